@@ -1,0 +1,1 @@
+"""The gateway: HTTP in, upstream out, decisions into SQL."""

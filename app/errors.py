@@ -1,0 +1,127 @@
+"""The errors a client can see, as a tree, and nothing else.
+
+GatewayError
+├── InvalidRequestError        400/413/415: the request or its extension is malformed; names the field
+├── PolicyBlockedError         400: a policy refused the request or the reply
+├── UpstreamConnectError       502: the upstream could not be reached, or broke off before it answered
+├── UpstreamTimeoutError       504: the upstream did not answer in time
+└── AdminError                 4xx under /admin, as RFC 9457 problem JSON
+    ├── UnauthorizedError      401
+    ├── NotFoundError          404
+    ├── ConflictError          409
+    ├── PreconditionError      412 stale ETag, 428 none given
+    └── InvalidAdminRequestError   422: ``errors[{loc, msg}]``
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+class GatewayError(Exception):
+    """Base of every error that is answered rather than logged as a crash. ``status`` is the HTTP status."""
+
+    status = 500
+    type = "server_error"
+    code: str | None = None
+
+    def __init__(self, message: str, *, param: str | None = None, status: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        if status is not None:
+            self.status = status
+
+    def body(self) -> dict[str, Any]:
+        """The error in OpenAI's shape."""
+        return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
+
+
+class InvalidRequestError(GatewayError):
+    status = 400
+    type = "invalid_request_error"
+
+
+class PolicyBlockedError(GatewayError):
+    """``violations`` are all decisions taken, as they stand in the event log."""
+
+    status = 400
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        type: str,
+        code: str | None,
+        param: str | None,
+        violations: Sequence[Mapping[str, Any]],
+    ) -> None:
+        super().__init__(message, param=param)
+        self.type = type
+        self.code = code
+        self.violations = list(violations)
+
+    def body(self) -> dict[str, Any]:
+        body = super().body()
+        body["error"]["violations"] = self.violations
+        return body
+
+
+class UpstreamConnectError(GatewayError):
+    status = 502
+    type = "upstream_error"
+    code = "upstream_unreachable"
+
+
+class UpstreamTimeoutError(GatewayError):
+    status = 504
+    type = "upstream_error"
+    code = "upstream_timeout"
+
+
+class AdminError(GatewayError):
+    """``title`` is RFC 9457's; ``errors`` lists what is wrong, field by field."""
+
+    title = "Error"
+
+    def __init__(
+        self, message: str, *, errors: Sequence[Mapping[str, Any]] = (), status: int | None = None
+    ) -> None:
+        super().__init__(message, status=status)
+        self.errors = list(errors)
+
+    def problem(self) -> dict[str, Any]:
+        """The error as RFC 9457 problem JSON."""
+        problem: dict[str, Any] = {
+            "type": "about:blank",
+            "title": self.title,
+            "status": self.status,
+            "detail": self.message,
+        }
+        if self.errors:
+            problem["errors"] = self.errors
+        return problem
+
+
+class UnauthorizedError(AdminError):
+    status = 401
+    title = "Unauthorized"
+
+
+class NotFoundError(AdminError):
+    status = 404
+    title = "Not found"
+
+
+class ConflictError(AdminError):
+    status = 409
+    title = "Conflict"
+
+
+class PreconditionError(AdminError):
+    status = 412
+    title = "Precondition failed"
+
+
+class InvalidAdminRequestError(AdminError):
+    status = 422
+    title = "Unprocessable content"

@@ -1,0 +1,102 @@
+"""The rows of the event log, as frozen values. The gateway makes them, the writer stores them as they are."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+from policies.types import Decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRow:
+    """One request. ``status`` is ``completed``, ``blocked``, ``cancelled``, ``incomplete``, ``upstream_error`` or ``failed``;
+    ``http_status`` is what the client got. Times are in milliseconds."""
+
+    request_id: str
+    ts: datetime
+    api: str
+    model: str | None
+    resolved_model: str | None
+    agent: str | None
+    run_id: str | None
+    key_prefix: str | None
+    stream: bool
+    status: str
+    http_status: int
+    action: str
+    verdict: str
+    trust_score: float | None
+    documents: int
+    sentences: int
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    usage_estimated: bool
+    upstream_ms: float | None
+    judge_ms: float | None
+    total_ms: float
+    finish_reason: str | None
+    error: str | None
+    prompt: str | None = None
+    """Prompt text, its hash or nothing, as ``GROUNDLANE_STORE_TEXT`` says; the same holds for every text below."""
+    reply: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentRow:
+    """A document of the request and what became of it. ``kept``: it was used; else ``reason`` says why not."""
+
+    position: int
+    document_id: str
+    source: str | None
+    collection: str | None
+    relevance_score: float | None
+    age_days: float | None
+    title: str | None
+    url: str | None
+    kept: bool
+    reason: str | None
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRow:
+    """A sentence's claim and its verdict (or the sentence alone, where it makes no claim)."""
+
+    position: int
+    choice: int
+    sentence_index: int
+    start: int
+    end: int
+    label: str
+    score: float | None
+    confidence: float | None
+    document_id: str | None
+    document_index: int | None
+    evidence_start: int | None
+    evidence_end: int | None
+    delivered: bool
+    reason: str | None
+    judge_ms: float | None
+    text: str | None
+    evidence: str | None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestEvent:
+    """All that one request leaves: a row, its decisions, its claims and its documents. Written whole or not at all."""
+
+    request: RequestRow
+    decisions: tuple[Decision, ...] = ()
+    claims: tuple[ClaimRow, ...] = ()
+    documents: tuple[DocumentRow, ...] = ()
+
+
+class EventLog(Protocol):
+    """Where events go."""
+
+    async def append(self, event: RequestEvent) -> None:
+        """Take an event. With ``sync`` durability it is committed when this returns; with ``batched`` this never waits
+        for the database and never raises."""
+        ...

@@ -1,0 +1,70 @@
+"""The protocols of judging, and its errors."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from judges.types import Claim, Probabilities, Sentence
+
+
+class JudgeError(Exception):
+    """A judge could not answer. The base of the two below; none of them ever fails a user's request."""
+
+
+class JudgeUnavailableError(JudgeError):
+    """The back end could not be loaded or reached."""
+
+
+class JudgeOverloadedError(JudgeError):
+    """The queue is full; the claim goes unjudged rather than wait without bound."""
+
+
+class SentenceSplitter(Protocol):
+    """Splits text that arrives in deltas. However the text is cut, the sentences are the same and their spans tile it."""
+
+    def push(self, text: str) -> Sequence[Sentence]:
+        """Take a delta; return the sentences whose end is now certain."""
+        ...
+
+    def flush(self, *, truncated: bool = False) -> Sequence[Sentence]:
+        """The text has ended; return the rest. ``truncated``: it was cut off, so an unfinished sentence is a fragment."""
+        ...
+
+
+class ClaimExtractor(Protocol):
+    """Finds the claims of a sentence."""
+
+    async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
+        """Return the claims of ``sentence``, none if it makes no claim. ``previous``: the sentences before it, in order."""
+        ...
+
+
+class PairScorer(Protocol):
+    """A cross-encoder: reads a claim against a text and says whether it follows. The extension point for back ends, and
+    what the batching and caching wrappers wrap."""
+
+    @property
+    def name(self) -> str:
+        """Name and version, as it stands in reports and in cache keys."""
+        ...
+
+    @property
+    def max_tokens(self) -> int:
+        """How many tokens evidence and claim may have together."""
+        ...
+
+    def count_tokens(self, text: str) -> int:
+        """Length of ``text`` in the model's own tokens, special tokens left out."""
+        ...
+
+    async def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:
+        """Score (evidence, claim) pairs, in order. Never blocks the event loop.
+
+        Raises JudgeUnavailableError or JudgeOverloadedError.
+        """
+        ...
+
+    async def start(self) -> None:
+        """Load the model. Idempotent. Raises JudgeUnavailableError."""
+        ...
+
+    async def aclose(self) -> None: ...

@@ -1,0 +1,40 @@
+"""What a policy category is. One module a category: a rules model and an evaluator, listed in ``policies.registry``."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+from policies.types import Phase, Record, Violation
+
+
+class Rules(BaseModel):
+    """Base of every rules model: an unknown rule is refused and nothing is coerced."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What a category finds in one phase. ``reason``, ``reason_code`` and ``metadata`` stand for the case without
+    violations; with violations the engine makes them from those."""
+
+    violations: tuple[Violation, ...] = ()
+    reason: str = ""
+    reason_code: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Category(Protocol):
+    """The extension point of policies."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def rules(self) -> type[Rules]: ...
+
+    def evaluate(self, phase: Phase, rules: Any, record: Record) -> Findings | None:
+        """Check ``record`` at ``phase``. None: this category has nothing to say there, and no decision is made."""
+        ...
