@@ -83,9 +83,7 @@ class AdminError(GatewayError):
 
     title = "Error"
 
-    def __init__(
-        self, message: str, *, errors: Sequence[Mapping[str, Any]] = (), status: int | None = None
-    ) -> None:
+    def __init__(self, message: str, *, errors: Sequence[Mapping[str, Any]] = (), status: int | None = None) -> None:
         super().__init__(message, status=status)
         self.errors = list(errors)
 

@@ -31,44 +31,34 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="GROUNDLANE_", env_file=".env", extra="ignore", frozen=True)
 
-    upstream_base_url: Annotated[
-        HttpUrl, Field(description="Base URL of the upstream, with its version path")
-    ] = HttpUrl("https://api.openai.com/v1")
+    upstream_base_url: Annotated[HttpUrl, Field(description="Base URL of the upstream, with its version path")] = (
+        HttpUrl("https://api.openai.com/v1")
+    )
     upstream_api_key: Annotated[
         SecretStr | None,
         Field(description="Key sent upstream; unset: the caller's Authorization is passed on"),
     ] = None
-    database_url: Annotated[
-        str, Field(description="SQLAlchemy URL: sqlite+aiosqlite or postgresql+asyncpg")
-    ] = "sqlite+aiosqlite:///./groundlane.db"
+    database_url: Annotated[str, Field(description="SQLAlchemy URL: sqlite+aiosqlite or postgresql+asyncpg")] = (
+        "sqlite+aiosqlite:///./groundlane.db"
+    )
     admin_token: Annotated[
         SecretStr | None,
-        Field(
-            description="Token of the admin API; unset: one is made at first start, printed once, kept as a hash"
-        ),
+        Field(description="Token of the admin API; unset: one is made at first start, printed once, kept as a hash"),
     ] = None
-    judge: Annotated[str, Field(description="embedded, st:<model>, onnx:<folder>, http:<url> or none")] = (
-        "embedded"
-    )
-    judge_preload: Annotated[bool, Field(description="Load the judge at start rather than on first use")] = (
-        True
-    )
+    judge: Annotated[str, Field(description="embedded, st:<model>, onnx:<folder>, http:<url> or none")] = "embedded"
+    judge_preload: Annotated[bool, Field(description="Load the judge at start rather than on first use")] = True
     judge_timeout_ms: Annotated[
         Count,
         Field(description="Deadline of the judge for one sentence; over it the sentence is unverifiable"),
     ] = 5_000
     judge_queue_limit: Annotated[Count, Field(description="Most pairs that may wait for the judge")] = 4_096
     judge_threads: Annotated[int, Field(ge=0, description="Threads of one inference; 0: one per core")] = 0
-    judge_cache_mb: Annotated[
-        int, Field(ge=0, description="Memory of the verdict cache in MiB; 0: no cache")
-    ] = 32
+    judge_cache_mb: Annotated[int, Field(ge=0, description="Memory of the verdict cache in MiB; 0: no cache")] = 32
     event_durability: Annotated[
         EventDurability,
         Field(description="batched, or sync: committed before the last byte of the reply leaves"),
     ] = EventDurability.BATCHED
-    event_queue_limit: Annotated[Count, Field(description="Most events that may wait for the database")] = (
-        10_000
-    )
+    event_queue_limit: Annotated[Count, Field(description="Most events that may wait for the database")] = 10_000
     event_journal: Annotated[
         str | None,
         Field(description="File that events go to while the database is away; default beside the database"),
@@ -80,34 +70,28 @@ class Settings(BaseSettings):
         StoreText,
         Field(description="What the event log keeps of prompts, documents and replies: none, hash or full"),
     ] = StoreText.HASH
-    policy_poll_s: Annotated[Seconds, Field(description="How often a worker looks for changed policies")] = (
-        0.5
+    policy_poll_s: Annotated[Seconds, Field(description="How often a worker looks for changed policies")] = 0.5
+    heartbeat_s: Annotated[Seconds, Field(description="Pause after which a comment line goes out on a held stream")] = (
+        10.0
     )
-    heartbeat_s: Annotated[
-        Seconds, Field(description="Pause after which a comment line goes out on a held stream")
-    ] = 10.0
-    send_timeout_s: Annotated[
-        Seconds, Field(description="A client that takes no byte for this long is dropped")
-    ] = 120.0
+    send_timeout_s: Annotated[Seconds, Field(description="A client that takes no byte for this long is dropped")] = (
+        120.0
+    )
     connect_timeout_s: Annotated[Seconds, Field(description="Time to connect to the upstream")] = 10.0
-    read_timeout_s: Annotated[
-        Seconds, Field(description="Longest silence of the upstream, first byte included")
-    ] = 600.0
-    upstream_connections: Annotated[Count, Field(description="Most connections to the upstream")] = 1_000
-    max_body_bytes: Annotated[Count, Field(description="Largest request body of a governed path")] = (
-        16 * 1024 * 1024
+    read_timeout_s: Annotated[Seconds, Field(description="Longest silence of the upstream, first byte included")] = (
+        600.0
     )
+    upstream_connections: Annotated[Count, Field(description="Most connections to the upstream")] = 1_000
+    max_body_bytes: Annotated[Count, Field(description="Largest request body of a governed path")] = 16 * 1024 * 1024
     max_documents: Annotated[Count, Field(description="Most documents in one request")] = 1_000
     max_sentence_chars: Annotated[
         Annotated[int, Field(ge=200)], Field(description="A sentence longer than this is checked in parts")
     ] = 4_000
-    shutdown_grace_s: Annotated[
-        Seconds, Field(description="Time that open streams have to end at shutdown")
-    ] = 30.0
+    shutdown_grace_s: Annotated[Seconds, Field(description="Time that open streams have to end at shutdown")] = 30.0
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$", description="Log level")] = "info"
-    log_format: Annotated[
-        str, Field(pattern="^(json|console)$", description="Log lines as JSON or for people")
-    ] = "json"
+    log_format: Annotated[str, Field(pattern="^(json|console)$", description="Log lines as JSON or for people")] = (
+        "json"
+    )
 
 
 def load_settings() -> Settings:
