@@ -1,0 +1,115 @@
+"""Log lines: structured, all through one handler, without secrets and without what people or models wrote."""
+
+import logging
+import re
+import sys
+from collections.abc import Mapping, MutableMapping
+from typing import Any, TextIO
+
+import orjson
+import structlog
+
+MASK = "***"
+LEFT_OUT = "[left out]"
+_SECRET_KEY = re.compile(
+    r"(?:^|[-_.])(?:authorization|cookie|password|passwd|secret|token|api[-_]?key|apikey|credentials?)$", re.IGNORECASE
+)
+_TEXT_KEYS = frozenset({"messages", "content", "text", "prompt", "reply", "documents", "input", "evidence"})
+_SECRET_VALUES = (
+    (re.compile(r"(?i)\b(bearer|basic)\s+[^\s\"',;]+"), rf"\1 {MASK}"),
+    (re.compile(r"(?<=://)[^/\s:@]*:[^/\s@]+(?=@)"), MASK),
+    (re.compile(r"\b(?:sk|gl|gsk|pk)-[A-Za-z0-9_-]{6,}"), MASK),
+    # Two libraries put what they were given into their messages: SQLAlchemy its parameters, Pydantic its input.
+    (re.compile(r"\[parameters: .*?\]$", re.DOTALL | re.MULTILINE), f"[parameters: {LEFT_OUT}]"),
+    (re.compile(r"input_value=.*?(?=, input_type=)", re.DOTALL), f"input_value={LEFT_OUT}"),
+)
+
+
+def redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Mask secrets and leave out texts, however deep they stand: a structlog processor.
+
+    A key named like a secret (``authorization``, ``x-api-key``, ``admin_token``) keeps its place and loses its value;
+    so does one that holds what people or models wrote (``messages``, ``content``, ``text``, ``prompt``). Bearer
+    tokens, passwords in URLs and keys of the usual shape are masked wherever they occur.
+    """
+    return {key: _clean(key, value) for key, value in event.items()}
+
+
+def _clean(key: str, value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if _SECRET_KEY.search(key):
+        return MASK
+    if key.lower() in _TEXT_KEYS:
+        return LEFT_OUT
+    match value:
+        case str():
+            return _mask(value)
+        case Mapping():
+            return {str(name): _clean(str(name), part) for name, part in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [_clean("", part) for part in value]
+        case _:
+            return _mask(str(value))
+
+
+def _mask(text: str) -> str:
+    for pattern, replacement in _SECRET_VALUES:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def configure_logging(level: str, format: str, *, stream: TextIO | None = None) -> None:
+    """Send every log line of the process, ours and the libraries', through one handler.
+
+    ``level`` is ``debug``, ``info``, ``warning`` or ``error``; ``format`` is ``json`` or ``console``; ``stream`` is
+    stderr unless given. May be called again. What ``structlog.contextvars.bound_contextvars(request_id=...)`` binds is
+    added to each line.
+    """
+    stream = stream or sys.stderr
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.stdlib.PositionalArgumentsFormatter(),
+        structlog.processors.StackInfoRenderer(),
+        structlog.processors.format_exc_info,
+        redact,
+    ]
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer(serializer=_dump)
+        if format == "json"
+        else structlog.dev.ConsoleRenderer(colors=stream.isatty())
+    )
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level.upper())
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi"):
+        logger = logging.getLogger(name)
+        logger.handlers = []
+        logger.propagate = True
+    # These say one line per request or statement at info; a proxy cannot afford it.
+    for name in ("httpx", "httpcore", "aiosqlite", "sqlalchemy.engine", "alembic"):
+        logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+
+
+def _dump(value: Any, **_: Any) -> str:
+    return orjson.dumps(value, default=str).decode()

@@ -1,0 +1,170 @@
+"""Prometheus metrics, one method for each thing that happens. Labels have few values: no model, agent or key is one."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
+from prometheus_client.process_collector import ProcessCollector
+
+from app.events.records import RequestEvent
+
+_MULTIPROCESS: Any = multiprocess  # its functions carry no types
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeTotals:
+    """Where the judge stands: pairs waiting now; cache hits, misses and refusals for overload since the start."""
+
+    queue_depth: int = 0
+    cache_hits: int = 0
+    cache_misses: int = 0
+    overloaded: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventTotals:
+    """Where the event writer stands: events waiting now; written, journaled and dropped since the start."""
+
+    queue_depth: int = 0
+    written: int = 0
+    journaled: int = 0
+    dropped: int = 0
+
+
+class _Labels:
+    """Keeps a label's values few: what comes after the first ``limit`` distinct ones counts as ``other``."""
+
+    def __init__(self, limit: int = 64) -> None:
+        self._limit = limit
+        self._seen: set[str] = set()
+
+    def __call__(self, value: str | None) -> str:
+        name = value or "none"
+        if name not in self._seen:
+            if len(self._seen) >= self._limit:
+                return "other"
+            self._seen.add(name)
+        return name
+
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+
+
+class Metrics:
+    """The gateway's Prometheus metrics, each app with a registry of its own.
+
+    With several workers each process writes its numbers to files in ``PROMETHEUS_MULTIPROC_DIR`` (``groundlane serve
+    --workers`` sets it) and whichever worker is scraped answers for all.
+    """
+
+    def __init__(
+        self,
+        *,
+        judge: Callable[[], JudgeTotals] | None = None,
+        events: Callable[[], EventTotals] | None = None,
+    ) -> None:
+        """``judge`` and ``events`` are asked for their totals after each request and at each scrape."""
+        self._multiprocess = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
+        self._registry = CollectorRegistry()
+        if not self._multiprocess:
+            ProcessCollector(registry=self._registry)
+        self._judge, self._events = judge, events
+        self._last_judge, self._last_events = JudgeTotals(), EventTotals()
+        self._reason, self._category, self._kind = _Labels(), _Labels(), _Labels()
+        self._api, self._outcome = _Labels(), _Labels()
+
+        self._requests = self._counter("requests", "Requests, governed or not", "api", "action", "verdict", "status")
+        self._request_seconds = self._histogram("request_seconds", "Whole request, first to last byte", "api")
+        self._upstream_seconds = self._histogram("upstream_seconds", "Time spent on the upstream's reply", "api")
+        self._judge_seconds = self._histogram("judge_seconds", "Time a request spent with the judge", "api")
+        self._sentences = self._counter("sentences", "Claims and claim-less sentences by verdict", "label")
+        self._decisions = self._counter("decisions", "Decisions", "category", "action", "reason_code")
+        self._upstream_errors = self._counter("upstream_errors", "Failures of the upstream", "kind")
+        self._open_streams = self._gauge("open_streams", "Streamed replies in progress")
+        self._judge_queue = self._gauge("judge_queue_depth", "Pairs that wait for the judge")
+        self._judge_hits = self._counter("judge_cache_hits", "Pairs answered from the verdict cache")
+        self._judge_misses = self._counter("judge_cache_misses", "Pairs the verdict cache did not hold")
+        self._judge_overloaded = self._counter("judge_overloaded", "Pairs refused because the judge's queue was full")
+        self._events_queue = self._gauge("events_queue_depth", "Events that wait for the database")
+        self._events_written = self._counter("events_written", "Events written to the database")
+        self._events_journaled = self._counter("events_journaled", "Events that went to the journal file")
+        self._events_dropped = self._counter("events_dropped", "Events lost: queue full and no journal")
+
+    def observe_request(self, event: RequestEvent) -> None:
+        """Count a finished request, with its decisions and claims."""
+        row = event.request
+        api = self._api(row.api)
+        self._requests.labels(api, row.action, self._outcome(row.verdict), self._outcome(row.status)).inc()
+        self._request_seconds.labels(api).observe(row.total_ms / 1e3)
+        if row.upstream_ms is not None:
+            self._upstream_seconds.labels(api).observe(row.upstream_ms / 1e3)
+        if row.judge_ms is not None:
+            self._judge_seconds.labels(api).observe(row.judge_ms / 1e3)
+        for claim in event.claims:
+            self._sentences.labels(claim.label).inc()
+        for decision in event.decisions:
+            category, reason = self._category(decision.category), self._reason(decision.reason_code)
+            self._decisions.labels(category, decision.action.value, reason).inc()
+        self._sample()
+
+    def observe_upstream_error(self, kind: str) -> None:
+        """Count a failure of the upstream: ``connect``, ``timeout``, ``status_4xx``, ``status_5xx`` or ``stream``."""
+        self._upstream_errors.labels(self._kind(kind)).inc()
+
+    @contextmanager
+    def open_stream(self) -> Iterator[None]:
+        """Count a streamed reply as open for as long as the block runs."""
+        self._open_streams.inc()
+        try:
+            yield
+        finally:
+            self._open_streams.dec()
+
+    def render(self) -> bytes:
+        """The exposition in Prometheus' text format; serve it with ``prometheus_client.CONTENT_TYPE_LATEST``."""
+        self._sample()
+        if not self._multiprocess:
+            return generate_latest(self._registry)
+        _forget_dead_workers(Path(self._multiprocess))
+        registry = CollectorRegistry()
+        _MULTIPROCESS.MultiProcessCollector(registry, path=self._multiprocess)
+        return generate_latest(registry)
+
+    def _sample(self) -> None:
+        if self._judge is not None:
+            judge, before = self._judge(), self._last_judge
+            self._judge_queue.set(judge.queue_depth)
+            self._judge_hits.inc(judge.cache_hits - before.cache_hits)
+            self._judge_misses.inc(judge.cache_misses - before.cache_misses)
+            self._judge_overloaded.inc(judge.overloaded - before.overloaded)
+            self._last_judge = judge
+        if self._events is not None:
+            events, earlier = self._events(), self._last_events
+            self._events_queue.set(events.queue_depth)
+            self._events_written.inc(events.written - earlier.written)
+            self._events_journaled.inc(events.journaled - earlier.journaled)
+            self._events_dropped.inc(events.dropped - earlier.dropped)
+            self._last_events = events
+
+    def _counter(self, name: str, help: str, *labels: str) -> Counter:
+        return Counter(f"groundlane_{name}", help, labels, registry=self._registry)
+
+    def _gauge(self, name: str, help: str) -> Gauge:
+        return Gauge(f"groundlane_{name}", help, registry=self._registry, multiprocess_mode="livesum")
+
+    def _histogram(self, name: str, help: str, *labels: str, buckets: Sequence[float] = _SECONDS) -> Histogram:
+        return Histogram(f"groundlane_{name}", help, labels, buckets=buckets, registry=self._registry)
+
+
+def _forget_dead_workers(folder: Path) -> None:
+    """A worker that was killed leaves its gauges behind; its counters stay right and are kept."""
+    for file in folder.glob("gauge_live*_*.db"):
+        pid = int(file.stem.rsplit("_", 1)[-1])
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            _MULTIPROCESS.mark_process_dead(pid, path=str(folder))

@@ -1,0 +1,293 @@
+"""Log lines keep secrets and texts to themselves; metrics count what happened, with few label values."""
+
+import io
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.events.records import ClaimRow, RequestEvent, RequestRow
+from app.telemetry import EventTotals, JudgeTotals, Metrics, configure_logging
+from app.telemetry.logs import redact
+from policies.types import Action, Decision, Phase
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    """A configured JSON log that is put back afterwards."""
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    stream = io.StringIO()
+    configure_logging("info", "json", stream=stream)
+    yield stream
+    root.handlers, root.level = handlers, level
+    structlog.reset_defaults()
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def event(**changes: Any) -> RequestEvent:
+    row: dict[str, Any] = {
+        "request_id": "r1",
+        "ts": datetime(2026, 1, 1, tzinfo=UTC),
+        "api": "chat",
+        "model": "gpt-4o-mini",
+        "resolved_model": None,
+        "agent": None,
+        "run_id": None,
+        "key_prefix": None,
+        "stream": True,
+        "status": "completed",
+        "http_status": 200,
+        "action": "allow",
+        "verdict": "supported",
+        "trust_score": 1.0,
+        "documents": 1,
+        "sentences": 1,
+        "prompt_tokens": 5,
+        "completion_tokens": 7,
+        "usage_estimated": False,
+        "upstream_ms": 400.0,
+        "judge_ms": 30.0,
+        "total_ms": 450.0,
+        "finish_reason": "stop",
+        "error": None,
+    }
+    return RequestEvent(request=RequestRow(**(row | changes)))
+
+
+def claim(label: str) -> ClaimRow:
+    return ClaimRow(
+        position=0,
+        choice=0,
+        sentence_index=0,
+        start=0,
+        end=5,
+        label=label,
+        score=0.9,
+        confidence=0.9,
+        document_id="d1",
+        document_index=0,
+        evidence_start=0,
+        evidence_end=5,
+        delivered=True,
+        reason=None,
+        judge_ms=3.0,
+        text=None,
+        evidence=None,
+    )
+
+
+def decision(reason_code: str | None) -> Decision:
+    return Decision(
+        policy_id="p",
+        policy_version=1,
+        policy_name="n",
+        category="retrieval",
+        phase=Phase.BEFORE_WORKFLOW,
+        action=Action.BLOCK,
+        reason="because",
+        reason_code=reason_code,
+    )
+
+
+def test_a_line_is_json_with_level_time_and_bound_request_id(log: io.StringIO) -> None:
+    with structlog.contextvars.bound_contextvars(request_id="req_1"):
+        structlog.get_logger("gateway").info("request.done", status=200)
+    (line,) = lines(log)
+    assert line["event"] == "request.done"
+    assert (line["level"], line["request_id"], line["status"]) == ("info", "req_1", 200)
+    assert line["timestamp"].endswith("Z")
+
+
+def test_the_servers_own_lines_take_the_same_way(log: io.StringIO) -> None:
+    logging.getLogger("uvicorn.error").info("Started server process [%d]", 7)
+    (line,) = lines(log)
+    assert (line["event"], line["logger"]) == ("Started server process [7]", "uvicorn.error")
+
+
+def test_lines_below_the_level_are_left_out(log: io.StringIO) -> None:
+    structlog.get_logger("gateway").debug("noise")
+    logging.getLogger("httpx").info("HTTP Request: GET /")
+    assert log.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    "key", ["authorization", "Authorization", "x-api-key", "api_key", "admin_token", "token", "cookie", "db_password"]
+)
+def test_a_value_under_a_secret_name_is_masked(key: str) -> None:
+    assert redact(None, "info", {key: "hunter2"}) == {key: "***"}
+
+
+@pytest.mark.parametrize("key", ["messages", "content", "text", "prompt", "documents", "reply"])
+def test_texts_are_left_out(key: str) -> None:
+    assert redact(None, "info", {"request": {key: "our patients"}}) == {"request": {key: "[left out]"}}
+
+
+def test_counts_that_only_sound_like_secrets_stay() -> None:
+    counts = {"prompt_tokens": 5, "key_prefix": "gl-ab", "documents": 3, "token": None}
+    assert redact(None, "info", dict(counts)) == counts
+
+
+@given(secret=st.from_regex(r"[A-Za-z0-9]{12,40}", fullmatch=True))
+def test_a_bearer_token_is_masked_wherever_it_stands(secret: str) -> None:
+    cleaned = redact(None, "info", {"event": f"sent 'Bearer {secret}' on", "headers": [["x", f"bearer {secret}"]]})
+    assert secret not in json.dumps(cleaned)
+
+
+def test_a_database_password_is_masked_in_a_url() -> None:
+    cleaned = redact(None, "info", {"url": "postgresql+asyncpg://app:hunter2@db:5432/x"})
+    assert cleaned["url"] == "postgresql+asyncpg://***@db:5432/x"
+
+
+def test_an_exception_is_logged_without_the_parameters_that_caused_it(log: io.StringIO) -> None:
+    try:
+        raise RuntimeError("insert failed\n[SQL: INSERT INTO t VALUES (?)]\n[parameters: ('our patients',)]")
+    except RuntimeError:
+        structlog.get_logger("events").exception("events.write_failed")
+    (line,) = lines(log)
+    assert "insert failed" in line["exception"]
+    assert "our patients" not in line["exception"]
+
+
+def test_the_console_format_is_for_people() -> None:
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    stream = io.StringIO()
+    configure_logging("info", "console", stream=stream)
+    structlog.get_logger("gateway").info("request.done", api_key="hunter2")
+    root.handlers, root.level = handlers, level
+    structlog.reset_defaults()
+    assert "request.done" in stream.getvalue()
+    assert "hunter2" not in stream.getvalue()
+    assert "\x1b" not in stream.getvalue(), "no colours where no terminal is"
+
+
+def test_a_request_is_counted_once_with_its_times() -> None:
+    metrics = Metrics()
+    metrics.observe_request(event())
+    text = metrics.render().decode()
+    assert 'groundlane_requests_total{action="allow",api="chat",status="completed",verdict="supported"} 1.0' in text
+    assert 'groundlane_request_seconds_sum{api="chat"} 0.45' in text
+    assert 'groundlane_upstream_seconds_sum{api="chat"} 0.4' in text
+    assert 'groundlane_judge_seconds_sum{api="chat"} 0.03' in text
+
+
+def test_a_request_that_never_reached_the_upstream_has_no_upstream_time() -> None:
+    metrics = Metrics()
+    metrics.observe_request(event(upstream_ms=None, judge_ms=None))
+    assert "groundlane_upstream_seconds_sum{" not in metrics.render().decode()
+
+
+def test_claims_and_decisions_are_counted_by_label_and_reason() -> None:
+    metrics = Metrics()
+    base = event()
+    metrics.observe_request(
+        RequestEvent(
+            request=base.request,
+            claims=(claim("supported"), claim("supported"), claim("contradicted")),
+            decisions=(decision("RETRIEVAL_STALE_SOURCE"), decision(None)),
+        )
+    )
+    text = metrics.render().decode()
+    assert 'groundlane_sentences_total{label="supported"} 2.0' in text
+    assert 'groundlane_sentences_total{label="contradicted"} 1.0' in text
+    assert (
+        'groundlane_decisions_total{action="block",category="retrieval",reason_code="RETRIEVAL_STALE_SOURCE"} 1.0'
+        in text
+    )
+    assert 'groundlane_decisions_total{action="block",category="retrieval",reason_code="none"} 1.0' in text
+
+
+def test_a_label_never_takes_more_than_its_share_of_values() -> None:
+    metrics = Metrics()
+    for number in range(500):
+        metrics.observe_upstream_error(f"kind{number}")
+    series = [
+        line for line in metrics.render().decode().splitlines() if line.startswith("groundlane_upstream_errors_t")
+    ]
+    assert len(series) == 65
+    assert 'groundlane_upstream_errors_total{kind="other"} 436.0' in series
+
+
+def test_open_streams_go_up_and_come_down_even_on_failure() -> None:
+    metrics = Metrics()
+    seen = []
+
+    def stream() -> None:
+        with metrics.open_stream():
+            seen.append(metrics.render().decode())
+            raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        stream()
+    assert "groundlane_open_streams 1.0" in seen[0]
+    assert "groundlane_open_streams 0.0" in metrics.render().decode()
+
+
+def test_totals_of_judge_and_events_become_counters() -> None:
+    judge = iter(
+        [
+            JudgeTotals(queue_depth=4, cache_hits=10, cache_misses=2, overloaded=1),
+            JudgeTotals(cache_hits=11, cache_misses=2, overloaded=1),
+        ]
+    )
+    writer = EventTotals(queue_depth=3, written=5, journaled=2, dropped=1)
+    metrics = Metrics(judge=lambda: next(judge), events=lambda: writer)
+    text = metrics.render().decode()
+    for line in (
+        "groundlane_judge_queue_depth 4.0",
+        "groundlane_judge_cache_hits_total 10.0",
+        "groundlane_judge_cache_misses_total 2.0",
+        "groundlane_judge_overloaded_total 1.0",
+        "groundlane_events_queue_depth 3.0",
+        "groundlane_events_written_total 5.0",
+        "groundlane_events_journaled_total 2.0",
+        "groundlane_events_dropped_total 1.0",
+    ):
+        assert line in text
+    again = metrics.render().decode()
+    assert "groundlane_judge_cache_hits_total 11.0" in again
+    assert "groundlane_judge_queue_depth 0.0" in again
+
+
+def test_two_apps_in_one_process_keep_their_counts_apart() -> None:
+    one, two = Metrics(), Metrics()
+    one.observe_request(event())
+    assert "groundlane_requests_total{" not in two.render().decode()
+
+
+WORKER = """
+import sys
+from tests.app.test_telemetry import event
+from app.telemetry import Metrics
+metrics = Metrics()
+metrics.observe_request(event())
+if sys.argv[1] == "scrape":
+    sys.stdout.write(metrics.render().decode())
+else:
+    metrics.open_stream().__enter__()
+"""
+
+
+@pytest.mark.slow
+def test_with_several_workers_any_one_answers_for_all(tmp_path: Path) -> None:
+    """Counters of a worker that is gone still count; its open streams do not."""
+    env = {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])}
+    for mode in ("work", "scrape"):
+        done = subprocess.run([sys.executable, "-c", WORKER, mode], env=env, capture_output=True, text=True, check=True)
+    assert (
+        'groundlane_requests_total{action="allow",api="chat",status="completed",verdict="supported"} 2.0' in done.stdout
+    )
+    assert "groundlane_open_streams 0.0" in done.stdout
