@@ -19,14 +19,14 @@ class JudgeOverloadedError(JudgeError):
 
 
 class SentenceSplitter(Protocol):
-    """Splits text that arrives in deltas. However the text is cut, the sentences are the same and their spans tile it."""
+    """Splits text that arrives in deltas. However it is cut, the sentences are the same and their spans tile it."""
 
     def push(self, text: str) -> Sequence[Sentence]:
         """Take a delta; return the sentences whose end is now certain."""
         ...
 
     def flush(self, *, truncated: bool = False) -> Sequence[Sentence]:
-        """The text has ended; return the rest. ``truncated``: it was cut off, so an unfinished sentence is a fragment."""
+        """The text has ended; return the rest. ``truncated``: it was cut off, so it may end in a fragment."""
         ...
 
 
@@ -34,7 +34,7 @@ class ClaimExtractor(Protocol):
     """Finds the claims of a sentence."""
 
     async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
-        """Return the claims of ``sentence``, none if it makes no claim. ``previous``: the sentences before it, in order."""
+        """Return the claims of ``sentence``, none if it makes none. ``previous``: the sentences before it, in order."""
         ...
 
 

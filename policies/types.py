@@ -97,8 +97,10 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Citation:
-    """A document cited by the reply or reported by the caller. ``marker`` is the text of it (``[1]``); ``document_index``
-    is None when the marker names no document given; ``sentence_index`` is None for a reported one."""
+    """A document cited by the reply or reported by the caller. ``marker`` is the text of it (``[1]``).
+
+    ``document_index`` is None when the marker names no document given; ``sentence_index`` is None for a reported one.
+    """
 
     marker: str
     document_index: int | None = None
@@ -111,7 +113,7 @@ class Record:
 
     ``injectable``: the gateway itself writes the documents into the prompt, so a dropped one stays out of it.
     ``final``: no more documents, scores or sentences will come.
-    ``reported_scores``, ``reported_unsupported`` and ``output_confidence`` are the caller's own; ``claims`` are the judge's.
+    ``reported_scores``, ``reported_unsupported`` and ``output_confidence`` are the caller's; ``claims`` the judge's.
     """
 
     chunks: Sequence[Chunk] = ()

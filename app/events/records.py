@@ -10,8 +10,11 @@ from policies.types import Decision
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRow:
-    """One request. ``status`` is ``completed``, ``blocked``, ``cancelled``, ``incomplete``, ``upstream_error`` or ``failed``;
-    ``http_status`` is what the client got. Times are in milliseconds."""
+    """One request. ``http_status`` is what the client got; times are in milliseconds.
+
+    ``status`` is ``completed``, ``blocked``, ``cancelled`` (the client went away), ``incomplete`` (the upstream's reply
+    broke off), ``upstream_error`` (it answered with an error) or ``failed`` (it was not reached, or an error of ours).
+    """
 
     request_id: str
     ts: datetime
