@@ -1,0 +1,75 @@
+"""How the walk-through looks on a screen: plain lines, coloured only where a terminal shows them."""
+
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+_MARKS = {
+    "supported": ("✓", "green"),
+    "contradicted": ("✗", "red"),
+    "unverifiable": ("?", "yellow"),
+    "not_a_claim": ("·", "bright_black"),
+}
+_ACTIONS = {"allow": "green", "warn": "yellow", "drop": "yellow", "block": "red"}
+_INDENT = 13
+
+
+class Screen:
+    """Writes to stdout. Colours are off when it is no terminal or ``NO_COLOR`` is set."""
+
+    def __init__(self) -> None:
+        self._color = None if not os.environ.get("NO_COLOR") else False
+        self._width = min(shutil.get_terminal_size((100, 24)).columns, 100)
+        encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower()
+        self._ascii = not encoding.startswith("utf")
+
+    def title(self, text: str) -> None:
+        self.line()
+        self._echo(click.style(text, bold=True))
+
+    def paragraph(self, text: str) -> None:
+        self._echo(textwrap.fill(text, self._width))
+
+    def line(self, text: str = "") -> None:
+        self._echo(text)
+
+    def field(self, name: str, text: str, *, color: str | None = None) -> None:
+        """``name`` on the left, ``text`` wrapped beside it."""
+        wrapped = textwrap.wrap(text, self._width - _INDENT) or [""]
+        label = click.style(f"  {name:<{_INDENT - 2}}", dim=True)
+        self._echo(label + click.style(wrapped[0], fg=color))
+        for line in wrapped[1:]:
+            self._echo(" " * _INDENT + click.style(line, fg=color))
+
+    def command(self, text: str) -> None:
+        """A command to copy: never wrapped."""
+        self._echo(f"  {'try it':<{_INDENT - 2}}" + click.style(text, fg="cyan"))
+
+    def claim(self, claim: Mapping[str, Any]) -> None:
+        """A verdict under its sentence, with the evidence it rests on."""
+        verdict = str(claim.get("verdict"))
+        mark, color = _MARKS.get(verdict, ("-", "white"))
+        parts = [f"{mark} {verdict}"]
+        if isinstance(confidence := claim.get("confidence"), int | float):
+            parts.append(f"{confidence:.2f}")
+        self.field("", " ".join(parts), color=color)
+        if verdict != "unverifiable" and isinstance(source := claim.get("best_source"), Mapping):
+            self.field("", f'  {source.get("source") or source.get("document_id")}: "{_squeeze(source)}"')
+
+    def verdict(self, action: str, text: str) -> None:
+        self.field("verdict", text, color=_ACTIONS.get(action))
+
+    def _echo(self, text: str) -> None:
+        if self._ascii:
+            text = text.encode("ascii", "replace").decode()
+        click.echo(text, color=self._color)
+        sys.stdout.flush()
+
+
+def _squeeze(source: Mapping[str, Any], limit: int = 90) -> str:
+    return textwrap.shorten(str(source.get("content", "")), limit, placeholder=" …")

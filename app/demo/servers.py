@@ -1,0 +1,65 @@
+"""Servers in threads: the demo runs its upstream and the gateway beside the walk-through, in one process."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+
+import uvicorn
+from starlette.types import ASGIApp
+
+_START_LIMIT_S = 60.0
+
+
+class ServerStartError(Exception):
+    """A server ended before it served; why stands in the log."""
+
+
+class _Server(uvicorn.Server):
+    """Says when it is up, or that it will not be."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.decided = Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.decided.set()
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            super().run(sockets)
+        finally:
+            self.decided.set()
+
+
+def bind(port: int) -> socket.socket:
+    """A listening loopback socket; port 0 takes a free one. Raises OSError when the port is taken."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind(("127.0.0.1", port))
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+@contextmanager
+def serving(app: ASGIApp, sock: socket.socket, *, grace_s: int = 5) -> Iterator[str]:
+    """Serve ``app`` on ``sock`` for as long as the block runs; yields its URL. Raises ServerStartError."""
+    port = sock.getsockname()[1]
+    server = _Server(
+        uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=grace_s, lifespan="on")
+    )
+    thread = Thread(target=server.run, args=([sock],), name=f"serve-{port}")
+    thread.start()
+    try:
+        server.decided.wait(_START_LIMIT_S)
+        if not server.started:
+            raise ServerStartError("the server did not start; the log above says why")
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        sock.close()
