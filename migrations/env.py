@@ -1,0 +1,49 @@
+"""How Alembic reaches the database: through ``app.db``, in one transaction that no other process shares."""
+
+import asyncio
+from typing import Any
+
+from alembic import context
+from sqlalchemy import Connection
+
+from app.db import Database, metadata
+from app.settings import load_settings
+
+
+def _configure(**target: Any) -> None:
+    context.configure(
+        target_metadata=metadata,
+        # SQLite can roll back DDL too, once the driver leaves transactions alone.
+        transactional_ddl=True,
+        # SQLite cannot alter most things in place; batch mode copies the table.
+        render_as_batch=True,
+        **target,
+    )
+
+
+def _migrate(connection: Connection) -> None:
+    _configure(connection=connection)
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+async def _online(url: str) -> None:
+    database = Database(url)
+    try:
+        async with database.migrating() as connection:
+            await connection.run_sync(_migrate)
+    finally:
+        await database.aclose()
+
+
+def _offline(url: str) -> None:
+    _configure(url=url, literal_binds=True)
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+_url = context.config.attributes.get("url") or load_settings().database_url
+if context.is_offline_mode():
+    _offline(_url)
+else:
+    asyncio.run(_online(_url))
