@@ -1,0 +1,57 @@
+# `make run` for the demo, `make test` for the tests. Nothing but a Python of 3.11 or later is needed beforehand.
+
+VENV ?= .venv
+PYTHONS ?= python3.13 python3.12 python3.11 python3
+BIN := $(VENV)/bin
+
+.PHONY: help run serve test lint format ci docker clean
+
+help: ## What there is
+	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
+
+run: $(VENV)/.installed ## The demo: a scripted upstream, the gateway, a short tour; keeps serving
+	$(BIN)/groundlane demo $(ARGS)
+
+serve: $(VENV)/.installed ## The gateway itself, with the settings of the environment
+	$(BIN)/groundlane serve $(ARGS)
+
+test: $(VENV)/.installed-dev ## All tests, with branch coverage
+	$(BIN)/pytest -n auto --cov --cov-branch --cov-report=term-missing:skip-covered $(ARGS)
+
+lint: $(VENV)/.installed-dev ## Style, formatting, types and layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.installed-dev ## Put the sources in shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+ci: ## What a change must pass, from an empty environment
+	.ci/run
+
+docker: ## The container image
+	docker build -t groundlane .
+
+clean: ## Remove what the above made
+	rm -rf $(VENV) .coverage* .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build
+
+# Stamps: a second run finds the environment as it is. A change of pyproject.toml installs again.
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $(VENV)/.installed $@
+
+$(BIN)/python:
+	@for python in $(PYTHONS); do \
+		if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+			echo "Making $(VENV) with $$($$python --version)"; \
+			$$python -m venv $(VENV) || { echo "On Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; }; \
+			exit 0; \
+		fi; \
+	done; \
+	echo "No Python of 3.11 or later found (tried: $(PYTHONS))" >&2; exit 1
