@@ -103,7 +103,7 @@ class Probabilities:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """At or above ``entailment``: supported. At or above ``contradiction``, and above the entailment found: contradicted."""
+    """At or above ``entailment``: supported. At or above ``contradiction`` and above the entailment: contradicted."""
 
     entailment: float = 0.7
     contradiction: float = 0.7
@@ -132,8 +132,8 @@ class Source:
 class ClaimVerdict:
     """A claim and what the documents say of it.
 
-    ``entailed`` and ``contradicted`` are the highest probabilities over its evidence, before any threshold, so that each
-    policy can label the same claim by its own thresholds (``at``). ``reason`` says why there is no better verdict
+    ``entailed`` and ``contradicted`` are the highest probabilities over its evidence, before any threshold, so that
+    each policy can label the same claim by its own thresholds (``at``). ``reason`` says why there is no better verdict
     (``timeout``, ``overloaded``, ``judge_error``), and is None otherwise.
     """
 
@@ -147,6 +147,8 @@ class ClaimVerdict:
     correction: str | None = None
     escalated: bool = False
     reason: str | None = None
+    support: Mapping[int, float] = field(default_factory=dict, hash=False)
+    """P(entailed) of the best evidence of each document judged, by document index; empty where that was not kept."""
 
     @property
     def score(self) -> float:

@@ -1,6 +1,6 @@
 """What a policy category is. One module a category: a rules model and an evaluator, listed in ``policies.registry``."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -24,6 +24,14 @@ class Findings:
     reason: str = ""
     reason_code: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+class RulesError(ValueError):
+    """The rules of a policy are not valid. ``errors``: what is wrong, as ``{"loc": ["rules", name], "msg": text}``."""
+
+    def __init__(self, errors: Sequence[Mapping[str, Any]]) -> None:
+        self.errors = [dict(error) for error in errors]
+        super().__init__("; ".join(f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in self.errors))
 
 
 class Category(Protocol):

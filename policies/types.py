@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from judges.types import Chunk, ClaimVerdict
+from judges.types import Chunk, ClaimVerdict, Span
 
 
 class Action(StrEnum):
@@ -105,6 +105,10 @@ class Citation:
     marker: str
     document_index: int | None = None
     sentence_index: int | None = None
+    span: Span | None = None
+    """Where the marker stands in the reply; None where it has no place there."""
+    reported: bool = False
+    """True for one that the caller reports: it counts, whether or not it names a document given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,3 +131,11 @@ class Record:
     trust_score: float | None = None
     judged: bool = True
     """False where no judge looked at the reply (no documents, no judge, or nothing but tool calls)."""
+    judge_unavailable: bool = False
+    """True where the reply should have been judged and no judge could be loaded or reached."""
+    strippable: bool = True
+    """False where text goes out before it is judged, so that a sentence can no longer be left out."""
+    withheld: frozenset[int] = frozenset()
+    """The indices of the sentences that were left out of the reply."""
+    dropped: frozenset[int] = frozenset()
+    """The indices of the documents that other policies take out."""
