@@ -1,4 +1,4 @@
-"""The database: one engine, read and write transactions, migrations. SQLite and PostgreSQL behave alike from here on."""
+"""The database: one engine, read and write transactions, migrations. SQLite and PostgreSQL behave alike above it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -46,8 +46,8 @@ class SchemaError(Exception):
 class Database:
     """Connections to one database.
 
-    ``url``: ``sqlite+aiosqlite:///file`` or ``postgresql+asyncpg://…``. ``durable``: a commit survives a loss of power (on
-    SQLite; PostgreSQL is set up by its owner). ``busy_timeout_s``: how long to wait for a locked or silent database.
+    ``url``: ``sqlite+aiosqlite:///file`` or ``postgresql+asyncpg://…``. ``durable``: a commit survives a loss of power
+    (on SQLite; PostgreSQL is set up by its owner). ``busy_timeout_s``: how long to wait for a locked or silent one.
     Raises DatabaseUrlError.
     """
 
@@ -165,7 +165,7 @@ def _alembic(url: str) -> Config:
 
 
 def upgrade(url: str) -> None:
-    """Bring the tables at ``url`` to this version, or make them. Does nothing where they are; safe to run twice at once.
+    """Bring the tables at ``url`` to this version, or make them. Does nothing where they are. Several may run at once.
 
     Runs an event loop of its own: from a coroutine, call it in a thread. Raises DatabaseUrlError or
     DatabaseUnavailableError.

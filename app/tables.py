@@ -198,7 +198,7 @@ documents = Table(
     Column("text", Text),
 )
 
-# ``state`` is what was recorded so far; ``version`` counts its changes, so that two workers cannot overwrite each other.
+# ``state`` is what was recorded so far; ``version`` counts its changes, so that two workers cannot undo each other's.
 runs = Table(
     "runs",
     metadata,

@@ -1,0 +1,96 @@
+"""From an event to the rows it leaves, in a form that a table and a line of JSON can both hold."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from app.events.records import ClaimRow, DocumentRow, RequestEvent, RequestRow
+
+Rows = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Rows by table name, parents first."""
+
+_INT64 = 2**63
+_REQUEST, _DOCUMENT, _CLAIM = (tuple(f.name for f in fields(row)) for row in (RequestRow, DocumentRow, ClaimRow))
+
+
+def event_rows(event: RequestEvent) -> Rows:
+    """The rows of ``event``. Keys are made from the request's id and the place in it: the same event, the same keys."""
+    request = event.request
+    shared = {name: plain(getattr(request, name)) for name in ("request_id", "run_id", "agent", "model")}
+    request_id = shared["request_id"]
+    return {
+        "requests": [{name: plain(getattr(request, name)) for name in _REQUEST} | {"ts": request.ts}],
+        "decisions": [
+            shared
+            | {
+                "id": f"{request_id}.{position:05d}",
+                "position": position,
+                "ts": request.ts,
+                "policy_id": decision.policy_id,
+                "policy_version": decision.policy_version,
+                "policy_name": plain(decision.policy_name),
+                "category": decision.category,
+                "phase": decision.phase.value,
+                "action": decision.action.value,
+                "reason": plain(decision.reason),
+                "reason_code": decision.reason_code,
+                "metadata": plain(decision.metadata),
+                "latency_ms": plain(decision.latency_ms),
+            }
+            for position, decision in enumerate(event.decisions)
+        ],
+        "claims": [
+            {name: plain(getattr(claim, name)) for name in _CLAIM} | {"request_id": request_id, "seq": seq}
+            for seq, claim in enumerate(event.claims)
+        ],
+        "documents": [
+            {name: plain(getattr(document, name)) for name in _DOCUMENT} | {"request_id": request_id}
+            for document in event.documents
+        ],
+    }
+
+
+def plain(value: Any) -> Any:
+    """``value`` as every database takes it: no NUL and no lone surrogate in a text, no NaN, no type that JSON lacks.
+
+    One bad character in a reply must not cost the event, nor the others of its batch.
+    """
+    match value:
+        case None | bool():
+            return value
+        case str():
+            return _text(str(value))
+        case int():
+            return int(value) if -_INT64 <= value < _INT64 else float(value) if abs(value) < 10**300 else str(value)
+        case float():
+            return value if math.isfinite(value) else None
+        case Mapping():
+            return {_text(str(key)): plain(item) for key, item in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [plain(item) for item in value]
+        case _:
+            return _text(str(value))
+
+
+def _text(text: str) -> str:
+    if "\0" in text:
+        text = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def dump(rows: Rows) -> bytes:
+    """``rows`` as one line of JSON."""
+    return orjson.dumps(rows)
+
+
+def load(line: bytes) -> Rows:
+    """The rows that ``dump`` wrote."""
+    rows: dict[str, list[dict[str, Any]]] = orjson.loads(line)
+    for table in ("requests", "decisions"):
+        for row in rows[table]:
+            row["ts"] = datetime.fromisoformat(row["ts"])
+    return rows
