@@ -1,6 +1,7 @@
 """The database: one engine, read and write transactions, migrations. SQLite and PostgreSQL behave alike above it."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.util import find_spec
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 _MIGRATION_LOCK = 0x67726F756E64  # any number, as long as every worker takes the same
+_UPGRADING = threading.Lock()  # Alembic keeps its context in module globals
 
 
 class DatabaseUrlError(ValueError):
@@ -170,7 +172,8 @@ def upgrade(url: str) -> None:
     Runs an event loop of its own: from a coroutine, call it in a thread. Raises DatabaseUrlError or
     DatabaseUnavailableError.
     """
-    command.upgrade(_alembic(url), "head")
+    with _UPGRADING:
+        command.upgrade(_alembic(url), "head")
 
 
 async def check_schema(database: Database) -> None:
