@@ -44,16 +44,16 @@ def _clean(key: str, value: Any) -> Any:
         return LEFT_OUT
     match value:
         case str():
-            return _mask(value)
+            return mask(value)
         case Mapping():
             return {str(name): _clean(str(name), part) for name, part in value.items()}
         case list() | tuple() | set() | frozenset():
             return [_clean("", part) for part in value]
         case _:
-            return _mask(str(value))
+            return mask(str(value))
 
 
-def _mask(text: str) -> str:
+def mask(text: str) -> str:
     for pattern, replacement in _SECRET_VALUES:
         text = pattern.sub(replacement, text)
     return text

@@ -3,9 +3,8 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
 from prometheus_client.process_collector import ProcessCollector
@@ -15,24 +14,43 @@ from app.events.records import RequestEvent
 _MULTIPROCESS: Any = multiprocess  # its functions carry no types
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeTotals:
-    """Where the judge stands: pairs waiting now; cache hits, misses and refusals for overload since the start."""
+class Queue(Protocol):
+    """The judge's queue: pairs that wait now."""
 
-    queue_depth: int = 0
-    cache_hits: int = 0
-    cache_misses: int = 0
-    overloaded: int = 0
+    @property
+    def queue_depth(self) -> int: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventTotals:
-    """Where the event writer stands: events waiting now; written, journaled and dropped since the start."""
+class Cache(Protocol):
+    """The verdict cache: pairs it held and did not hold, since the start."""
 
-    queue_depth: int = 0
-    written: int = 0
-    journaled: int = 0
-    dropped: int = 0
+    @property
+    def hits(self) -> int: ...
+
+    @property
+    def misses(self) -> int: ...
+
+
+class Events(Protocol):
+    """The event writer: what waits now, and what became of the events since the start."""
+
+    @property
+    def queue_depth(self) -> int: ...
+
+    @property
+    def journal_bytes(self) -> int: ...
+
+    @property
+    def written(self) -> int: ...
+
+    @property
+    def journaled(self) -> int: ...
+
+    @property
+    def dropped(self) -> int: ...
+
+    @property
+    def rejected(self) -> int: ...
 
 
 class _Labels:
@@ -61,19 +79,12 @@ class Metrics:
     --workers`` sets it) and whichever worker is scraped answers for all.
     """
 
-    def __init__(
-        self,
-        *,
-        judge: Callable[[], JudgeTotals] | None = None,
-        events: Callable[[], EventTotals] | None = None,
-    ) -> None:
-        """``judge`` and ``events`` are asked for their totals after each request and at each scrape."""
+    def __init__(self) -> None:
         self._multiprocess = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
         self._registry = CollectorRegistry()
         if not self._multiprocess:
             ProcessCollector(registry=self._registry)
-        self._judge, self._events = judge, events
-        self._last_judge, self._last_events = JudgeTotals(), EventTotals()
+        self._watched: list[Callable[[], None]] = []
         self._reason, self._category, self._kind = _Labels(), _Labels(), _Labels()
         self._api, self._outcome = _Labels(), _Labels()
 
@@ -85,14 +96,31 @@ class Metrics:
         self._decisions = self._counter("decisions", "Decisions", "category", "action", "reason_code")
         self._upstream_errors = self._counter("upstream_errors", "Failures of the upstream", "kind")
         self._open_streams = self._gauge("open_streams", "Streamed replies in progress")
+        self._judge_overloaded = self._counter("judge_overloaded", "Claims left unjudged: the judge's queue was full")
         self._judge_queue = self._gauge("judge_queue_depth", "Pairs that wait for the judge")
-        self._judge_hits = self._counter("judge_cache_hits", "Pairs answered from the verdict cache")
-        self._judge_misses = self._counter("judge_cache_misses", "Pairs the verdict cache did not hold")
-        self._judge_overloaded = self._counter("judge_overloaded", "Pairs refused because the judge's queue was full")
+        self._cache = {
+            name: self._counter(f"judge_cache_{name}", f"Pairs: {name} of the verdict cache")
+            for name in ("hits", "misses")
+        }
         self._events_queue = self._gauge("events_queue_depth", "Events that wait for the database")
-        self._events_written = self._counter("events_written", "Events written to the database")
-        self._events_journaled = self._counter("events_journaled", "Events that went to the journal file")
-        self._events_dropped = self._counter("events_dropped", "Events lost: queue full and no journal")
+        self._events_journal = self._gauge("events_journal_bytes", "Bytes in the journal that wait for the database")
+        self._events = {
+            "written": self._counter("events_written", "Events written to the database"),
+            "journaled": self._counter("events_journaled", "Events that went to the journal file"),
+            "dropped": self._counter("events_dropped", "Events lost: neither database nor journal took them"),
+            "rejected": self._counter("events_rejected", "Events set aside: the database refused what is in them"),
+        }
+
+    def watch(self, *, queue: Queue | None = None, cache: Cache | None = None, events: Events | None = None) -> None:
+        """Read these after each request and at each scrape. Each may be given once."""
+        if queue is not None:
+            self._watched.append(lambda: self._judge_queue.set(queue.queue_depth))
+        if cache is not None:
+            self._watched += [_following(cache, name, counter) for name, counter in self._cache.items()]
+        if events is not None:
+            self._watched.append(lambda: self._events_queue.set(events.queue_depth))
+            self._watched.append(lambda: self._events_journal.set(events.journal_bytes))
+            self._watched += [_following(events, name, counter) for name, counter in self._events.items()]
 
     def observe_request(self, event: RequestEvent) -> None:
         """Count a finished request, with its decisions and claims."""
@@ -106,6 +134,8 @@ class Metrics:
             self._judge_seconds.labels(api).observe(row.judge_ms / 1e3)
         for claim in event.claims:
             self._sentences.labels(claim.label).inc()
+            if claim.reason == "overloaded":
+                self._judge_overloaded.inc()
         for decision in event.decisions:
             category, reason = self._category(decision.category), self._reason(decision.reason_code)
             self._decisions.labels(category, decision.action.value, reason).inc()
@@ -135,20 +165,8 @@ class Metrics:
         return generate_latest(registry)
 
     def _sample(self) -> None:
-        if self._judge is not None:
-            judge, before = self._judge(), self._last_judge
-            self._judge_queue.set(judge.queue_depth)
-            self._judge_hits.inc(judge.cache_hits - before.cache_hits)
-            self._judge_misses.inc(judge.cache_misses - before.cache_misses)
-            self._judge_overloaded.inc(judge.overloaded - before.overloaded)
-            self._last_judge = judge
-        if self._events is not None:
-            events, earlier = self._events(), self._last_events
-            self._events_queue.set(events.queue_depth)
-            self._events_written.inc(events.written - earlier.written)
-            self._events_journaled.inc(events.journaled - earlier.journaled)
-            self._events_dropped.inc(events.dropped - earlier.dropped)
-            self._last_events = events
+        for read in self._watched:
+            read()
 
     def _counter(self, name: str, help: str, *labels: str) -> Counter:
         return Counter(f"groundlane_{name}", help, labels, registry=self._registry)
@@ -158,6 +176,19 @@ class Metrics:
 
     def _histogram(self, name: str, help: str, *labels: str, buckets: Sequence[float] = _SECONDS) -> Histogram:
         return Histogram(f"groundlane_{name}", help, labels, buckets=buckets, registry=self._registry)
+
+
+def _following(source: object, name: str, counter: Counter) -> Callable[[], None]:
+    """Adds to ``counter`` what the total ``source.name`` has grown by since the last time."""
+    seen = 0
+
+    def read() -> None:
+        nonlocal seen
+        total: int = getattr(source, name)
+        counter.inc(total - seen)
+        seen = total
+
+    return read
 
 
 def _forget_dead_workers(folder: Path) -> None:
