@@ -65,7 +65,7 @@ def plain(value: Any) -> Any:
         case str():
             return _text(str(value))
         case int():
-            return int(value) if -_INT64 <= value < _INT64 else float(value) if abs(value) < 10**300 else str(value)
+            return int(value) if -_INT64 <= value < _INT64 else float(value) if abs(value) < 10**300 else None
         case float():
             return value if math.isfinite(value) else None
         case Mapping():

@@ -98,11 +98,14 @@ async def test_a_naive_time_is_refused(open_database: Open) -> None:
 
 
 async def test_a_write_that_fails_leaves_nothing(open_database: Open) -> None:
+    async def fail(database: Database) -> None:
+        async with database.write() as connection:
+            await connection.execute(insert(meta), {"key": "a", "value": "1"})
+            raise RuntimeError
+
     async with open_database() as database:
         with pytest.raises(RuntimeError):
-            async with database.write() as connection:
-                await connection.execute(insert(meta), {"key": "a", "value": "1"})
-                raise RuntimeError
+            await fail(database)
         async with database.read() as connection:
             assert (await connection.execute(select(meta).where(meta.c.key == "a"))).all() == []
 

@@ -1,0 +1,338 @@
+"""No event is lost and none is stored twice, whatever happens to the database or to the process."""
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select, text
+
+from app.db import Database, upgrade
+from app.events.records import RequestEvent
+from app.events.writer import EventLostError, EventWriter, default_journal
+from app.settings import EventDurability
+from app.tables import claims, decisions, documents, requests
+
+pytestmark = pytest.mark.anyio
+
+Event = Callable[..., RequestEvent]
+Open = Callable[[], AbstractAsyncContextManager[Database]]
+Until = Callable[..., Any]
+
+SYNC, BATCHED = EventDurability.SYNC, EventDurability.BATCHED
+
+
+@asynccontextmanager
+async def running(database: Database, path: Path, **options: Any) -> AsyncIterator[EventWriter]:
+    writer = EventWriter(database, journal_path=path / "events", **{"retry_s": (0.02, 0.1), "linger_s": 0.01} | options)
+    await writer.start()
+    try:
+        yield writer
+    finally:
+        await writer.aclose()
+
+
+async def count(database: Database) -> tuple[int, ...]:
+    """Rows of each table of the event log."""
+    async with database.read() as connection:
+        return tuple(
+            [
+                (await connection.execute(select(func.count()).select_from(table))).scalar_one()
+                for table in (requests, decisions, claims, documents)
+            ]
+        )
+
+
+@contextmanager
+def locked(database: Database) -> Iterator[None]:
+    """Another process holds the write lock of the SQLite file."""
+    assert database.path is not None
+    connection = sqlite3.connect(database.path, isolation_level=None)
+    try:
+        connection.execute("BEGIN EXCLUSIVE")
+        yield
+        connection.execute("ROLLBACK")
+    finally:
+        connection.close()
+
+
+@asynccontextmanager
+async def away(database: Database) -> AsyncIterator[None]:
+    """The database takes no rows: its file is locked, or its table has another name."""
+    if database.dialect == "sqlite":
+        with locked(database):
+            yield
+        return
+    async with database.write() as connection:
+        await connection.execute(text("ALTER TABLE requests RENAME TO elsewhere"))
+    yield
+    async with database.write() as connection:
+        await connection.execute(text("ALTER TABLE elsewhere RENAME TO requests"))
+
+
+@pytest.mark.parametrize("durability", [SYNC, BATCHED])
+async def test_every_row_of_an_event_is_stored(
+    open_database: Open, event: Event, tmp_path: Path, durability: EventDurability
+) -> None:
+    async with open_database() as database:
+        async with running(database, tmp_path, durability=durability) as writer:
+            await writer.append(event(7, prompt="p\0", reply="\ud800"))
+        assert await count(database) == (1, 1, 3, 1)
+        async with database.read() as connection:
+            request = (await connection.execute(select(requests))).one()
+            decision = (await connection.execute(select(decisions))).one()
+    assert (request.request_id, request.ts, request.trust_score) == ("req_000007", event(7).request.ts, 0.5)
+    assert (request.prompt, request.reply) == ("p\N{REPLACEMENT CHARACTER}", "?")
+    assert decision.metadata == {"age_days": 400, "max_age": 90}
+    assert (decision.action, decision.phase, decision.ts) == ("block", "before_workflow", request.ts)
+    assert (writer.written, writer.journaled, writer.dropped, writer.failures) == (1, 0, 0, 0)
+
+
+async def test_sync_returns_after_the_commit(open_database: Open, event: Event, tmp_path: Path) -> None:
+    async with open_database() as database, running(database, tmp_path, durability=SYNC) as writer:
+        for number in range(3):
+            await writer.append(event(number))
+            assert (await count(database))[0] == number + 1
+
+
+async def test_concurrent_sync_appends_share_commits(
+    open_database: Open, event: Event, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = 0
+    write = Database.write
+
+    def counted(self: Database) -> Any:
+        nonlocal commits
+        commits += 1
+        return write(self)
+
+    monkeypatch.setattr(Database, "write", counted)
+    async with open_database() as database, running(database, tmp_path, durability=SYNC) as writer:
+        async with asyncio.TaskGroup() as group:
+            for number in range(100):
+                group.create_task(writer.append(event(number)))
+        assert (await count(database))[0] == 100
+    assert commits <= 3
+
+
+async def test_closing_drains_the_queue(open_database: Open, event: Event, tmp_path: Path) -> None:
+    async with open_database() as database:
+        async with running(database, tmp_path, batch_limit=7, linger_s=60) as writer:
+            for number in range(20):
+                await writer.append(event(number))
+            assert writer.queue_depth == 20
+        assert await count(database) == (20, 20, 60, 20)
+        assert writer.queue_depth == 0
+
+
+async def test_an_event_given_twice_is_stored_once(open_database: Open, event: Event, tmp_path: Path) -> None:
+    async with open_database() as database:
+        for _ in range(2):
+            async with running(database, tmp_path) as writer:
+                await writer.append(event(1))
+                await writer.append(event(1))
+        assert await count(database) == (1, 1, 3, 1)
+
+
+@pytest.mark.parametrize("durability", [SYNC, BATCHED])
+async def test_an_outage_costs_nothing_and_doubles_nothing(
+    open_database: Open, event: Event, tmp_path: Path, until: Until, durability: EventDurability
+) -> None:
+    async with open_database() as database:
+        async with running(database, tmp_path, durability=durability) as writer:
+            await writer.append(event(0))
+            await until(lambda: writer.written == 1)
+            async with away(database):
+                for number in range(1, 11):
+                    await writer.append(event(number))
+                await until(lambda: writer.journaled == 10)
+                assert writer.journal_bytes > 0
+                assert writer.failures >= 1
+            await writer.append(event(11))
+            await until(lambda: writer.journal_bytes == 0 and writer.queue_depth == 0)
+            assert await count(database) == (12, 12, 36, 12)
+            assert writer.dropped == 0
+    assert not any(name.startswith("events") for name in os.listdir(tmp_path))
+
+
+async def test_an_outage_at_the_end_is_made_up_for_at_the_next_start(
+    open_database: Open, event: Event, tmp_path: Path, until: Until
+) -> None:
+    async with open_database() as database:
+        async with away(database):
+            async with running(database, tmp_path) as writer:
+                await writer.append(event(1))
+            assert (writer.written, writer.journaled) == (0, 1)
+        async with running(database, tmp_path) as writer:
+            await until(lambda: writer.journal_bytes == 0)
+        assert await count(database) == (1, 1, 3, 1)
+
+
+async def test_an_outage_at_the_start_stops_nothing(
+    open_database: Open, event: Event, tmp_path: Path, until: Until
+) -> None:
+    async with open_database() as database:
+        async with away(database), running(database, tmp_path) as writer:
+            await writer.append(event(1))
+        async with away(database):
+            writer = EventWriter(database, journal_path=tmp_path / "events", retry_s=(0.02, 0.1), linger_s=0.01)
+            await writer.start()
+            await until(lambda: writer.failures > 0)
+        await until(lambda: writer.journal_bytes == 0)
+        await writer.aclose()
+        assert (await count(database))[0] == 1
+
+
+async def test_a_full_queue_spills_to_the_journal_without_waiting(
+    sqlite_url: str, event: Event, tmp_path: Path, until: Until
+) -> None:
+    await asyncio.to_thread(upgrade, sqlite_url)
+    database = Database(sqlite_url, busy_timeout_s=30)
+    async with running(database, tmp_path, queue_limit=5, batch_limit=5) as writer:
+        with locked(database):
+            async with asyncio.timeout(2):
+                for number in range(40):
+                    await writer.append(event(number))
+            await until(lambda: writer.journaled > 0)
+        await until(lambda: writer.journal_bytes == 0 and writer.queue_depth == 0)
+        assert (await count(database))[0] == 40
+        assert writer.dropped == 0
+    await database.aclose()
+
+
+async def test_the_loop_runs_on_while_the_database_is_locked(
+    sqlite_url: str, event: Event, tmp_path: Path, until: Until
+) -> None:
+    await asyncio.to_thread(upgrade, sqlite_url)
+    database = Database(sqlite_url, busy_timeout_s=0.5)
+    loop = asyncio.get_running_loop()
+    pauses = [loop.time()]
+    async with running(database, tmp_path) as writer:
+        with locked(database):
+            await writer.append(event(1))
+
+            def journaled() -> bool:
+                pauses.append(loop.time())
+                return writer.journaled == 1
+
+            await until(journaled)
+    assert max(after - before for before, after in pairwise(pauses)) < 0.25
+    await database.aclose()
+
+
+async def test_an_event_that_the_database_refuses_costs_only_itself(
+    open_database: Open, event: Event, tmp_path: Path, until: Until
+) -> None:
+    async with open_database() as database:
+        async with running(database, tmp_path, durability=SYNC) as writer, asyncio.TaskGroup() as group:
+            for number in range(5):
+                bad: dict[str, Any] = {"api": None} if number == 2 else {}
+                group.create_task(writer.append(event(number, **bad)))
+        assert (await count(database))[0] == 4
+    assert (writer.written, writer.rejected, writer.dropped) == (4, 1, 0)
+    assert b"req_000002" in (tmp_path / "events.rejected").read_bytes()
+
+
+async def test_where_the_journal_fails_too_sync_says_so_and_batched_counts(
+    sqlite_url: str, event: Event, tmp_path: Path, until: Until
+) -> None:
+    database = Database(sqlite_url, busy_timeout_s=0.05)  # without tables
+    (tmp_path / "file").touch()
+    async with running(database, tmp_path / "file", durability=SYNC) as writer:
+        with pytest.raises(EventLostError):
+            await writer.append(event(1))
+        assert writer.dropped == 1
+        await asyncio.to_thread(upgrade, sqlite_url)
+        await until(lambda: _stored(writer, event(2)))
+    async with running(database, tmp_path / "file", queue_limit=1) as batched:
+        with locked(database):
+            for number in range(3, 6):
+                await batched.append(event(number))
+            await until(lambda: batched.dropped == 3)
+    await database.aclose()
+
+
+async def _stored(writer: EventWriter, event: RequestEvent) -> bool:
+    try:
+        await writer.append(event)
+    except EventLostError:
+        return False
+    return True
+
+
+async def test_what_comes_after_the_end_waits_in_the_journal(
+    open_database: Open, event: Event, tmp_path: Path, until: Until
+) -> None:
+    async with open_database() as database:
+        async with running(database, tmp_path) as writer:
+            pass
+        await writer.append(event(1))
+        await writer.aclose()
+        async with running(database, tmp_path) as later:
+            await until(lambda: later.written == 1)
+        assert (await count(database))[0] == 1
+
+
+async def test_a_close_that_is_cancelled_still_keeps_the_events(
+    sqlite_url: str, event: Event, tmp_path: Path, until: Until
+) -> None:
+    await asyncio.to_thread(upgrade, sqlite_url)
+    database = Database(sqlite_url, busy_timeout_s=0.3)
+    writer = EventWriter(database, journal_path=tmp_path / "events", linger_s=0.01)
+    await writer.start()
+    with locked(database):
+        await writer.append(event(1))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await writer.aclose()
+    async with running(database, tmp_path) as later:
+        await until(lambda: later.written == 1)
+    assert (await count(database))[0] == 1
+    await database.aclose()
+
+
+def test_the_journal_lies_beside_the_database(tmp_path: Path) -> None:
+    assert default_journal(Database(f"sqlite+aiosqlite:///{tmp_path}/a.db")) == tmp_path / "a.db.events"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("outage", [False, True])
+def test_what_sync_acknowledged_survives_kill_9(sqlite_url: str, tmp_path: Path, until: Until, outage: bool) -> None:
+    upgrade(sqlite_url)
+    script = Path(__file__).with_name("appender.py")
+    command = [sys.executable, str(script), sqlite_url, str(tmp_path / "events")]
+    blocker = sqlite3.connect(tmp_path / "groundlane.db", isolation_level=None)
+    if outage:
+        blocker.execute("BEGIN EXCLUSIVE")
+    acknowledged = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("req_"):  # and no line of the log
+                acknowledged.append(line.strip())
+            if len(acknowledged) == 200:
+                process.send_signal(signal.SIGKILL)
+        # Lines that were in the pipe are acknowledged too: the loop above reads them to the end.
+    assert process.returncode == -signal.SIGKILL
+    blocker.close()
+
+    async def reopen() -> set[str]:
+        database = Database(sqlite_url)
+        async with running(database, tmp_path) as writer:
+            await until(lambda: writer.journal_bytes == 0)
+        async with database.read() as connection:
+            found = (await connection.execute(select(requests.c.request_id))).scalars().all()
+        assert await count(database) == (len(found), len(found), 3 * len(found), len(found))
+        await database.aclose()
+        return set(found)
+
+    assert len(acknowledged) >= 200
+    assert set(acknowledged) <= asyncio.run(reopen())
