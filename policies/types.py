@@ -133,6 +133,8 @@ class Record:
     """False where no judge looked at the reply (no documents, no judge, or nothing but tool calls)."""
     judge_unavailable: bool = False
     """True where the reply should have been judged and no judge could be loaded or reached."""
+    tool_calls_only: bool = False
+    """True where the reply has no text to judge: it calls tools and says nothing."""
     strippable: bool = True
     """False where text goes out before it is judged, so that a sentence can no longer be left out."""
     withheld: frozenset[int] = frozenset()

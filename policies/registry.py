@@ -1,0 +1,48 @@
+"""The categories of policies. A new one is a module with a rules model and an evaluator, and a line here."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from policies.base import Category, Rules, RulesError
+from policies.grounding import GROUNDING
+from policies.retrieval import RETRIEVAL
+
+CATEGORIES: Mapping[str, Category] = MappingProxyType({"retrieval": RETRIEVAL, "grounding": GROUNDING})
+
+
+def parse_rules(category: str, rules: Mapping[str, Any]) -> Rules:
+    """Validate the rules of a policy and fill in their defaults.
+
+    ``rules`` is decoded JSON. Nothing is coerced, save that an integer is accepted where a number is.
+
+    Raises RulesError, which lists every rule that is unknown, of the wrong type or out of range.
+    """
+    if category not in CATEGORIES:
+        known = ", ".join(CATEGORIES)
+        raise RulesError([{"loc": ["category"], "msg": f"Unknown category {category!r}; known are: {known}"}])
+    if not isinstance(rules, Mapping):
+        raise RulesError([{"loc": ["rules"], "msg": "Rules must be an object"}])
+    model = CATEGORIES[category].rules
+    try:
+        return model.model_validate(dict(rules))
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_context=True, include_input=False)
+        raise RulesError([_explain(detail, model) for detail in details]) from None
+
+
+def json_schema() -> dict[str, dict[str, Any]]:
+    """The JSON Schema of the rules of each category, by its name."""
+    return {name: category.rules.model_json_schema() for name, category in CATEGORIES.items()}
+
+
+def _explain(detail: ErrorDetails, model: type[Rules]) -> dict[str, Any]:
+    message = detail["msg"]
+    if detail["type"] == "extra_forbidden":
+        near = get_close_matches(str(detail["loc"][0]), model.model_fields, n=1)
+        message = f"Unknown rule; did you mean {near[0]!r}?" if near else "Unknown rule"
+    return {"loc": ["rules", *detail["loc"]], "msg": message}

@@ -1,0 +1,14 @@
+"""Policies to begin with, as data."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+
+@cache
+def templates() -> Sequence[Mapping[str, Any]]:
+    """The templates, each ``{name, category, description, rules}``; rules left out have their default."""
+    text = files(__name__).joinpath("templates.toml").read_text(encoding="utf-8")
+    return tuple(tomllib.loads(text)["templates"])
