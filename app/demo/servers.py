@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Event, Thread
 
 import uvicorn
@@ -28,7 +28,8 @@ class _Server(uvicorn.Server):
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         try:
-            super().run(sockets)
+            with suppress(SystemExit):  # uvicorn's way to end a process that cannot start
+                super().run(sockets)
         finally:
             self.decided.set()
 

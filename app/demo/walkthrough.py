@@ -10,7 +10,7 @@ import httpx
 import orjson
 
 from app.demo.content import Content, Scene
-from app.demo.screen import Screen
+from app.screen import Screen
 
 _SPACE = re.compile(r"\s+")
 

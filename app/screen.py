@@ -1,4 +1,4 @@
-"""How the walk-through looks on a screen: plain lines, coloured only where a terminal shows them."""
+"""Verdicts on a screen: plain lines, coloured only where a terminal shows them."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
-import click
+import typer
 
 _MARKS = {
     "supported": ("✓", "green"),
@@ -16,7 +16,7 @@ _MARKS = {
     "not_a_claim": ("·", "bright_black"),
 }
 _ACTIONS = {"allow": "green", "warn": "yellow", "drop": "yellow", "block": "red"}
-_INDENT = 13
+_INDENT = 16
 
 
 class Screen:
@@ -30,7 +30,7 @@ class Screen:
 
     def title(self, text: str) -> None:
         self.line()
-        self._echo(click.style(text, bold=True))
+        self._echo(typer.style(text, bold=True))
 
     def paragraph(self, text: str) -> None:
         self._echo(textwrap.fill(text, self._width))
@@ -41,14 +41,14 @@ class Screen:
     def field(self, name: str, text: str, *, color: str | None = None) -> None:
         """``name`` on the left, ``text`` wrapped beside it."""
         wrapped = textwrap.wrap(text, self._width - _INDENT) or [""]
-        label = click.style(f"  {name:<{_INDENT - 2}}", dim=True)
-        self._echo(label + click.style(wrapped[0], fg=color))
+        label = typer.style(f"  {name:<{_INDENT - 2}}", dim=True)
+        self._echo(label + typer.style(wrapped[0], fg=color))
         for line in wrapped[1:]:
-            self._echo(" " * _INDENT + click.style(line, fg=color))
+            self._echo(" " * _INDENT + typer.style(line, fg=color))
 
     def command(self, text: str) -> None:
         """A command to copy: never wrapped."""
-        self._echo(f"  {'try it':<{_INDENT - 2}}" + click.style(text, fg="cyan"))
+        self._echo(f"  {'try it':<{_INDENT - 2}}" + typer.style(text, fg="cyan"))
 
     def claim(self, claim: Mapping[str, Any]) -> None:
         """A verdict under its sentence, with the evidence it rests on."""
@@ -57,6 +57,10 @@ class Screen:
         parts = [f"{mark} {verdict}"]
         if isinstance(confidence := claim.get("confidence"), int | float):
             parts.append(f"{confidence:.2f}")
+        if reason := claim.get("reason"):
+            parts.append(f"({reason})")
+        if claim.get("withheld"):
+            parts.append("(withheld)")
         self.field("", " ".join(parts), color=color)
         if verdict != "unverifiable" and isinstance(source := claim.get("best_source"), Mapping):
             self.field("", f'  {source.get("source") or source.get("document_id")}: "{_squeeze(source)}"')
@@ -67,7 +71,7 @@ class Screen:
     def _echo(self, text: str) -> None:
         if self._ascii:
             text = text.encode("ascii", "replace").decode()
-        click.echo(text, color=self._color)
+        typer.echo(text, color=self._color)
         sys.stdout.flush()
 
 
