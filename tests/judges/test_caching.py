@@ -1,0 +1,99 @@
+import asyncio
+
+import pytest
+
+from judges.base import JudgeError
+from judges.caching import CachingScorer
+from judges.testing import NEUTRAL, ScriptedJudge, contradicts, entails
+
+pytestmark = pytest.mark.anyio
+
+BIG = 1_000_000
+
+
+async def test_a_pair_is_scored_once_and_answered_from_memory_after() -> None:
+    judge = ScriptedJudge({"a": entails(), "b": contradicts()})
+    cache = CachingScorer(judge, max_bytes=BIG)
+    await cache.start()
+    first = await cache.score([("e", "a"), ("e", "b"), ("e", "a")])
+    second = await cache.score([("e", "b"), ("e", "c")])
+    assert list(first) == [entails(), contradicts(), entails()]
+    assert list(second) == [contradicts(), NEUTRAL]
+    assert judge.calls == [[("e", "a"), ("e", "b")], [("e", "c")]]
+    assert (cache.hits, cache.misses) == (2, 3)
+    await cache.aclose()
+    assert judge.closed
+
+
+async def test_evidence_and_claim_are_told_apart_wherever_the_border_lies() -> None:
+    judge = ScriptedJudge({("ab", "c"): entails(), ("a", "bc"): contradicts()})
+    cache = CachingScorer(judge, max_bytes=BIG)
+    assert list(await cache.score([("ab", "c"), ("a", "bc")])) == [entails(), contradicts()]
+
+
+async def test_the_entries_used_longest_ago_go_first() -> None:
+    judge = ScriptedJudge()
+    cache = CachingScorer(judge, max_bytes=800)
+    for claim in ("a", "b", "a", "c"):
+        await cache.score([("e", claim)])
+    assert len(cache) == 2
+    judge.calls.clear()
+    await cache.score([("e", "a"), ("e", "c"), ("e", "b")])
+    assert judge.calls == [[("e", "b")]]
+
+
+async def test_without_memory_it_still_answers() -> None:
+    cache = CachingScorer(ScriptedJudge({"a": entails()}), max_bytes=0)
+    assert list(await cache.score([("e", "a")])) == [entails()]
+    assert len(cache) == 0
+
+
+async def test_the_same_pair_asked_by_two_at_once_is_scored_once() -> None:
+    judge = ScriptedJudge({"a": entails()}, gate=asyncio.Event())
+    cache = CachingScorer(judge, max_bytes=BIG)
+    tasks = [asyncio.ensure_future(cache.score([("e", "a")])) for _ in range(3)]
+    await asyncio.sleep(0)
+    assert judge.gate is not None
+    judge.gate.set()
+    assert [list(result) for result in await asyncio.gather(*tasks)] == [[entails()]] * 3
+    assert (len(judge.calls), cache.hits, cache.misses) == (1, 2, 1)
+
+
+async def test_who_waits_for_a_caller_that_gives_up_scores_the_pair_itself() -> None:
+    judge = ScriptedJudge({"a": entails()}, gate=asyncio.Event())
+    cache = CachingScorer(judge, max_bytes=BIG)
+    first = asyncio.ensure_future(cache.score([("e", "a")]))
+    second = asyncio.ensure_future(cache.score([("e", "a")]))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert judge.gate is not None
+    judge.gate.set()
+    assert list(await second) == [entails()]
+    assert first.cancelled()
+
+
+async def test_giving_up_does_not_disturb_the_one_waited_for() -> None:
+    judge = ScriptedJudge({"a": entails()}, gate=asyncio.Event())
+    cache = CachingScorer(judge, max_bytes=BIG)
+    first = asyncio.ensure_future(cache.score([("e", "a")]))
+    second = asyncio.ensure_future(cache.score([("e", "a")]))
+    await asyncio.sleep(0)
+    second.cancel()
+    await asyncio.sleep(0)
+    assert judge.gate is not None
+    judge.gate.set()
+    assert list(await first) == [entails()]
+
+
+async def test_errors_are_passed_on_and_not_remembered() -> None:
+    judge = ScriptedJudge({"a": entails()}, error=JudgeError("no"))
+    cache = CachingScorer(judge, max_bytes=BIG)
+    with pytest.raises(JudgeError, match="no"):
+        await cache.score([("e", "a")])
+    judge.error = None
+    assert list(await cache.score([("e", "a")])) == [entails()]
+
+
+async def test_half_a_surrogate_pair_is_text_like_any_other() -> None:
+    cache = CachingScorer(ScriptedJudge(), max_bytes=BIG)
+    assert list(await cache.score([("\ud83d", "a")])) == [NEUTRAL]
