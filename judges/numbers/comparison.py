@@ -1,0 +1,190 @@
+"""Holds the quantities of a claim against those of a text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
+from enum import StrEnum
+from itertools import pairwise
+from typing import Final
+
+from judges.numbers.quantity import Bound, Kind, Quantity
+
+_ABOUT: Final = Decimal("0.05")
+_MONTH_SECONDS: Final = Decimal(2629800)
+_IN_MONTHS_TOLERANCE: Final = Decimal("0.05")
+
+
+class Relation(StrEnum):
+    """What a text says of one quantity of a claim: the same; another value for what seems the same thing; nothing."""
+
+    AGREE = "agree"
+    DIFFER = "differ"
+    ABSENT = "absent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One quantity of the claim; ``other`` is the text's quantity that it agrees with or differs from."""
+
+    quantity: Quantity
+    relation: Relation
+    other: Quantity | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A finding for each quantity of the claim, in order."""
+
+    findings: tuple[Finding, ...]
+
+    def those(self, relation: Relation) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.relation is relation)
+
+
+def relate(claim: Quantity, text: Quantity) -> Relation:
+    """How two quantities stand to each other; ``absent`` where they cannot be compared (other kind, unit or thing)."""
+    if claim.kind is not text.kind:
+        return _across_kinds(claim, text)
+    if claim.kind is Kind.DATE:
+        return _dates(claim, text)
+    if claim.kind is Kind.IDENTIFIER:
+        if claim.unit != text.unit:
+            return Relation.ABSENT
+        return Relation.AGREE if claim.text.lower() == text.text.lower() else Relation.DIFFER
+    if claim.kind in (Kind.NUMBER, Kind.ORDINAL) and not _same_noun(claim, text):
+        return Relation.ABSENT
+    if claim.kind in (Kind.TIME, Kind.WEEKDAY):
+        return _limits(claim, text) if claim.values == text.values else Relation.DIFFER
+    return _amounts(claim, text)
+
+
+def compare_quantities(claim: Sequence[Quantity], text: Sequence[Quantity]) -> Comparison:
+    """Look each quantity of the claim up in the text: agreement with one there wins over difference from another."""
+    return Comparison(findings=tuple(_find(quantity, text) for quantity in claim))
+
+
+def _find(quantity: Quantity, text: Sequence[Quantity]) -> Finding:
+    differing: Quantity | None = None
+    for other in text:
+        relation = relate(quantity, other)
+        if relation is Relation.AGREE:
+            return Finding(quantity=quantity, relation=relation, other=other)
+        if relation is Relation.DIFFER and differing is None:
+            differing = other
+    if quantity.kind is Kind.POINTS and differing is None:
+        return _change(quantity, [other for other in text if other.kind is Kind.PERCENT])
+    relation = Relation.ABSENT if differing is None else Relation.DIFFER
+    return Finding(quantity=quantity, relation=relation, other=differing)
+
+
+def _change(points: Quantity, percents: Sequence[Quantity]) -> Finding:
+    """Points against the difference of two percentages that the text gives ("from 4 to 6 percent")."""
+    for start, end in pairwise(percents):
+        if abs(end.values[0] - start.values[0]) == abs(points.values[0]):
+            return Finding(quantity=points, relation=Relation.AGREE, other=end)
+    relation = Relation.DIFFER if len(percents) == 2 else Relation.ABSENT
+    return Finding(quantity=points, relation=relation, other=percents[-1] if len(percents) == 2 else None)
+
+
+def _across_kinds(claim: Quantity, text: Quantity) -> Relation:
+    kinds = {claim.kind, text.kind}
+    if kinds == {Kind.TIME, Kind.NUMBER}:
+        time, number = (claim, text) if claim.kind is Kind.TIME else (text, claim)
+        return Relation.AGREE if time.values[0] == number.values[0] * 60 else Relation.ABSENT
+    if kinds == {Kind.DATE, Kind.NUMBER}:
+        date, number = (claim, text) if claim.kind is Kind.DATE else (text, claim)
+        year = date.date[0] if date.date else None
+        return Relation.AGREE if year is not None and number.values[0] == year else Relation.ABSENT
+    return Relation.ABSENT
+
+
+def _dates(claim: Quantity, text: Quantity) -> Relation:
+    pairs = list(zip(claim.date or (), text.date or (), strict=False))
+    if any(mine is not None and theirs is not None and mine != theirs for mine, theirs in pairs):
+        return Relation.DIFFER
+    if not any(mine is not None and theirs is not None for mine, theirs in pairs):
+        return Relation.ABSENT
+    if any(mine is not None and theirs is None for mine, theirs in pairs):
+        return Relation.ABSENT
+    return _limits(claim, text)
+
+
+def _limits(claim: Quantity, text: Quantity) -> Relation:
+    opposite = claim.limit and text.limit and claim.limit != text.limit
+    return Relation.DIFFER if opposite else Relation.AGREE
+
+
+def _same_noun(claim: Quantity, text: Quantity) -> bool:
+    if not claim.noun or not text.noun:
+        return True
+    return any(mine[:5] == theirs[:5] for mine in claim.noun for theirs in text.noun)
+
+
+def _amounts(claim: Quantity, text: Quantity) -> Relation:
+    mine, theirs = claim.values, text.values
+    if claim.unit != text.unit:
+        if {claim.unit, text.unit} == {"duration", "months"}:
+            return _durations(claim, text)
+        swapped = claim.kind is Kind.MONEY and bool(set(mine) & set(theirs))
+        return Relation.DIFFER if swapped else Relation.ABSENT
+    if claim.per and text.per and claim.per != text.per:
+        if claim.per[0] != text.per[0]:
+            return Relation.DIFFER if mine == theirs else Relation.ABSENT
+        mine = tuple(value * text.per[1] for value in mine)
+        theirs = tuple(value * claim.per[1] for value in theirs)
+    if any(_fits(value, claim, other, text) for value in mine for other in theirs):
+        return Relation.AGREE
+    return Relation.DIFFER if _excluded(mine[0], claim.bound, theirs[0], text.bound) else Relation.ABSENT
+
+
+def _durations(claim: Quantity, text: Quantity) -> Relation:
+    """Days against months, which have no exact length: the same within a twentieth, different beyond a quarter."""
+    mine = claim.values[0] * (_MONTH_SECONDS if claim.unit == "months" else 1)
+    theirs = text.values[0] * (_MONTH_SECONDS if text.unit == "months" else 1)
+    apart = abs(mine - theirs) / (max(mine, theirs) or Decimal(1))
+    if apart <= _IN_MONTHS_TOLERANCE:
+        return Relation.AGREE
+    exact = claim.bound is Bound.EXACT and text.bound is Bound.EXACT
+    return Relation.DIFFER if apart > Decimal("0.25") and exact else Relation.ABSENT
+
+
+def _fits(value: Decimal, claim: Quantity, other: Decimal, text: Quantity) -> bool:
+    if value == other:
+        return True
+    if Bound.ABOUT in (claim.bound, text.bound):
+        return abs(value - other) <= _ABOUT * max(abs(value), abs(other))
+    if claim.bound is Bound.AT_LEAST:
+        return other >= value and text.bound is not Bound.AT_MOST
+    if claim.bound is Bound.AT_MOST:
+        return other <= value and text.bound is not Bound.AT_LEAST
+    return not claim.strict and _rounds_to(value / claim.factor, other / claim.factor)
+
+
+def _rounds_to(value: Decimal, other: Decimal) -> bool:
+    """Whether ``value`` is ``other`` rounded to its own last place, and still has three digits that mean something."""
+    exponent = value.as_tuple().exponent
+    if (
+        not isinstance(exponent, int)
+        or exponent >= 0
+        or len(value.as_tuple().digits) < 3
+        or abs(other) > Decimal(10) ** 15
+    ):
+        return False
+    return other.quantize(Decimal(1).scaleb(max(exponent, -10)), rounding=ROUND_HALF_UP) == value
+
+
+def _excluded(mine: Decimal, claim: Bound, theirs: Decimal, text: Bound) -> bool:
+    """Whether the two cannot both hold, unequal as they are."""
+    low = {Bound.AT_LEAST}
+    high = {Bound.AT_MOST}
+    if claim in low and text in high:
+        return mine > theirs
+    if claim in high and text in low:
+        return mine < theirs
+    if claim is text and claim in low | high:
+        return True
+    if text in low:
+        return mine < theirs
+    if text in high:
+        return mine > theirs
+    return True

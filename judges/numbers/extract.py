@@ -1,0 +1,449 @@
+"""Tokens to quantities: a small grammar, read left to right, one pass."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Final
+
+from judges.numbers import tables
+from judges.numbers.quantity import Bound, Kind, Quantity
+from judges.numbers.scan import Token
+
+_SEPARATED: Final = re.compile(r"(\d{1,3})([.,])(\d{3})")
+_IDENTIFIERS: Final = frozenset({"url", "email", "ip", "version", "code", "digits"})
+_NOT_COUNTED: Final = (
+    tables.JOINERS | tables.PER | tables.BEFORE_YEAR | tables.THAN | {"the", "is", "are", "was", "were"}
+)
+_ARTICLES: Final = frozenset({"the", "den", "dem", "zum", "der", "le", "la", "les", "el", "los", "au"})
+_CJK_NUMERALS: Final = tables.CJK_DIGITS.keys() | tables.CJK_MULTIPLES.keys()
+
+
+def readings(text: str) -> tuple[Decimal, ...]:
+    """The values a number as written can have, the likelier first. "1.250" is 1.25 or 1250; "1.250,50" is clear."""
+    digits = text.replace(" ", "").replace("'", "").replace("’", "").lstrip("+")
+    ambiguous = _SEPARATED.fullmatch(digits.lstrip("-"))
+    if ambiguous and ambiguous[1] != "0":
+        whole, decimal = Decimal(digits.replace(ambiguous[2], "")), Decimal(digits.replace(",", "."))
+        return (whole, decimal) if ambiguous[2] == "," or ambiguous[3] == "000" else (decimal, whole)
+    comma, point = digits.rfind(","), digits.rfind(".")
+    if comma > point:
+        digits = digits.replace(".", "")
+        digits = digits.replace(",", "." if digits.count(",") == 1 else "")
+    else:
+        digits = digits.replace(",", "")
+        digits = digits.replace(".", "") if digits.count(".") > 1 else digits
+    return (Decimal(digits),)
+
+
+class _Reader:
+    """Reads the quantity that starts at a token, if one does."""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self._tokens = tokens
+        self._end = len(tokens)
+
+    def lower(self, index: int) -> str:
+        return self._tokens[index].lower if 0 <= index < self._end else ""
+
+    def read(self, start: int) -> Quantity | None:
+        kind = self._tokens[start].kind
+        if kind == "word":
+            return self._word(start)
+        if kind == "number":
+            return self._counted(start, readings(self._tokens[start].text), start + 1)
+        if kind == "cjk":
+            return self._cjk(start) if self.lower(start) in _CJK_NUMERALS else None
+        if kind in ("isodate", "date"):
+            return self._written_date(start)
+        if kind == "time":
+            return self._clock(start, start + 1)
+        if kind in _IDENTIFIERS:
+            token = self._tokens[start]
+            text = token.lower.removeprefix("v") if kind == "version" else token.lower
+            return Quantity(kind=Kind.IDENTIFIER, text=text, unit=kind, first=start, last=start + 1)
+        return None
+
+    # Words
+
+    def _word(self, start: int) -> Quantity | None:
+        word = self.lower(start)
+        if word in tables.NUMBER_WORDS:
+            value, last = self._number_words(start)
+            return self._counted(start, (value,), last)
+        if word in tables.WEEKDAYS:
+            value = Decimal(tables.WEEKDAYS[word])
+            return Quantity(kind=Kind.WEEKDAY, text=word, values=(value,), first=start, last=start + 1)
+        if word in tables.MONTHS:
+            return self._month_first(start)
+        if word in tables.ONE:
+            return self._one(start)
+        if word in tables.TIMES_WORDS:
+            value = Decimal(tables.TIMES_WORDS[word])
+            return self._finish(
+                Quantity(kind=Kind.MEASURE, text=word, unit="times", values=(value,), first=start, last=start + 1)
+            )
+        if word in tables.ORDINAL_WORDS:
+            value = Decimal(tables.ORDINAL_WORDS[word])
+            return Quantity(
+                kind=Kind.ORDINAL, text=word, values=(value,), first=start, last=start + 1, noun=self._noun(start + 1)
+            )
+        return None
+
+    def _number_words(self, start: int) -> tuple[Decimal, int]:
+        value, last = tables.NUMBER_WORDS[self.lower(start)], start + 1
+        follows = last + 1 if self.lower(last) == "-" else last
+        unit = tables.NUMBER_WORDS.get(self.lower(follows)) or (1 if self.lower(follows) == "one" else 0)
+        if value >= 20 and value % 10 == 0 and 0 < unit < 10:
+            value, last = value + unit, follows + 1
+        if self.lower(last) == "and" and self.lower(last + 1) == "a" and self.lower(last + 2) == "half":
+            return Decimal(value) + Decimal("0.5"), last + 3
+        return Decimal(value), last
+
+    def _one(self, start: int) -> Quantity | None:
+        word, follows = self.lower(start), self.lower(start + 1)
+        if word in ("a", "an"):
+            known = follows in tables.SCALES and follows not in ("hundreds", "thousands", "millions")
+            return self._counted(start, (Decimal(1),), start + 1) if known else None
+        if (
+            self._unit(start + 1)
+            or follows in tables.SCALES
+            or follows in tables.CURRENCIES
+            or follows in tables.PERCENT
+        ):
+            return self._counted(start, (Decimal(1),), start + 1)
+        return None
+
+    def _cjk(self, start: int) -> Quantity | None:
+        value, digit, last = 0, 0, start
+        while (char := self.lower(last)) in _CJK_NUMERALS:
+            if char in tables.CJK_DIGITS:
+                digit = tables.CJK_DIGITS[char]
+            else:
+                value, digit = value + (digit or 1) * tables.CJK_MULTIPLES[char], 0
+            last += 1
+        follows = self.lower(last)
+        if follows in tables.CLOCK or follows in tables.CURRENCIES or self._unit(last):
+            return self._counted(start, (Decimal(value + digit),), last)
+        return None
+
+    # Dates and times
+
+    def _written_date(self, start: int) -> Quantity:
+        token = self._tokens[start]
+        parts = [int(part) for part in re.split(r"\D+", token.text)]
+        if token.kind == "isodate":
+            year, month, day = parts
+        else:
+            day, month, year = parts
+            if month > 12 >= day:
+                day, month = month, day
+        return self._finish(
+            Quantity(kind=Kind.DATE, text=token.text, date=(year, month, day), first=start, last=start + 1)
+        )
+
+    def _year(self, index: int) -> tuple[int | None, int]:
+        if self.lower(index) in (",", "de", "of", ".", "del"):
+            index += 1
+        text = self.lower(index)
+        if len(text) == 4 and text.isdecimal() and self._tokens[index].kind == "number":
+            return int(text), index + 1
+        return None, index
+
+    def _date(self, first: int, month: int, day: int | None, last: int, fallback: int) -> Quantity:
+        year, after = self._year(last)
+        last = after if year is not None else fallback
+        return self._finish(
+            Quantity(kind=Kind.DATE, text=self._text(first, last), date=(year, month, day), first=first, last=last)
+        )
+
+    def _day_first(self, start: int, day: int, last: int) -> Quantity | None:
+        if self.lower(last) in tables.ORDINAL_SUFFIXES or self.lower(last) == ".":
+            last += 1
+        if self.lower(last) in ("of", "de"):
+            last += 1
+        month = tables.MONTHS.get(self.lower(last))
+        if month is None or not 1 <= day <= 31:
+            return None
+        return self._date(start, month, day, last + 1, last + 1)
+
+    def _month_first(self, start: int) -> Quantity | None:
+        word, follows = self._tokens[start], self.lower(start + 1)
+        last = start + 2 if follows == "." and len(word.text) <= 4 else start + 1
+        day_text = self.lower(last)
+        if day_text.isdecimal() and len(day_text) <= 2 and 1 <= int(day_text) <= 31 and word.text[0].isupper():
+            after = last + 2 if self.lower(last + 1) in tables.ORDINAL_SUFFIXES else last + 1
+            return self._date(start, tables.MONTHS[word.lower], int(day_text), after, after)
+        year, _ = self._year(last)
+        before = self.lower(start - 1)
+        if (
+            word.lower in tables.AMBIGUOUS_MONTHS
+            and year is None
+            and not (word.text[0].isupper() and before in tables.BEFORE_MONTH)
+        ):
+            return None
+        return self._date(start, tables.MONTHS[word.lower], None, last, start + 1)
+
+    def _clock(self, start: int, last: int) -> Quantity:
+        hours, minutes = (int(part) for part in re.split("[:h]", self._tokens[start].lower)[:2])
+        return self._time(start, hours, minutes, last)
+
+    def _time(self, start: int, hours: int, minutes: int, last: int) -> Quantity:
+        if last < self._end and self._tokens[last].kind == "ampm":
+            afternoon = self.lower(last)[0] == "p"
+            hours = hours % 12 + (12 if afternoon else 0)
+            last += 1
+        elif self.lower(last) in tables.CLOCK:
+            last += 1
+        return self._finish(
+            Quantity(
+                kind=Kind.TIME,
+                text=self._text(start, last),
+                values=(Decimal(hours * 60 + minutes),),
+                first=start,
+                last=last,
+            )
+        )
+
+    def _hour(self, start: int, value: Decimal, last: int) -> Quantity | None:
+        follows, token = self.lower(last), self._tokens[last] if last < self._end else None
+        hours, minutes = int(value), int(value % 1 * 100)
+        if not 0 <= hours <= 24 or minutes > 59:
+            return None
+        if token is not None and token.kind == "ampm" and hours <= 12:
+            return self._time(start, hours, minutes, last)
+        if follows in tables.CLOCK:
+            after = last + 1
+            if follows != "uhr" and self.lower(after).isdecimal() and self.lower(after + 1) == "分":
+                return self._time(start, hours, int(self.lower(after)), after + 2)
+            return self._time(start, hours, minutes, after)
+        spoken = follows in ("heures", "h", "horas") and self.lower(start - 1) in tables.CLOCK_PREPOSITIONS
+        return self._time(start, hours, minutes, last + 1) if spoken else None
+
+    def _cjk_date(self, start: int, value: int, last: int) -> Quantity | None:
+        parts: dict[str, int] = {}
+        while self.lower(last) in ("年", "月", "日") and self.lower(last) not in parts:
+            parts[self.lower(last)] = value
+            last += 1
+            following = self.lower(last)
+            if not following.isdecimal() or self.lower(last + 1) not in ("月", "日"):
+                break
+            value, last = int(following), last + 1
+        if "月" not in parts and not (parts.keys() == {"年"} and parts["年"] > 1000):
+            return None
+        date = (parts.get("年"), parts.get("月"), parts.get("日"))
+        return self._finish(Quantity(kind=Kind.DATE, text=self._text(start, last), date=date, first=start, last=last))
+
+    # Numbers with what they count
+
+    def _counted(self, start: int, values: tuple[Decimal, ...], last: int) -> Quantity | None:
+        value = values[0]
+        if value == value.to_integral_value() and 0 < value < 10000:
+            dated = self._day_first(start, int(value), last) or self._cjk_date(start, int(value), last)
+            if dated:
+                return dated
+        if 0 <= value <= 24 and (hour := self._hour(start, value, last)):
+            return hour
+        first = start - 1 if self.lower(start - 1) in tables.CURRENCIES else start
+        factor, last = self._scale(last, money=first < start)
+        quantity = Quantity(
+            kind=Kind.NUMBER,
+            text=self._text(first, last),
+            values=tuple(value * factor for value in values),
+            factor=factor,
+            first=first,
+            last=last,
+        )
+        if first < start:
+            return self._finish(replace(quantity, kind=Kind.MONEY, unit=tables.CURRENCIES[self.lower(first)]))
+        return self._finish(self._with_unit(quantity) or self._bare(quantity))
+
+    def _scale(self, last: int, *, money: bool) -> tuple[Decimal, int]:
+        factor = Decimal(1)
+        if last < self._end and (token := self._tokens[last]).start == self._tokens[last - 1].end:
+            suffix = tables.SUFFIX_SCALES.get(token.text)
+            if suffix and (money or token.text in "KMBT" or (token.text == "k" and self._unit(last) is None)):
+                return suffix, last + 1
+        while (scale := tables.SCALES.get(self.lower(last))) is not None and factor < Decimal(10) ** 15:
+            factor, last = factor * scale, last + 1
+            if self.lower(last) == ".":
+                follows = self._tokens[last + 1] if last + 1 < self._end else None
+                last += follows is not None and follows.lower in tables.CURRENCIES
+        return factor, last
+
+    def _unit(self, index: int) -> tuple[str, Decimal, int] | None:
+        word, last = self.lower(index), index + 1
+        if (
+            word in tables.SQUARES | tables.CUBES
+            and (unit := tables.UNITS.get(self.lower(last)))
+            and unit[0] == "length"
+        ):
+            square = word in tables.SQUARES
+            return ("area", unit[1] ** 2, last + 1) if square else ("volume", unit[1] ** 3 * 1000, last + 1)
+        if word in ("degrees", "degree", "°", "grad") and self.lower(last) in ("c", "f", "celsius", "fahrenheit"):
+            return ("celsius" if self.lower(last)[0] == "c" else "fahrenheit", Decimal(1), last + 1)
+        for width in (2, 1):
+            joined = "".join(self.lower(index + offset) for offset in range(width))
+            if joined in tables.UNITS and (width == 1 or self._tokens[index].kind == "cjk"):
+                dimension, factor = tables.UNITS[joined]
+                return dimension, factor, index + width
+        return None
+
+    def _share(self, index: int) -> tuple[Kind, Decimal, int] | None:
+        word, follows = self.lower(index), self.lower(index + 1)
+        if word in tables.BASIS_POINTS or (word == "basis" and follows in ("points", "point")):
+            return Kind.POINTS, Decimal("0.01"), index + (1 if word in tables.BASIS_POINTS else 2)
+        if word in tables.POINTS or (word in ("percentage", "percent") and follows in ("points", "point")):
+            return Kind.POINTS, Decimal(1), index + (1 if word in tables.POINTS else 2)
+        if word in ("points", "puntos") and follows in ("de", "porcentuales"):
+            return Kind.POINTS, Decimal(1), index + (3 if follows == "de" else 2)
+        if word in tables.PERCENT:
+            return Kind.PERCENT, Decimal(1), index + 1
+        if (word, follows) in (("per", "cent"), ("pour", "cent"), ("por", "ciento")):
+            return Kind.PERCENT, Decimal(1), index + 2
+        return None
+
+    def _with_unit(self, quantity: Quantity) -> Quantity | None:
+        last = quantity.last
+        if self.lower(last) == "-" and self.lower(last + 1) in tables.UNITS:
+            last += 1
+        if share := self._share(last):
+            kind, factor, last = share
+            return self._scaled(quantity, kind, "", factor, last)
+        for currency_at in (last, last + 1) if self.lower(last) in ("us", "of") else (last,):
+            if (currency := tables.CURRENCIES.get(self.lower(currency_at))) is not None:
+                return self._scaled(quantity, Kind.MONEY, currency, Decimal(1), currency_at + 1)
+        if self.lower(last) == "s" and Decimal(1000) <= quantity.values[0] <= Decimal(2100):
+            text = self._text(quantity.first, last + 1)
+            return replace(quantity, kind=Kind.IDENTIFIER, unit="decade", text=text, values=(), last=last + 1)
+        if unit := self._unit(last):
+            dimension, factor, last = unit
+            return self._scaled(quantity, Kind.MEASURE, dimension, factor, last)
+        return None
+
+    def _scaled(self, quantity: Quantity, kind: Kind, unit: str, factor: Decimal, last: int) -> Quantity:
+        return replace(
+            quantity,
+            kind=kind,
+            unit=unit,
+            values=tuple(value * factor for value in quantity.values),
+            factor=quantity.factor * factor,
+            text=self._text(quantity.first, last),
+            last=last,
+        )
+
+    def _bare(self, quantity: Quantity) -> Quantity:
+        before = self.lower(quantity.first - 1)
+        if before == ".":
+            before = self.lower(quantity.first - 2)
+        if before in tables.REFERENCES:
+            return replace(quantity, kind=Kind.REFERENCE, unit=before)
+        token = self._tokens[quantity.last - 1]
+        if self.lower(quantity.last) in tables.ORDINAL_SUFFIXES and self._tokens[quantity.last].start == token.end:
+            return replace(quantity, kind=Kind.ORDINAL, last=quantity.last + 1, noun=self._noun(quantity.last + 1))
+        if len(token.text) == 4 and token.text.isdecimal() and 1500 <= quantity.values[0] <= 2100:
+            follows = self._tokens[quantity.last].kind if quantity.last < self._end else "mark"
+            if before in tables.BEFORE_YEAR or follows == "mark":
+                return replace(quantity, kind=Kind.DATE, values=(), date=(int(quantity.values[0]), None, None))
+        return replace(quantity, noun=self._noun(quantity.last))
+
+    def _noun(self, index: int) -> tuple[str, ...]:
+        noun: list[str] = []
+        while len(noun) < 2 and index < self._end and self._tokens[index].kind in ("word", "cjk"):
+            if self.lower(index) in _NOT_COUNTED:
+                break
+            noun.append(self.lower(index))
+            index += 1
+        return tuple(noun)
+
+    # What stands round it
+
+    def _finish(self, quantity: Quantity) -> Quantity:
+        before = self.lower(quantity.first - 1)
+        if before in _ARTICLES:
+            before = self.lower(quantity.first - 2)
+        if quantity.kind in (Kind.DATE, Kind.TIME):
+            limit = "until" if before in tables.UNTIL else "from" if before in tables.FROM else ""
+            return replace(quantity, limit=limit)
+        bound = self._bound(quantity.first)
+        return replace(
+            quantity, bound=bound, per=self._per(quantity.last), strict=before in ("exactly", "precisely", "genau")
+        )
+
+    def _bound(self, first: int) -> Bound:
+        before = [self.lower(first - offset) for offset in range(1, 4)]
+        negated = before[1] in tables.NOT or before[2] in tables.NOT
+        if before[0] in tables.APPROXIMATE:
+            return Bound.ABOUT
+        if before[:2] in (["to", "up"], ["zu", "bis"]):
+            return Bound.AT_MOST
+        if before[0] in ("between", "zwischen", "entre"):
+            return Bound.AT_LEAST
+        compared = before[0] in tables.THAN
+        if before[0] in tables.AT_LEAST or (compared and before[1] in tables.MORE_THAN):
+            return Bound.AT_MOST if negated else Bound.AT_LEAST
+        if before[0] in tables.AT_MOST or (compared and before[1] in tables.LESS_THAN):
+            return Bound.AT_LEAST if negated else Bound.AT_MOST
+        return Bound.EXACT
+
+    def _per(self, index: int) -> tuple[str, Decimal] | None:
+        for offset in range(3):
+            token = self._tokens[index + offset] if index + offset < self._end else None
+            if token is None or (token.kind == "mark" and token.text != "/"):
+                return None
+            if token.lower in tables.PERIODS:
+                return tables.PERIODS[token.lower]
+            if token.lower in tables.PER:
+                unit = self._unit(index + offset + 1)
+                if unit and unit[0] in ("duration", "months"):
+                    return unit[0], unit[1]
+        return None
+
+    def _text(self, first: int, last: int) -> str:
+        return " ".join(token.text for token in self._tokens[first:last])
+
+
+def _share_units(tokens: Sequence[Token], found: list[Quantity]) -> None:
+    """Give "4" in "from 4 to 6 percent" the unit of the 6, and make the ends of "between A and B" its bounds."""
+    for index in range(len(found) - 2, -1, -1):
+        quantity, following = found[index], found[index + 1]
+        gap = tokens[quantity.last : following.first]
+        if not gap or len(gap) > 2 or any(token.lower not in tables.JOINERS for token in gap):
+            continue
+        if quantity.bound is Bound.AT_LEAST and tokens[quantity.first - 1].lower in ("between", "zwischen", "entre"):
+            found[index + 1] = following = replace(following, bound=Bound.AT_MOST)
+        if quantity.kind is Kind.NUMBER and following.kind in (
+            Kind.NUMBER,
+            Kind.PERCENT,
+            Kind.POINTS,
+            Kind.MONEY,
+            Kind.MEASURE,
+        ):
+            factor = following.factor if quantity.factor == 1 else quantity.factor
+            found[index] = replace(
+                quantity,
+                kind=following.kind,
+                unit=following.unit,
+                values=tuple(value / quantity.factor * factor for value in quantity.values),
+                factor=factor,
+                per=following.per,
+                noun=quantity.noun or following.noun,
+            )
+
+
+def extract(tokens: Sequence[Token]) -> list[Quantity]:
+    """The quantities of a token list, in order and without overlap."""
+    reader = _Reader(tokens)
+    found: list[Quantity] = []
+    index = 0
+    while index < len(tokens):
+        quantity = reader.read(index)
+        if quantity is None:
+            index += 1
+            continue
+        if found and quantity.first < found[-1].last:
+            quantity = replace(quantity, first=found[-1].last)
+        found.append(quantity)
+        index = max(quantity.last, index + 1)
+    _share_units(tokens, found)
+    return found

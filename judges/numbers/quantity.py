@@ -1,0 +1,73 @@
+"""What a quantity is, once it is read."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """Quantities of two kinds are never compared, save points with the differences of percentages."""
+
+    NUMBER = "number"
+    PERCENT = "percent"
+    POINTS = "points"
+    """Percentage points; basis points are hundredths of them."""
+    MONEY = "money"
+    MEASURE = "measure"
+    DATE = "date"
+    TIME = "time"
+    WEEKDAY = "weekday"
+    ORDINAL = "ordinal"
+    REFERENCE = "reference"
+    """A number that names a thing: section 4, Nr. 7, gate 12."""
+    IDENTIFIER = "identifier"
+    """A version, address, URL or code."""
+
+
+class Bound(StrEnum):
+    """How the words before a quantity loosen it."""
+
+    EXACT = "exact"
+    ABOUT = "about"
+    AT_LEAST = "at_least"
+    AT_MOST = "at_most"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantity:
+    """A quantity of a text.
+
+    ``values`` are its readings in the base unit of ``unit`` (grams, metres, seconds, months …): one, or two where the
+    separators are ambiguous ("1.250"). Dates have ``date`` (year, month, day; None where unsaid) instead. ``unit`` is a
+    currency, a dimension, or the sort of identifier. ``per`` is the period of a rate. ``noun`` holds the words counted.
+    ``limit`` is ``until`` or ``from`` where a preposition makes a date or time the end or start of a span. ``first``
+    and ``last`` are token offsets, half-open.
+    """
+
+    kind: Kind
+    text: str
+    first: int
+    last: int
+    unit: str = ""
+    values: tuple[Decimal, ...] = ()
+    date: tuple[int | None, int | None, int | None] | None = None
+    per: tuple[str, Decimal] | None = None
+    bound: Bound = Bound.EXACT
+    strict: bool = False
+    """Said to be exact ("exactly 3,000"), so that rounding does not excuse a difference."""
+    limit: str = ""
+    noun: tuple[str, ...] = ()
+    factor: Decimal = Decimal(1)
+    """What the number as written was multiplied by: its scale and unit."""
+
+    @property
+    def key(self) -> str:
+        """Equal for two quantities that say the same in different forms."""
+        if self.date is not None:
+            value = "-".join("?" if part is None else str(part) for part in self.date)
+        elif self.values:
+            value = f"{self.values[0].normalize():f}" if self.values[0].adjusted() < 40 else str(self.values[0])
+        else:
+            value = self.text.lower()
+        per = f"/{self.per[0]}{self.per[1]}" if self.per else ""
+        return f"#{self.kind}:{self.unit}:{value}{per}"

@@ -1,0 +1,64 @@
+"""One pass over a text that yields its tokens: words, numbers in their written forms, identifiers, and the marks that
+matter. Every alternative is bounded or cannot be re-read, so the time taken grows with the length of the text alone."""
+
+import re
+import unicodedata
+from typing import Final, NamedTuple
+
+
+class Token(NamedTuple):
+    """``kind`` is the name of the alternative that matched; the offsets count in the normalised text."""
+
+    kind: str
+    text: str
+    lower: str
+    start: int
+    end: int
+
+
+_CJK: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+_SCAN: Final = re.compile(
+    rf"""
+      (?P<url>(?:https?://|www\.)[^\s<>"'{_CJK}]+)
+    | (?P<email>[a-zA-Z0-9.+-]{{1,64}}@[a-zA-Z0-9-]{{1,63}}(?:\.[a-zA-Z0-9-]{{1,63}}){{1,6}})
+    | (?P<isodate>\d{{4}}-\d{{1,2}}-\d{{1,2}}(?!\d))
+    | (?P<ip>\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?::\d{{1,5}})?(?!\.?\d))
+    | (?P<date>\d{{1,2}}(?:\.\ ?\d{{1,2}}\.\ ?|/\d{{1,2}}/)\d{{4}}(?!\d))
+    | (?P<grouped>\d{{1,3}}(?:\.\d{{3}}){{2,8}}(?!\.?\d)(?:,\d{{1,20}})?)
+    | (?P<version>[vV]\d{{1,6}}(?:\.\d{{1,6}}){{0,5}}(?![\w])|\d{{1,3}}(?:\.\d{{1,3}}){{2,5}}(?!\.?\d))
+    | (?P<time>\d{{1,2}}[:h]\d{{2}}(?::\d{{2}})?(?![\d:]))
+    | (?P<number>(?:(?<![\w)\]])[-+])?(?:\d{{1,3}}(?:,\d{{3}}){{1,8}}(?!\d)(?:\.\d{{1,20}})?
+        | \d{{1,3}}(?:\.\d{{3}}){{1,8}}(?!\d)(?:,\d{{1,20}})?
+        | \d{{1,3}}(?:[ '’]\d{{3}}){{1,8}}(?!\d)(?:[.,]\d{{1,20}})?
+        | \d{{1,30}}(?!\d)(?:[.,]\d{{1,20}})?))
+    | (?P<digits>\d+)
+    | (?P<ampm>[apAP](?:\.\ ?[mM]\.?|[mM])(?![^\W_]))
+    | (?P<cjk>[{_CJK}])
+    | (?P<code>[^\W\d_{_CJK}]{{1,12}}\d[^\W_{_CJK}]{{0,30}})
+    | (?P<word>[^\W\d_{_CJK}]+(?:['’][^\W\d_{_CJK}]+)*)
+    | (?P<mark>[.!?;:,()\[\]%$€£¥₹§~≈<>≥≤°/…。！？、；「」«»“”"\n-])
+    """,
+    re.VERBOSE,
+)
+_SINGLE: Final = str.maketrans({"−": "-", "–": "-", "‐": "-", "‑": "-", "—": ";", "’": "'", "ʼ": "'"})
+
+
+def normalise(text: str) -> str:
+    """The text with full-width forms, dashes and apostrophes brought to one form (NFKC and a few marks)."""
+    if text.isascii():
+        return text
+    return unicodedata.normalize("NFKC", text.translate(_SINGLE)).translate(_SINGLE)
+
+
+def scan(text: str) -> list[Token]:
+    """The tokens of a normalised text, in order. Characters without meaning here (emphasis, spaces) are passed over."""
+    tokens: list[Token] = []
+    for match in _SCAN.finditer(text):
+        kind = match.lastgroup or "mark"
+        found = match.group()
+        if kind == "grouped":
+            kind = "number"
+        elif kind == "url":
+            found = found.rstrip(".,;:!?)]*_`”’")
+        tokens.append(Token(kind, found, found.lower(), match.start(), match.start() + len(found)))
+    return tokens

@@ -1,0 +1,222 @@
+"""What the signals know of words, as data. English, German, French and Spanish, and a few Chinese characters."""
+
+import re
+from typing import Final
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+STOP: Final = _words(
+    "a an the this that these those it its they them their he she his her him we us our you your i my me who "
+    "whom whose "
+    "which what where when while how and or but so then than as at by for from in into of on onto to with "
+    "within over per "
+    "about up down out off is are was were be been being am has have had having do does did done will would "
+    "shall should "
+    "there here also too very just both either own such same other another each any every all some most many "
+    "several few "
+    "one ones more less fewer if unless because since until till after before during between can could may "
+    "might must need "
+    "however therefore thus according stated document documents source sources text context "
+    "der die das den dem des ein eine einen einem einer eines und oder aber ist sind war waren wird werden "
+    "wurde wurden hat "
+    "haben hatte im in am an auf aus bei bis für mit nach seit von vom vor zu zum zur über unter durch um als "
+    "wie auch nur "
+    "es er sie ihr sein seine ihre man sich gibt dass wenn dafür heute dürfen darf kann können muss müssen "
+    "sollte alle jede "
+    "le la les l un une des du de d et ou mais est sont était étaient a ont avait dans en sur sous par pour "
+    "avec au aux que "
+    "qui ce cet cette ces il elle ils elles on ne se sa son ses leur leurs y "
+    "el los las uno una unos unas y o pero es son era fue fueron ha han en con por para del al lo que se su "
+    "sus este esta "
+    "esto como más muy"
+)
+"""Left out of every comparison of content; they stand in the verbatim run all the same."""
+
+LIGHT: Final = _words(
+    "amount total cost price reach stand lie last equal come make get take give keep hold set go run put show "
+    "say tell mean "
+    "possible available use provide offer require apply state report total value number figure limit part "
+    "cover store measure people person currently only exact begin start long lange betragen beträgt beträgen "
+    "liegen liegt "
+    "kosten kostet dauer dauert reicht gelten gilt steht höhe atteint élève coûte dure compte s'élève alcanza "
+    "cuesta dura "
+    "asciende now new year month day always generally usually simply flat"
+)
+"""Words that weigh less: two sentences may share them and be about different things, or differ in them and not."""
+
+NEGATIONS: Final = _words(
+    "not no never without cannot neither nor none nobody nothing nowhere "
+    "nicht kein keine keinen keinem keiner keines nie niemals ohne weder nichts niemand "
+    "pas jamais aucun aucune sans ni nunca jamás ningún ninguna ninguno sin tampoco 不 没 無 无 未"
+)
+NOT_NEGATED: Final = _words(
+    "only just more less fewer later earlier longer sooner doubt matter nur mehr weniger später länger "
+    "seulement sólo solo más"
+)
+"""After a negation these make it something else ("not only", "no later than")."""
+
+HEDGES: Final = _words(
+    "might could would possibly probably likely perhaps maybe allegedly reportedly expected expects expect "
+    "plan plans planned "
+    "planning propose proposes proposed intend intends intended aim aims hope hopes consider considers "
+    "considering "
+    "potentially soll sollen könnte könnten dürfte plant planen geplant voraussichtlich möglicherweise "
+    "vielleicht "
+    "pourrait pourraient prévoit prévoient prévu probablement podría podrían planea planean previsto "
+    "probablemente"
+)
+CONDITIONS: Final = _words(
+    "if unless except only provided otherwise wenn falls sofern außer nur si sauf seulement excepto salvo solo sólo"
+)
+CONTRASTS: Final = _words(
+    "but while whereas although though however aber während sondern mais tandis pero mientras sino"
+)
+"""Open a clause of their own, as commas and semicolons do."""
+
+QUANTIFIERS: Final[dict[str, int]] = {
+    word: level
+    for level, words in (
+        (
+            4,
+            "all every each always any alle jeder jede jedes sämtliche immer tous toutes chaque toujours "
+            "todos todas cada",
+        ),
+        (3, "most mostly majority meisten mehrheit plupart mayoría"),
+        (2, "many often viele oft beaucoup souvent muchos muchas"),
+        (1, "some several few sometimes einige manche manchmal certains certaines quelques parfois algunos algunas"),
+    )
+    for word in words.split()
+}
+
+CONCEPTS: Final[dict[str, tuple[str, int]]] = {
+    word: (concept, sign)
+    for concept, positive, negative in (
+        (
+            "permit",
+            "allow allows allowed allowing permit permits permitted permissible authorised authorized legal "
+            "lawful erlaubt "
+            "gestattet zulässig autorisé autorisée autorisés permis permise permitido permitida permite",
+            "prohibit prohibits prohibited forbid forbids forbidden ban bans banned disallowed illegal "
+            "unlawful verboten "
+            "untersagt unzulässig interdit interdite interdits prohibido prohibida prohíbe",
+        ),
+        (
+            "include",
+            "include includes included including enthält enthalten inklusive inbegriffen inclut inclus "
+            "comprend incluye incluido",
+            "exclude excludes excluded excluding ausgeschlossen exklusive exclut exclus excluye excluido",
+        ),
+        (
+            "open",
+            "open opens opened geöffnet offen ouvert ouverte abierto abierta",
+            "closed geschlossen fermé fermée cerrado cerrada",
+        ),
+        (
+            "rise",
+            "rise rises rose risen rising increase increases increased increasing grow grows grew grown "
+            "growing growth gain "
+            "gains gained climb climbed widen widened stieg gestiegen steigt zugenommen erhöht augmenté "
+            "augmente hausse "
+            "aumentó aumenta aumento subió",
+            "fall falls fell fallen falling decrease decreases decreased decreasing decline declines declined "
+            "drop drops "
+            "dropped shrink shrank reduce reduced narrowed sank gesunken sinkt abgenommen gesenkt diminué "
+            "diminue baisse "
+            "baissé disminuyó disminuye bajó",
+        ),
+        (
+            "size",
+            "higher larger greater bigger höher größer supérieur mayor superior",
+            "lower smaller niedriger kleiner inférieur menor inferior",
+        ),
+        (
+            "accept",
+            "accept accepts accepted approve approves approved angenommen genehmigt accepté approuvé aceptado aprobado",
+            "reject rejects rejected deny denies denied refuse refused refuses abgelehnt refusé rejeté rechazado",
+        ),
+        (
+            "succeed",
+            "succeed succeeds succeeded successful passed bestanden réussi",
+            "fail fails failed unsuccessful failing gescheitert échoué",
+        ),
+        (
+            "enable",
+            "enable enables enabled activated aktiviert activé activado",
+            "disable disables disabled deactivated deaktiviert désactivé desactivado",
+        ),
+        (
+            "oblige",
+            "mandatory compulsory obligatory verpflichtend obligatoire obligatorio",
+            "optional voluntary freiwillig facultatif opcional",
+        ),
+        ("price", "expensive dearer dear costlier teurer teuer cher caro", "cheap cheaper cheapest günstiger billiger"),
+        ("safe", "safe sicher", "unsafe dangerous gefährlich"),
+        ("can", "possible möglich posible", "impossible unmöglich imposible"),
+        ("able", "able capable", "unable incapable"),
+        ("valid", "valid gültig valable válido", "invalid ungültig inválido"),
+        ("true", "true correct richtig wahr", "false incorrect wrong falsch"),
+        ("public", "public öffentlich", "private privat"),
+        ("indoors", "indoors inside", "outdoors outside"),
+        ("win", "win wins won", "lose loses lost"),
+        ("present", "present", "absent"),
+        ("complete", "complete completed", "incomplete unfinished"),
+        ("taxed", "taxable", "exempt"),
+    )
+    for sign, words in ((1, positive), (-1, negative))
+    for word in words.split()
+}
+"""Words of one concept and its opposite: matched as one, their signs multiplied into the polarity of the sentence."""
+
+RELATORS: Final[dict[str, tuple[str, int]]] = {
+    word: (relation, sign)
+    for relation, sign, words in (
+        ("than", 1, "than als que"),
+        ("order", 1, "after nach nachdem après después"),
+        ("order", -1, "before vor bevor avant antes"),
+    )
+    for word in words.split()
+}
+"""Words whose two sides cannot change places."""
+DEGREES: Final[dict[str, int]] = {
+    word: sign
+    for sign, words in (
+        (1, "more higher larger greater longer older faster heavier dearer better later mehr höher größer plus más"),
+        (
+            -1,
+            "less fewer lower smaller shorter younger slower lighter cheaper worse earlier weniger niedriger "
+            "kleiner moins menos",
+        ),
+    )
+    for word in words.split()
+}
+
+_IRREGULAR: Final = (
+    "take took taken|pay paid|sell sold|hold held|begin began begun|build built|leave left|make made|give gave given|"
+    "go went gone|send sent|keep kept|run ran|say said|find found|write wrote written|buy bought|bring brought|"
+    "know knew known|see saw seen|lead led|become became|choose chose chosen|speak spoke spoken|break broke broken|"
+    "mean meant|meet met|spend spent|tell told|teach taught|wear wore worn|drive drove driven|lie lay lain|"
+    "child children|woman women|man men"
+)
+IRREGULAR: Final[dict[str, str]] = {
+    form: forms.split()[0] for forms in _IRREGULAR.split("|") for form in forms.split()[1:]
+}
+SUFFIXES: Final = (
+    *("ations", "ation", "ments", "ment", "ingly", "edly", "ings", "ing", "ied", "ies", "ed", "ly"),
+    *("es", "en", "er", "s", "e", "n"),
+)
+ABBREVIATIONS: Final = _words(
+    "mr mrs ms dr prof st no nr art abs fig vol pp eg ie etc vs al ca approx inc ltd co corp dept est sec lit "
+    "bzw z ggf str m av"
+)
+LEAD_IN: Final = re.compile(
+    r"\s*(?:according to|as (?:stated|described|noted|mentioned|shown|given|per)(?: in| by)?|based on|laut|gemäß|selon"
+    r"|d'après|según)\s(?:the |your |our |dem |der |den |le |la |les |el |los |las )?"
+    r"(?:provided |given |retrieved )?(?:documents?|sources?|context|texts?|polic(?:y|ies)|articles?|reports?|passages?"
+    r"|manual"
+    r"|dokument\w?|quellen?|kontext|documentos?|fuentes?|contexto|contexte)\b,?\s",
+    re.IGNORECASE,
+)
+"""Words before a claim that say only where it is from."""

@@ -1,0 +1,207 @@
+"""A text made ready for comparison, once, so that each comparison is cheap."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from judges.numbers import Quantity, Token, extract, normalise, scan
+from judges.signals import lexicon
+from judges.signals.lexemes import lexeme
+
+_MARKERS: Final = re.compile(r"\[(?!\d{4}\])\^?[\w.:†#-]{1,24}\](?!\()|【[^】\n]{0,60}】")
+_LINK: Final = re.compile(r"!?\[([^\]\[\n]{1,200})\]\([^()\s]{1,400}\)")
+_ENDS: Final = frozenset(".!?。！？")
+_CLAUSE_MARKS: Final = frozenset(",;:、；()")
+_QUOTES: Final = frozenset('"“”»」)')
+_MAX_KEYS: Final = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One sentence. ``keys`` are its words with content (stems or concepts) and its quantities, in order; positions are
+    offsets into ``keys``."""
+
+    run: str
+    """Every token in order, forms normalised, for the verbatim test."""
+    keys: tuple[str, ...]
+    weights: Mapping[str, float]
+    """The weight of each word with content; quantities are left out."""
+    weight: float
+    quantities: tuple[tuple[int, Quantity], ...]
+    names: Mapping[str, str]
+    """Capitalised words inside the sentence: their keys, and how they are written."""
+    clauses: tuple[int, ...]
+    """The clause that each key stands in."""
+    negations: tuple[int, ...]
+    """The clause that each negation stands in."""
+    signs: Mapping[str, int]
+    """Concepts by their sign; 0 where the sentence has both."""
+    quantifier: int
+    hedged: bool
+    conditions: int
+    relation: tuple[str, int, int] | None
+    """A relator, its sign and its position."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A text and what its sentences hold."""
+
+    text: str
+    sentences: tuple[Sentence, ...]
+    keys: frozenset[str]
+    quantities: tuple[Quantity, ...]
+    run: str
+
+
+def prepare(text: str) -> Prepared:
+    """Read a text once. Linear in its length; markdown emphasis, links and citation markers count for nothing."""
+    clean = _MARKERS.sub("", _LINK.sub(r"\1", normalise(text))) if "[" in text or "【" in text else normalise(text)
+    clean = lexicon.LEAD_IN.sub("", clean, count=1) if (lead := lexicon.LEAD_IN.match(clean)) and lead else clean
+    tokens = scan(clean)
+    quantities = extract(tokens)
+    by_start = {quantity.first: quantity for quantity in quantities}
+    sentences = tuple(_read(tokens, first, last, by_start) for first, last in _cut(tokens, by_start))
+    sentences = tuple(sentence for sentence in sentences if sentence.run != "\x1f")
+    return Prepared(
+        text=text,
+        sentences=sentences,
+        keys=frozenset(key for sentence in sentences for key in sentence.weights),
+        quantities=tuple(quantities),
+        run="\x1f" + "".join(sentence.run[1:] for sentence in sentences),
+    )
+
+
+def _cut(tokens: Sequence[Token], quantities: Mapping[int, Quantity]) -> list[tuple[int, int]]:
+    """Sentence borders, roughly: a wrong one costs a signal, not a verdict."""
+    spans: list[tuple[int, int]] = []
+    start = index = 0
+    count = len(tokens)
+    while index < count:
+        if index in quantities and quantities[index].last > index:
+            index = quantities[index].last
+            if index < count and tokens[index - 1].text.endswith(".") and tokens[index].text[0].isupper():
+                spans.append((start, index))
+                start = index
+            continue
+        token = tokens[index]
+        index += 1
+        if token.text == "\n" or (token.text in _ENDS and _ends(tokens, index - 1)):
+            while index < count and tokens[index].text in _QUOTES and tokens[index].start == tokens[index - 1].end:
+                index += 1
+            spans.append((start, index))
+            start = index
+    if start < count:
+        spans.append((start, count))
+    return spans
+
+
+def _ends(tokens: Sequence[Token], index: int) -> bool:
+    token = tokens[index]
+    if token.text in "。！？" or index + 1 >= len(tokens):
+        return True
+    following = tokens[index + 1]
+    if following.text in _QUOTES and following.start == token.end:
+        return True
+    if following.start == token.end or following.text[0].islower():
+        return following.kind == "cjk"
+    before = tokens[index - 1] if index else token
+    abbreviated = before.lower in lexicon.ABBREVIATIONS or (before.kind == "word" and len(before.text) == 1)
+    return not (token.text == "." and abbreviated)
+
+
+@dataclass(slots=True)
+class _Collector:
+    run: list[str] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    weights: dict[str, float] = field(default_factory=dict)
+    quantities: list[tuple[int, Quantity]] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)
+    clauses: list[int] = field(default_factory=list)
+    negations: list[int] = field(default_factory=list)
+    signs: dict[str, int] = field(default_factory=dict)
+    quantifier: int = 0
+    hedged: bool = False
+    conditions: int = 0
+    relation: tuple[str, int, int] | None = None
+    degree: int = 1
+    clause: int = 0
+    words: int = 0
+
+    def quantity(self, quantity: Quantity) -> None:
+        key = quantity.key
+        self.quantities.append((len(self.keys), quantity))
+        self.keys.append(key)
+        self.clauses.append(self.clause)
+        self.run.append(key)
+        self.words += 1
+
+    def word(self, token: Token, following: str) -> None:
+        word = token.lower
+        self.run.append(word)
+        self._function(word, following)
+        found = lexeme(word)
+        inner = self.words > 0
+        self.words += 1
+        key, weight = found.key, found.weight
+        if inner and len(token.text) == 1 and token.text.isupper() and token.kind == "word" and word != "i":
+            key, weight = f"{word}.", 1.0
+        if not key:
+            return
+        self.keys.append(key)
+        self.clauses.append(self.clause)
+        self.weights[key] = weight
+        if key[0] == "=":
+            known = self.signs.get(key, found.sign)
+            self.signs[key] = found.sign if known == found.sign else 0
+        if inner and token.text[0].isupper():
+            self.names[key] = token.text
+
+    def _function(self, word: str, following: str) -> None:
+        if (word in lexicon.NEGATIONS or word.endswith("n't")) and not (
+            following in lexicon.NOT_NEGATED or (word == "no" and following == ".")
+        ):
+            self.negations.append(self.clause)
+        self.quantifier = max(self.quantifier, lexicon.QUANTIFIERS.get(word, 0))
+        self.hedged = self.hedged or word in lexicon.HEDGES or (word == "may")
+        self.conditions += word in lexicon.CONDITIONS
+        self.clause += word in lexicon.CONTRASTS
+        self.degree = lexicon.DEGREES.get(word, self.degree)
+        if word in lexicon.RELATORS:
+            relation, sign = lexicon.RELATORS[word]
+            self.relation = (relation, sign * (self.degree if relation == "than" else 1), len(self.keys))
+
+
+def _read(tokens: Sequence[Token], first: int, last: int, quantities: Mapping[int, Quantity]) -> Sentence:
+    seen = _Collector()
+    index = first
+    while index < last and len(seen.keys) < _MAX_KEYS:
+        quantity = quantities.get(index)
+        if quantity is not None and quantity.last > index:
+            seen.quantity(quantity)
+            index = quantity.last
+            continue
+        token = tokens[index]
+        index += 1
+        if token.kind == "mark":
+            seen.clause += token.text in _CLAUSE_MARKS
+        else:
+            seen.word(token, tokens[index].lower if index < last else "")
+    capitals = len(seen.names)
+    names = seen.names if capitals <= max(2, 0.4 * len(seen.weights)) else {}
+    return Sentence(
+        run="\x1f" + "".join(f"{form}\x1f" for form in seen.run),
+        keys=tuple(seen.keys),
+        weights=seen.weights,
+        weight=sum(seen.weights.values()),
+        quantities=tuple(seen.quantities),
+        names=names,
+        clauses=tuple(seen.clauses),
+        negations=tuple(seen.negations),
+        signs=seen.signs,
+        quantifier=seen.quantifier,
+        hedged=seen.hedged,
+        conditions=seen.conditions,
+        relation=seen.relation,
+    )
