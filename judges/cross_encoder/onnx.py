@@ -1,0 +1,185 @@
+"""An exported cross-encoder, run by ONNX Runtime on the CPU."""
+
+import asyncio
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+from tokenizers import Tokenizer
+
+from judges.base import JudgeError, JudgeUnavailableError
+from judges.cross_encoder.labels import Labels, read_labels
+from judges.cross_encoder.tokens import PairEncoder, read_limit
+from judges.types import Probabilities
+
+log = logging.getLogger(__name__)
+
+_MODEL_FILES = (
+    "model_int8.onnx",
+    "model_quantized.onnx",
+    "model.onnx",
+    "onnx/model_int8.onnx",
+    "onnx/model_quantized.onnx",
+    "onnx/model.onnx",
+)
+_CHECKSUMS = "SHA256SUMS"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Model:
+    session: onnxruntime.InferenceSession
+    inputs: frozenset[str]
+    encoder: PairEncoder
+    labels: Labels
+    digest: str
+
+
+class OnnxScorer:
+    """A folder with ``*.onnx``, ``tokenizer.json`` and ``config.json``, as Optimum and others export it.
+
+    The order of the logits is read from the config's ``id2label``; a model with one logit is read as the log-odds of
+    entailment. If the folder has a ``SHA256SUMS``, its files are checked before they are loaded.
+
+    ``threads``: of one inference; 0 for one per core that the process may use. ``workers``: inferences at once.
+    ``max_length``: longest input in tokens, special ones included; None reads it from the folder.
+
+    ``count_tokens`` and ``max_tokens`` need a loaded model (JudgeUnavailableError otherwise). A pair of more than
+    ``max_tokens`` is cut, claim first, with a warning in the log, and counted in ``pairs_cut``.
+    """
+
+    def __init__(
+        self,
+        folder: Path | str,
+        *,
+        threads: int = 0,
+        workers: int = 1,
+        max_length: int | None = None,
+        label: str | None = None,
+    ) -> None:
+        self._folder = Path(folder)
+        self._threads = threads or _cores()
+        self._max_length = max_length
+        self._label = label or f"onnx:{self._folder.name}"
+        self._model: _Model | None = None
+        self._loading = asyncio.Lock()
+        self._executor = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="judge")
+        self.pairs_cut = 0
+
+    @property
+    def name(self) -> str:
+        """The folder, and once loaded the first digits of the model file's SHA-256."""
+        return self._label if self._model is None else f"{self._label}@{self._model.digest[:8]}"
+
+    @property
+    def max_tokens(self) -> int:
+        return self._loaded().encoder.room
+
+    def count_tokens(self, text: str) -> int:
+        return self._loaded().encoder.count(text)
+
+    async def start(self) -> None:
+        async with self._loading:
+            if self._model is None:
+                self._model = await self._in_worker(self._load)
+
+    async def aclose(self) -> None:
+        """Wait for the inference that runs and let the model go. It cannot be started again."""
+        await asyncio.to_thread(self._executor.shutdown, wait=True, cancel_futures=True)
+        self._model = None
+
+    async def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:
+        model = self._loaded()
+        return await self._in_worker(self._infer, model, pairs) if pairs else []
+
+    async def _in_worker(self, function: Any, *arguments: Any) -> Any:
+        try:
+            future = asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
+        except RuntimeError as error:
+            raise JudgeUnavailableError(f"{self.name} was closed") from error
+        return await future
+
+    def _loaded(self) -> _Model:
+        if self._model is None:
+            raise JudgeUnavailableError(f"{self._label} is not loaded")
+        return self._model
+
+    def _infer(self, model: _Model, pairs: Sequence[tuple[str, str]]) -> list[Probabilities]:
+        if cut := sum(not model.encoder.fits(*pair) for pair in pairs):
+            self.pairs_cut += cut
+            log.warning(
+                "%d of %d pairs are over the %d tokens of %s and were cut",
+                cut,
+                len(pairs),
+                model.encoder.room,
+                self._label,
+            )
+        inputs = {name: ids for name, ids in model.encoder.batch(pairs).items() if name in model.inputs}
+        try:
+            logits = model.session.run(None, inputs)[0]
+        except Exception as error:  # ONNX Runtime's errors share no base but this
+            raise JudgeError(f"{self._label}: inference failed: {error}") from error
+        return model.labels.probabilities(logits)
+
+    def _load(self) -> _Model:
+        try:
+            digest = _check(self._folder, file := _model_file(self._folder))
+            config = json.loads((self._folder / "config.json").read_text(encoding="utf-8"))
+            tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
+            limit = self._max_length or read_limit(self._folder, tokenizer, config)
+            session = onnxruntime.InferenceSession(str(file), self._options(), providers=["CPUExecutionProvider"])
+        except JudgeUnavailableError:
+            raise
+        except Exception as error:  # neither tokenizers nor ONNX Runtime has an error of its own
+            raise JudgeUnavailableError(f"cannot load {self._label} from {self._folder}: {error}") from error
+        width = session.get_outputs()[0].shape[-1]
+        return _Model(
+            session=session,
+            inputs=frozenset(one.name for one in session.get_inputs()),
+            encoder=PairEncoder(tokenizer, limit=limit, pad_id=config.get("pad_token_id") or 0),
+            labels=read_labels(config.get("id2label", {}), size=width if isinstance(width, int) else None),
+            digest=digest,
+        )
+
+    def _options(self) -> onnxruntime.SessionOptions:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self._threads
+        options.inter_op_num_threads = 1
+        # Spinning threads would take the cores that the gateway itself needs between two inferences.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        return options
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _model_file(folder: Path) -> Path:
+    if not folder.is_dir():
+        raise JudgeUnavailableError(f"no such folder: {folder}")
+    named = [folder / name for name in _MODEL_FILES if (folder / name).is_file()]
+    found = named or sorted(folder.glob("*.onnx"))
+    if not found:
+        raise JudgeUnavailableError(f"no .onnx file in {folder}")
+    return found[0]
+
+
+def _check(folder: Path, model: Path) -> str:
+    """The digest of the model file. Raises JudgeUnavailableError if a file is not what the folder's checksums say."""
+    sums = folder / _CHECKSUMS
+    for line in sums.read_text(encoding="ascii").splitlines() if sums.is_file() else ():
+        digest, _, name = line.partition("  ")
+        if _digest(folder / name) != digest:
+            raise JudgeUnavailableError(f"{folder / name} is damaged: its SHA-256 is not the one in {_CHECKSUMS}")
+    return _digest(model)
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,124 @@
+"""Any cross-encoder that ``sentence_transformers`` can load, from the Hugging Face hub or a folder."""
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import Any, Literal
+
+from judges.base import JudgeError, JudgeUnavailableError
+from judges.cross_encoder.labels import Labels, read_labels
+from judges.types import Probabilities
+
+_DEFAULT_LIMIT = 512
+_UNLIMITED = 1_000_000
+_REMEMBERED = 4096
+
+
+class SentenceTransformersScorer:
+    """``sentence_transformers.CrossEncoder`` for ``model`` (hub id or path), on its torch, ONNX or OpenVINO back end.
+
+    Three-way NLI models and models with one logit are read by the labels of their own config. Needs the extra
+    ``groundlane[sentence-transformers]``; without it ``start`` raises JudgeUnavailableError.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        backend: Literal["torch", "onnx", "openvino"] = "torch",
+        batch_size: int = 32,
+    ) -> None:
+        self._id = model
+        self._backend = backend
+        self._batch_size = batch_size
+        self._model: Any = None
+        self._labels = Labels(size=1)
+        self._limit = 0
+        self._loading = asyncio.Lock()
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="judge-st")
+        self._count = lru_cache(maxsize=_REMEMBERED)(self._count_now)
+
+    @property
+    def name(self) -> str:
+        return f"st:{self._id}"
+
+    @property
+    def max_tokens(self) -> int:
+        self._loaded()
+        return self._limit
+
+    def count_tokens(self, text: str) -> int:
+        return self._count(text)
+
+    async def start(self) -> None:
+        async with self._loading:
+            if self._model is None:
+                await self._in_worker(self._load)
+
+    async def aclose(self) -> None:
+        """Wait for the prediction that runs and let the model go. It cannot be started again."""
+        await asyncio.to_thread(self._executor.shutdown, wait=True, cancel_futures=True)
+        self._model = None
+
+    async def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:
+        self._loaded()
+        result: list[Probabilities] = await self._in_worker(self._predict, pairs) if pairs else []
+        return result
+
+    async def _in_worker(self, function: Any, *arguments: Any) -> Any:
+        try:
+            future = asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
+        except RuntimeError as error:
+            raise JudgeUnavailableError(f"{self.name} was closed") from error
+        return await future
+
+    def _loaded(self) -> Any:
+        if self._model is None:
+            raise JudgeUnavailableError(f"{self.name} is not loaded")
+        return self._model
+
+    def _count_now(self, text: str) -> int:
+        return len(self._loaded().tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+    def _load(self) -> None:
+        try:
+            from sentence_transformers import CrossEncoder
+        except ImportError as error:
+            raise JudgeUnavailableError(
+                f"{self.name} needs an extra: pip install 'groundlane[sentence-transformers]'"
+            ) from error
+        try:
+            model = CrossEncoder(self._id, backend=self._backend)
+        except Exception as error:  # whatever hub, files or back end raise
+            raise JudgeUnavailableError(f"cannot load {self.name}: {error}") from error
+        self._labels = read_labels(model.config.id2label, size=model.num_labels)
+        self._limit = _limit(model) - model.tokenizer.num_special_tokens_to_add(pair=True)
+        self._model = model
+
+    def _predict(self, pairs: Sequence[tuple[str, str]]) -> list[Probabilities]:
+        model = self._loaded()
+        try:
+            logits = model.predict(
+                list(pairs),
+                batch_size=self._batch_size,
+                activation_fn=_identity,
+                show_progress_bar=False,
+                convert_to_numpy=True,
+            )
+        except Exception as error:  # whatever the back end raises
+            raise JudgeError(f"{self.name}: prediction failed: {error}") from error
+        return self._labels.probabilities(logits)
+
+
+def _limit(model: Any) -> int:
+    # Renamed within the range of versions allowed; the old name still works there, but warns.
+    longest = model.max_seq_length if hasattr(model, "max_seq_length") else model.max_length
+    limits = (longest, model.tokenizer.model_max_length)
+    known = [limit for limit in limits if isinstance(limit, int) and limit < _UNLIMITED]
+    return min(known, default=getattr(model.config, "max_position_embeddings", _DEFAULT_LIMIT))
+
+
+def _identity(logits: Any) -> Any:
+    """The model's logits as they are: which activation fits is ours to say."""
+    return logits

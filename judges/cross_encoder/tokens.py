@@ -1,0 +1,121 @@
+"""Pairs of texts to model inputs; each text is tokenised once, however many pairs it is part of."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Tokenizer
+
+Ids = npt.NDArray[np.int64]
+Tokens = npt.NDArray[np.int32]
+
+_DEFAULT_LIMIT = 512
+_UNLIMITED = 1_000_000
+"""Tokenizer configs state a limit beyond this when they know none."""
+
+
+class PairEncoder:
+    """Builds batches of ``input_ids``, ``attention_mask`` and ``token_type_ids``.
+
+    What stands before, between and after the two texts is read off the tokenizer's own template. ``limit`` is the
+    longest input in tokens; ``room`` what of it is left for the two texts. ``remembered`` texts keep their tokens.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, *, limit: int, pad_id: int = 0, remembered: int = 4096) -> None:
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        self._tokenizer = tokenizer
+        self._pad_id = pad_id
+        self._template = _Template.of(tokenizer)
+        self.limit = limit
+        self.room = limit - self._template.specials
+        self._encode = lru_cache(maxsize=remembered)(self._encode_now)
+
+    def count(self, text: str) -> int:
+        return len(self._encode(text))
+
+    def fits(self, evidence: str, claim: str) -> bool:
+        return self.count(evidence) + self.count(claim) <= self.room
+
+    def batch(self, pairs: Sequence[tuple[str, str]]) -> dict[str, Ids]:
+        """Pad ``pairs`` to the longest of them. One that does not fit loses the end of its claim, up to half the room,
+        then the end of its evidence."""
+        rows = [self._template.join(*self._cut(self._encode(one), self._encode(other))) for one, other in pairs]
+        shape = (len(rows), max((len(ids) for ids, _ in rows), default=0))
+        inputs = {
+            "input_ids": np.full(shape, self._pad_id, dtype=np.int64),
+            "attention_mask": np.zeros(shape, dtype=np.int64),
+            "token_type_ids": np.zeros(shape, dtype=np.int64),
+        }
+        for row, (ids, types) in enumerate(rows):
+            inputs["input_ids"][row, : len(ids)] = ids
+            inputs["attention_mask"][row, : len(ids)] = 1
+            inputs["token_type_ids"][row, : len(ids)] = types
+        return inputs
+
+    def _encode_now(self, text: str) -> Tokens:
+        return np.array(self._tokenizer.encode(text, add_special_tokens=False).ids, dtype=np.int32)
+
+    def _cut(self, evidence: Tokens, claim: Tokens) -> tuple[Tokens, Tokens]:
+        claim = claim[: max(self.room - len(evidence), self.room // 2)]
+        return evidence[: self.room - len(claim)], claim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Template:
+    """How a tokenizer joins a pair: special tokens before, between and after the texts, and the type of every part."""
+
+    before: Ids
+    between: Ids
+    after: Ids
+    before_types: Ids
+    between_types: Ids
+    after_types: Ids
+    evidence_type: int
+    claim_type: int
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> Self:
+        probe = tokenizer.encode("a", "b")
+        ids, types, owners = np.array(probe.ids), np.array(probe.type_ids), list(probe.sequence_ids)
+        first, second = owners.index(0), owners.index(1)
+        middle, end = first + owners.count(0), second + owners.count(1)
+        return cls(
+            before=ids[:first],
+            between=ids[middle:second],
+            after=ids[end:],
+            before_types=types[:first],
+            between_types=types[middle:second],
+            after_types=types[end:],
+            evidence_type=int(types[first]),
+            claim_type=int(types[second]),
+        )
+
+    @property
+    def specials(self) -> int:
+        return len(self.before) + len(self.between) + len(self.after)
+
+    def join(self, evidence: Tokens, claim: Tokens) -> tuple[Ids, Ids]:
+        """The ids of a pair, and their types."""
+        evidence_types = np.full(len(evidence), self.evidence_type)
+        claim_types = np.full(len(claim), self.claim_type)
+        return (
+            np.concatenate((self.before, evidence, self.between, claim, self.after)),
+            np.concatenate((self.before_types, evidence_types, self.between_types, claim_types, self.after_types)),
+        )
+
+
+def read_limit(folder: Path, tokenizer: Tokenizer, config: dict[str, Any]) -> int:
+    """The longest input in tokens: where the tokenizer was made to cut, else what its config says, else the model's."""
+    if tokenizer.truncation is not None:
+        return int(tokenizer.truncation["max_length"])
+    file = folder / "tokenizer_config.json"
+    stated = json.loads(file.read_text(encoding="utf-8")).get("model_max_length") if file.is_file() else None
+    if isinstance(stated, int) and stated < _UNLIMITED:
+        return stated
+    return int(config.get("max_position_embeddings", _DEFAULT_LIMIT))

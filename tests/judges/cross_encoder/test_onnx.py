@@ -1,0 +1,203 @@
+import asyncio
+import json
+import logging
+import shutil
+import threading
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+from judges import embedded
+from judges.base import JudgeError, JudgeUnavailableError
+from judges.cross_encoder import OnnxScorer
+from judges.cross_encoder.tokens import PairEncoder, read_limit
+
+pytestmark = pytest.mark.anyio
+
+CAT = "A cat is sleeping on the red sofa in the living room."
+
+
+def word_tokenizer(template: str = "[CLS] $A [SEP] $B:1 [SEP]:1") -> Tokenizer:
+    vocabulary = {word: index for index, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "c", "d"])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair=template, special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return tokenizer
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the embedded model, to be damaged."""
+    for name in ("tokenizer.json", "config.json", "SHA256SUMS"):
+        shutil.copy(embedded.FOLDER / name, tmp_path / name)
+    (tmp_path / "model_int8.onnx").symlink_to(embedded.FOLDER / "model_int8.onnx")
+    return tmp_path
+
+
+# Tokens
+
+
+@pytest.mark.parametrize("template", ["[CLS] $A [SEP] $B:1 [SEP]:1", "[CLS] $A [SEP] [SEP] $B [SEP]", "$A [SEP] $B"])
+def test_pairs_are_joined_as_the_tokenizer_itself_joins_them(template: str) -> None:
+    encoder = PairEncoder(word_tokenizer(template), limit=64)
+    pairs = [("a b c", "d"), ("", "a"), ("b", ""), ("a zebra", "b")]
+    batch = encoder.batch(pairs)
+    for row, pair in enumerate(pairs):
+        expected = word_tokenizer(template).encode(*pair)
+        length = len(expected.ids)
+        assert batch["input_ids"][row, :length].tolist() == expected.ids
+        assert batch["token_type_ids"][row, :length].tolist() == expected.type_ids
+        assert batch["attention_mask"][row].sum() == length
+        assert not batch["input_ids"][row, length:].any()
+
+
+def test_the_embedded_tokenizer_joins_real_text_likewise() -> None:
+    file = str(embedded.FOLDER / "tokenizer.json")
+    reference = Tokenizer.from_file(file)
+    reference.no_truncation()
+    pair = ("Der Tarif stieg um 3,5 % auf 1.000 €.", "日本語のテキスト 😀 naïve")
+    ids = PairEncoder(Tokenizer.from_file(file), limit=224).batch([pair])["input_ids"][0].tolist()
+    assert ids == reference.encode(*pair).ids
+
+
+def test_a_pair_over_the_limit_loses_its_claims_end_first() -> None:
+    encoder = PairEncoder(word_tokenizer(), limit=11)
+    assert encoder.room == 8
+    assert not encoder.fits("a a a a", "b b b b b b")
+    ids = encoder.batch([("a a a a", "b b b b b b"), ("a a a a a a a a a", "b")])["input_ids"]
+    assert ids.tolist() == [[2, 4, 4, 4, 4, 3, 5, 5, 5, 5, 3], [2, 4, 4, 4, 4, 4, 4, 4, 3, 5, 3]]
+
+
+def test_the_limit_is_read_where_it_is_stated(tmp_path: Path) -> None:
+    tokenizer = word_tokenizer()
+    assert read_limit(tmp_path, tokenizer, {}) == 512
+    assert read_limit(tmp_path, tokenizer, {"max_position_embeddings": 128}) == 128
+    (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 96}')
+    assert read_limit(tmp_path, tokenizer, {"max_position_embeddings": 128}) == 96
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 10**30}))
+    assert read_limit(tmp_path, tokenizer, {"max_position_embeddings": 128}) == 128
+    tokenizer.enable_truncation(64)
+    assert read_limit(tmp_path, tokenizer, {}) == 64
+
+
+# The embedded model
+
+
+async def test_the_embedded_model_is_read_the_right_way_round() -> None:
+    scorer = OnnxScorer(embedded.FOLDER, threads=1, label="embedded")
+    assert scorer.name == "embedded"
+    await scorer.start()
+    await scorer.start()
+    yes, no = await scorer.score([(CAT, "A cat is sleeping."), (CAT, "No cat is sleeping in the room.")])
+    assert yes.entailed > 0.5
+    assert no.contradicted > 0.5
+    assert sum((yes.entailed, yes.neutral, yes.contradicted)) == pytest.approx(1.0)
+    assert scorer.name == "embedded@2f14258d"
+    assert scorer.max_tokens == 221
+    assert scorer.count_tokens("A cat is sleeping.") == 5
+    assert await scorer.score([]) == []
+    await scorer.aclose()
+
+
+async def test_scores_do_not_depend_on_what_shares_the_batch() -> None:
+    scorer = OnnxScorer(embedded.FOLDER, threads=1)
+    await scorer.start()
+    alone = (await scorer.score([(CAT, "A cat is sleeping.")]))[0]
+    padded = (await scorer.score([(CAT * 4, "A dog barks."), (CAT, "A cat is sleeping.")]))[1]
+    await scorer.aclose()
+    assert alone.entailed == pytest.approx(padded.entailed, abs=0.03), "dynamic INT8 scales differ with the batch"
+
+
+async def test_what_does_not_fit_is_cut_with_a_warning_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    scorer = OnnxScorer(embedded.FOLDER, threads=1, max_length=32)
+    await scorer.start()
+    with caplog.at_level(logging.WARNING):
+        results = await scorer.score([(CAT, "A cat is sleeping."), (CAT, "A cat is sleeping. " * 10)])
+    await scorer.aclose()
+    assert len(results) == 2
+    assert scorer.pairs_cut == 1
+    assert "1 of 2 pairs are over the 29 tokens" in caplog.text
+
+
+async def test_inference_never_runs_on_the_event_loops_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: set[str] = set()
+    batch = PairEncoder.batch
+
+    def noting(self: PairEncoder, pairs: list[tuple[str, str]]) -> object:
+        seen.add(threading.current_thread().name)
+        return batch(self, pairs)
+
+    monkeypatch.setattr(PairEncoder, "batch", noting)
+    scorer = OnnxScorer(embedded.FOLDER, threads=1)
+    await scorer.start()
+    await asyncio.gather(*(scorer.score([(CAT, f"claim {n}")]) for n in range(3)))
+    await scorer.aclose()
+    assert seen == {"judge_0"}
+
+
+# Trouble
+
+
+async def test_not_loaded_or_closed_it_says_so() -> None:
+    scorer = OnnxScorer(embedded.FOLDER, threads=1)
+    with pytest.raises(JudgeUnavailableError, match="not loaded"):
+        await scorer.score([(CAT, CAT)])
+    with pytest.raises(JudgeUnavailableError, match="not loaded"):
+        scorer.count_tokens("a")
+    await scorer.aclose()
+    with pytest.raises(JudgeUnavailableError, match="closed"):
+        await scorer.start()
+
+
+async def test_a_missing_folder_or_model_is_named(tmp_path: Path) -> None:
+    with pytest.raises(JudgeUnavailableError, match="no such folder"):
+        await OnnxScorer(tmp_path / "none").start()
+    with pytest.raises(JudgeUnavailableError, match=r"no \.onnx file"):
+        await OnnxScorer(tmp_path).start()
+
+
+async def test_a_damaged_file_is_refused(folder: Path) -> None:
+    (folder / "tokenizer.json").write_text("{}")
+    with pytest.raises(JudgeUnavailableError, match=r"tokenizer\.json is damaged"):
+        await OnnxScorer(folder).start()
+
+
+async def test_a_folder_without_checksums_is_taken_as_it_is(folder: Path) -> None:
+    (folder / "SHA256SUMS").unlink()
+    (folder / "model_int8.onnx").rename(folder / "other.onnx")
+    scorer = OnnxScorer(folder, threads=1)
+    await scorer.start()
+    assert scorer.name == f"onnx:{folder.name}@2f14258d"
+    await scorer.aclose()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("tokenizer.json", "{}", "cannot load"),
+        ("config.json", "not json", "cannot load"),
+        ("config.json", '{"id2label": {"0": "a", "1": "b", "2": "c"}}', "expected one logit"),
+    ],
+)
+async def test_files_of_no_use_are_refused(folder: Path, name: str, content: str, message: str) -> None:
+    (folder / "SHA256SUMS").unlink()
+    (folder / name).write_text(content)
+    with pytest.raises(JudgeUnavailableError, match=message):
+        await OnnxScorer(folder).start()
+
+
+async def test_a_failed_inference_is_a_judge_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    scorer = OnnxScorer(embedded.FOLDER, threads=1)
+    await scorer.start()
+    broken = {"input_ids": np.zeros((1, 1), dtype=np.float32)}
+    monkeypatch.setattr(PairEncoder, "batch", lambda self, pairs: broken)
+    onnxruntime.set_default_logger_severity(4)
+    with pytest.raises(JudgeError, match="inference failed"):
+        await scorer.score([(CAT, CAT)])
+    onnxruntime.set_default_logger_severity(2)
+    await scorer.aclose()
