@@ -1,0 +1,171 @@
+"""One claim against the evidence: which windows, what each says of it, and what follows from all of them."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from judges.base import PairScorer
+from judges.evidence import EvidenceIndex, split_long
+from judges.signals import Combined, Prepared
+from judges.types import Claim, ClaimVerdict, Evidence, Label, Probabilities, Source, Thresholds
+
+MIN_AFFINITY = 0.3
+"""A window contradicts a claim only if one of its sentences has this share of the claim's words: a model that reads two
+statements about different things often calls the one a contradiction of the other."""
+
+
+class Signals(Protocol):
+    """Compares numbers, dates, units and names, and weighs them with what the model says. ``judges.signals`` is one."""
+
+    def prepare(self, text: str, /) -> Prepared: ...
+
+    def combine(self, evidence: Prepared | str, claim: Prepared | str, model: Probabilities | None, /) -> Combined: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Opinion:
+    """What one window says of a claim."""
+
+    window: Evidence
+    entailed: float
+    contradicted: float
+    explanation: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    """The opinions for and against that count, and the best entailment of each document."""
+
+    support: _Opinion
+    opposition: _Opinion
+    documents: Mapping[int, float]
+
+    @property
+    def entailed(self) -> float:
+        return self.support.entailed
+
+    @property
+    def contradicted(self) -> float:
+        return self.opposition.contradicted
+
+
+class Adjudicator:
+    """Judges the claims of one reply against one index; safe to use from many tasks at once."""
+
+    def __init__(
+        self,
+        scorer: PairScorer,
+        evidence: EvidenceIndex,
+        signals: Signals,
+        *,
+        thresholds: Thresholds,
+        max_sources: int,
+    ) -> None:
+        self._scorer = scorer
+        self._evidence = evidence
+        self._signals = signals
+        self._thresholds = thresholds
+        self._max_sources = max_sources
+        self._prepared: dict[Evidence, Prepared] = {}
+
+    async def judge(self, claim: Claim) -> ClaimVerdict:
+        """Judge ``claim``. One too long for the model is judged in parts, and is what its weakest part is.
+
+        Raises JudgeError.
+        """
+        room = self._scorer.max_tokens - self._evidence.window_tokens
+        count = self._scorer.count_tokens
+        parts = split_long(claim.text, room, count)
+        findings: list[_Finding] = []
+        for part in parts:
+            full = f"{claim.context} {part}" if claim.context else part
+            findings.append(await self._judge_part(part, full if count(full) <= room else part))
+        weakest = min(findings, key=lambda finding: finding.entailed)
+        opposition = max((finding.opposition for finding in findings), key=lambda opinion: opinion.contradicted)
+        return self._verdict(claim, replace(weakest, opposition=opposition))
+
+    async def _judge_part(self, text: str, hypothesis: str) -> _Finding:
+        """``hypothesis`` is ``text`` with what it refers to: the model reads that, the signals read ``text`` alone."""
+        windows = self._evidence.select(hypothesis, self._max_sources)
+        scores = await self._scorer.score([(window.text, hypothesis) for window in windows])
+        finding = await asyncio.to_thread(self._weigh, text, hypothesis, windows, scores)
+        if self._thresholds.label(finding.entailed, finding.contradicted) is not Label.UNVERIFIABLE:
+            return finding
+        return await self._join(text, hypothesis, windows, finding)
+
+    def _weigh(
+        self, text: str, hypothesis: str, windows: Sequence[Evidence], scores: Sequence[Probabilities]
+    ) -> _Finding:
+        claim = self._signals.prepare(text)
+        opinions: list[_Opinion] = []
+        for window, score in zip(windows, scores, strict=True):
+            combined = self._signals.combine(self._prepare(window), claim, score)
+            near = self._evidence.affinity(window, hypothesis) >= MIN_AFFINITY
+            against = combined.probabilities.contradicted if near else 0.0
+            opinions.append(_Opinion(window, combined.probabilities.entailed, against, combined.explanation))
+        return _Finding(
+            support=max(opinions, key=lambda opinion: opinion.entailed),
+            opposition=max(opinions, key=lambda opinion: opinion.contradicted),
+            documents=_by_document((opinion.window.chunk_index, opinion.entailed) for opinion in opinions),
+        )
+
+    async def _join(self, text: str, hypothesis: str, windows: Sequence[Evidence], finding: _Finding) -> _Finding:
+        """Judge once more against the two best windows of different chunks together."""
+        pair = self._evidence.best_pair(windows, hypothesis)
+        if pair is None:
+            return finding
+        count = self._scorer.count_tokens
+        joined = self._evidence.join(pair, hypothesis, tokens=self._scorer.max_tokens - count(hypothesis), count=count)
+        (score,) = await self._scorer.score([(joined, hypothesis)])
+        combined = await asyncio.to_thread(self._signals.combine, joined, text, score)
+        if combined.probabilities.entailed <= finding.entailed:
+            return finding
+        entailed = combined.probabilities.entailed
+        together = " and ".join(repr(window.document_id) for window in pair)
+        support = _Opinion(pair[0], entailed, 0.0, f"from {together} together")
+        shared = [(window.chunk_index, entailed) for window in pair]
+        return replace(finding, support=support, documents=_by_document([*finding.documents.items(), *shared]))
+
+    def _prepare(self, window: Evidence) -> Prepared:
+        if (prepared := self._prepared.get(window)) is None:
+            prepared = self._prepared[window] = self._signals.prepare(window.text)
+        return prepared
+
+    def _verdict(self, claim: Claim, finding: _Finding) -> ClaimVerdict:
+        label = self._thresholds.label(finding.entailed, finding.contradicted)
+        support = _source(finding.support.window, finding.entailed)
+        opposition = (
+            _source(finding.opposition.window, finding.contradicted)
+            if finding.contradicted > finding.entailed
+            else None
+        )
+        contradicted = label is Label.CONTRADICTED
+        return ClaimVerdict(
+            claim=claim,
+            label=label,
+            entailed=finding.entailed,
+            contradicted=finding.contradicted,
+            best_source=opposition if contradicted else support,
+            contradicting_source=opposition,
+            explanation=(finding.opposition if contradicted else finding.support).explanation,
+            support=finding.documents,
+        )
+
+
+def _by_document(scores: Iterable[tuple[int, float]]) -> dict[int, float]:
+    best: dict[int, float] = {}
+    for document, score in scores:
+        best[document] = max(score, best.get(document, 0.0))
+    return best
+
+
+def _source(window: Evidence, score: float) -> Source:
+    return Source(
+        document_id=window.document_id,
+        document_index=window.chunk_index,
+        source=window.source,
+        content=window.text,
+        score=score,
+        span=window.span,
+    )

@@ -1,0 +1,56 @@
+"""Which texts share words with a query: BM25 over short texts, in memory."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from math import log
+
+_RUN = re.compile(r"[^\W_]+")
+_UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
+"""Scripts that set no space between words: Thai, Lao, Burmese, Khmer, kana, Han."""
+
+_STEM = 7
+_PLURAL_FROM = 4
+_K1 = 1.2
+_B = 0.75
+
+
+def terms(text: str) -> list[str]:
+    """The words of ``text``, folded so that forms of one word meet: lower case, no plural ``s``, seven letters at most.
+    Scripts without spaces give pairs of neighbouring characters."""
+    found: list[str] = []
+    for run in _RUN.findall(text.casefold()):
+        if _UNSPACED.search(run):
+            found.extend(run[i : i + 2] for i in range(max(1, len(run) - 1)))
+        elif len(run) >= _PLURAL_FROM and run.endswith("s"):
+            found.append(run[:-1][:_STEM])
+        else:
+            found.append(run[:_STEM])
+    return found
+
+
+class Bm25:
+    """Okapi BM25 (Robertson and Zaragoza, 2009) with k1 = 1.2 and b = 0.75 over the texts given as lists of terms."""
+
+    def __init__(self, texts: Sequence[Sequence[str]]) -> None:
+        self._size = len(texts)
+        self._postings: dict[str, list[tuple[int, float]]] = defaultdict(list)
+        average = sum(map(len, texts)) / max(1, len(texts)) or 1.0
+        for index, words in enumerate(texts):
+            norm = _K1 * (1.0 - _B + _B * len(words) / average)
+            for term, count in Counter(words).items():
+                self._postings[term].append((index, count * (_K1 + 1.0) / (count + norm)))
+
+    def weight(self, term: str) -> float:
+        """The inverse document frequency of ``term``: positive, highest for a term in none of the texts."""
+        count = len(self._postings.get(term, ()))
+        return log(1.0 + (self._size - count + 0.5) / (count + 0.5))
+
+    def scores(self, query: Iterable[str]) -> list[float]:
+        """One score a text, 0 for one that shares no term with ``query``."""
+        scores = [0.0] * self._size
+        for term in dict.fromkeys(query):
+            weight = self.weight(term)
+            for index, part in self._postings.get(term, ()):
+                scores[index] += weight * part
+        return scores

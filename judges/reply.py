@@ -1,0 +1,160 @@
+"""The check of one reply: text goes in by ``push``, each sentence that comes out is given to ``check``, and ``report``
+sums up what was checked."""
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from judges.adjudication import Adjudicator
+from judges.base import ClaimExtractor, JudgeError, JudgeOverloadedError, SentenceSplitter
+from judges.reporting import SKIPPED, build_report, worst
+from judges.types import Claim, ClaimVerdict, GroundingReport, Label, Sentence, SentenceVerdict
+
+log = logging.getLogger(__name__)
+
+
+class ReplyCheck:
+    """The check of one reply. Made by ``GroundingChecker.reply``.
+
+    ``check`` may run for many sentences at once: what it says of one depends on the sentences before it in the reply,
+    never on which check ends first.
+    """
+
+    def __init__(
+        self,
+        *,
+        splitter: SentenceSplitter,
+        extractor: ClaimExtractor,
+        adjudicator: Adjudicator | None,
+        has_sources: bool,
+        timeout_s: float,
+        max_claims: int | None,
+    ) -> None:
+        self._splitter = splitter
+        self._extractor = extractor
+        self._adjudicator = adjudicator
+        self._has_sources = has_sources
+        self._timeout_s = timeout_s
+        self._max_claims = max_claims
+        self._sentences: list[Sentence] = []
+        self._verdicts: dict[int, SentenceVerdict] = {}
+        self._claims: list[Sequence[Claim]] = []
+        self._counting = asyncio.Lock()
+        self._running = 0
+        self._running_since = 0.0
+        self._judge_s = 0.0
+
+    @property
+    def judge_ms(self) -> float:
+        """Milliseconds during which at least one sentence was being checked."""
+        return self._judge_s * 1000.0
+
+    def push(self, text: str) -> Sequence[Sentence]:
+        """Take a delta of the reply; return the sentences whose end is now certain."""
+        return self._keep(self._splitter.push(text))
+
+    def flush(self, *, truncated: bool = False) -> Sequence[Sentence]:
+        """The reply has ended; return the rest. ``truncated``: it was cut off in mid-sentence, perhaps."""
+        return self._keep(self._splitter.flush(truncated=truncated))
+
+    async def check(self, sentence: Sentence) -> SentenceVerdict:
+        """Judge a sentence that ``push`` or ``flush`` returned.
+
+        Never raises for trouble with the judge: the claims concerned are unverifiable, with the reason ``timeout``,
+        ``overloaded``, ``judge_error`` or ``unavailable``. A claim beyond ``max_claims`` has the reason ``skipped``.
+        """
+        with self._timed():
+            verdict = await self._check(sentence)
+        self._verdicts[sentence.index] = verdict
+        return verdict
+
+    def report(self) -> GroundingReport:
+        """What is known of the sentences checked so far, in their order in the reply."""
+        return build_report(
+            [self._verdicts[index] for index in sorted(self._verdicts)],
+            characters=sum(len(sentence.text) for sentence in self._sentences),
+            has_sources=self._has_sources,
+            available=self._adjudicator is not None,
+        )
+
+    def _keep(self, sentences: Sequence[Sentence]) -> Sequence[Sentence]:
+        self._sentences.extend(sentences)
+        return sentences
+
+    async def _check(self, sentence: Sentence) -> SentenceVerdict:
+        deadline = asyncio.get_running_loop().time() + self._timeout_s
+        try:
+            async with asyncio.timeout_at(deadline):
+                claims, skipped = await self._claims_of(sentence)
+        except Exception as error:
+            whole = Claim(text=sentence.plain, span=sentence.span, sentence_index=sentence.index)
+            verdicts = [_unjudged(whole, _reason(error))]
+        else:
+            judged = await self._judge_all(claims, deadline)
+            verdicts = [*judged, *(_unjudged(claim, SKIPPED) for claim in skipped)]
+        return SentenceVerdict(sentence=sentence, label=worst(verdicts), claims=tuple(verdicts))
+
+    async def _claims_of(self, sentence: Sentence) -> tuple[Sequence[Claim], Sequence[Claim]]:
+        """The claims of ``sentence`` to judge, and those beyond the most allowed."""
+        if self._max_claims is None:
+            return await self._extract(sentence), ()
+        async with self._counting:
+            while len(self._claims) <= sentence.index:
+                self._claims.append(await self._extract(self._sentences[len(self._claims)]))
+        before = sum(len(claims) for claims in self._claims[: sentence.index])
+        claims = self._claims[sentence.index]
+        left = max(0, self._max_claims - before)
+        return claims[:left], claims[left:]
+
+    async def _extract(self, sentence: Sentence) -> Sequence[Claim]:
+        return await self._extractor.extract(sentence, self._sentences[: sentence.index])
+
+    async def _judge_all(self, claims: Sequence[Claim], deadline: float) -> Sequence[ClaimVerdict]:
+        if len(claims) == 1:
+            return [await self._judge(claims[0], deadline)]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._judge(claim, deadline)) for claim in claims]
+        return [task.result() for task in tasks]
+
+    async def _judge(self, claim: Claim, deadline: float) -> ClaimVerdict:
+        if self._adjudicator is None:
+            return _unjudged(claim, "unavailable")
+        if not self._has_sources:
+            return _unjudged(claim, None)
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self._adjudicator.judge(claim)
+        except Exception as error:
+            return _unjudged(claim, _reason(error))
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        clock = asyncio.get_running_loop().time
+        if self._running == 0:
+            self._running_since = clock()
+        self._running += 1
+        try:
+            yield
+        finally:
+            self._running -= 1
+            if self._running == 0:
+                self._judge_s += clock() - self._running_since
+
+
+def _reason(error: Exception) -> str:
+    """Why a claim went unjudged. What is neither a deadline nor a judge's own error is a fault, and logged as one."""
+    match error:
+        case TimeoutError():
+            return "timeout"
+        case JudgeOverloadedError():
+            return "overloaded"
+        case JudgeError():
+            log.warning("a claim went unjudged: %s", error)
+        case _:
+            log.error("a claim went unjudged", exc_info=error)
+    return "judge_error"
+
+
+def _unjudged(claim: Claim, reason: str | None) -> ClaimVerdict:
+    return ClaimVerdict(claim=claim, label=Label.UNVERIFIABLE, entailed=0.0, contradicted=0.0, reason=reason)

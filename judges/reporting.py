@@ -1,0 +1,77 @@
+"""The verdicts of sentences to the report on a reply."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from judges.types import ClaimVerdict, GroundingReport, Label, ReplyVerdict, SentenceVerdict
+
+SKIPPED = "skipped"
+"""The reason of a claim beyond the most that were to be judged."""
+
+MAX_UNVERIFIABLE_RATIO = 0.5
+"""A reply with a larger share of unverifiable claims is not trusted."""
+
+
+def worst(claims: Sequence[ClaimVerdict]) -> Label:
+    """The label of a sentence: contradicted before unverifiable before supported; no claim, ``not_a_claim``."""
+    labels = {claim.label for claim in claims}
+    ranked = (Label.CONTRADICTED, Label.UNVERIFIABLE, Label.SUPPORTED)
+    return next((label for label in ranked if label in labels), Label.NOT_A_CLAIM)
+
+
+def build_report(
+    sentences: Sequence[SentenceVerdict], *, characters: int, has_sources: bool, available: bool
+) -> GroundingReport:
+    """Sum up ``sentences``, in order, of a reply that has ``characters`` so far.
+
+    ``trust_score`` is the share of claims supported, None without a claim that was judged. A reply is trusted if it has
+    claims, none of them contradicted and at most half of them unverifiable. Without sources, or without a judge, it has
+    neither a score nor trust. Claims skipped count nowhere but in ``claims_skipped``.
+    """
+    every = [claim for sentence in sentences for claim in sentence.claims]
+    claims = [claim for claim in every if claim.reason != SKIPPED]
+    counts = Counter(claim.label for claim in claims)
+    checked = has_sources and available
+    ratio = counts[Label.UNVERIFIABLE] / len(claims) if claims else 0.0
+    trust = counts[Label.SUPPORTED] / len(claims) if claims and checked else None
+    verdict = _verdict(counts, has_sources=has_sources, available=available, skipped=len(every) > len(claims))
+    covered = sum(len(sentence.sentence.text) for sentence in sentences if _is_covered(sentence)) if checked else 0
+    return GroundingReport(
+        verdict=verdict,
+        sentences=tuple(sentences),
+        claims=tuple(claims),
+        trust_score=trust,
+        is_trusted=trust is not None and not counts[Label.CONTRADICTED] and ratio <= MAX_UNVERIFIABLE_RATIO,
+        total_claims=len(claims),
+        supported_count=counts[Label.SUPPORTED],
+        contradicted_count=counts[Label.CONTRADICTED],
+        unverifiable_count=counts[Label.UNVERIFIABLE],
+        unverifiable_ratio=ratio,
+        coverage=min(1.0, covered / characters) if characters else 0.0,
+        claims_skipped=len(every) - len(claims),
+        summary=_SUMMARIES.get(verdict) or f"{counts[Label.SUPPORTED]}/{len(claims)} claims supported",
+    )
+
+
+_SUMMARIES = {
+    ReplyVerdict.NO_SOURCES: "No sources to ground against",
+    ReplyVerdict.NOT_CHECKED: "Not checked",
+    ReplyVerdict.NO_CLAIMS: "No claims to check",
+}
+
+
+def _verdict(counts: Counter[Label], *, has_sources: bool, available: bool, skipped: bool) -> ReplyVerdict:
+    if not has_sources:
+        return ReplyVerdict.NO_SOURCES
+    if not available or (skipped and not counts.total()):
+        return ReplyVerdict.NOT_CHECKED
+    if not counts.total():
+        return ReplyVerdict.NO_CLAIMS
+    if counts[Label.CONTRADICTED]:
+        return ReplyVerdict.HAS_CONTRADICTIONS
+    return ReplyVerdict.HAS_UNVERIFIABLE if counts[Label.UNVERIFIABLE] else ReplyVerdict.SUPPORTED
+
+
+def _is_covered(sentence: SentenceVerdict) -> bool:
+    """Every claim of it was judged, or it makes none."""
+    return all(claim.reason is None for claim in sentence.claims)
