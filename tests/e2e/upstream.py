@@ -35,9 +35,9 @@ class Reply:
     """What the upstream answers to one request.
 
     ``chunks`` are written one by one, each flushed, ``pause_s`` apart; ``delays_s`` are waited before each of them
-    (those left out: none). ``gated``: no chunk leaves before the test releases it. ``chunked``: chunked framing, else
-    the end of the connection ends the body (unless ``headers`` hold a content-length). ``accept``: False breaks the
-    connection off before any byte of an answer.
+    (those left out: none). ``gated``: no chunk leaves before the test releases it. ``hold_head``: status and
+    headers leave with the first chunk, not before. ``chunked``: chunked framing, else the connection's end ends the
+    body (unless ``headers`` hold a content-length). ``accept``: False breaks the connection off before any byte.
     """
 
     status: int = 200
@@ -46,6 +46,7 @@ class Reply:
     delays_s: Sequence[float] = ()
     pause_s: float = 0.002
     gated: bool = False
+    hold_head: bool = False
     chunked: bool = True
     end: End = End.CLEAN
     accept: bool = True
@@ -259,13 +260,17 @@ async def _answer(reply: Reply, exchange: Exchange, writer: asyncio.StreamWriter
     head.append(
         "transfer-encoding: chunked" if chunked else "connection: keep-alive" if framed else "connection: close"
     )
-    writer.write(("\r\n".join(head) + "\r\n\r\n").encode("latin-1"))
-    await writer.drain()
+    preamble = ("\r\n".join(head) + "\r\n\r\n").encode("latin-1")
+    if not reply.hold_head:
+        writer.write(preamble)
+        await writer.drain()
     for index, chunk in enumerate(reply.chunks):
         if reply.gated:
             await exchange.permit()
         if index < len(reply.delays_s) and reply.delays_s[index]:
             await asyncio.sleep(reply.delays_s[index])
+        if reply.hold_head and index == 0:
+            writer.write(preamble)
         writer.write(b"%x\r\n%b\r\n" % (len(chunk), chunk) if chunked else chunk)
         await writer.drain()
         exchange.count_chunk()

@@ -1,0 +1,48 @@
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .gateway import Gateway
+from .upstream import ScriptedUpstream
+
+
+@pytest.fixture
+def scripted() -> Iterator[ScriptedUpstream]:
+    """An upstream alone."""
+    upstream = ScriptedUpstream().start()
+    yield upstream
+    upstream.close()
+
+
+@pytest.fixture(scope="session")
+def shared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    gateway = Gateway(tmp_path_factory.mktemp("gateway")).start()
+    yield gateway
+    gateway.close()
+
+
+@pytest.fixture
+def gateway(shared_gateway: Gateway) -> Iterator[Gateway]:
+    """The gateway that most tests share, with its judge reset. A test's policies are for its own agent alone."""
+    shared_gateway.reset()
+    yield shared_gateway
+    shared_gateway.judge.release()
+
+
+@pytest.fixture
+def start_gateway(tmp_path: Path) -> Iterator[Callable[..., Gateway]]:
+    """Starts a gateway of the test's own, with other settings."""
+    started: list[Gateway] = []
+
+    def start(**settings: Any) -> Gateway:
+        folder = tmp_path / f"gateway-{len(started)}"
+        folder.mkdir()
+        gateway = Gateway(folder, **settings)
+        started.append(gateway)
+        return gateway.start()
+
+    yield start
+    for gateway in started:
+        gateway.close()

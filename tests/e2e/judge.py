@@ -1,0 +1,46 @@
+"""A judge that knows the answers, and can be made to take its time."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+
+from judges.testing import NEUTRAL, ScriptedJudge, contradicts, entails
+from judges.types import Label, Probabilities
+
+_ANSWERS = {Label.SUPPORTED: entails(), Label.CONTRADICTED: contradicts(), Label.UNVERIFIABLE: NEUTRAL}
+_LONGEST_HOLD_S = 30.0
+
+
+class KnowingJudge(ScriptedJudge):
+    """``labels`` maps a piece of a claim's text to what the documents say of it; the first piece found counts, and a
+    claim with none of them is ``default``. ``hold`` makes every answer wait until ``release``."""
+
+    def __init__(self) -> None:
+        super().__init__(self._answer_for)
+        self._open = threading.Event()
+        self.reset()
+
+    def reset(self) -> None:
+        self.labels: dict[str, Label] = {}
+        self.default = Label.SUPPORTED
+        self.calls.clear()
+        self._open.set()
+
+    def hold(self) -> None:
+        self._open.clear()
+
+    def release(self) -> None:
+        self._open.set()
+
+    @property
+    def claims(self) -> list[str]:
+        """Every claim it was asked about, in order."""
+        return [claim for _, claim in self.pairs]
+
+    async def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:
+        if not self._open.is_set():
+            await asyncio.to_thread(self._open.wait, _LONGEST_HOLD_S)
+        return await super().score(pairs)
+
+    def _answer_for(self, _: str, claim: str) -> Probabilities:
+        return _ANSWERS[next((label for piece, label in self.labels.items() if piece in claim), self.default)]
