@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import httpx
 import uvicorn
 
+from app.main import create_app
 from app.settings import Settings
 
 from .client import Call
@@ -54,8 +55,6 @@ class Gateway:
             **settings,
         }
         self.settings = Settings(_env_file=None, **values)
-        from app.main import create_app
-
         app = create_app(self.settings, scorer=None if real_judge else self.judge)
         self._socket = socket.socket()
         self._socket.bind(("127.0.0.1", 0))
