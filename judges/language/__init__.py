@@ -1,0 +1,102 @@
+"""What is known of each language, as data: one table (``<language>.toml``) each, read once and merged.
+
+Replies mix languages and do not say which they are in, so that the tables are used together.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+
+LANGUAGES = ("en", "de", "fr", "es")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitRules:
+    """Words, case-folded and without their last stop, that tell a full stop from the end of a sentence.
+
+    What each of them means stands in ``en.toml``.
+    """
+
+    titles: frozenset[str]
+    numbered: frozenset[str]
+    ending: frozenset[str]
+    loose: frozenset[str]
+    starters: frozenset[str]
+    calendar: frozenset[str]
+    initial_before: frozenset[str]
+    ordinal_before: frozenset[str]
+    ordinal_after: frozenset[str]
+    dangling: frozenset[str]
+    lead_ins: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRules:
+    """Patterns that match the start of a case-folded sentence, and what is made of it."""
+
+    hedges: re.Pattern[str]
+    meta: re.Pattern[str]
+    greetings: re.Pattern[str]
+    interjections: re.Pattern[str]
+    refusals: re.Pattern[str]
+    fillers: re.Pattern[str]
+    pronouns: re.Pattern[str]
+    connectives: re.Pattern[str]
+    contrasts: re.Pattern[str]
+    """Found between clauses: a comma or semicolon, and the word that sets the second against the first."""
+    attributions: re.Pattern[str]
+    """A prefix such as "According to the document, " that names no particular source."""
+    dangling: re.Pattern[str]
+    """Found at the end: the last word, after which a sentence cannot stop."""
+
+
+@lru_cache(maxsize=8)
+def split_rules(languages: Sequence[str] = LANGUAGES) -> SplitRules:
+    """The merged tables of ``languages`` (a tuple of codes). Raises ValueError for one without a table."""
+    tables = [_table(language)["split"] for language in languages]
+    words = {
+        name: frozenset(word for table in tables for word in table[name])
+        for name in SplitRules.__dataclass_fields__
+        if name != "lead_ins"
+    }
+    return SplitRules(**words, lead_ins=tuple(opening for table in tables for opening in table["lead_ins"]))
+
+
+@lru_cache(maxsize=8)
+def claim_rules(languages: Sequence[str] = LANGUAGES) -> ClaimRules:
+    """The merged patterns of ``languages`` (a tuple of codes). Raises ValueError for one without a table."""
+    tables = [_table(language) for language in languages]
+
+    def any_of(name: str, section: str = "claims") -> str:
+        return _alternatives(entry for table in tables for entry in table[section][name])
+
+    def opening(name: str) -> re.Pattern[str]:
+        return re.compile(rf"\W*{any_of(name)}(?!\w)")
+
+    return ClaimRules(
+        hedges=opening("hedges"),
+        meta=opening("meta"),
+        greetings=opening("greetings"),
+        interjections=opening("interjections"),
+        refusals=opening("refusals"),
+        fillers=re.compile(rf"\W*{any_of('fillers')}\b,? *"),
+        pronouns=opening("pronouns"),
+        connectives=opening("connectives"),
+        contrasts=re.compile(rf"[,;] (?={any_of('contrasts')}\b)"),
+        attributions=re.compile(rf"{any_of('attributions')} {any_of('sources')}, "),
+        dangling=re.compile(rf"(?<!\w){any_of('dangling', 'split')}\s*\Z"),
+    )
+
+
+def _alternatives(entries: Iterable[str]) -> str:
+    return "(?:" + "|".join(sorted(set(entries), key=len, reverse=True)) + ")"
+
+
+def _table(language: str) -> dict[str, dict[str, list[str]]]:
+    source = resources.files(__name__) / f"{language}.toml"
+    if not source.is_file():
+        raise ValueError(f"languages: there is no table for {language!r}")
+    return tomllib.loads(source.read_text(encoding="utf-8"))
