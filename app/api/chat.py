@@ -1,0 +1,25 @@
+"""``POST /v1/chat/completions``."""
+
+from fastapi import APIRouter, Request, Response
+
+from app.api.respond import answer, read_body
+from app.dialects.chat import ChatDialect
+from app.gateway import Call
+from app.intake import read_chat
+from app.resources import Resources
+
+router = APIRouter(tags=["chat"])
+_DIALECT = ChatDialect()
+
+
+@router.post("/v1/chat/completions")
+@router.post("/v1/chat/completions/", include_in_schema=False)
+async def create_chat_completion(request: Request) -> Response:
+    """OpenAI's Chat Completions, with ``documents`` and ``grounding`` beside its own fields."""
+    resources: Resources = request.state.resources
+    settings = resources.settings
+    raw = await read_body(request, limit=settings.max_body_bytes)
+    intake = read_chat(raw, request.headers, max_documents=settings.max_documents)
+    query = request.scope["query_string"].decode("latin-1")
+    call = Call(dialect=_DIALECT, intake=intake, headers=request.headers.items(), query=query)
+    return await answer(request, resources, call)

@@ -1,0 +1,396 @@
+"""One choice of a reply while it is judged: its text, its verdicts, its audit."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from app.events.records import ClaimRow
+from app.intake import Options
+from app.parts import Finish, Frame, Refused, Released, Slice, Text
+from app.reply import Entry, annotations_of, claims_of, summary_of
+from app.settings import StoreText
+from app.trace import Trace, redact, stored
+from judges.pipeline import ReplyCheck
+from judges.reporting import build_report
+from judges.types import Chunk, ClaimVerdict, GroundingReport, Label, ReplyVerdict, Sentence, SentenceVerdict, Span
+from policies.citations import find_citations
+from policies.engine import Audit, decision_to_dict
+from policies.types import Action, Citation, Decision, Phase, Record
+
+_EMPTY_FRAME = Frame(json={})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What holds for every choice of a reply.
+
+    ``chunks`` are the documents that the retrieval policy kept; ``positions`` says where each stood in the request.
+    ``unjudged`` is the verdict where no judge looks at the reply, else None.
+    """
+
+    options: Options
+    chunks: Sequence[Chunk]
+    positions: Sequence[int]
+    injectable: bool
+    strippable: bool
+    retrieval: Mapping[str, Any]
+    retrieval_decisions: Sequence[Decision]
+    unjudged: ReplyVerdict | None
+    judge_unavailable: bool
+    judge_name: str | None
+    expected: int
+    store_text: StoreText
+
+    def record(self, **found: Any) -> Record:
+        """What policies read, with what was found of the reply."""
+        reported = self.options.reported
+        return Record(
+            chunks=self.chunks,
+            injectable=self.injectable,
+            strippable=self.strippable,
+            judge_unavailable=self.judge_unavailable,
+            reported_scores=reported.grounding_scores,
+            reported_unsupported=reported.unsupported_claims,
+            output_confidence=reported.output_confidence,
+            **found,
+        )
+
+
+class Choice:
+    """The state of one choice. Text comes in by ``hold`` and ``push`` and leaves by ``deliver``, ``withhold`` or
+    ``replace``; ``rule`` and ``audit_end`` ask the policies."""
+
+    def __init__(self, index: int, *, terms: Terms, trace: Trace, audit: Audit, check: ReplyCheck | None) -> None:
+        self.index = index
+        self.blocked = False
+        self.ended = False
+        self.closing = False
+        self.finish: Finish | None = None
+        self.frame = _EMPTY_FRAME
+        self.held: list[Released] = []
+        self.unchecked: set[str] = set()
+        self.received = 0
+        self._terms = terms
+        self._trace = trace
+        self._audit = audit
+        self._check = check
+        self._entries: list[Entry] = []
+        self._delivered: list[str] = []
+        self._delivered_chars = 0
+        self._pending: deque[_Pending] = deque()
+        self._opening = audit.start().action
+        self._settled = False
+        self._audited = False
+
+    # Text in
+
+    def hold(self, part: Text) -> None:
+        self.frame = part.frame
+        self.received += len(part.text)
+        self._pending.append(_Pending.of(part))
+
+    def see(self, part: Text) -> None:
+        """Text that goes to the client as it comes, and that nobody judges."""
+        self.frame = part.frame
+        self.received += len(part.text)
+        self._say(part.text)
+
+    def push(self, text: str) -> Sequence[Sentence]:
+        """The sentences completed by ``text``; without a judge all of the reply is one, at its end."""
+        return self._check.push(text) if self._check is not None else ()
+
+    def flush(self, *, truncated: bool) -> Sequence[Sentence]:
+        if self._check is not None:
+            return self._check.flush(truncated=truncated)
+        text = "".join(pending.rest for pending in self._pending)
+        return (Sentence(index=0, text=text, span=Span(0, len(text)), plain=""),) if text else ()
+
+    def cut(self, length: int) -> Sequence[Slice]:
+        """Take ``length`` code points off the text held, as slices of the frames that brought them."""
+        slices: list[Slice] = []
+        while length > 0:
+            pending = self._pending[0]
+            taken = pending.take(length)
+            slices.append(taken)
+            length -= len(taken.text)
+            if pending.empty:
+                self._pending.popleft()
+        return slices
+
+    async def check(self, sentence: Sentence) -> SentenceVerdict:
+        if self._check is None:
+            return SentenceVerdict(sentence=sentence, label=Label.NOT_A_CLAIM)
+        return await self._check.check(sentence)
+
+    # Policies
+
+    def rule(self, verdict: SentenceVerdict) -> Action:
+        """What the policies say of a sentence: BLOCK ends the reply, DROP leaves the sentence out."""
+        if self._opening is Action.BLOCK:
+            return Action.BLOCK
+        if not verdict.claims:
+            return Action.ALLOW
+        return self._audit.sentence(verdict.claims).action
+
+    def audit_end(self) -> Action:
+        """What the policies say of the whole reply. To be asked once, when all of it is judged."""
+        self._audited = True
+        ruling = self._audit.finish(
+            self._terms.record(
+                claims=[claim for entry in self._entries for claim in entry.verdict.claims],
+                citations=self._citations(),
+                trust_score=self.trust_score,
+                judged=self._unjudged() is None,
+            )
+        )
+        return Action.BLOCK if self._opening is Action.BLOCK else ruling.action
+
+    @property
+    def refuses(self) -> bool:
+        return self._audit.on_block == "error"
+
+    @property
+    def replacement(self) -> str | None:
+        return self._audit.abstention_response
+
+    # Text out
+
+    @property
+    def delivered(self) -> str:
+        return "".join(self._delivered)
+
+    def deliver(self, verdict: SentenceVerdict) -> list[dict[str, Any]]:
+        """The sentence goes to the client. Return its claims as the client sees them; none where it wants none."""
+        sentence = verdict.sentence
+        found = find_citations(sentence.text, self._terms.chunks)
+        citations = [replace(citation, sentence_index=sentence.index) for citation in found]
+        entry = Entry(verdict=verdict, offset=self._delivered_chars, citations=citations)
+        self._entries.append(entry)
+        self._say(sentence.text)
+        if not self._terms.options.shows("claims"):
+            return []
+        return claims_of(entry, self._terms.chunks, choice=self._shown_index)
+
+    def withhold(self, verdict: SentenceVerdict) -> None:
+        self._entries.append(Entry(verdict=verdict, offset=None))
+
+    def block(self, *, shown: bool) -> None:
+        """No more of this choice leaves; what is still held never does. ``shown``: the client has seen it all."""
+        self.blocked = True
+        if shown:
+            for entry in self._entries:
+                if entry.offset is None:
+                    entry.offset = entry.verdict.sentence.span.start
+        if self.held:
+            self.held.clear()
+            self._delivered.clear()
+            self._delivered_chars = 0
+            for entry in self._entries:
+                entry.offset = None
+        if not self._audited:
+            self._audit.abort()
+
+    def replace(self, text: str) -> str:
+        """What stands in place of the blocked text, set off from what was delivered before it."""
+        if self._delivered and not self._delivered[-1][-1:].isspace():
+            text = f" {text}"
+        self._say(text)
+        return text
+
+    def refusal(self) -> Refused:
+        decision = next((d for d in self._audit.decisions if d.action is Action.BLOCK), None)
+        withheld = self._withheld()
+        return Refused(
+            choice=self.index,
+            reason=redact(decision.reason, withheld) if decision else "",
+            reason_code=decision.reason_code if decision else None,
+            decisions=[redact(decision_to_dict(d), withheld) for d in self._audit.decisions],
+        )
+
+    # What is told of it
+
+    def annotations(self) -> list[dict[str, Any]]:
+        if self._terms.options.silent:
+            return []
+        return annotations_of(self._entries, self._terms.chunks)
+
+    def summary(self) -> dict[str, Any] | None:
+        """The ``grounding`` object of this choice; None where the client wants none."""
+        options = self._terms.options
+        if options.silent:
+            return None
+        decisions = [*self._terms.retrieval_decisions, *self._audit.decisions]
+        claims = (
+            [
+                claim
+                for entry in self._entries
+                for claim in claims_of(entry, self._terms.chunks, choice=self._shown_index)
+            ]
+            if options.shows("claims")
+            else []
+        )
+        return summary_of(
+            request_id=self._trace.request_id,
+            action=self._action(decisions),
+            verdict=self.verdict,
+            report=self._report(),
+            claims=claims,
+            decisions=decisions,
+            withheld=self._withheld(),
+            retrieval=self._terms.retrieval,
+            judge_name=self._terms.judge_name,
+            judge_ms=self.judge_ms,
+            unchecked=sorted(self.unchecked),
+            options=options,
+        )
+
+    @property
+    def verdict(self) -> str:
+        unjudged = self._unjudged()
+        return (unjudged or self._report().verdict).value
+
+    @property
+    def trust_score(self) -> float | None:
+        return None if self._unjudged() else self._report().trust_score
+
+    @property
+    def judge_ms(self) -> float | None:
+        return self._check.judge_ms if self._check is not None else None
+
+    def settle(self) -> None:
+        """Put what is known of this choice into the request's record. To be called at the end, whatever the end was."""
+        if self._settled:
+            return
+        self._settled = True
+        if not self._audited and not self.blocked:
+            self._audit.abort()
+        # The rules are bound once a request, not once a choice.
+        self._trace.decisions.extend(
+            decision
+            for decision in self._audit.decisions
+            if self.index == 0 or decision.phase is not Phase.BEFORE_WORKFLOW
+        )
+        self._trace.sentences += len(self._entries)
+        self._trace.reply += self.delivered
+        for entry in self._entries:
+            self._record(entry)
+
+    def _record(self, entry: Entry) -> None:
+        rows = self._trace.claims
+        sentence = entry.verdict.sentence
+        self._trace.withheld.extend(claim.claim.text for claim in entry.verdict.claims)
+        for verdict in entry.verdict.claims or (None,):
+            source = _decisive(verdict)
+            span = verdict.claim.span if verdict else sentence.span
+            rows.append(
+                ClaimRow(
+                    position=len(rows),
+                    choice=self.index,
+                    sentence_index=sentence.index,
+                    start=span.start,
+                    end=span.end,
+                    label=verdict.label if verdict else entry.verdict.label,
+                    score=verdict.score if verdict else None,
+                    confidence=verdict.confidence if verdict else None,
+                    document_id=source.document_id if source else None,
+                    document_index=self._terms.positions[source.document_index] if source else None,
+                    evidence_start=source.span.start if source else None,
+                    evidence_end=source.span.end if source else None,
+                    delivered=entry.offset is not None,
+                    reason=verdict.reason if verdict else None,
+                    judge_ms=None,
+                    text=stored(sentence.text, self._terms.store_text),
+                    evidence=stored(source.content, self._terms.store_text) if source else None,
+                )
+            )
+
+    def _say(self, text: str) -> None:
+        self._delivered.append(text)
+        self._delivered_chars += len(text)
+
+    @property
+    def _shown_index(self) -> int | None:
+        return self.index if self._terms.expected > 1 else None
+
+    def _report(self) -> GroundingReport:
+        """Over what the client got; over everything judged where the reply was blocked."""
+        verdicts = [entry.verdict for entry in self._entries if self.blocked or entry.offset is not None]
+        return build_report(
+            verdicts,
+            characters=sum(len(verdict.sentence.text) for verdict in verdicts),
+            has_sources=bool(self._terms.chunks),
+            available=self._check is not None,
+        )
+
+    def _unjudged(self) -> ReplyVerdict | None:
+        """The verdict where there is none of a judge: no judge, no documents, or a reply of tool calls alone."""
+        if self._terms.unjudged is not None:
+            return self._terms.unjudged
+        if not self._entries and self.unchecked:
+            return ReplyVerdict.NOT_CHECKED
+        return None
+
+    def _withheld(self) -> list[str]:
+        """Texts of claims that the client must not see, unless it saw the same elsewhere; longest first."""
+        texts = {c.claim.text for entry in self._entries if entry.offset is None for c in entry.verdict.claims}
+        return sorted(texts, key=len, reverse=True)
+
+    def _citations(self) -> list[Citation]:
+        reported = [
+            Citation(marker=name, document_index=_index_of(name, self._terms.chunks), reported=True)
+            for name in self._terms.options.reported.citations
+        ]
+        return [
+            citation for entry in self._entries if entry.offset is not None for citation in entry.citations
+        ] + reported
+
+    def _action(self, decisions: Sequence[Decision]) -> str:
+        if self.blocked:
+            return "block"
+        return "warn" if any(decision.action is not Action.ALLOW for decision in decisions) else "allow"
+
+
+@dataclass(slots=True)
+class _Pending:
+    """Text of a frame that has not left yet. ``tokens`` are its log-probability entries, each with where it ends."""
+
+    frame: Frame
+    rest: str
+    tokens: deque[tuple[int, Mapping[str, Any]]]
+    taken: int = 0
+
+    @classmethod
+    def of(cls, part: Text) -> "_Pending":
+        tokens: deque[tuple[int, Mapping[str, Any]]] = deque()
+        end = 0
+        for token in part.frame.tokens or ():
+            end += len(str(token.get("token", "")))
+            tokens.append((end, token))
+        if end != len(part.text):
+            # The tokens do not spell the text (bytes of a split character, say): they leave with its last piece.
+            tokens = deque((len(part.text), token) for _, token in tokens)
+        return cls(part.frame, part.text, tokens)
+
+    @property
+    def empty(self) -> bool:
+        return not self.rest
+
+    def take(self, length: int) -> Slice:
+        """The next ``length`` code points. A token that goes beyond them stays: it must not show what is still held."""
+        text, self.rest = self.rest[:length], self.rest[length:]
+        self.taken += len(text)
+        tokens = []
+        while self.tokens and self.tokens[0][0] <= self.taken:
+            tokens.append(self.tokens.popleft()[1])
+        return Slice(frame=self.frame, text=text, tokens=tokens)
+
+
+def _decisive(verdict: ClaimVerdict | None) -> Any:
+    if verdict is None:
+        return None
+    return verdict.contradicting_source if verdict.label is Label.CONTRADICTED else verdict.best_source
+
+
+def _index_of(name: str, chunks: Sequence[Chunk]) -> int | None:
+    return next((index for index, chunk in enumerate(chunks) if name in (chunk.id, chunk.source, chunk.url)), None)

@@ -1,0 +1,1 @@
+"""One adapter an API: upstream bytes to events, outputs to client bytes. Nothing here decides anything."""

@@ -1,0 +1,327 @@
+"""OpenAI Chat Completions: upstream chunks to events, outputs to chunks.
+
+What needs no change is never rebuilt: a frame's own bytes go on. Where a frame is changed, its JSON is patched, so that
+fields this code knows nothing of stay as they came.
+"""
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from app.dialects.completion import Completion, chunks_of, completion_of
+from app.errors import UpstreamConnectError
+from app.parts import (
+    CountedUsage,
+    Done,
+    Ended,
+    Event,
+    Failure,
+    Finish,
+    Frame,
+    Judged,
+    Output,
+    Part,
+    Passing,
+    Refused,
+    Released,
+    Replacement,
+    Shell,
+    Text,
+    Usage,
+)
+from app.sse import EventTooLargeError, SSEEvent, SSEParser
+from app.trace import Trace
+
+_DONE = b"data: [DONE]\n\n"
+_PLAIN_DELTA = frozenset({"role", "content"})
+
+
+class ChatDialect:
+    """Stateless; one serves all requests."""
+
+    api = "chat.completions"
+    path = "/chat/completions"
+
+    def prompt_text(self, body: Mapping[str, Any]) -> str:
+        return "\n".join(text for message in body["messages"] for text in _texts(message.get("content")))
+
+    async def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncIterator[Event]:
+        """The events of a reply. A whole completion is cut into chunks, so that both take the same way."""
+        if "event-stream" not in content_type:
+            whole = b"".join([data async for data in body])
+            for chunk in chunks_of(_completion(whole)):
+                yield _read_chunk(b"", chunk, trace)
+            yield Event(raw=b"", parts=(Done(),))
+            return
+        decoder = _Decoder(trace)
+        async for data in body:
+            for event in decoder.feed(data):
+                yield event
+        for event in decoder.close():
+            yield event
+
+    def encode(self, output: Output) -> bytes:
+        match output:
+            case Passing(raw=raw):
+                return raw
+            case Shell(json=json):
+                return _frame(json)
+            case Released():
+                return _frame(released_chunk(output))
+            case Judged(choice=index, claims=claims, frame=frame):
+                return _frame({**_chunk(frame, index, {}), "grounding": {"claims": list(claims)}})
+            case Replacement(choice=index, text=text, frame=frame):
+                return _frame(_chunk(frame, index, {"content": text}))
+            case Ended():
+                return _frame(_ended_chunk(output))
+            case Refused(reason=reason, reason_code=code, decisions=decisions):
+                error = {"message": reason, "type": "grounding_policy_violation", "param": None, "code": code}
+                return _frame({"error": {**error, "violations": list(decisions)}})
+            case Usage(frame=frame):
+                return _frame(frame.json) if frame is not None else b""
+            case CountedUsage():
+                return _frame(_usage_chunk(output))
+            case Failure(message=message, raw=raw):
+                return raw or _frame(
+                    {"error": {"message": message, "type": "upstream_error", "param": None, "code": None}}
+                )
+            case Done(raw=raw):
+                return raw if raw.endswith((b"\n\n", b"\r\r", b"\r\n\r\n")) else _DONE
+
+    def collect(self, body: bytes, outputs: Sequence[Output]) -> bytes:
+        """The body of a unary reply: the upstream's, with the delivered text and what was found of it."""
+        completion = Completion(orjson.loads(body) if _is_object(body) else completion_of(outputs))
+        for output in outputs:
+            completion.take(output)
+        return orjson.dumps(completion.body())
+
+
+class _Decoder:
+    """Upstream bytes to events."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._parser = SSEParser()
+        self._trace = trace
+        self._ids_seen = False
+
+    def feed(self, data: bytes) -> Iterator[Event]:
+        try:
+            events = self._parser.feed(data)
+        except EventTooLargeError as error:
+            raise UpstreamConnectError(f"The upstream's reply is malformed: {error}.") from None
+        for event in events:
+            yield from self._event(event)
+
+    def close(self) -> Iterator[Event]:
+        for event in self._parser.close():
+            # Its blank line is missing; without one what follows would run into it.
+            yield from self._event(SSEEvent(event.raw + b"\n\n", event.data, event.event))
+
+    def _event(self, event: SSEEvent) -> Iterator[Event]:
+        data = event.data
+        if data is None:
+            yield from self._without_data(event)
+            return
+        self._ids_seen = self._ids_seen or b"\nid:" in b"\n" + event.raw.replace(b"\r", b"\n")
+        data = data.strip()
+        if not data:
+            return  # a keep-alive that clients would try to parse
+        if data == b"[DONE]":
+            yield Event(raw=event.raw, parts=(Done(event.raw),))
+            return
+        try:
+            chunk = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            chunk = None
+        if isinstance(chunk, dict):
+            yield _read_chunk(event.raw, chunk, self._trace)
+        else:
+            yield Event(raw=event.raw, parts=(Passing(raw=event.raw),))
+
+    def _without_data(self, event: SSEEvent) -> Iterator[Event]:
+        """Comments pass; control fields alone do not, since clients take them for an empty event.
+
+        After an event with an id even the blank line behind a comment makes such an event, so it is left out.
+        """
+        lines = [line for line in event.raw.replace(b"\r", b"\n").split(b"\n") if line]
+        comments = [line for line in lines if line.startswith(b":")]
+        if not comments:
+            return
+        raw = event.raw
+        if self._ids_seen or len(comments) < len(lines):
+            raw = b"".join(comment + b"\n" for comment in comments)
+        yield Event(raw=raw, parts=(Passing(raw=raw),))
+
+
+def _read_chunk(raw: bytes, chunk: dict[str, Any], trace: Trace) -> Event:
+    error = chunk.get("error")
+    if error:
+        message = error.get("message") if isinstance(error, dict) else error
+        return Event(raw=raw, parts=(Failure(message=str(message), raw=raw),))
+    if trace.resolved_model is None and isinstance(chunk.get("model"), str):
+        trace.resolved_model = chunk["model"]
+    choices = chunk.get("choices")
+    choices = [choice for choice in choices if isinstance(choice, dict)] if isinstance(choices, list) else []
+    parts: list[Part] = []
+    for choice in choices:
+        # Several choices in one chunk are told apart; one alone keeps the chunk's own bytes.
+        alone = len(choices) == 1
+        parts.extend(_read_choice(raw if alone else b"", chunk if alone else {**chunk, "choices": [choice]}, choice))
+    usage = chunk.get("usage")
+    if isinstance(usage, dict):
+        frame = None if choices else Frame(json=chunk)
+        parts.append(
+            Usage(prompt_tokens=_count(usage, "prompt"), completion_tokens=_count(usage, "completion"), frame=frame)
+        )
+    return Event(raw=raw, parts=parts or (Passing(raw=raw),))
+
+
+def _read_choice(raw: bytes, chunk: Mapping[str, Any], choice: Mapping[str, Any]) -> Iterator[Part]:
+    index = choice.get("index")
+    index = index if isinstance(index, int) else 0
+    delta = choice.get("delta")
+    delta = delta if isinstance(delta, dict) else {}
+    text, rest = _split_content(delta.get("content"))
+    extra = [name for name, value in delta.items() if name not in _PLAIN_DELTA and value not in (None, [], "")]
+    reason = choice.get("finish_reason") or None
+    if not text and reason is None:
+        passed = raw or _frame(chunk)
+        yield Passing(raw=passed, choice=index, unchecked=_kind(extra, rest))
+        return
+    if text:
+        frame = Frame(json=chunk, tokens=_tokens(choice), as_list=isinstance(delta.get("content"), list))
+        needs_shell = bool(extra or rest or delta.get("role"))
+        shell = _without_text(chunk, choice, delta, rest) if needs_shell else None
+        if kind := _kind(extra, rest):
+            yield Passing(raw=b"", choice=index, unchecked=kind)
+        yield Text(choice=index, text=text, frame=frame, shell=shell)
+    elif extra or rest:
+        # What a finishing chunk brings besides passes in its place; the finish itself waits for the end.
+        yield Passing(raw=_frame(_without_text(chunk, choice, delta, rest)), choice=index, unchecked=_kind(extra, rest))
+    if reason is not None:
+        yield Finish(choice=index, reason=str(reason), frame=Frame(json=chunk))
+
+
+def _split_content(content: Any) -> tuple[str, list[Any]]:
+    """The text of a content, and its parts that are no text."""
+    if isinstance(content, str):
+        return content, []
+    if not isinstance(content, list):
+        return "", []
+    texts, rest = [], []
+    for part in content:
+        if isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str):
+            texts.append(part["text"])
+        else:
+            rest.append(part)
+    return "".join(texts), rest
+
+
+def _without_text(
+    chunk: Mapping[str, Any], choice: Mapping[str, Any], delta: Mapping[str, Any], rest: Sequence[Any]
+) -> dict[str, Any]:
+    """The chunk without its text, the log-probabilities of that text, and its finish."""
+    kept = {**choice, "delta": {**delta, "content": list(rest) if rest else ""}, "finish_reason": None}
+    if choice.get("logprobs") is not None and _tokens(choice):
+        kept["logprobs"] = None
+    return {name: value for name, value in {**chunk, "choices": [kept]}.items() if name != "usage"}
+
+
+def released_chunk(released: Released) -> dict[str, Any]:
+    """The chunk that carries a released text: the frames it came in, merged, the later one first."""
+    chunk: dict[str, Any] = {}
+    choice: dict[str, Any] = {}
+    tokens: list[Mapping[str, Any]] = []
+    logprobs: dict[str, Any] | None = None
+    for piece in released.slices:
+        source = piece.frame.json["choices"][0]
+        chunk.update(piece.frame.json)
+        choice.update(source)
+        if isinstance(source.get("logprobs"), dict):
+            logprobs = {**(logprobs or {}), **source["logprobs"]}
+        tokens.extend(piece.tokens)
+    chunk.pop("usage", None)
+    as_list = any(piece.frame.as_list for piece in released.slices)
+    content = [{"type": "text", "text": released.text}] if as_list else released.text
+    choice.update(index=released.choice, delta={"content": content}, finish_reason=None)
+    if logprobs is not None:
+        choice["logprobs"] = {**logprobs, "content": tokens}
+    chunk["choices"] = [choice]
+    if released.claims:
+        chunk["grounding"] = {"claims": list(released.claims)}
+    return chunk
+
+
+def _chunk(frame: Frame, index: int, delta: Mapping[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
+    """A chunk of our own, with the ids of the upstream's."""
+    ours = {name: frame.json[name] for name in _ENVELOPE if name in frame.json}
+    return {**ours, "choices": [{"index": index, "delta": dict(delta), "finish_reason": finish_reason}]}
+
+
+_ENVELOPE = ("id", "object", "created", "model", "system_fingerprint", "service_tier")
+
+
+def _ended_chunk(ended: Ended) -> dict[str, Any]:
+    if ended.blocked:
+        chunk = _chunk(ended.frame, ended.choice, {}, ended.reason)
+    else:
+        source = ended.frame.json["choices"][0]
+        kept = {**source, "delta": {}, "finish_reason": ended.reason}
+        if kept.get("logprobs") is not None:
+            kept["logprobs"] = None
+        chunk = {**ended.frame.json, "choices": [kept]}
+    if ended.annotations:
+        chunk["choices"][0]["delta"] = {"annotations": list(ended.annotations)}
+    if ended.summary is not None:
+        chunk["grounding"] = ended.summary
+    return chunk
+
+
+def _usage_chunk(usage: CountedUsage) -> dict[str, Any]:
+    ours = {name: usage.frame.json[name] for name in _ENVELOPE if name in usage.frame.json}
+    counts = {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+    }
+    return {**ours, "choices": [], "usage": counts}
+
+
+def _tokens(choice: Mapping[str, Any]) -> Sequence[Mapping[str, Any]] | None:
+    logprobs = choice.get("logprobs")
+    content = logprobs.get("content") if isinstance(logprobs, dict) else None
+    return [token for token in content if isinstance(token, dict)] if isinstance(content, list) else None
+
+
+def _kind(extra: Sequence[str], rest: Sequence[Any]) -> str | None:
+    """A name for content that no judge looks at."""
+    return extra[0] if extra else "content_parts" if rest else None
+
+
+def _count(usage: Mapping[str, Any], side: str) -> int | None:
+    value = usage.get(f"{side}_tokens")
+    return value if isinstance(value, int) else None
+
+
+def _texts(content: Any) -> Iterator[str]:
+    text, _ = _split_content(content)
+    if text:
+        yield text
+
+
+def _completion(body: bytes) -> dict[str, Any]:
+    if not _is_object(body):
+        raise UpstreamConnectError("The upstream's reply is not a JSON object.")
+    return dict(orjson.loads(body))
+
+
+def _is_object(body: bytes) -> bool:
+    try:
+        return isinstance(orjson.loads(body), dict)
+    except orjson.JSONDecodeError:
+        return False
+
+
+def _frame(chunk: Mapping[str, Any]) -> bytes:
+    return b"data: " + orjson.dumps(chunk) + b"\n\n"

@@ -1,0 +1,72 @@
+"""What is open while a request is answered: the upstream's response, tasks, and the record still to be written."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio
+import httpx
+
+from app.enforcement import Enforcement
+from app.errors import GatewayError
+from app.events.records import EventLog, RequestEvent
+from app.tasks import TaskScope
+from app.trace import Trace
+
+
+@dataclass(slots=True, kw_only=True)
+class Exchange:
+    """Owns what one request holds. After ``aclose`` nothing of it is left, and its event is written."""
+
+    trace: Trace
+    events: EventLog
+    observers: Sequence[Callable[[RequestEvent], None]] = ()
+    response: httpx.Response | None = None
+    enforcement: Enforcement | None = None
+    tasks: TaskScope = field(default_factory=TaskScope)
+    _recorded: bool = False
+
+    @asynccontextmanager
+    async def recorded_on_error(self) -> AsyncIterator[None]:
+        """Write the event and let go of everything if the block fails; if it succeeds, that is left to its result."""
+        try:
+            yield
+        except GatewayError as error:
+            self.trace.fail("failed", error.message, http_status=error.status)
+            await self.aclose()
+            raise
+        except Exception:
+            self.trace.fail("failed", "internal error", http_status=500)
+            await self.aclose()
+            raise
+        except BaseException:  # cancelled: the client is gone
+            await self.aclose()
+            raise
+        if self._recorded:
+            await self.aclose()
+
+    async def record(self) -> None:
+        """Write the event, once."""
+        if self._recorded:
+            return
+        self._recorded = True
+        trace = self.trace
+        trace.end_upstream()
+        if self.enforcement is not None:
+            self.enforcement.settle()
+        event = trace.event()
+        await self.events.append(event)
+        for observer in self.observers:
+            observer(event)
+
+    async def aclose(self) -> None:
+        """End the upstream call and all tasks; a request that is not recorded by now was given up by its client."""
+        with anyio.CancelScope(shield=True):
+            if self.enforcement is not None:
+                await self.enforcement.aclose()
+            await self.tasks.aclose()
+            if self.response is not None:
+                await self.response.aclose()
+            if not self._recorded:
+                self.trace.fail("cancelled", "the client went away")
+            await self.record()

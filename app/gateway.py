@@ -1,0 +1,357 @@
+"""The story of one governed request, from top to bottom.
+
+    read → documents → retrieval decision → upstream → events → sentences → judge → grounding decision → reply → record
+
+Streamed and unary requests take the same way. Whatever the end (a reply, a block, an error, a client that went away),
+exactly one event is written, by whoever ended it.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import httpx
+import orjson
+import structlog
+
+from app.choice import Choice, Terms
+from app.enforcement import Enforcement, Mode
+from app.errors import PolicyBlockedError
+from app.events.records import EventLog, RequestEvent
+from app.exchange import Exchange
+from app.inject import inject
+from app.intake import Intake
+from app.parts import Done, Event, Failure, Output, Refused
+from app.reply import retrieval_summary
+from app.settings import Settings
+from app.trace import Trace
+from app.upstream import Headers, Upstream, returned_headers, translate
+from judges.pipeline import GroundingChecker
+from judges.types import Chunk, ReplyVerdict
+from policies.engine import PolicyEngine, PolicySet, Ruling, decision_to_dict
+from policies.types import Action, Record
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+class PolicySource(Protocol):
+    """Where the policies in force come from."""
+
+    @property
+    def engine(self) -> PolicyEngine: ...
+
+
+class Dialect(Protocol):
+    """What an API's own adapter does: upstream bytes to events, outputs to client bytes."""
+
+    @property
+    def api(self) -> str: ...
+
+    @property
+    def path(self) -> str:
+        """The upstream's path, after ``/v1``."""
+        ...
+
+    def prompt_text(self, body: Mapping[str, Any]) -> str:
+        """All text that goes upstream, for hashing and for counting tokens."""
+        ...
+
+    def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncIterator[Event]:
+        """The events of a reply, whether it comes as a stream or whole."""
+        ...
+
+    def encode(self, output: Output) -> bytes:
+        """An output of a streamed reply, in bytes. Empty where the client gets nothing for it."""
+        ...
+
+    def collect(self, body: bytes, outputs: Sequence[Output]) -> bytes:
+        """The body of a unary reply, from the upstream's and what came out of the enforcement."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A governed request as an adapter hands it over."""
+
+    dialect: Dialect
+    intake: Intake
+    headers: Headers
+    query: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What to answer: ``stream`` where there is one, which must be closed, else ``body``.
+
+    ``held``: text may be held back, so the client needs a sign of life now and then.
+    """
+
+    status: int
+    headers: Headers
+    body: bytes = b""
+    stream: "ReplyStream | None" = None
+    held: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    """One per process. ``observers`` are told of every event written."""
+
+    settings: Settings
+    upstream: Upstream
+    policies: PolicySource
+    checker: GroundingChecker
+    events: EventLog
+    observers: Sequence[Callable[[RequestEvent], None]] = field(default_factory=tuple)
+
+    async def respond(self, call: Call) -> Reply:
+        """Answer a request. Raises GatewayError, with the event written; cancelling it ends everything."""
+        intake, trace = call.intake, self._open_trace(call)
+        exchange = Exchange(trace=trace, events=self.events, observers=self.observers)
+        async with exchange.recorded_on_error():
+            policies = self.policies.engine.in_scope(agent=trace.agent, model=intake.model, key=None)
+            ruling = self._retrieve(policies, intake, trace)
+            kept = tuple(chunk for index, chunk in enumerate(intake.chunks) if index not in ruling.dropped)
+            mode = self._mode(policies, kept, stream=intake.stream)
+            evidence = exchange.tasks.start(self.checker.prepare(kept)) if self._judges(mode, kept) else None
+            response = await self._send(call, kept, exchange)
+            if response.status_code >= httpx.codes.BAD_REQUEST:
+                return await self._pass_error(response, exchange)
+            index = await evidence if evidence is not None else None
+            terms = self._terms(policies, ruling, intake, kept, mode)
+            exchange.enforcement = Enforcement(
+                mode=_effective(mode, judged=terms.unjudged is None),
+                trace=trace,
+                open_choice=_opener(policies, terms, trace, self.checker, index if terms.unjudged is None else None),
+                expected=terms.expected,
+                wants_usage=intake.include_usage,
+            )
+            if intake.stream:
+                return self._stream(call, response, exchange)
+            return await self._collect(call, response, exchange)
+
+    # read
+
+    def _open_trace(self, call: Call) -> Trace:
+        intake = call.intake
+        trace = Trace(api=call.dialect.api, stream=intake.stream, store_text=self.settings.store_text)
+        trace.model, trace.agent, trace.run_id = intake.model, intake.options.agent, intake.options.run_id
+        trace.prompt = call.dialect.prompt_text(intake.body)
+        structlog.contextvars.bind_contextvars(request_id=trace.request_id)
+        return trace
+
+    # retrieval decision
+
+    def _retrieve(self, policies: PolicySet, intake: Intake, trace: Trace) -> Ruling:
+        ruling = policies.retrieval(Record(chunks=intake.chunks, injectable=intake.options.inject != "none"))
+        trace.decisions.extend(ruling.decisions)
+        trace.keep_documents(intake.chunks, ruling.dropped)
+        if ruling.action is Action.BLOCK:
+            trace.block(http_status=PolicyBlockedError.status)
+            blocking = next(decision for decision in ruling.decisions if decision.action is Action.BLOCK)
+            index = ruling.cause.metadata.get("document_index") if ruling.cause else None
+            raise PolicyBlockedError(
+                blocking.reason,
+                type="retrieval_policy_violation",
+                code=ruling.cause.reason_code if ruling.cause else blocking.reason_code,
+                param="documents" if index is None else f"documents[{index}]",
+                violations=[decision_to_dict(decision) for decision in ruling.decisions],
+            )
+        return ruling
+
+    def _mode(self, policies: PolicySet, kept: Sequence[Chunk], *, stream: bool) -> Mode:
+        """When text may leave. A unary reply leaves when it is complete, so all of it is decided first."""
+        if not policies.of("grounding") and not (kept and self.settings.annotate_by_default):
+            return Mode.PASS
+        return Mode(policies.audit(Record()).stream_mode) if stream else Mode.FINAL
+
+    def _judges(self, mode: Mode, kept: Sequence[Chunk]) -> bool:
+        # A judge that has not been loaded yet is loaded on first use; one that failed to load stays out.
+        return mode is not Mode.PASS and bool(kept) and self.checker.error is None
+
+    def _terms(self, policies: PolicySet, ruling: Ruling, intake: Intake, kept: Sequence[Chunk], mode: Mode) -> Terms:
+        available = self.checker.available
+        unjudged = ReplyVerdict.NO_SOURCES if not kept else None if available else ReplyVerdict.NOT_CHECKED
+        choices = intake.body.get("n")
+        return Terms(
+            options=intake.options,
+            chunks=kept,
+            positions=[index for index in range(len(intake.chunks)) if index not in ruling.dropped],
+            injectable=intake.options.inject != "none",
+            strippable=mode is not Mode.LIVE,
+            retrieval=retrieval_summary(intake.chunks, ruling.dropped, ruling.decisions),
+            retrieval_decisions=ruling.decisions,
+            unjudged=unjudged,
+            judge_unavailable=bool(kept) and not available,
+            judge_name=self.checker.name if available else None,
+            expected=choices if isinstance(choices, int) and choices > 0 else 1,
+            store_text=self.settings.store_text,
+        )
+
+    # upstream
+
+    async def _send(self, call: Call, kept: Sequence[Chunk], exchange: Exchange) -> httpx.Response:
+        intake, body = call.intake, call.intake.raw
+        if kept and intake.options.inject != "none":
+            body = _encode_body(inject(intake.body, kept, where=intake.options.inject))
+        elif body is None:
+            body = _encode_body(intake.body)
+        exchange.trace.start_upstream()
+        exchange.response = await self.upstream.send(
+            "POST",
+            call.dialect.path,
+            headers=call.headers,
+            content=body,
+            query=call.query,
+            # A stream that is compressed may be held back by the compressor.
+            accept_encoding="identity" if intake.stream else "gzip, deflate",
+        )
+        return exchange.response
+
+    async def _pass_error(self, response: httpx.Response, exchange: Exchange) -> Reply:
+        """The upstream refuses: its status and body are the client's."""
+        body = await _read(response)
+        exchange.trace.fail("upstream_error", f"upstream answered {response.status_code}")
+        exchange.trace.http_status = response.status_code
+        await exchange.record()
+        return Reply(status=response.status_code, headers=self._headers(response, exchange.trace), body=body)
+
+    # reply
+
+    def _stream(self, call: Call, response: httpx.Response, exchange: Exchange) -> Reply:
+        assert exchange.enforcement is not None  # noqa: S101
+        events = call.dialect.events(_bytes(response), _content_type(response), exchange.trace)
+        stream = ReplyStream(call.dialect, exchange, exchange.enforcement.run(events))
+        headers = [
+            *((name, value) for name, value in self._headers(response, exchange.trace) if name not in _STREAM_HEADERS),
+            ("content-type", "text/event-stream; charset=utf-8"),
+            ("cache-control", "no-cache"),
+            ("x-accel-buffering", "no"),
+        ]
+        held = exchange.enforcement.mode is not Mode.PASS
+        return Reply(status=response.status_code, headers=headers, stream=stream, held=held)
+
+    async def _collect(self, call: Call, response: httpx.Response, exchange: Exchange) -> Reply:
+        assert exchange.enforcement is not None  # noqa: S101
+        trace = exchange.trace
+        body = await _read(response)
+        events = call.dialect.events(_once(body), _content_type(response), trace)
+        async with aclosing(exchange.enforcement.run(events)) as run:
+            outputs = [output async for output in run]
+        headers = self._headers(response, trace)
+        refused = next((output for output in outputs if isinstance(output, Refused)), None)
+        if refused is not None:
+            trace.block(http_status=PolicyBlockedError.status)
+            raise PolicyBlockedError(
+                refused.reason,
+                type="grounding_policy_violation",
+                code=refused.reason_code,
+                param=None,
+                violations=refused.decisions,
+            )
+        if exchange.enforcement.mode is not Mode.PASS or not _is_json(response):
+            body = call.dialect.collect(body, outputs)
+            headers = [(name, value) for name, value in headers if name != "content-type"]
+            headers.append(("content-type", "application/json"))
+        await exchange.record()
+        return Reply(status=response.status_code, headers=[*headers, *_verdict_headers(trace)], body=body)
+
+    def _headers(self, response: httpx.Response, trace: Trace) -> Headers:
+        return [*returned_headers(response, decoded=True), ("x-groundlane-request-id", trace.request_id)]
+
+
+class ReplyStream:
+    """The bytes of a streamed reply. ``aclose`` ends the upstream call and every check, and writes the event if the end
+    of the stream has not."""
+
+    def __init__(self, dialect: Dialect, exchange: Exchange, outputs: AsyncIterator[Output]) -> None:
+        self._dialect = dialect
+        self._exchange = exchange
+        self._outputs = outputs
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for output in self._outputs:
+                if isinstance(output, Done):
+                    # Before the last byte leaves, so that with ``sync`` what the client saw end is in the log.
+                    await self._exchange.record()
+                if data := self._dialect.encode(output):
+                    yield data
+        except Exception:
+            _log.exception("reply_failed")
+            self._exchange.trace.fail("failed", "internal error", http_status=200)
+            await self._exchange.record()
+            yield self._dialect.encode(Failure(message="The gateway failed to complete the reply.", broken=True))
+            yield self._dialect.encode(Done())
+
+    async def aclose(self) -> None:
+        await self._exchange.aclose()
+
+
+_STREAM_HEADERS = frozenset({"content-type", "cache-control", "x-accel-buffering"})
+
+
+def _effective(mode: Mode, *, judged: bool) -> Mode:
+    """Where nothing is judged there is no sentence to wait for: a held stream need not be held."""
+    return Mode.LIVE if mode is Mode.HOLD and not judged else mode
+
+
+def _opener(
+    policies: PolicySet, terms: Terms, trace: Trace, checker: GroundingChecker, evidence: Any
+) -> Callable[[int], Choice]:
+    def open_choice(index: int) -> Choice:
+        audit = policies.audit(terms.record())
+        check = (
+            checker.reply(
+                evidence,
+                thresholds=audit.thresholds,
+                max_sources_per_claim=audit.max_sources_per_claim,
+                max_claims=audit.max_claims,
+            )
+            if evidence is not None
+            else None
+        )
+        return Choice(index, terms=terms, trace=trace, audit=audit, check=check)
+
+    return open_choice
+
+
+def _verdict_headers(trace: Trace) -> Headers:
+    headers = [("x-groundlane-action", trace.action), ("x-groundlane-verdict", trace.verdict)]
+    if trace.trust_score is not None:
+        headers.append(("x-groundlane-trust-score", f"{trace.trust_score:.4f}"))
+    return headers
+
+
+def _content_type(response: httpx.Response) -> str:
+    return str(response.headers.get("content-type", ""))
+
+
+def _is_json(response: httpx.Response) -> bool:
+    return "event-stream" not in _content_type(response)
+
+
+def _encode_body(body: Mapping[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(body)
+    except (TypeError, orjson.JSONEncodeError):  # an integer beyond 64 bits
+        import json
+
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+
+async def _bytes(response: httpx.Response) -> AsyncIterator[bytes]:
+    try:
+        async for data in response.aiter_bytes():
+            yield data
+    except httpx.HTTPError as error:
+        raise translate(error) from error
+
+
+async def _read(response: httpx.Response) -> bytes:
+    return b"".join([data async for data in _bytes(response)])
+
+
+async def _once(body: bytes) -> AsyncIterator[bytes]:
+    yield body

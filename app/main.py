@@ -1,0 +1,44 @@
+"""The composition root."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TypedDict
+
+from fastapi import FastAPI
+
+from app.api import admin, chat, health, passthrough
+from app.api.problems import install_error_handlers
+from app.resources import Resources, open_resources
+from app.settings import Settings
+from judges.base import PairScorer
+
+
+class State(TypedDict):
+    """What ``request.state`` holds."""
+
+    resources: Resources
+
+
+def create_app(settings: Settings, *, scorer: PairScorer | None = None) -> FastAPI:
+    """The gateway as an ASGI app; its lifespan opens and closes all that it needs.
+
+    ``scorer`` stands in for the judge that the settings name (tests, embedding).
+    """
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[State]:
+        async with open_resources(settings, scorer) as resources:
+            yield {"resources": resources}
+
+    app = FastAPI(
+        title="Groundlane",
+        description="An OpenAI-compatible gateway that keeps RAG answers grounded.",
+        lifespan=lifespan,
+        redirect_slashes=False,
+    )
+    install_error_handlers(app)
+    app.include_router(health.router)
+    app.include_router(admin.router)
+    app.include_router(chat.router)
+    app.include_router(passthrough.router)  # last: it takes every /v1 path that no other takes
+    return app

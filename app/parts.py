@@ -1,0 +1,173 @@
+"""What flows through the pipeline: parts of a reply, in and out, in no API's own terms.
+
+A dialect (``app.api.chat``) turns upstream events into the parts that go in, and the parts that come out into bytes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """The JSON of an upstream event, of one choice. ``tokens`` are the log-probability entries of its text, if any."""
+
+    json: Mapping[str, Any]
+    tokens: Sequence[Mapping[str, Any]] | None = None
+    as_list: bool = False
+    """The text came as a list of typed parts rather than as a string."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """Text ``[start, end)`` of a frame's text, in code points. A released sentence is made of slices."""
+
+    frame: Frame
+    text: str
+    tokens: Sequence[Mapping[str, Any]] = ()
+
+
+# In: what an upstream sends.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """Text of a choice. ``shell`` is what else its frame carries and must reach the client while the text is held."""
+
+    choice: int
+    text: str
+    frame: Frame
+    shell: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passing:
+    """Bytes that nothing is decided about: they pass in order and unchanged. ``unchecked`` names what they carry where
+    that is content which no judge looks at (tool calls, reasoning, audio, a refusal)."""
+
+    raw: bytes
+    choice: int | None = None
+    unchecked: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """A choice has ended."""
+
+    choice: int
+    reason: str
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Token counts, and the frame that carried them if they came alone."""
+
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    frame: Frame | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """The upstream reports an error in mid-reply, or its reply broke off (``raw`` is empty then)."""
+
+    message: str
+    raw: bytes = b""
+    broken: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The upstream says that the reply is complete."""
+
+    raw: bytes = b""
+
+
+Part = Text | Passing | Finish | Usage | Failure | Done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One upstream event: the bytes that it came as, and what is in it."""
+
+    raw: bytes
+    parts: Sequence[Part]
+
+
+# Out: what the client gets.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shell:
+    """The rest of a frame whose text is held."""
+
+    choice: int
+    json: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """Text that may be shown: a sentence with its claims, or text that nobody judges."""
+
+    choice: int
+    text: str
+    slices: Sequence[Slice]
+    claims: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The claims of a sentence that was shown before it was judged (``live``)."""
+
+    choice: int
+    claims: Sequence[Mapping[str, Any]]
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacement:
+    """What the client gets in place of a blocked reply."""
+
+    choice: int
+    text: str
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A choice has ended, for the client. ``reason`` is the upstream's unless it was blocked.
+
+    ``summary`` is the ``grounding`` object, ``annotations`` are the citations of the delivered text.
+    """
+
+    choice: int
+    reason: str
+    frame: Frame
+    blocked: bool = False
+    text: str = ""
+    """All that was delivered of the choice, a replacement included."""
+    summary: Mapping[str, Any] | None = None
+    annotations: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedUsage:
+    """Usage that we counted, since the upstream had no time to report it."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The reply is blocked and the policy wants an error rather than a replacement (``on_block: error``)."""
+
+    choice: int
+    reason: str
+    reason_code: str | None
+    decisions: Sequence[Mapping[str, Any]]
+
+
+Output = Passing | Shell | Released | Judged | Replacement | Ended | Refused | Usage | CountedUsage | Failure | Done

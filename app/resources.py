@@ -1,0 +1,149 @@
+"""What a process holds open, put together in one place."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from app.admin_auth import AdminAuth
+from app.db import Database, check_schema, upgrade
+from app.events.records import RequestEvent
+from app.events.writer import EventWriter
+from app.gateway import Gateway
+from app.policy_store import PolicyStore
+from app.settings import EventDurability, Settings
+from app.telemetry import EventTotals, JudgeTotals, Metrics
+from app.upstream import Upstream
+from judges.base import PairScorer
+from judges.batching import Batcher
+from judges.caching import CachingScorer
+from judges.cross_encoder import open_scorer
+from judges.pipeline import GroundingChecker
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """The open resources of a process; handlers reach them through ``app.dependencies``."""
+
+    settings: Settings
+    database: Database
+    policies: PolicyStore
+    events: EventWriter
+    checker: GroundingChecker
+    upstream: Upstream
+    admin: AdminAuth
+    metrics: Metrics
+    gateway: Gateway
+
+
+@asynccontextmanager
+async def open_resources(settings: Settings, scorer: PairScorer | None = None) -> AsyncIterator[Resources]:
+    """Open everything, in order; close it in reverse, so that the last events are written before the database goes.
+
+    ``scorer`` stands in for the judge that the settings name. Raises DatabaseUrlError, DatabaseUnavailableError or
+    SchemaError where the gateway cannot start.
+    """
+    async with AsyncExitStack() as stack:
+        sync = settings.event_durability is EventDurability.SYNC
+        database = Database(settings.database_url, durable=sync)
+        stack.push_async_callback(database.aclose)
+        if database.dialect == "sqlite":
+            await asyncio.to_thread(upgrade, settings.database_url)
+        await check_schema(database)
+        policies = PolicyStore(database, poll_s=settings.policy_poll_s)
+        await policies.start()
+        stack.push_async_callback(policies.aclose)
+        admin = await AdminAuth.open(database, settings.admin_token)
+        events = EventWriter(
+            database,
+            durability=settings.event_durability,
+            queue_limit=settings.event_queue_limit,
+            journal_path=Path(settings.event_journal) if settings.event_journal else None,
+        )
+        await events.start()
+        stack.push_async_callback(events.aclose)
+        judge = _Judge(settings, scorer)
+        stack.push_async_callback(judge.checker.aclose)
+        if settings.judge_preload:
+            await judge.checker.start()
+        if judge.checker.error is not None:
+            _log.warning("judge_unavailable", judge=settings.judge, detail=judge.checker.error)
+        upstream = Upstream(settings)
+        stack.push_async_callback(upstream.aclose)
+        metrics = Metrics(judge=judge.totals, events=lambda: _event_totals(events))
+        yield Resources(
+            settings=settings,
+            database=database,
+            policies=policies,
+            events=events,
+            checker=judge.checker,
+            upstream=upstream,
+            admin=admin,
+            metrics=metrics,
+            gateway=Gateway(
+                settings=settings,
+                upstream=upstream,
+                policies=policies,
+                checker=judge.checker,
+                events=events,
+                observers=(metrics.observe_request, _log_request),
+            ),
+        )
+
+
+class _Judge:
+    """The judge of the process: back end, batcher, cache, and the checker over them."""
+
+    def __init__(self, settings: Settings, scorer: PairScorer | None) -> None:
+        backend = scorer or open_scorer(settings.judge, threads=settings.judge_threads)
+        self._batcher = Batcher(backend, queue_limit=settings.judge_queue_limit) if backend is not None else None
+        self._cache: CachingScorer | None = None
+        if self._batcher is not None and settings.judge_cache_mb > 0:
+            self._cache = CachingScorer(self._batcher, max_bytes=settings.judge_cache_mb * 1024 * 1024)
+        self.checker = GroundingChecker(
+            self._cache or self._batcher,
+            timeout_s=settings.judge_timeout_ms / 1e3,
+            max_sentence_chars=settings.max_sentence_chars,
+        )
+
+    def totals(self) -> JudgeTotals:
+        return JudgeTotals(
+            queue_depth=self._batcher.queue_depth if self._batcher else 0,
+            cache_hits=self._cache.hits if self._cache else 0,
+            cache_misses=self._cache.misses if self._cache else 0,
+            overloaded=self._batcher.overloaded if self._batcher else 0,
+        )
+
+
+def _event_totals(events: EventWriter) -> EventTotals:
+    return EventTotals(
+        queue_depth=events.queue_depth, written=events.written, journaled=events.journaled, dropped=events.dropped
+    )
+
+
+def _log_request(event: RequestEvent) -> None:
+    row = event.request
+    _log.info(
+        "request",
+        request_id=row.request_id,
+        api=row.api,
+        model=row.model,
+        agent=row.agent,
+        stream=row.stream,
+        status=row.status,
+        http_status=row.http_status,
+        action=row.action,
+        verdict=row.verdict,
+        documents=row.documents,
+        sentences=row.sentences,
+        reason_codes=[decision.reason_code for decision in event.decisions if decision.reason_code],
+        upstream_ms=row.upstream_ms,
+        judge_ms=row.judge_ms,
+        total_ms=row.total_ms,
+        error=row.error,
+    )

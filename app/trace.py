@@ -1,0 +1,202 @@
+"""What is known of one request while it runs; in the end it becomes one event, whatever the end was."""
+
+import hashlib
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from time import perf_counter
+from typing import Any
+
+from app.events.records import ClaimRow, DocumentRow, RequestEvent, RequestRow
+from app.settings import StoreText
+from judges.types import Chunk
+from policies.types import Action, Decision, strictest
+
+_CHARS_PER_TOKEN = 4
+"""A rule of thumb for the tokenizers in use; only for usage that an upstream had no time to report."""
+
+_FAILED = {"blocked": 3, "upstream_error": 2, "failed": 2, "incomplete": 1, "cancelled": 1}
+
+
+def new_request_id() -> str:
+    return f"req_{uuid.uuid4().hex}"
+
+
+@dataclass(slots=True, kw_only=True)
+class Trace:
+    """Collects what happens to a request. ``event`` makes the record of it."""
+
+    api: str
+    stream: bool
+    store_text: StoreText
+    request_id: str = field(default_factory=new_request_id)
+    ts: datetime = field(default_factory=lambda: datetime.now(UTC))
+    model: str | None = None
+    resolved_model: str | None = None
+    agent: str | None = None
+    run_id: str | None = None
+    prompt: str = ""
+    status: str = "completed"
+    http_status: int = 200
+    error: str | None = None
+    verdict: str = "not_checked"
+    trust_score: float | None = None
+    decisions: list[Decision] = field(default_factory=list)
+    claims: list[ClaimRow] = field(default_factory=list)
+    documents: list[DocumentRow] = field(default_factory=list)
+    sentences: int = 0
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    usage_estimated: bool = False
+    upstream_ms: float | None = None
+    judge_ms: float | None = None
+    finish_reason: str | None = None
+    reply: str = ""
+    withheld: list[str] = field(default_factory=list)
+    """Texts of the reply that decisions may quote; they are kept out of the event unless texts are stored in full."""
+    _started: float = field(default_factory=perf_counter)
+    _upstream_started: float | None = None
+
+    def fail(self, status: str, error: str, *, http_status: int | None = None) -> None:
+        """The request went wrong. A weightier status, once set, stays."""
+        if _FAILED.get(status, 0) > _FAILED.get(self.status, 0):
+            self.status, self.error = status, error
+        if http_status is not None:
+            self.http_status = http_status
+
+    def block(self, *, http_status: int | None = None) -> None:
+        self.status = "blocked"
+        if http_status is not None:
+            self.http_status = http_status
+
+    def finish(self, reason: str | None) -> None:
+        self.finish_reason = reason
+
+    def count(self, prompt_tokens: int | None, completion_tokens: int | None) -> None:
+        """Usage as the upstream reports it."""
+        self.prompt_tokens, self.completion_tokens = prompt_tokens, completion_tokens
+        self.usage_estimated = False
+
+    def estimate_usage(self, completion_chars: int) -> tuple[int, int]:
+        """Usage by our own count, for a reply that ended before the upstream reported any."""
+        self.prompt_tokens = tokens(len(self.prompt))
+        self.completion_tokens = tokens(completion_chars)
+        self.usage_estimated = True
+        return self.prompt_tokens, self.completion_tokens
+
+    def start_upstream(self) -> None:
+        self._upstream_started = perf_counter()
+
+    def end_upstream(self) -> None:
+        if self._upstream_started is not None:
+            self.upstream_ms = (perf_counter() - self._upstream_started) * 1e3
+
+    def keep_documents(self, chunks: Sequence[Chunk], dropped: Mapping[int, str]) -> None:
+        self.documents = [
+            DocumentRow(
+                position=position,
+                document_id=chunk.id,
+                source=chunk.source,
+                collection=chunk.collection,
+                relevance_score=chunk.relevance_score,
+                age_days=chunk.age_days,
+                title=chunk.title,
+                url=chunk.url,
+                kept=position not in dropped,
+                reason=dropped.get(position),
+                text=stored(chunk.text, self.store_text),
+            )
+            for position, chunk in enumerate(chunks)
+        ]
+
+    @property
+    def action(self) -> str:
+        """What happened to the request as a whole: ``allow``, ``warn`` or ``block``."""
+        if self.status == "blocked":
+            return "block"
+        action = strictest([decision.action for decision in self.decisions])
+        return "warn" if action is Action.DROP else action.value
+
+    def event(self) -> RequestEvent:
+        """The record of the request as it stands."""
+        full = self.store_text is StoreText.FULL
+        return RequestEvent(
+            request=RequestRow(
+                request_id=self.request_id,
+                ts=self.ts,
+                api=self.api,
+                model=self.model,
+                resolved_model=self.resolved_model,
+                agent=self.agent,
+                run_id=self.run_id,
+                key_prefix=None,
+                stream=self.stream,
+                status=self.status,
+                http_status=self.http_status,
+                action=self.action,
+                verdict=self.verdict,
+                trust_score=self.trust_score,
+                documents=len(self.documents),
+                sentences=self.sentences,
+                prompt_tokens=self.prompt_tokens,
+                completion_tokens=self.completion_tokens,
+                usage_estimated=self.usage_estimated,
+                upstream_ms=self.upstream_ms,
+                judge_ms=self.judge_ms,
+                total_ms=(perf_counter() - self._started) * 1e3,
+                finish_reason=self.finish_reason,
+                error=self.error,
+                prompt=stored(self.prompt, self.store_text),
+                reply=stored(self.reply, self.store_text),
+            ),
+            decisions=tuple(self.decisions)
+            if full
+            else tuple(redact_decision(decision, self.withheld) for decision in self.decisions),
+            claims=tuple(self.claims),
+            documents=tuple(self.documents),
+        )
+
+
+def tokens(chars: int) -> int:
+    return max(1, round(chars / _CHARS_PER_TOKEN))
+
+
+def stored(text: str | None, how: StoreText) -> str | None:
+    """What the event log keeps of a text."""
+    if not text or how is StoreText.NONE:
+        return None
+    if how is StoreText.FULL:
+        return text
+    return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def redact_decision(decision: Decision, texts: Sequence[str]) -> Decision:
+    """The decision without the texts of the reply that it quotes."""
+    if not texts:
+        return decision
+    return Decision(
+        policy_id=decision.policy_id,
+        policy_version=decision.policy_version,
+        policy_name=decision.policy_name,
+        category=decision.category,
+        phase=decision.phase,
+        action=decision.action,
+        reason=redact(decision.reason, texts),
+        reason_code=decision.reason_code,
+        metadata=redact(decision.metadata, texts),
+        latency_ms=decision.latency_ms,
+    )
+
+
+def redact(value: Any, texts: Sequence[str]) -> Any:
+    """``value`` with each of ``texts`` in it, at any depth, put as an ellipsis."""
+    if isinstance(value, str):
+        for text in texts:
+            value = value.replace(text, "…")
+        return value
+    if isinstance(value, Mapping):
+        return {name: redact(inner, texts) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [redact(inner, texts) for inner in value]
+    return value
