@@ -3,8 +3,9 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
 from prometheus_client.process_collector import ProcessCollector
@@ -14,43 +15,26 @@ from app.events.records import RequestEvent
 _MULTIPROCESS: Any = multiprocess  # its functions carry no types
 
 
-class Queue(Protocol):
-    """The judge's queue: pairs that wait now."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeTotals:
+    """Where the judge stands: pairs that wait now; the rest counts pairs since the start."""
 
-    @property
-    def queue_depth(self) -> int: ...
-
-
-class Cache(Protocol):
-    """The verdict cache: pairs it held and did not hold, since the start."""
-
-    @property
-    def hits(self) -> int: ...
-
-    @property
-    def misses(self) -> int: ...
+    queue_depth: int = 0
+    cache_hits: int = 0
+    cache_misses: int = 0
+    overloaded: int = 0
 
 
-class Events(Protocol):
-    """The event writer: what waits now, and what became of the events since the start."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventTotals:
+    """Where the event writer stands: events and journal bytes that wait now; the rest counts events since the start."""
 
-    @property
-    def queue_depth(self) -> int: ...
-
-    @property
-    def journal_bytes(self) -> int: ...
-
-    @property
-    def written(self) -> int: ...
-
-    @property
-    def journaled(self) -> int: ...
-
-    @property
-    def dropped(self) -> int: ...
-
-    @property
-    def rejected(self) -> int: ...
+    queue_depth: int = 0
+    journal_bytes: int = 0
+    written: int = 0
+    journaled: int = 0
+    dropped: int = 0
+    rejected: int = 0
 
 
 class _Labels:
@@ -79,12 +63,19 @@ class Metrics:
     --workers`` sets it) and whichever worker is scraped answers for all.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        judge: Callable[[], JudgeTotals] = JudgeTotals,
+        events: Callable[[], EventTotals] = EventTotals,
+    ) -> None:
+        """``judge`` and ``events`` are asked where they stand after each request and at each scrape."""
         self._multiprocess = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
         self._registry = CollectorRegistry()
         if not self._multiprocess:
             ProcessCollector(registry=self._registry)
-        self._watched: list[Callable[[], None]] = []
+        self._judge, self._events = judge, events
+        self._judge_before, self._events_before = JudgeTotals(), EventTotals()
         self._reason, self._category, self._kind = _Labels(), _Labels(), _Labels()
         self._api, self._outcome = _Labels(), _Labels()
 
@@ -96,31 +87,20 @@ class Metrics:
         self._decisions = self._counter("decisions", "Decisions", "category", "action", "reason_code")
         self._upstream_errors = self._counter("upstream_errors", "Failures of the upstream", "kind")
         self._open_streams = self._gauge("open_streams", "Streamed replies in progress")
-        self._judge_overloaded = self._counter("judge_overloaded", "Claims left unjudged: the judge's queue was full")
         self._judge_queue = self._gauge("judge_queue_depth", "Pairs that wait for the judge")
-        self._cache = {
-            name: self._counter(f"judge_cache_{name}", f"Pairs: {name} of the verdict cache")
-            for name in ("hits", "misses")
+        self._judge_counters = {
+            "cache_hits": self._counter("judge_cache_hits", "Pairs that the verdict cache held"),
+            "cache_misses": self._counter("judge_cache_misses", "Pairs that the verdict cache did not hold"),
+            "overloaded": self._counter("judge_overloaded", "Pairs refused: the judge's queue was full"),
         }
         self._events_queue = self._gauge("events_queue_depth", "Events that wait for the database")
         self._events_journal = self._gauge("events_journal_bytes", "Bytes in the journal that wait for the database")
-        self._events = {
+        self._events_counters = {
             "written": self._counter("events_written", "Events written to the database"),
             "journaled": self._counter("events_journaled", "Events that went to the journal file"),
             "dropped": self._counter("events_dropped", "Events lost: neither database nor journal took them"),
             "rejected": self._counter("events_rejected", "Events set aside: the database refused what is in them"),
         }
-
-    def watch(self, *, queue: Queue | None = None, cache: Cache | None = None, events: Events | None = None) -> None:
-        """Read these after each request and at each scrape. Each may be given once."""
-        if queue is not None:
-            self._watched.append(lambda: self._judge_queue.set(queue.queue_depth))
-        if cache is not None:
-            self._watched += [_following(cache, name, counter) for name, counter in self._cache.items()]
-        if events is not None:
-            self._watched.append(lambda: self._events_queue.set(events.queue_depth))
-            self._watched.append(lambda: self._events_journal.set(events.journal_bytes))
-            self._watched += [_following(events, name, counter) for name, counter in self._events.items()]
 
     def observe_request(self, event: RequestEvent) -> None:
         """Count a finished request, with its decisions and claims."""
@@ -134,8 +114,6 @@ class Metrics:
             self._judge_seconds.labels(api).observe(row.judge_ms / 1e3)
         for claim in event.claims:
             self._sentences.labels(claim.label).inc()
-            if claim.reason == "overloaded":
-                self._judge_overloaded.inc()
         for decision in event.decisions:
             category, reason = self._category(decision.category), self._reason(decision.reason_code)
             self._decisions.labels(category, decision.action.value, reason).inc()
@@ -165,8 +143,15 @@ class Metrics:
         return generate_latest(registry)
 
     def _sample(self) -> None:
-        for read in self._watched:
-            read()
+        judge, events = self._judge(), self._events()
+        self._judge_queue.set(judge.queue_depth)
+        self._events_queue.set(events.queue_depth)
+        self._events_journal.set(events.journal_bytes)
+        for name, counter in self._judge_counters.items():
+            counter.inc(getattr(judge, name) - getattr(self._judge_before, name))
+        for name, counter in self._events_counters.items():
+            counter.inc(getattr(events, name) - getattr(self._events_before, name))
+        self._judge_before, self._events_before = judge, events
 
     def _counter(self, name: str, help: str, *labels: str) -> Counter:
         return Counter(f"groundlane_{name}", help, labels, registry=self._registry)
@@ -176,19 +161,6 @@ class Metrics:
 
     def _histogram(self, name: str, help: str, *labels: str, buckets: Sequence[float] = _SECONDS) -> Histogram:
         return Histogram(f"groundlane_{name}", help, labels, buckets=buckets, registry=self._registry)
-
-
-def _following(source: object, name: str, counter: Counter) -> Callable[[], None]:
-    """Adds to ``counter`` what the total ``source.name`` has grown by since the last time."""
-    seen = 0
-
-    def read() -> None:
-        nonlocal seen
-        total: int = getattr(source, name)
-        counter.inc(total - seen)
-        seen = total
-
-    return read
 
 
 def _forget_dead_workers(folder: Path) -> None:
