@@ -45,4 +45,6 @@ def _explain(detail: ErrorDetails, model: type[Rules]) -> dict[str, Any]:
     if detail["type"] == "extra_forbidden":
         near = get_close_matches(str(detail["loc"][0]), model.model_fields, n=1)
         message = f"Unknown rule; did you mean {near[0]!r}?" if near else "Unknown rule"
+    elif detail["type"] == "tuple_type":
+        message = "Input should be a list"
     return {"loc": ["rules", *detail["loc"]], "msg": message}
