@@ -1,0 +1,99 @@
+"""Alive, able to serve, and in numbers: what orchestrators and Prometheus ask for."""
+
+import asyncio
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from app.db import Database, DatabaseUnavailableError
+from app.policy_store import PolicyStore
+from app.resources import Resources
+from app.settings import EventDurability
+from judges.pipeline import GroundingChecker
+
+router = APIRouter(tags=["health"])
+_PING_LIMIT_S = 2.0
+
+
+class Readiness(StrEnum):
+    READY = "ready"
+    DEGRADED = "degraded"
+    UNAVAILABLE = "unavailable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One part. ``required``: without it the gateway cannot serve; it says so only where the part is not ok."""
+
+    ok: bool
+    detail: str
+    required: bool = False
+
+
+@router.get("/healthz")
+async def alive() -> dict[str, str]:
+    """200 while the process answers; asks nothing of anything else."""
+    return {"status": "alive"}
+
+
+@router.get("/readyz", responses={503: {"description": "Cannot serve"}})
+async def ready(request: Request) -> JSONResponse:
+    """Whether the gateway is able to serve, with each part by name."""
+    resources: Resources = request.state.resources
+    checks = {
+        "database": await check_database(resources.database, resources.settings.event_durability),
+        "policies": check_policies(resources.policies),
+        "judge": check_judge(resources.checker),
+    }
+    status = readiness(checks)
+    body: dict[str, Any] = {"status": status, "checks": {name: asdict(check) for name, check in checks.items()}}
+    return JSONResponse(body, status_code=503 if status is Readiness.UNAVAILABLE else 200)
+
+
+@router.get("/metrics", response_class=Response)
+async def metrics(request: Request) -> Response:
+    """Prometheus' text format; with several workers, for all of them."""
+    resources: Resources = request.state.resources
+    return Response(resources.metrics.render(), media_type=CONTENT_TYPE_LATEST)
+
+
+def readiness(checks: dict[str, Check]) -> Readiness:
+    """The worst of ``checks``: a missing part degrades, a missing required part ends service."""
+    missing = [check for check in checks.values() if not check.ok]
+    if any(check.required for check in missing):
+        return Readiness.UNAVAILABLE
+    return Readiness.DEGRADED if missing else Readiness.READY
+
+
+async def check_database(database: Database, durability: EventDurability) -> Check:
+    """Where events may be written later, the gateway serves without a database; where each must be committed before
+    the reply ends, it cannot."""
+    try:
+        async with asyncio.timeout(_PING_LIMIT_S):
+            await database.ping()
+    except TimeoutError:
+        return Check(ok=False, detail="no answer in time", required=durability is EventDurability.SYNC)
+    except DatabaseUnavailableError as error:
+        return Check(ok=False, detail=str(error), required=durability is EventDurability.SYNC)
+    return Check(ok=True, detail=database.dialect)
+
+
+def check_policies(policies: PolicyStore) -> Check:
+    """Policies that were never read are missing; one that this version does not understand is not in force."""
+    if not policies.ready:
+        return Check(ok=False, detail="not loaded", required=True)
+    loaded = f"{len(policies.loaded_versions)} loaded"
+    if unreadable := policies.unreadable:
+        return Check(ok=False, detail=f"{loaded}; not in force: {', '.join(sorted(unreadable))}")
+    return Check(ok=True, detail=loaded)
+
+
+def check_judge(checker: GroundingChecker) -> Check:
+    """Without a judge replies are not checked; whether they may pass is each policy's own matter."""
+    if checker.available:
+        return Check(ok=True, detail=checker.name)
+    return Check(ok=False, detail=checker.error or "not loaded yet")

@@ -1,0 +1,75 @@
+"""Starting the gateway: what must be in place before a worker runs, and uvicorn's settings."""
+
+import asyncio
+import math
+import os
+import tempfile
+
+import uvicorn
+from fastapi import FastAPI
+from sse_starlette.sse import AppStatus
+
+from app.admin_auth import AdminAuth
+from app.db import Database, upgrade
+from app.main import create_app
+from app.settings import Settings, SettingsError, load_settings
+from app.telemetry import configure_logging
+from judges.cross_encoder import open_scorer
+
+_KEEP_ALIVE_S = 75
+"""Longer than clients and load balancers keep an idle connection, so that it is never closed under a new request."""
+
+
+def prepare(settings: Settings) -> str | None:
+    """Check what only the start can check, bring the database to this version, and make the admin token if there is
+    none. Returns the token if it was made now: show it, it cannot be read again. Runs an event loop of its own.
+
+    Raises SettingsError, DatabaseUrlError or DatabaseUnavailableError.
+    """
+    try:
+        open_scorer(settings.judge)
+    except ValueError as error:
+        raise SettingsError(f"GROUNDLANE_JUDGE: {error}") from None
+    upgrade(settings.database_url)
+    return asyncio.run(_make_admin_token(settings))
+
+
+async def _make_admin_token(settings: Settings) -> str | None:
+    database = Database(settings.database_url)
+    try:
+        return (await AdminAuth.open(database, settings.admin_token)).created
+    finally:
+        await database.aclose()
+
+
+def build_app() -> FastAPI:
+    """The app of one worker process, from the environment."""
+    settings = load_settings()
+    configure_logging(settings.log_level, settings.log_format)
+    # At SIGTERM an open stream may end by itself within the grace period; the library would cut it off at once.
+    AppStatus.enable_automatic_graceful_drain = False
+    return create_app(settings)
+
+
+def serve(settings: Settings, *, host: str, port: int, workers: int) -> None:
+    """Serve until SIGTERM or SIGINT, then let open streams end for ``shutdown_grace_s``.
+
+    With several workers, each has metrics of its own in a shared folder, and any of them answers ``/metrics`` for all.
+    """
+    configure_logging(settings.log_level, settings.log_format)
+    with tempfile.TemporaryDirectory(prefix="groundlane-metrics-") as folder:
+        if workers > 1:
+            os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+        uvicorn.run(
+            "app.serving:build_app",
+            factory=True,
+            host=host,
+            port=port,
+            workers=workers,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="on",
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=math.ceil(settings.shutdown_grace_s),
+        )
