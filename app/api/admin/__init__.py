@@ -1,0 +1,10 @@
+"""The admin API. Every path below needs the admin token."""
+
+from fastapi import APIRouter, Depends
+
+from app.api.admin import events, policies
+from app.dependencies import require_admin
+
+router = APIRouter(prefix="/admin/v1", dependencies=[Depends(require_admin)])
+router.include_router(policies.router)
+router.include_router(events.router)

@@ -1,0 +1,88 @@
+"""What the lists and changes of the admin API have in common: pages, cursors, ETags, who may ask."""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import datetime
+from typing import Annotated, Any
+
+import orjson
+from fastapi import Depends, Header, Query, Request, Response
+from fastapi.routing import APIRoute
+from pydantic import StringConstraints
+
+from app.dependencies import require_admin
+from app.errors import AdminError, InvalidAdminRequestError, PreconditionError
+
+_LARGEST_BODY = 1024 * 1024
+
+Limit = Annotated[int, Query(ge=1, le=500, description="Most items of one page")]
+CursorText = Annotated[str, StringConstraints(max_length=1_000)]
+Word = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")]
+"""A name or id in a path or query."""
+
+
+class AdminRoute(APIRoute):
+    """Asks for the token before a byte of the body is read, and takes no body of unreasonable size."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def guarded(request: Request) -> Response:
+            await require_admin(request)
+            length = request.headers.get("content-length", "0")
+            if length.isdecimal() and int(length) > _LARGEST_BODY:
+                raise AdminError(f"the body is larger than {_LARGEST_BODY} bytes", status=413)
+            return await handle(request)
+
+        return guarded
+
+
+def encode_cursor(*parts: str | int | datetime) -> str:
+    """Where a page ends, opaque to the client."""
+    return urlsafe_b64encode(orjson.dumps(parts)).rstrip(b"=").decode()
+
+
+def decode_cursor(cursor: str, *types: type[Any]) -> tuple[Any, ...]:
+    """The parts that ``encode_cursor`` was given. Raises InvalidAdminRequestError for anything else."""
+    try:
+        parts = orjson.loads(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        if isinstance(parts, list) and len(parts) == len(types):
+            return tuple(_part(part, kind) for part, kind in zip(parts, types, strict=True))
+    except ValueError:
+        pass
+    detail = "not a cursor of this list"
+    raise InvalidAdminRequestError(f"cursor: {detail}", errors=[{"loc": ["query", "cursor"], "msg": detail}])
+
+
+def _part(part: Any, kind: type[Any]) -> Any:
+    if kind is datetime and isinstance(part, str):
+        part = datetime.fromisoformat(part)
+        if part.tzinfo is None:
+            raise ValueError("a time without a time zone")
+    if not isinstance(part, kind) or isinstance(part, bool) or (isinstance(part, str) and "\0" in part):
+        raise ValueError("a part of another type")
+    return part
+
+
+def page(items: Sequence[Any], next_cursor: str | None) -> dict[str, Any]:
+    """A list's answer."""
+    return {"items": items, "next_cursor": next_cursor}
+
+
+def etag(version: int) -> str:
+    return f'"{version}"'
+
+
+async def _expected(
+    if_match: Annotated[str | None, Header(description="ETag of the version you have seen")] = None,
+) -> int | None:
+    if if_match is None or if_match.strip() == "*":
+        return None
+    tag = if_match.strip()
+    if not (tag.startswith('"') and tag.endswith('"') and tag[1:-1].isdecimal() and len(tag) < 12):
+        raise PreconditionError('If-Match must be one ETag as it was given, such as "3"')
+    return int(tag[1:-1])
+
+
+Expected = Annotated[int | None, Depends(_expected)]
+"""The version in ``If-Match``; None where the client does not mind which one it changes."""

@@ -1,0 +1,131 @@
+"""``/admin/v1/policies``."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Path, Response
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from app.api.admin.common import AdminRoute, CursorText, Expected, Limit, Word, decode_cursor, encode_cursor, etag, page
+from app.dependencies import PoliciesDep
+from app.policy_document import PolicyDocument, PolicyVersion, StoredPolicy, draft
+from policies.registry import CATEGORIES, json_schema
+from policies.templates import templates
+
+router = APIRouter(prefix="/policies", route_class=AdminRoute, tags=["policies"])
+
+
+def _known(category: str) -> str:
+    if category not in CATEGORIES:
+        raise ValueError(f"unknown category; known are: {', '.join(CATEGORIES)}")
+    return category
+
+
+PolicyId = Annotated[Word, Path()]
+CategoryName = Annotated[str, AfterValidator(_known)]
+
+
+class PolicyPage(BaseModel):
+    items: list[StoredPolicy]
+    next_cursor: str | None
+
+
+class VersionPage(BaseModel):
+    items: list[PolicyVersion]
+    next_cursor: str | None
+
+
+class Rollback(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    version: Annotated[int, Field(ge=1, lt=2**31)]
+
+
+@router.post("", status_code=201)
+async def create_policy(store: PoliciesDep, document: PolicyDocument, response: Response) -> StoredPolicy:
+    """Make a policy. It is in force on every worker within a second."""
+    policy = await store.create(draft(document))
+    response.headers["Location"] = f"/admin/v1/policies/{policy.id}"
+    return _tagged(response, policy)
+
+
+@router.get("")
+async def list_policies(
+    store: PoliciesDep,
+    category: CategoryName | None = None,
+    enabled: bool | None = None,
+    name: Word | None = None,
+    limit: Limit = 50,
+    cursor: CursorText | None = None,
+) -> PolicyPage:
+    """The policies, by name."""
+    after = None if cursor is None else decode_cursor(cursor, str)[0]
+    found = await store.list(category=category, enabled=enabled, name=name, after=after, limit=limit + 1)
+    items = list(found[:limit])
+    return PolicyPage(items=items, next_cursor=encode_cursor(items[-1].name) if len(found) > limit else None)
+
+
+@router.get("/templates")
+async def list_templates() -> dict[str, Any]:
+    """Policies to begin with."""
+    return page(templates(), None)
+
+
+@router.get("/schema")
+async def get_schema() -> dict[str, Any]:
+    """The JSON Schema of the rules of each category."""
+    return json_schema()
+
+
+@router.get("/{policy_id}")
+async def get_policy(store: PoliciesDep, policy_id: PolicyId, response: Response) -> StoredPolicy:
+    return _tagged(response, await store.get(policy_id))
+
+
+@router.put("/{policy_id}")
+async def replace_policy(
+    store: PoliciesDep, policy_id: PolicyId, document: PolicyDocument, expected: Expected, response: Response
+) -> StoredPolicy:
+    """Replace a policy; what is left out gets its default."""
+    return _tagged(response, await store.replace(policy_id, draft(document), expected=expected))
+
+
+@router.patch("/{policy_id}")
+async def patch_policy(
+    store: PoliciesDep,
+    policy_id: PolicyId,
+    patch: Annotated[dict[str, Any], Body(description="JSON merge patch (RFC 7396)")],
+    expected: Expected,
+    response: Response,
+) -> StoredPolicy:
+    """Change what is given and keep the rest, rule by rule; null brings a rule back to its default."""
+    return _tagged(response, await store.patch(policy_id, patch, expected=expected))
+
+
+@router.delete("/{policy_id}", status_code=204)
+async def delete_policy(store: PoliciesDep, policy_id: PolicyId, expected: Expected) -> None:
+    """Delete a policy. Its versions stay."""
+    await store.delete(policy_id, expected=expected)
+
+
+@router.get("/{policy_id}/versions")
+async def list_versions(
+    store: PoliciesDep, policy_id: PolicyId, limit: Limit = 50, cursor: CursorText | None = None
+) -> VersionPage:
+    """What a policy was, newest first; also of a deleted one."""
+    before = None if cursor is None else decode_cursor(cursor, int)[0]
+    found = await store.versions(policy_id, before=before, limit=limit + 1)
+    items = list(found[:limit])
+    return VersionPage(items=items, next_cursor=encode_cursor(items[-1].version) if len(found) > limit else None)
+
+
+@router.post("/{policy_id}/rollback")
+async def roll_back_policy(
+    store: PoliciesDep, policy_id: PolicyId, to: Rollback, expected: Expected, response: Response
+) -> StoredPolicy:
+    """Make an earlier version the newest again."""
+    return _tagged(response, await store.rollback(policy_id, to.version, expected=expected))
+
+
+def _tagged(response: Response, policy: StoredPolicy) -> StoredPolicy:
+    response.headers["ETag"] = etag(policy.version)
+    return policy

@@ -1,0 +1,89 @@
+"""Every error as its client expects it: RFC 9457 problem JSON under ``/admin``, OpenAI's shape everywhere else."""
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from app.db import DatabaseUnavailableError
+from app.errors import AdminError, GatewayError, InvalidRequestError, UnauthorizedError
+from app.policy_document import invalid
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+class _UnavailableError(AdminError):
+    status = 503
+    title = "Service unavailable"
+
+
+class _HttpError(AdminError):
+    """An error of the framework's own: no such path, method not allowed."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message, status=status)
+        self.title = HTTPStatus(status).phrase
+        self.type = "invalid_request_error" if status < 500 else "server_error"
+
+
+class _UnexpectedError(AdminError):
+    status = 500
+    title = "Internal server error"
+
+
+def install_error_handlers(app: FastAPI) -> None:
+    """Let ``app`` answer every exception; none shows its trace or its message unless it was made for clients."""
+    app.exception_handler(GatewayError)(_gateway_error)
+    app.exception_handler(RequestValidationError)(_validation_error)
+    app.exception_handler(HTTPException)(_http_error)
+    app.exception_handler(DatabaseUnavailableError)(_database_unavailable)
+    app.exception_handler(Exception)(_unexpected)
+
+
+async def _gateway_error(request: Request, error: GatewayError) -> JSONResponse:
+    headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, UnauthorizedError) else None
+    return _answer(request, error, headers)
+
+
+async def _validation_error(request: Request, error: RequestValidationError) -> JSONResponse:
+    errors: Sequence[Mapping[str, Any]] = [
+        {"loc": [part for part in item["loc"] if part != "body"], "msg": item["msg"]} for item in error.errors()
+    ]
+    problem = invalid(errors)
+    if _is_admin(request):
+        return _answer(request, problem)
+    where = ".".join(str(part) for part in errors[0]["loc"])
+    return _answer(request, InvalidRequestError(problem.message, param=where or None))
+
+
+async def _http_error(request: Request, error: HTTPException) -> JSONResponse:
+    return _answer(request, _HttpError(error.status_code, str(error.detail)), error.headers)
+
+
+async def _database_unavailable(request: Request, error: DatabaseUnavailableError) -> JSONResponse:
+    _log.warning("database_unavailable", path=request.url.path, error=str(error))
+    return _answer(request, _UnavailableError("the database is not available; try again"), {"Retry-After": "1"})
+
+
+async def _unexpected(request: Request, error: Exception) -> JSONResponse:
+    _log.error("unexpected_error", path=request.url.path, exc_info=error)
+    return _answer(request, _UnexpectedError("something went wrong; the log says what"))
+
+
+def _answer(request: Request, error: GatewayError, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    if not _is_admin(request):
+        return JSONResponse(error.body(), status_code=error.status, headers=headers)
+    problem = error if isinstance(error, AdminError) else _HttpError(error.status, error.message)
+    return JSONResponse(
+        problem.problem(), status_code=error.status, headers=headers, media_type="application/problem+json"
+    )
+
+
+def _is_admin(request: Request) -> bool:
+    path = request.url.path
+    return path == "/admin" or path.startswith("/admin/")

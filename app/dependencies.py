@@ -1,0 +1,40 @@
+"""What handlers ask for, by annotation. The resources are opened by the lifespan, which yields them as its state."""
+
+from typing import Annotated, cast
+
+from fastapi import Depends, Request
+
+from app.errors import UnauthorizedError
+from app.events.queries import EventQueries
+from app.policy_store import PolicyStore
+from app.resources import Resources
+
+
+# Coroutines, because the framework would call a plain function in a thread.
+async def resources_of(request: Request) -> Resources:
+    return cast(Resources, request.state.resources)
+
+
+ResourcesDep = Annotated[Resources, Depends(resources_of)]
+
+
+async def _policies(resources: ResourcesDep) -> PolicyStore:
+    return resources.policies
+
+
+async def _queries(resources: ResourcesDep) -> EventQueries:
+    return EventQueries(resources.database)
+
+
+PoliciesDep = Annotated[PolicyStore, Depends(_policies)]
+QueriesDep = Annotated[EventQueries, Depends(_queries)]
+
+
+async def require_admin(request: Request) -> None:
+    """Raises UnauthorizedError unless ``request`` carries the admin token."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not token:
+        raise UnauthorizedError("the admin token is missing: send it as 'Authorization: Bearer <token>'")
+    resources = await resources_of(request)
+    if not resources.admin.accepts(token.strip()):
+        raise UnauthorizedError("the admin token is wrong")

@@ -1,0 +1,167 @@
+"""Reading the event log: pages in keyset order, newest first, and the whole trace of one request."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, Table, exists, select, tuple_
+
+from app.db import Database
+from app.errors import NotFoundError
+from app.tables import claims, decisions, documents, requests
+
+_EXPORT_PAGE = 500
+_TEXTS = ("prompt", "reply")
+REQUEST_COLUMNS = tuple(column for column in requests.c if column.name not in _TEXTS)
+EVENT_COLUMNS = tuple(column for column in decisions.c if column.name != "position")
+_WORST_FIRST = ("contradicted", "unverifiable", "supported", "not_a_claim")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventFilter:
+    """Which requests or decisions. None: any. ``since`` is the earliest time, ``until`` the first that is too late.
+
+    A request matches ``policy``, ``phase`` and ``reason_code`` if one of its decisions matches them all; ``action`` is
+    that of the whole request for requests, and of the decision for decisions.
+    """
+
+    since: datetime | None = None
+    until: datetime | None = None
+    agent: str | None = None
+    model: str | None = None
+    run_id: str | None = None
+    action: str | None = None
+    policy: str | None = None
+    phase: str | None = None
+    reason_code: str | None = None
+
+
+Key = tuple[datetime, str]
+"""Where a page ends: the time and the id of its last row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Rows, and the key to give as ``after`` for the next page; None on the last."""
+
+    items: Sequence[dict[str, Any]]
+    next: Key | None
+
+
+class EventQueries:
+    """Queries of one database. All raise DatabaseUnavailableError."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def requests(self, filter: EventFilter, *, limit: int, after: Key | None = None) -> Page:
+        """Up to ``limit`` requests, without their texts."""
+        query = select(*REQUEST_COLUMNS).where(*_shared(filter, requests))
+        if of_decisions := _of_decisions(filter):
+            query = query.where(exists().where(decisions.c.request_id == requests.c.request_id, *of_decisions))
+        return await self._page(query, requests.c.ts, requests.c.request_id, limit, after)
+
+    async def events(self, filter: EventFilter, *, limit: int, after: Key | None = None) -> Page:
+        """Up to ``limit`` decisions."""
+        query = select(*EVENT_COLUMNS).where(*_shared(filter, decisions), *_of_decisions(filter))
+        return await self._page(query, decisions.c.ts, decisions.c.id, limit, after)
+
+    async def all_requests(self, filter: EventFilter) -> AsyncIterator[dict[str, Any]]:
+        """Every request; no transaction is open between two of them, however slow the reader."""
+        after: Key | None = None
+        while True:
+            page = await self.requests(filter, limit=_EXPORT_PAGE, after=after)
+            for item in page.items:
+                yield item
+            if (after := page.next) is None:
+                return
+
+    async def all_events(self, filter: EventFilter) -> AsyncIterator[dict[str, Any]]:
+        """Every decision, as ``all_requests`` does."""
+        after: Key | None = None
+        while True:
+            page = await self.events(filter, limit=_EXPORT_PAGE, after=after)
+            for item in page.items:
+                yield item
+            if (after := page.next) is None:
+                return
+
+    async def trace(self, request_id: str) -> dict[str, Any]:
+        """All that is known of one request: ``request`` (with its texts, as far as they were stored), ``documents``,
+        ``decisions`` and ``sentences``, each with its claims. Raises NotFoundError."""
+        async with self._database.read() as connection:
+            found: dict[str, list[dict[str, Any]]] = {}
+            for table, order in (
+                (requests, requests.c.request_id),
+                (documents, documents.c.position),
+                (decisions, decisions.c.position),
+                (claims, claims.c.seq),
+            ):
+                query = select(table).where(table.c.request_id == request_id).order_by(order)
+                found[table.name] = [dict(row._mapping) for row in (await connection.execute(query)).all()]
+        if not found["requests"]:
+            raise NotFoundError(f"there is no request {request_id!r}")
+        return {
+            "request": found["requests"][0],
+            "documents": [_without(row, "request_id") for row in found["documents"]],
+            "decisions": [_without(row, "position") for row in found["decisions"]],
+            "sentences": _sentences([_without(row, "request_id", "seq") for row in found["claims"]]),
+        }
+
+    async def _page(
+        self, query: Select[Any], ts: ColumnElement[Any], id: ColumnElement[Any], limit: int, after: Key | None
+    ) -> Page:
+        if after is not None:
+            query = query.where(tuple_(ts, id) < tuple_(*after, types=[ts.type, id.type]))
+        query = query.order_by(ts.desc(), id.desc()).limit(limit + 1)
+        async with self._database.read() as connection:
+            rows = (await connection.execute(query)).all()
+        items = [dict(row._mapping) for row in rows[:limit]]
+        more = len(rows) > limit
+        return Page(items=items, next=(items[-1]["ts"], items[-1][str(id.key)]) if more else None)
+
+
+def _shared(filter: EventFilter, table: Table) -> list[ColumnElement[bool]]:
+    columns = table.c
+    wanted = [
+        columns[name] == value
+        for name in ("agent", "model", "run_id", "action")
+        if (value := getattr(filter, name)) is not None
+    ]
+    if filter.since is not None:
+        wanted.append(columns.ts >= filter.since)
+    if filter.until is not None:
+        wanted.append(columns.ts < filter.until)
+    return wanted
+
+
+def _of_decisions(filter: EventFilter) -> list[ColumnElement[bool]]:
+    wanted = {"policy_id": filter.policy, "phase": filter.phase, "reason_code": filter.reason_code}
+    return [decisions.c[name] == value for name, value in wanted.items() if value is not None]
+
+
+def _sentences(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    ordered = sorted(rows, key=lambda row: (row["choice"], row["sentence_index"]))
+    return [
+        {"choice": choice, "index": index} | _sentence(list(group))
+        for (choice, index), group in groupby(ordered, key=lambda row: (row["choice"], row["sentence_index"]))
+    ]
+
+
+def _sentence(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    labels = {row["label"] for row in rows}
+    times = [row["judge_ms"] for row in rows if row["judge_ms"] is not None]
+    return {
+        "label": next((label for label in _WORST_FIRST if label in labels), rows[0]["label"]),
+        "start": min(row["start"] for row in rows),
+        "end": max(row["end"] for row in rows),
+        "delivered": all(row["delivered"] for row in rows),
+        "judge_ms": max(times, default=None),
+        "claims": [_without(row, "choice", "sentence_index") for row in rows],
+    }
+
+
+def _without(row: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in names}
