@@ -28,13 +28,9 @@ class Grounding:
     rules = GroundingRules
 
     def evaluate(self, phase: Phase, rules: GroundingRules, record: Record) -> Findings | None:
-        match phase:
-            case Phase.BEFORE_WORKFLOW:
-                return Findings(reason="Grounding rules bound")
-            case Phase.MID_EXECUTION:
-                return _mid(rules, record)
-            case Phase.AFTER_WORKFLOW:
-                return _after(rules, record)
+        if phase is Phase.BEFORE_WORKFLOW:
+            return Findings(reason="Grounding rules bound")
+        return _mid(rules, record) if phase is Phase.MID_EXECUTION else _after(rules, record)
 
 
 def _mid(rules: GroundingRules, record: Record) -> Findings:

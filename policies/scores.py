@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from policies import wording
 
+Mode = Literal["all", "average", "top_n"]
 NONE_ABOVE_FLOOR = "No grounding scores above relevance floor — all retrieved results appear irrelevant"
 
 
@@ -25,7 +26,7 @@ class ScoreCheck:
 
     threshold: float
     floor: float | None = None
-    mode: Literal["all", "average", "top_n"] = "all"
+    mode: Mode = "all"
     top_n: int = 3
 
     def check(self, scores: Sequence[float], *, complete: bool) -> LowScore | None:
@@ -59,7 +60,7 @@ class ScoreCheck:
         return None
 
     def _average(self, scores: Sequence[float]) -> LowScore | None:
-        # In decimal, as the numbers are written: in binary the mean of 0.1 and 0.3 lies below 0.2.
+        # In decimal, as the numbers are written: in binary the mean of three times 0.7 lies below 0.7.
         mean = sum((_decimal(score) for score in scores), Decimal()) / len(scores)
         if mean >= _decimal(self.threshold):
             return None

@@ -8,7 +8,8 @@ from policies.types import Phase, Policy, Record, Violation
 
 
 def chunk(index: int = 0, **fields: Any) -> Chunk:
-    return Chunk(**{"id": f"d{index}", "text": "…", "relevance_score": 0.9, "age_days": 1} | fields)
+    defaults: dict[str, Any] = {"id": f"d{index}", "text": "…", "relevance_score": 0.9, "age_days": 1}
+    return Chunk(**(defaults | fields))
 
 
 def claim(

@@ -124,7 +124,9 @@ def test_no_rule_no_metadata_needed() -> None:
     ],
 )
 def test_equal_to_a_limit_passes(document: dict[str, Any]) -> None:
-    assert check({"allowed_collections": ["knowledge_base"]}, chunk(**({"collection": "knowledge_base"} | document))) == ()
+    assert (
+        check({"allowed_collections": ["knowledge_base"]}, chunk(**({"collection": "knowledge_base"} | document))) == ()
+    )
 
 
 def test_blocked_sources_match_exactly() -> None:

@@ -1,0 +1,142 @@
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from policy_builders import chunk, policy
+
+from policies.engine import DEFAULT_GROUNDING, PolicyEngine, PolicySet, decision_to_dict
+from policies.retrieval import RetrievalRules
+from policies.types import Action, Phase, Policy, Record, Scope
+
+
+def names(policies: PolicySet) -> list[str]:
+    return [policy.name for policy in policies.policies]
+
+
+def test_the_highest_priority_comes_first_then_the_name() -> None:
+    engine = PolicyEngine([policy("retrieval", name, priority=p) for name, p in (("b", 0), ("a", 0), ("c", 5))])
+    assert names(engine.in_scope()) == ["c", "a", "b"]
+    assert engine.policies == engine.in_scope().policies
+
+
+def test_only_what_is_enabled_and_enforced_is_in_scope() -> None:
+    engine = PolicyEngine(
+        [
+            policy("retrieval", "on"),
+            policy("retrieval", "off", enabled=False),
+            policy("retrieval", "shadow", mode="shadow"),
+        ]
+    )
+    assert names(engine.in_scope()) == ["on"]
+
+
+@pytest.mark.parametrize(
+    ("scope", "agent", "model", "covered"),
+    [
+        (Scope(), None, None, True),
+        (Scope(agents=("rag-*",)), "rag-agent", "m", True),
+        (Scope(agents=("rag-*",)), "other", "m", False),
+        (Scope(agents=("rag-*",)), None, "m", False),
+        (Scope(agents=("a",), models=("gpt-*",)), "a", "claude", False),
+        (Scope(agents=("a",), models=("gpt-*", "claude*")), "a", "claude", True),
+    ],
+)
+def test_scope(scope: Scope, agent: str | None, model: str | None, covered: bool) -> None:
+    engine = PolicyEngine([policy("retrieval", scope=scope)])
+    assert bool(engine.in_scope(agent=agent, model=model)) is covered
+
+
+def test_what_is_in_scope_is_remembered_within_bounds() -> None:
+    engine = PolicyEngine([policy("retrieval", scope=Scope(agents=("a1",)))])
+    first = engine.in_scope(agent="a1")
+    assert engine.in_scope(agent="a1") is first
+    for number in range(3000):
+        engine.in_scope(agent=f"x{number}")
+    assert names(engine.in_scope(agent="a1")) == ["p"]
+    assert len(engine._in_scope) <= 1024
+
+
+def test_an_unknown_category_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown category 'safety'"):
+        PolicyEngine([Policy(id="1", name="p", category="safety", rules=RetrievalRules())])
+
+
+def test_a_decision_as_json() -> None:
+    record = Record(chunks=[chunk(0, age_days=400)])
+    (decision,) = PolicySet((policy("retrieval", "fresh"),)).retrieval(record).decisions
+    told = decision_to_dict(decision)
+    latency = told.pop("latency_ms")
+    assert latency >= 0
+    assert json.loads(json.dumps(told)) == {
+        "policy_id": "fresh",
+        "policy_version": 1,
+        "policy_name": "fresh",
+        "category": "retrieval",
+        "phase": "before_workflow",
+        "action": "block",
+        "reason": "Source age (400 days) exceeds max (90 days)",
+        "reason_code": "RETRIEVAL_STALE_SOURCE",
+        "metadata": {"age_days": 400, "max_age": 90, "document_id": "d0", "document_index": 0},
+    }
+
+
+def test_several_violations_are_all_told() -> None:
+    record = Record(chunks=[chunk(0, relevance_score=0.41), chunk(1, age_days=400)])
+    ruling = PolicySet((policy("retrieval"),)).retrieval(record)
+    (decision,) = ruling.decisions
+    reasons = ["Retrieval relevance (0.41) below threshold (0.70)", "Source age (400 days) exceeds max (90 days)"]
+    assert decision.action is Action.BLOCK
+    assert decision.reason == "; ".join(reasons)
+    assert decision.reason_code == "RETRIEVAL_LOW_RELEVANCE"
+    assert decision.metadata["warnings"] == reasons
+    assert [v["metadata"]["document_index"] for v in decision.metadata["violations"]] == [0, 1]
+    assert ruling.cause is not None
+    assert ruling.cause.reason_code == "RETRIEVAL_STALE_SOURCE"
+    assert ruling.cause.metadata["document_index"] == 1
+
+
+def test_every_policy_in_scope_is_evaluated_and_the_strictest_rules() -> None:
+    lenient = policy("retrieval", "lenient", priority=9, action_on_stale_source="warn")
+    ruling = PolicySet((lenient, policy("retrieval", "strict"))).retrieval(Record(chunks=[chunk(age_days=400)]))
+    assert [decision.action for decision in ruling.decisions] == [Action.WARN, Action.BLOCK]
+    assert ruling.action is Action.BLOCK
+
+
+def test_nothing_to_say_leaves_no_decision() -> None:
+    ruling = PolicySet((policy("retrieval"),)).retrieval(Record())
+    assert (ruling.action, ruling.decisions, dict(ruling.dropped), ruling.cause) == (Action.ALLOW, (), {}, None)
+
+
+def test_a_run_accumulates() -> None:
+    """The steps of a run: each record is checked, then the whole."""
+    policies = PolicySet((policy("retrieval"), policy("grounding", max_unsupported_claims=0)))
+    step = policies.retrieval(Record(chunks=[chunk()], final=False), Phase.MID_EXECUTION)
+    assert [d.phase for d in step.decisions] == [Phase.MID_EXECUTION]
+    scores = Record(reported_scores=[0.42], judged=False)
+    (mid,) = policies.evaluate("grounding", Phase.MID_EXECUTION, scores).decisions
+    assert mid.reason == "Grounding score (0.42) below threshold (0.7)"
+    whole = Record(reported_scores=[0.42], reported_unsupported=["A.", "B."], judged=False)
+    (end,) = policies.evaluate("grounding", Phase.AFTER_WORKFLOW, whole).decisions
+    assert end.reason == "Citations (0) below minimum (1); Unsupported claims (2) exceeds max (0)"
+    assert end.metadata["citation_count"] == 0
+    assert end.metadata["claims"] == ["A.", "B."]
+    assert len(end.metadata["warnings"]) == 2
+
+
+def test_the_default_has_no_policy() -> None:
+    assert not DEFAULT_GROUNDING
+    assert DEFAULT_GROUNDING.retrieval(Record(chunks=[chunk(age_days=999)])).action is Action.ALLOW
+
+
+@given(actions=st.lists(st.sampled_from(["warn", "block"]), max_size=5), data=st.data())
+def test_the_strictest_grounding_action_does_not_hang_on_order(actions: list[str], data: st.DataObject) -> None:
+    policies: list[Any] = [policy("grounding", f"p{i}", action_on_violation=a) for i, a in enumerate(actions)]
+    shuffled = data.draw(st.permutations(policies))
+    record = Record(chunks=[chunk()])
+    first, second = (
+        PolicySet(tuple(order)).evaluate("grounding", Phase.AFTER_WORKFLOW, record).action
+        for order in (policies, shuffled)
+    )
+    assert first is second is (Action.BLOCK if "block" in actions else Action.WARN if actions else Action.ALLOW)
