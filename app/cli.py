@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -21,12 +21,19 @@ cli = typer.Typer(
 database = typer.Typer(help="The database.", no_args_is_help=True)
 cli.add_typer(database, name="db")
 
-_BAD_USE = 2
-_FAILED = 1
+_NOT_GROUNDED = 1
 
 
 class CommandError(Exception):
     """The command failed; the message is one line."""
+
+    exit_code = 1
+
+
+class UsageError(CommandError):
+    """An argument or a setting is wrong."""
+
+    exit_code = 2
 
 
 @cli.command()
@@ -65,8 +72,8 @@ def demo(
 
 @cli.command()
 def check(
-    text: Annotated[Path, typer.Argument(exists=True, dir_okay=False, allow_dash=True, help="The text; -: stdin")],
-    sources: Annotated[list[Path], typer.Argument(exists=True, dir_okay=False, help="Text files to check it against")],
+    text: Annotated[Path, typer.Argument(help="File with the text; -: stdin")],
+    sources: Annotated[list[Path], typer.Argument(help="Text files to check it against")],
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON")] = False,
 ) -> None:
     """Check a text against source files, without a server. Exit code 1: it is not grounded in them."""
@@ -81,7 +88,7 @@ def check(
         typer.echo(report_json(report))
     else:
         show_report(report, Screen())
-    raise typer.Exit(0 if is_grounded(report) else _FAILED)
+    raise typer.Exit(0 if is_grounded(report) else _NOT_GROUNDED)
 
 
 @cli.command()
@@ -141,18 +148,24 @@ def show_token(token: str) -> None:
 
 
 def _read(path: Path) -> str:
-    if str(path) == "-":
-        return sys.stdin.read()
     try:
-        return path.read_text("utf-8")
+        return sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise CommandError(f"{path} is not a UTF-8 text file") from None
+        raise UsageError(f"{path}: not a UTF-8 text file") from None
 
 
 def main() -> None:
     """Entry point of the console script. Exit codes: 1 it failed, 2 a setting or an argument is wrong."""
     try:
         cli()
-    except (CommandError, SettingsError) as error:
-        typer.echo(f"Error: {error}", err=True)
-        sys.exit(_BAD_USE if isinstance(error, SettingsError) else _FAILED)
+    except SettingsError as error:
+        _fail(UsageError(str(error)))
+    except CommandError as error:
+        _fail(error)
+
+
+def _fail(error: CommandError) -> NoReturn:
+    typer.echo(f"Error: {error}", err=True)
+    sys.exit(error.exit_code)

@@ -59,11 +59,10 @@ class Screen:
             parts.append(f"{confidence:.2f}")
         if reason := claim.get("reason"):
             parts.append(f"({reason})")
-        if claim.get("withheld"):
-            parts.append("(withheld)")
         self.field("", " ".join(parts), color=color)
         if verdict != "unverifiable" and isinstance(source := claim.get("best_source"), Mapping):
-            self.field("", f'  {source.get("source") or source.get("document_id")}: "{_squeeze(source)}"')
+            name = source.get("source") or source.get("document_id") or source.get("chunk_id")
+            self.field("", f'{name}: "{_squeeze(source)}"')
 
     def verdict(self, action: str, text: str) -> None:
         self.field("verdict", text, color=_ACTIONS.get(action))
@@ -75,5 +74,5 @@ class Screen:
         sys.stdout.flush()
 
 
-def _squeeze(source: Mapping[str, Any], limit: int = 90) -> str:
+def _squeeze(source: Mapping[str, Any], limit: int = 150) -> str:
     return textwrap.shorten(str(source.get("content", "")), limit, placeholder=" …")

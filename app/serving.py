@@ -4,6 +4,8 @@ import asyncio
 import math
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 
 import uvicorn
 from fastapi import FastAPI
@@ -57,9 +59,7 @@ def serve(settings: Settings, *, host: str, port: int, workers: int) -> None:
     With several workers, each has metrics of its own in a shared folder, and any of them answers ``/metrics`` for all.
     """
     configure_logging(settings.log_level, settings.log_format)
-    with tempfile.TemporaryDirectory(prefix="groundlane-metrics-") as folder:
-        if workers > 1:
-            os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+    with _shared_metrics() if workers > 1 else nullcontext():
         uvicorn.run(
             "app.serving:build_app",
             factory=True,
@@ -73,3 +73,11 @@ def serve(settings: Settings, *, host: str, port: int, workers: int) -> None:
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=math.ceil(settings.shutdown_grace_s),
         )
+
+
+@contextmanager
+def _shared_metrics() -> Iterator[None]:
+    """A folder for the workers' numbers. The library looks for it when it is imported, which each worker does anew."""
+    with tempfile.TemporaryDirectory(prefix="groundlane-metrics-") as folder:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+        yield

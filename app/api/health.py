@@ -1,9 +1,8 @@
 """Alive, able to serve, and in numbers: what orchestrators and Prometheus ask for."""
 
 import asyncio
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
@@ -27,7 +26,7 @@ class Readiness(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One part. ``required``: without it the gateway cannot serve; it says so only where the part is not ok."""
+    """One part. ``required``: without it the gateway cannot serve."""
 
     ok: bool
     detail: str
@@ -50,8 +49,10 @@ async def ready(request: Request) -> JSONResponse:
         "judge": check_judge(resources.checker),
     }
     status = readiness(checks)
-    body: dict[str, Any] = {"status": status, "checks": {name: asdict(check) for name, check in checks.items()}}
-    return JSONResponse(body, status_code=503 if status is Readiness.UNAVAILABLE else 200)
+    shown = {name: {"ok": check.ok, "detail": check.detail} for name, check in checks.items()}
+    return JSONResponse(
+        {"status": status, "checks": shown}, status_code=503 if status is Readiness.UNAVAILABLE else 200
+    )
 
 
 @router.get("/metrics", response_class=Response)

@@ -70,7 +70,9 @@ def _tour(
         "A scripted model stands in for the real one. Policies, judge, stream and event log are the gateway's own."
     )
     url = stack.enter_context(serving(create_app(settings), sock))
-    walkthrough = Walkthrough(base_url=url, admin_token=token, content=content, folder=folder, screen=screen)
+    walkthrough = Walkthrough(
+        base_url=url, admin_token=token, content=content, upstream=upstream, folder=folder, screen=screen
+    )
     outcomes = walkthrough.run()
     _show_next_steps(screen, url, token)
     if not leave:

@@ -10,6 +10,7 @@ import httpx
 import orjson
 
 from app.demo.content import Content, Scene
+from app.demo.upstream import ScriptedUpstream
 from app.screen import Screen
 
 _SPACE = re.compile(r"\s+")
@@ -28,20 +29,31 @@ class Outcome:
     finish_reason: str | None = None
     grounding: Mapping[str, Any] = field(default_factory=dict)
     error: Mapping[str, Any] = field(default_factory=dict)
+    upstream_called: bool = False
 
     @property
-    def labels(self) -> list[str]:
-        """The verdicts of the claims, in order."""
-        return [str(claim["verdict"]) for claim in self.grounding.get("claims", ())]
+    def claims(self) -> list[Mapping[str, Any]]:
+        """The claims of the whole reply, those of withheld sentences too."""
+        return list(self.grounding.get("claims", ()))
 
 
 class Walkthrough:
-    """Sends the scenes to ``base_url`` and shows what came back. ``folder`` gets each request's body as a file, for the
-    curl commands shown."""
+    """Sends the scenes to ``base_url`` and shows what came back, beside what ``upstream`` said. ``folder`` gets each
+    request's body as a file, for the curl commands shown."""
 
-    def __init__(self, *, base_url: str, admin_token: str, content: Content, folder: Path, screen: Screen) -> None:
+    def __init__(
+        self,
+        *,
+        base_url: str,
+        admin_token: str,
+        content: Content,
+        upstream: ScriptedUpstream,
+        folder: Path,
+        screen: Screen,
+    ) -> None:
         self._base_url = base_url
         self._content = content
+        self._upstream = upstream
         self._folder = folder
         self._screen = screen
         self._admin = {"authorization": f"Bearer {admin_token}"}
@@ -73,8 +85,11 @@ class Walkthrough:
         screen.field("asked", scene.question)
         for document in body["documents"]:
             screen.field("given", f'{document["source"]} ({document["age_days"]} days old): "{document["text"]}"')
+        screen.field("script", self._upstream.answer(body["messages"]))
         screen.line()
+        calls = self._upstream.calls
         outcome = self._stream(client, body) if scene.stream else self._post(client, body)
+        outcome.upstream_called = self._upstream.calls > calls
         self._show_end(outcome)
         file = self._folder / f"{scene.key}.json"
         file.write_bytes(orjson.dumps(body, option=orjson.OPT_INDENT_2) + b"\n")
@@ -94,7 +109,7 @@ class Walkthrough:
             grounding=reply.get("grounding", {}),
         )
         self._screen.field("reply", outcome.text)
-        for claim in outcome.grounding.get("claims", ()):
+        for claim in outcome.claims:
             self._screen.claim(claim)
         return outcome
 
@@ -120,6 +135,10 @@ class Walkthrough:
                     for claim in grounding.get("claims", ()):
                         self._screen.claim(claim)
             outcome.text += self._show_sentence(pending)
+        for claim in outcome.claims:
+            if claim.get("withheld"):
+                self._screen.field("withheld", "(a sentence that did not leave)")
+                self._screen.claim(claim)
         return outcome
 
     def _show_sentence(self, text: str) -> str:
@@ -131,6 +150,7 @@ class Walkthrough:
         if outcome.error:
             self._screen.verdict("block", f"HTTP {outcome.status} {outcome.error.get('code')}")
             self._screen.field("reason", str(outcome.error.get("message")))
+            self._screen.field("upstream", "called" if outcome.upstream_called else "not called, no token spent")
             return
         grounding = outcome.grounding
         action = str(grounding.get("action"))
