@@ -2,11 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from policies.types import Phase, Record, Violation
+
+
+def _encodable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("Input holds half of a surrogate pair, which cannot be sent or stored") from None
+    return text
+
+
+Text = Annotated[str, AfterValidator(_encodable)]
+"""A string in a rule."""
 
 
 class Rules(BaseModel):

@@ -25,7 +25,7 @@ _LARGEST_MARKER = 999
 
 def find_citations(
     text: str,
-    chunks: Sequence[Chunk],
+    chunks: Sequence[Chunk] | DocumentNames,
     sentences: Sequence[Sentence] | None = None,
     annotations: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[Citation, ...]:
@@ -33,13 +33,14 @@ def find_citations(
 
     Args:
         text: the reply.
-        chunks: the documents as the model saw them; ``[1]`` is the first.
+        chunks: the documents as the model saw them; ``[1]`` is the first. Who asks again and again for the same ones
+            passes their ``DocumentNames``.
         sentences: the sentences of ``text``, to say in which of them a citation stands.
         annotations: OpenAI's ``url_citation`` and ``file_citation`` objects, of either API.
 
     A number in brackets that names no document is a citation without one; any other word in brackets is none.
     """
-    names = DocumentNames(chunks)
+    names = chunks if isinstance(chunks, DocumentNames) else DocumentNames(chunks)
     code = [Span(*match.span()) for match in _CODE.finditer(text)]
     code += [sentence.span for sentence in sentences or () if sentence.in_code]
     places = _Spans.of(code)

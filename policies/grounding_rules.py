@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from judges.types import ClaimVerdict, Label, Thresholds
-from policies.base import Rules
+from policies.base import Rules, Text
 
 LARGEST = 2**63 - 1
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -28,7 +28,7 @@ class GroundingRules(Rules):
     abstention_threshold: Share | None = Field(
         None, description="An output confidence (the caller's, else the trust score) below it is a violation"
     )
-    abstention_response: str | None = Field(None, description="What the user gets in place of a blocked reply")
+    abstention_response: Text | None = Field(None, description="What the user gets in place of a blocked reply")
     action_on_violation: Literal["warn", "block"] = Field("warn", description="What a violation does")
     score_relevance_floor: Share | None = Field(None, description="Scores below it are left out of the score check")
     score_eval_mode: Literal["all", "average", "top_n"] = Field(
@@ -38,9 +38,9 @@ class GroundingRules(Rules):
     llm_grounding_check: bool = Field(
         False, description="The LLM judge scores the reply; accepted, without effect as yet"
     )
-    llm_grounding_model: str = Field("gpt-4o-mini", min_length=1, description="Model of the LLM judge")
+    llm_grounding_model: Text = Field("gpt-4o-mini", min_length=1, description="Model of the LLM judge")
     llm_grounding_threshold: Share = Field(0.7, description="Lowest acceptable score of the LLM judge")
-    llm_grounding_criteria: str = Field("", description="Appended to the prompt of the LLM judge")
+    llm_grounding_criteria: Text = Field("", description="Appended to the prompt of the LLM judge")
     llm_grounding_phase: Literal["mid_execution", "after_workflow", "both"] = Field(
         "mid_execution", description="When the LLM judge runs"
     )

@@ -41,9 +41,9 @@ def json_schema() -> dict[str, dict[str, Any]]:
 
 
 def _explain(detail: ErrorDetails, model: type[Rules]) -> dict[str, Any]:
-    message = detail["msg"]
+    message = detail["msg"].removeprefix("Value error, ")
     if detail["type"] == "extra_forbidden":
-        near = get_close_matches(str(detail["loc"][0]), model.model_fields, n=1)
+        near = get_close_matches(str(detail["loc"][0]), model.model_fields, n=1, cutoff=0.8)
         message = f"Unknown rule; did you mean {near[0]!r}?" if near else "Unknown rule"
     elif detail["type"] == "tuple_type":
         message = "Input should be a list"

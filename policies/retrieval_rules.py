@@ -4,12 +4,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from policies.base import Rules
+from policies.base import Rules, Text
 
 LARGEST = 2**63 - 1
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=LARGEST)]
-Names = Annotated[tuple[str, ...], Field(strict=False)]
+Names = Annotated[tuple[Text, ...], Field(strict=False)]
 """JSON has lists only; the names in them are strict all the same."""
 
 

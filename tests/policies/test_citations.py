@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from judges.types import Chunk, Sentence, Span
 from policies.citations import distinct_documents, find_citations, reported_citations
+from policies.names import DocumentNames
 
 CHUNKS = (
     Chunk(id="d1", text="…", source="faq.pdf", title="Frequent questions"),
@@ -155,6 +156,12 @@ def test_annotations(annotation: dict[str, Any], expected: list[tuple[str, int |
     text, made = sentences("A first one. ", "A second.")
     found = find_citations(text, CHUNKS, made, [annotation])
     assert [(c.marker, c.document_index, c.sentence_index) for c in found] == expected
+
+
+def test_names_can_be_prepared_once() -> None:
+    names = DocumentNames(CHUNKS)
+    for text in ("Five [1].", "As faq.pdf says."):
+        assert find_citations(text, names) == find_citations(text, CHUNKS)
 
 
 def test_reported_citations() -> None:

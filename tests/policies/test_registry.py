@@ -111,6 +111,9 @@ def test_values_at_the_edge_are_valid(category: str, rules: dict[str, Any]) -> N
         ("grounding", {"score_top_n": 0}, ["score_top_n"], "greater than or equal to 1"),
         ("grounding", {"max_claims": 0}, ["max_claims"], "greater than or equal to 1"),
         ("grounding", {"action_on_violation": "drop"}, ["action_on_violation"], "'warn' or 'block'"),
+        ("grounding", {"abstention_response": "\ud800"}, ["abstention_response"], "surrogate"),
+        ("retrieval", {"blocked_sources": ["\udfff"]}, ["blocked_sources", 0], "surrogate"),
+        ("grounding", {"blocked_sources": []}, ["blocked_sources"], "Unknown rule"),
         ("grounding", {"abstention_response": 5}, ["abstention_response"], "valid string"),
     ],
 )
