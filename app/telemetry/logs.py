@@ -102,10 +102,11 @@ def configure_logging(level: str, format: str, *, stream: TextIO | None = None) 
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
-    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi"):
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.asgi", "uvicorn.access"):
         logger = logging.getLogger(name)
         logger.handlers = []
-        logger.propagate = True
+        # The gateway writes a line of its own for each request, which says more.
+        logger.propagate = name != "uvicorn.access"
     # These say one line per request or statement at info; a proxy cannot afford it.
     for name in ("httpx", "httpcore", "aiosqlite", "sqlalchemy.engine", "alembic"):
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))

@@ -117,9 +117,10 @@ def test_the_servers_own_lines_take_the_same_way(log: io.StringIO) -> None:
     assert (line["event"], line["logger"]) == ("Started server process [7]", "uvicorn.error")
 
 
-def test_lines_below_the_level_are_left_out(log: io.StringIO) -> None:
+def test_noise_is_left_out(log: io.StringIO) -> None:
     structlog.get_logger("gateway").debug("noise")
     logging.getLogger("httpx").info("HTTP Request: GET /")
+    logging.getLogger("uvicorn.access").info("GET / 200")
     assert log.getvalue() == ""
 
 
