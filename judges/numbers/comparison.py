@@ -11,6 +11,7 @@ from judges.numbers.quantity import Bound, Kind, Quantity
 
 _ABOUT: Final = Decimal("0.05")
 _MONTH_SECONDS: Final = Decimal(2629800)
+_OPPOSITE: Final = {Bound.AT_LEAST, Bound.AT_MOST}
 _IN_MONTHS_TOLERANCE: Final = Decimal("0.05")
 
 
@@ -71,6 +72,8 @@ def _find(quantity: Quantity, text: Sequence[Quantity]) -> Finding:
             return Finding(quantity=quantity, relation=relation, other=other)
         if relation is Relation.DIFFER and differing is None:
             differing = other
+    if derived := _derived(quantity, text):
+        return Finding(quantity=quantity, relation=Relation.AGREE, other=derived)
     if quantity.kind is Kind.POINTS and differing is None:
         return _change(quantity, [other for other in text if other.kind is Kind.PERCENT])
     relation = Relation.ABSENT if differing is None else Relation.DIFFER
@@ -84,6 +87,22 @@ def _change(points: Quantity, percents: Sequence[Quantity]) -> Finding:
             return Finding(quantity=points, relation=Relation.AGREE, other=end)
     relation = Relation.DIFFER if len(percents) == 2 else Relation.ABSENT
     return Finding(quantity=points, relation=relation, other=percents[-1] if len(percents) == 2 else None)
+
+
+def _derived(quantity: Quantity, text: Sequence[Quantity]) -> Quantity | None:
+    """The last of the text's quantities whose sum, or distance in time, is the claim's quantity."""
+    if quantity.unit == "duration":
+        times = [other for other in text if other.kind is Kind.TIME]
+        for start, end in pairwise(times):
+            if (end.values[0] - start.values[0]) * 60 == quantity.values[0]:
+                return end
+    if quantity.kind in (Kind.MONEY, Kind.MEASURE, Kind.NUMBER):
+        parts = [
+            other for other in text if other.kind is quantity.kind and other.unit == quantity.unit and other.values
+        ]
+        if 2 <= len(parts) <= 6 and sum(other.values[0] for other in parts) == quantity.values[0]:
+            return parts[-1]
+    return None
 
 
 def _across_kinds(claim: Quantity, text: Quantity) -> Relation:
@@ -150,13 +169,15 @@ def _durations(claim: Quantity, text: Quantity) -> Relation:
 
 def _fits(value: Decimal, claim: Quantity, other: Decimal, text: Quantity) -> bool:
     if value == other:
-        return True
+        return {claim.bound, text.bound} != _OPPOSITE
+    if claim.bound is text.bound is Bound.ABOUT:
+        return False
     if Bound.ABOUT in (claim.bound, text.bound):
         return abs(value - other) <= _ABOUT * max(abs(value), abs(other))
     if claim.bound is Bound.AT_LEAST:
-        return other >= value and text.bound is not Bound.AT_MOST
+        return other >= value and text.bound is Bound.EXACT
     if claim.bound is Bound.AT_MOST:
-        return other <= value and text.bound is not Bound.AT_LEAST
+        return other <= value and text.bound is Bound.EXACT
     return not claim.strict and _rounds_to(value / claim.factor, other / claim.factor)
 
 
@@ -174,17 +195,11 @@ def _rounds_to(value: Decimal, other: Decimal) -> bool:
 
 
 def _excluded(mine: Decimal, claim: Bound, theirs: Decimal, text: Bound) -> bool:
-    """Whether the two cannot both hold, unequal as they are."""
-    low = {Bound.AT_LEAST}
-    high = {Bound.AT_MOST}
-    if claim in low and text in high:
-        return mine > theirs
-    if claim in high and text in low:
-        return mine < theirs
-    if claim is text and claim in low | high:
+    """Whether the two cannot both be meant of one thing, unequal as they are."""
+    if claim is text or {claim, text} == _OPPOSITE:
         return True
-    if text in low:
+    if text is Bound.AT_LEAST:
         return mine < theirs
-    if text in high:
+    if text is Bound.AT_MOST:
         return mine > theirs
     return True

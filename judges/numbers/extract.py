@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Final
 
 from judges.numbers import tables
+from judges.numbers.calendar import Calendar
 from judges.numbers.quantity import Bound, Kind, Quantity
 from judges.numbers.scan import Token
 
@@ -15,7 +16,6 @@ _IDENTIFIERS: Final = frozenset({"url", "email", "ip", "version", "code", "digit
 _NOT_COUNTED: Final = (
     tables.JOINERS | tables.PER | tables.BEFORE_YEAR | tables.THAN | {"the", "is", "are", "was", "were"}
 )
-_ARTICLES: Final = frozenset({"the", "den", "dem", "zum", "der", "le", "la", "les", "el", "los", "au"})
 _CJK_NUMERALS: Final = tables.CJK_DIGITS.keys() | tables.CJK_MULTIPLES.keys()
 
 
@@ -36,15 +36,8 @@ def readings(text: str) -> tuple[Decimal, ...]:
     return (Decimal(digits),)
 
 
-class _Reader:
+class _Reader(Calendar):
     """Reads the quantity that starts at a token, if one does."""
-
-    def __init__(self, tokens: Sequence[Token]) -> None:
-        self._tokens = tokens
-        self._end = len(tokens)
-
-    def lower(self, index: int) -> str:
-        return self._tokens[index].lower if 0 <= index < self._end else ""
 
     def read(self, start: int) -> Quantity | None:
         kind = self._tokens[start].kind
@@ -127,113 +120,6 @@ class _Reader:
             return self._counted(start, (Decimal(value + digit),), last)
         return None
 
-    # Dates and times
-
-    def _written_date(self, start: int) -> Quantity:
-        token = self._tokens[start]
-        parts = [int(part) for part in re.split(r"\D+", token.text)]
-        if token.kind == "isodate":
-            year, month, day = parts
-        else:
-            day, month, year = parts
-            if month > 12 >= day:
-                day, month = month, day
-        return self._finish(
-            Quantity(kind=Kind.DATE, text=token.text, date=(year, month, day), first=start, last=start + 1)
-        )
-
-    def _year(self, index: int) -> tuple[int | None, int]:
-        if self.lower(index) in (",", "de", "of", ".", "del"):
-            index += 1
-        text = self.lower(index)
-        if len(text) == 4 and text.isdecimal() and self._tokens[index].kind == "number":
-            return int(text), index + 1
-        return None, index
-
-    def _date(self, first: int, month: int, day: int | None, last: int, fallback: int) -> Quantity:
-        year, after = self._year(last)
-        last = after if year is not None else fallback
-        return self._finish(
-            Quantity(kind=Kind.DATE, text=self._text(first, last), date=(year, month, day), first=first, last=last)
-        )
-
-    def _day_first(self, start: int, day: int, last: int) -> Quantity | None:
-        if self.lower(last) in tables.ORDINAL_SUFFIXES or self.lower(last) == ".":
-            last += 1
-        if self.lower(last) in ("of", "de"):
-            last += 1
-        month = tables.MONTHS.get(self.lower(last))
-        if month is None or not 1 <= day <= 31:
-            return None
-        return self._date(start, month, day, last + 1, last + 1)
-
-    def _month_first(self, start: int) -> Quantity | None:
-        word, follows = self._tokens[start], self.lower(start + 1)
-        last = start + 2 if follows == "." and len(word.text) <= 4 else start + 1
-        day_text = self.lower(last)
-        if day_text.isdecimal() and len(day_text) <= 2 and 1 <= int(day_text) <= 31 and word.text[0].isupper():
-            after = last + 2 if self.lower(last + 1) in tables.ORDINAL_SUFFIXES else last + 1
-            return self._date(start, tables.MONTHS[word.lower], int(day_text), after, after)
-        year, _ = self._year(last)
-        before = self.lower(start - 1)
-        if (
-            word.lower in tables.AMBIGUOUS_MONTHS
-            and year is None
-            and not (word.text[0].isupper() and before in tables.BEFORE_MONTH)
-        ):
-            return None
-        return self._date(start, tables.MONTHS[word.lower], None, last, start + 1)
-
-    def _clock(self, start: int, last: int) -> Quantity:
-        hours, minutes = (int(part) for part in re.split("[:h]", self._tokens[start].lower)[:2])
-        return self._time(start, hours, minutes, last)
-
-    def _time(self, start: int, hours: int, minutes: int, last: int) -> Quantity:
-        if last < self._end and self._tokens[last].kind == "ampm":
-            afternoon = self.lower(last)[0] == "p"
-            hours = hours % 12 + (12 if afternoon else 0)
-            last += 1
-        elif self.lower(last) in tables.CLOCK:
-            last += 1
-        return self._finish(
-            Quantity(
-                kind=Kind.TIME,
-                text=self._text(start, last),
-                values=(Decimal(hours * 60 + minutes),),
-                first=start,
-                last=last,
-            )
-        )
-
-    def _hour(self, start: int, value: Decimal, last: int) -> Quantity | None:
-        follows, token = self.lower(last), self._tokens[last] if last < self._end else None
-        hours, minutes = int(value), int(value % 1 * 100)
-        if not 0 <= hours <= 24 or minutes > 59:
-            return None
-        if token is not None and token.kind == "ampm" and hours <= 12:
-            return self._time(start, hours, minutes, last)
-        if follows in tables.CLOCK:
-            after = last + 1
-            if follows != "uhr" and self.lower(after).isdecimal() and self.lower(after + 1) == "分":
-                return self._time(start, hours, int(self.lower(after)), after + 2)
-            return self._time(start, hours, minutes, after)
-        spoken = follows in ("heures", "h", "horas") and self.lower(start - 1) in tables.CLOCK_PREPOSITIONS
-        return self._time(start, hours, minutes, last + 1) if spoken else None
-
-    def _cjk_date(self, start: int, value: int, last: int) -> Quantity | None:
-        parts: dict[str, int] = {}
-        while self.lower(last) in ("年", "月", "日") and self.lower(last) not in parts:
-            parts[self.lower(last)] = value
-            last += 1
-            following = self.lower(last)
-            if not following.isdecimal() or self.lower(last + 1) not in ("月", "日"):
-                break
-            value, last = int(following), last + 1
-        if "月" not in parts and not (parts.keys() == {"年"} and parts["年"] > 1000):
-            return None
-        date = (parts.get("年"), parts.get("月"), parts.get("日"))
-        return self._finish(Quantity(kind=Kind.DATE, text=self._text(start, last), date=date, first=start, last=last))
-
     # Numbers with what they count
 
     def _counted(self, start: int, values: tuple[Decimal, ...], last: int) -> Quantity | None:
@@ -270,24 +156,6 @@ class _Reader:
                 follows = self._tokens[last + 1] if last + 1 < self._end else None
                 last += follows is not None and follows.lower in tables.CURRENCIES
         return factor, last
-
-    def _unit(self, index: int) -> tuple[str, Decimal, int] | None:
-        word, last = self.lower(index), index + 1
-        if (
-            word in tables.SQUARES | tables.CUBES
-            and (unit := tables.UNITS.get(self.lower(last)))
-            and unit[0] == "length"
-        ):
-            square = word in tables.SQUARES
-            return ("area", unit[1] ** 2, last + 1) if square else ("volume", unit[1] ** 3 * 1000, last + 1)
-        if word in ("degrees", "degree", "°", "grad") and self.lower(last) in ("c", "f", "celsius", "fahrenheit"):
-            return ("celsius" if self.lower(last)[0] == "c" else "fahrenheit", Decimal(1), last + 1)
-        for width in (2, 1):
-            joined = "".join(self.lower(index + offset) for offset in range(width))
-            if joined in tables.UNITS and (width == 1 or self._tokens[index].kind == "cjk"):
-                dimension, factor = tables.UNITS[joined]
-                return dimension, factor, index + width
-        return None
 
     def _share(self, index: int) -> tuple[Kind, Decimal, int] | None:
         word, follows = self.lower(index), self.lower(index + 1)
@@ -355,52 +223,6 @@ class _Reader:
             noun.append(self.lower(index))
             index += 1
         return tuple(noun)
-
-    # What stands round it
-
-    def _finish(self, quantity: Quantity) -> Quantity:
-        before = self.lower(quantity.first - 1)
-        if before in _ARTICLES:
-            before = self.lower(quantity.first - 2)
-        if quantity.kind in (Kind.DATE, Kind.TIME):
-            limit = "until" if before in tables.UNTIL else "from" if before in tables.FROM else ""
-            return replace(quantity, limit=limit)
-        bound = self._bound(quantity.first)
-        return replace(
-            quantity, bound=bound, per=self._per(quantity.last), strict=before in ("exactly", "precisely", "genau")
-        )
-
-    def _bound(self, first: int) -> Bound:
-        before = [self.lower(first - offset) for offset in range(1, 4)]
-        negated = before[1] in tables.NOT or before[2] in tables.NOT
-        if before[0] in tables.APPROXIMATE:
-            return Bound.ABOUT
-        if before[:2] in (["to", "up"], ["zu", "bis"]):
-            return Bound.AT_MOST
-        if before[0] in ("between", "zwischen", "entre"):
-            return Bound.AT_LEAST
-        compared = before[0] in tables.THAN
-        if before[0] in tables.AT_LEAST or (compared and before[1] in tables.MORE_THAN):
-            return Bound.AT_MOST if negated else Bound.AT_LEAST
-        if before[0] in tables.AT_MOST or (compared and before[1] in tables.LESS_THAN):
-            return Bound.AT_LEAST if negated else Bound.AT_MOST
-        return Bound.EXACT
-
-    def _per(self, index: int) -> tuple[str, Decimal] | None:
-        for offset in range(3):
-            token = self._tokens[index + offset] if index + offset < self._end else None
-            if token is None or (token.kind == "mark" and token.text != "/"):
-                return None
-            if token.lower in tables.PERIODS:
-                return tables.PERIODS[token.lower]
-            if token.lower in tables.PER:
-                unit = self._unit(index + offset + 1)
-                if unit and unit[0] in ("duration", "months"):
-                    return unit[0], unit[1]
-        return None
-
-    def _text(self, first: int, last: int) -> str:
-        return " ".join(token.text for token in self._tokens[first:last])
 
 
 def _share_units(tokens: Sequence[Token], found: list[Quantity]) -> None:

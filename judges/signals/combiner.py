@@ -12,14 +12,14 @@ from judges.types import Probabilities
 WEIGHTS: Final[Mapping[str, tuple[float, float, float]]] = {
     "verbatim": (4.5, 0.0, -1.5),
     "contained": (3.2, 0.0, -1.0),
-    "covered": (0.8, 0.0, 0.0),
+    "covered": (1.2, 0.0, 0.0),
     "quantity_differs": (-4.0, 0.0, 4.0),
     "polarity_differs": (-3.5, 0.0, 4.0),
     "roles_swapped": (-3.5, 0.0, 4.0),
     "name_differs": (-3.0, 0.0, 3.5),
-    "quantity_absent": (-2.0, 0.5, 0.0),
-    "name_absent": (-1.5, 0.5, 0.0),
-    "overclaims": (-2.5, 0.5, 0.0),
+    "quantity_absent": (-0.8, 0.0, 0.0),
+    "name_absent": (-0.3, 0.0, 0.0),
+    "overclaims": (-1.4, 0.0, 0.0),
 }
 """What each signal at 1 adds to the log-odds of (entailed, neutral, contradicted)."""
 PRIOR: Final = Probabilities(0.15, 0.75, 0.10)
@@ -49,8 +49,8 @@ class Combined:
 def combine(evidence: Prepared | str, claim: Prepared | str, model: Probabilities | None) -> Combined:
     """Weigh what a model holds of a pair with what can be seen in the texts.
 
-    ``evidence`` is a window of a few sentences, ``claim`` a sentence, after those that it needs to be understood; either
-    as ``prepare`` returns it (do so once for each text) or as plain text. ``model`` is None where none has read the pair.
+    ``evidence`` is a window of a few sentences, ``claim`` a sentence, after those that it needs to be understood: each
+    as ``prepare`` returns it (do so once for a text) or as plain text. ``model`` is None where none has read the pair.
     Never raises; the time taken grows with the number of sentences in the window.
     """
     prepared = evidence if isinstance(evidence, Prepared) else prepare(evidence)

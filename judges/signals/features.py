@@ -1,14 +1,26 @@
 """What a comparison of a claim with a window of evidence shows, as numbers from 0 to 1."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final
 
-from judges.numbers import Kind, Quantity, Relation, compare_quantities, relate
+from judges.numbers import Relation, compare_quantities
+from judges.signals.alignment import Pair, anchors_of, pair_up, ramp, share_of, touched
+from judges.signals.differences import (
+    UNIVERSAL,
+    crossed,
+    name_differs,
+    polarity_differs,
+    quantity_differs,
+    roles_swapped,
+)
 from judges.signals.prepared import Prepared, Sentence
 
 _CANDIDATES: Final = 4
 _LEAST_COVERAGE: Final = 0.5
+_SAME_SUBJECT: Final = 0.5
+_SETTLED: Final = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,153 +47,116 @@ class Features:
     """In words, for the report: what differs."""
 
 
-@dataclass(slots=True)
-class _Pair:
-    """A sentence of the claim beside one of the evidence."""
-
-    claim: Sentence
-    evidence: Sentence
-    coverage: float
-    missing: float
-    """The weight of the claim's content that this sentence lacks."""
-    anchors: list[tuple[int, int]]
-    """The longest common subsequence of keys: (position in the claim, position in the evidence)."""
-
-
 def compute(evidence: Prepared, claim: Prepared) -> Features:
-    """Compare. Of several sentences in the claim the last is judged; those before it say what it is about."""
+    """Compare. Sentences of the claim that its last one leans on say what it is about and are not judged; of the others
+    the worst found counts."""
     if not claim.sentences or not evidence.sentences:
         return Features()
-    target = claim.sentences[-1]
-    frame = dict(target.weights)
-    about = 1.0
-    if len(claim.sentences) > 1:
-        context = {key: weight for sentence in claim.sentences[:-1] for key, weight in sentence.weights.items()}
-        about = _share(context, evidence.keys)
-        if target.weight < 1.0:
-            frame = context | frame
-    verbatim = min(_verbatim(sentence, evidence) for sentence in claim.sentences)
-    scored = [(_share(frame, sentence.weights), place) for place, sentence in enumerate(evidence.sentences)]
-    candidates = sorted((pair for pair in scored if pair[0] >= _LEAST_COVERAGE), reverse=True)[:_CANDIDATES]
-    overlap = max((_neighbourhood(frame, evidence, place) for _, place in candidates), default=max(scored)[0])
-    pairs = [
-        _Pair(target, evidence.sentences[place], coverage, _missing(frame, evidence.sentences[place]), [])
-        for coverage, place in candidates
-    ]
-    for pair in pairs:
-        pair.anchors = _anchors(target.keys, pair.evidence.keys)
-    return _judge(pairs, evidence, claim, verbatim, overlap, about)
+    first = len(claim.sentences) - 1
+    while first and not claim.sentences[first].leans and not claim.sentences[first - 1].leads:
+        first -= 1
+    context = dict(claim.context)
+    for sentence in claim.sentences[:first]:
+        context.update(sentence.weights)
+    if sum(context.values()) >= 1.0 and share_of(context, evidence.keys) < _SAME_SUBJECT:
+        return Features(overlap=share_of(claim.sentences[-1].weights, evidence.keys))
+    return reduce(_worse, (_compare(evidence, sentence, context) for sentence in claim.sentences[first:]))
 
 
-def _judge(
-    pairs: Sequence[_Pair], evidence: Prepared, claim: Prepared, verbatim: float, overlap: float, about: float
-) -> Features:
-    target = claim.sentences[-1]
-    findings = compare_quantities([quantity for _, quantity in target.quantities], evidence.quantities).findings
-    absent = sum(finding.relation is not Relation.AGREE for finding in findings) / len(findings) if findings else 0.0
-    names_absent = _share_absent(target, evidence)
-    about = 1.0 if about >= 0.5 else 0.0
-    contained = covered = differs = polarity = roles = named = 0.0
-    overclaims = 0.0
-    detail: str | None = None
-    for pair in pairs:
-        quantity, said = _quantity_differs(pair)
-        flipped = _polarity_differs(pair)
-        swapped = _roles_swapped(pair)
-        if flipped or swapped:
-            polarity, roles = max(polarity, flipped), max(roles, swapped)
-        elif quantity:
-            if quantity > differs:
-                differs, detail = quantity, said
-        else:
-            name, said = _name_differs(pair)
-            if name > named:
-                named, detail = name, said
-            if not name and not absent:
-                over = _overclaims(pair)
-                overclaims = max(overclaims, over * pair.coverage)
-                if not over:
-                    contained = max(contained, _ordered(pair))
-                    covered = max(covered, pair.coverage)
-    settled = max(verbatim, contained)
-    if settled >= 0.95:
-        differs = polarity = roles = named = overclaims = 0.0
+def _worse(one: Features, other: Features) -> Features:
     return Features(
-        verbatim=verbatim,
-        contained=contained * about,
-        covered=_ramp(covered, 0.7, 1.0) * about,
-        overlap=overlap,
-        quantity_differs=differs * about,
-        polarity_differs=polarity * about,
-        roles_swapped=roles * about,
-        name_differs=named * about,
-        quantity_absent=absent,
-        name_absent=names_absent,
-        overclaims=overclaims,
-        detail=detail,
+        verbatim=min(one.verbatim, other.verbatim),
+        contained=min(one.contained, other.contained),
+        covered=min(one.covered, other.covered),
+        overlap=min(one.overlap, other.overlap),
+        quantity_differs=max(one.quantity_differs, other.quantity_differs),
+        polarity_differs=max(one.polarity_differs, other.polarity_differs),
+        roles_swapped=max(one.roles_swapped, other.roles_swapped),
+        name_differs=max(one.name_differs, other.name_differs),
+        quantity_absent=max(one.quantity_absent, other.quantity_absent),
+        name_absent=max(one.name_absent, other.name_absent),
+        overclaims=max(one.overclaims, other.overclaims),
+        detail=one.detail or other.detail,
     )
 
 
-def _ramp(value: float, low: float, high: float) -> float:
-    return min(1.0, max(0.0, (value - low) / (high - low)))
+def _compare(evidence: Prepared, target: Sentence, context: Mapping[str, float]) -> Features:
+    frame: Mapping[str, float] = {**context, **target.weights} if target.weight < 1.0 else target.weights
+    if not frame:
+        frame = dict.fromkeys(target.keys, 0.5)
+    scored = [
+        (share_of(frame, sentence.weights if target.weights or context else sentence.keys), place)
+        for place, sentence in enumerate(evidence.sentences)
+    ]
+    candidates = sorted((pair for pair in scored if pair[0] >= _LEAST_COVERAGE), reverse=True)[:_CANDIDATES]
+    if not candidates and target.leans and all(weight < 1.0 for weight in frame.values()):
+        units = {(quantity.kind, quantity.unit) for _, quantity in target.quantities if quantity.unit}
+        candidates = [
+            (0.5, place)
+            for place, sentence in enumerate(evidence.sentences)
+            if any((quantity.kind, quantity.unit) in units for _, quantity in sentence.quantities)
+        ][:_CANDIDATES]
+    overlap = max((_neighbourhood(frame, evidence, place) for _, place in candidates), default=max(scored)[0])
+    pairs = [pair_up(target, evidence.sentences[place], frame, coverage) for coverage, place in candidates]
+    return _judge(pairs, evidence, target, overlap)
 
 
-def _share(frame: Mapping[str, float], keys: Container[str]) -> float:
-    """The share of the frame's weight that ``keys`` holds."""
-    total = found = 0.0
-    for key, weight in frame.items():
-        total += weight
-        if key in keys:
-            found += weight
-    return found / total if total else 0.0
+def _judge(pairs: Sequence[Pair], evidence: Prepared, target: Sentence, overlap: float) -> Features:
+    verbatim = _verbatim(target, evidence)
+    findings = compare_quantities([quantity for _, quantity in target.quantities], evidence.quantities).findings
+    absent = sum(finding.relation is not Relation.AGREE for finding in findings) / len(findings) if findings else 0.0
+    contained = covered = wider = polarity = 0.0
+    roles = 1.0 if crossed(pairs) else 0.0
+    quantity: tuple[float, str | None] = (0.0, None)
+    name: tuple[float, str | None] = (0.0, None)
+    for pair in pairs:
+        flipped, swapped, number = polarity_differs(pair), roles_swapped(pair), quantity_differs(pair)
+        if flipped or swapped:
+            polarity, roles = max(polarity, flipped), max(roles, swapped)
+        elif number[0]:
+            quantity = max(quantity, number, key=_strength)
+        elif (other := name_differs(pair))[0]:
+            name = max(name, other, key=_strength)
+        elif not absent:
+            if over := overclaims(pair):
+                wider = max(wider, over * pair.coverage)
+            else:
+                contained, covered = max(contained, _ordered(pair)), max(covered, pair.coverage)
+    if max(verbatim, contained) >= _SETTLED:
+        quantity, name, roles, wider = (0.0, None), (0.0, None), 0.0, 0.0
+        polarity = polarity if target.quantifier == UNIVERSAL else 0.0
+    if roles:
+        contained = covered = 0.0
+    return Features(
+        verbatim=verbatim,
+        contained=contained,
+        covered=ramp(covered, 0.7, 1.0),
+        overlap=overlap,
+        quantity_differs=quantity[0],
+        polarity_differs=polarity,
+        roles_swapped=roles,
+        name_differs=name[0],
+        quantity_absent=absent,
+        name_absent=_share_absent(target, evidence),
+        overclaims=wider,
+        detail=quantity[1] or name[1],
+    )
 
 
-def _missing(frame: Mapping[str, float], evidence: Sentence) -> float:
-    return sum(weight for key, weight in frame.items() if key not in evidence.weights)
+def _strength(found: tuple[float, str | None]) -> float:
+    return found[0]
 
 
 def _neighbourhood(frame: Mapping[str, float], evidence: Prepared, place: int) -> float:
     keys: set[str] = set()
     for sentence in evidence.sentences[max(0, place - 1) : place + 2]:
         keys |= sentence.weights.keys()
-    return _share(frame, keys)
+    return share_of(frame, keys)
 
 
 def _share_absent(target: Sentence, evidence: Prepared) -> float:
     names = target.names
     return sum(name not in evidence.keys for name in names) / len(names) if names else 0.0
-
-
-def _anchors(claim: Sequence[str], evidence: Sequence[str]) -> list[tuple[int, int]]:
-    """The longest common subsequence, over the keys that both have."""
-    common = set(claim) & set(evidence)
-    rows = [place for place, key in enumerate(claim) if key in common]
-    columns = [place for place, key in enumerate(evidence) if key in common]
-    width = len(columns)
-    table = [[0] * (width + 1) for _ in range(len(rows) + 1)]
-    for row in range(len(rows) - 1, -1, -1):
-        key, line, below = claim[rows[row]], table[row], table[row + 1]
-        for column in range(width - 1, -1, -1):
-            if evidence[columns[column]] == key:
-                line[column] = below[column + 1] + 1
-            else:
-                line[column] = below[column] if below[column] >= line[column + 1] else line[column + 1]
-    anchors: list[tuple[int, int]] = []
-    row = column = 0
-    while row < len(rows) and column < width:
-        if claim[rows[row]] == evidence[columns[column]] and table[row][column] == table[row + 1][column + 1] + 1:
-            anchors.append((rows[row], columns[column]))
-            row, column = row + 1, column + 1
-        elif table[row + 1][column] >= table[row][column + 1]:
-            row += 1
-        else:
-            column += 1
-    return anchors
-
-
-def _touched(claim: Sentence, evidence: Sentence) -> set[int]:
-    """The clauses of the evidence that the claim's words with content stand in."""
-    return {clause for key, clause in zip(evidence.keys, evidence.clauses, strict=True) if key in claim.weights}
 
 
 def _verbatim(claim: Sentence, evidence: Prepared) -> float:
@@ -190,166 +165,23 @@ def _verbatim(claim: Sentence, evidence: Prepared) -> float:
     best = 0.0
     for sentence in evidence.sentences:
         if claim.run in sentence.run:
-            touched = _touched(claim, sentence)
-            negated = sum(clause in touched for clause in sentence.negations) > len(claim.negations)
+            negated = False
+            if len(sentence.negations) > len(claim.negations):
+                clauses = touched(sentence, anchors_of(claim.keys, sentence.keys))
+                negated = sum(clause in clauses for clause in sentence.negations) > len(claim.negations)
             loosened = sentence.conditions > claim.conditions or (sentence.hedged and not claim.hedged)
             best = max(best, 0.0 if negated else 0.5 if loosened else 1.0)
     return best
 
 
-def _ordered(pair: _Pair) -> float:
+def _ordered(pair: Pair) -> float:
     target = pair.claim
-    if target.weight < 1.0:
-        share = pair.coverage if target.quantities else 0.0
-    else:
-        kept = {target.keys[place] for place, _ in pair.anchors}
-        share = _share(target.weights, kept)
+    kept = {target.keys[place] for place, _ in pair.anchors}
+    alone = pair.coverage if target.quantities else 0.0
+    share = alone if target.weight < 1.0 else share_of(target.weights, kept)
+    whole = pair.lacking == 0 and (pair.shared + len(target.quantities)) >= 2
+    if whole and share < 1.0 and all(weight < 1.0 or key in kept for key, weight in target.weights.items()):
+        share = max(share, 0.97)
     if pair.evidence.conditions > pair.claim.conditions:
         share *= 0.9
-    return _ramp(share, 0.85, 1.0)
-
-
-def _frame_strength(pair: _Pair) -> float:
-    """How surely the two sentences are about the same thing."""
-    if pair.missing <= 0.35:
-        return 1.0
-    if pair.coverage >= 0.8 and pair.missing <= 1.0:
-        return 0.5
-    return 0.0
-
-
-def _gap(anchors: Sequence[tuple[int, int]], place: int, end: int) -> tuple[int, int]:
-    """The stretch of the evidence between the anchors round a place of the claim."""
-    low, high = 0, end
-    for mine, theirs in anchors:
-        if mine < place:
-            low = theirs + 1
-        else:
-            high = theirs
-            break
-    return low, high
-
-
-def _quantity_differs(pair: _Pair) -> tuple[float, str | None]:
-    mine, theirs = pair.claim.quantities, pair.evidence.quantities
-    if not mine or not theirs:
-        return 0.0, None
-    strength = _frame_strength(pair)
-    if not strength:
-        return 0.0, None
-    open_, taken = [], set()
-    for place, quantity in mine:
-        agreeing = [other for other, theirs_ in theirs if relate(quantity, theirs_) is Relation.AGREE]
-        taken.update(agreeing)
-        if not agreeing:
-            open_.append((place, quantity))
-    free = [(place, other) for place, other in theirs if place not in taken]
-    best, detail = 0.0, None
-    for place, quantity in open_:
-        sure, other = _counterpart(pair, place, quantity, free)
-        if other is not None and sure * strength > best:
-            best, detail = sure * strength, f"{quantity.text} where the source says {other.text}"
-    return best, detail
-
-
-def _counterpart(
-    pair: _Pair, place: int, quantity: Quantity, free: Sequence[tuple[int, Quantity]]
-) -> tuple[float, Quantity | None]:
-    """The evidence's quantity that stands for the claim's, and how surely."""
-    low, high = _gap(pair.anchors, place, len(pair.evidence.keys))
-    if quantity.kind is Kind.POINTS:
-        found = compare_quantities([quantity], [other for _, other in pair.evidence.quantities]).findings[0]
-        return (0.9 if found.relation is Relation.DIFFER else 0.0), found.other
-    differing = [(at, other) for at, other in free if relate(quantity, other) is Relation.DIFFER]
-    for at, other in differing:
-        if low <= at < high:
-            return 1.0, other
-    if differing:
-        return (0.9 if len(differing) == 1 else 0.4), differing[0][1]
-    for at, other in free:
-        anchored = (place - 1, at - 1) in pair.anchors
-        if (
-            anchored
-            and low <= at < high
-            and other.kind is not quantity.kind
-            and pair.missing == 0.0
-            and _amount(quantity, other)
-        ):
-            return 1.0, other
-    return 0.0, None
-
-
-def _amount(quantity: Quantity, other: Quantity) -> bool:
-    amounts = (Kind.NUMBER, Kind.PERCENT, Kind.POINTS, Kind.MONEY, Kind.MEASURE)
-    return quantity.kind in amounts and other.kind in amounts
-
-
-def _agrees(pair: _Pair) -> bool:
-    return all(
-        any(relate(quantity, other) is Relation.AGREE for _, other in pair.evidence.quantities)
-        for _, quantity in pair.claim.quantities
-    )
-
-
-def _polarity_differs(pair: _Pair) -> float:
-    claim, evidence = pair.claim, pair.evidence
-    if pair.missing > 0.35 or claim.weight < 1.3 or (claim.quantities and not _agrees(pair)):
-        return 0.0
-    touched = _touched(claim, evidence)
-    sign = -1 if (len(claim.negations) + sum(clause in touched for clause in evidence.negations)) % 2 else 1
-    for key, mine in claim.signs.items():
-        sign *= mine * evidence.signs.get(key, mine)
-    if sign >= 0:
-        return 0.0
-    clause_keys = {key for key, clause in zip(evidence.keys, evidence.clauses, strict=True) if clause in touched}
-    clause_weights = {key: weight for key, weight in evidence.weights.items() if key in clause_keys}
-    if claim.quantifier == 4 or _share(clause_weights, claim.weights) >= 0.6:
-        return 1.0
-    return 0.4
-
-
-def _roles_swapped(pair: _Pair) -> float:
-    claim, evidence = pair.claim, pair.evidence
-    if claim.relation is None or evidence.relation is None or claim.relation[0] != evidence.relation[0]:
-        return 0.0
-    if pair.missing > 0.35:
-        return 0.0
-    before, after = _sides(claim, claim.relation[2])
-    first, second = _sides(evidence, evidence.relation[2])
-    straight = len(before & first) + len(after & second)
-    crossed = min(len(before & second), 1) + min(len(after & first), 1)
-    same = claim.relation[1] == evidence.relation[1]
-    if crossed == 2 and crossed > straight:
-        return 1.0 if same else 0.0
-    return 1.0 if straight > crossed and not same and len(claim.negations) == len(evidence.negations) else 0.0
-
-
-def _sides(sentence: Sentence, place: int) -> tuple[set[str], set[str]]:
-    left, right = set(sentence.keys[:place]), set(sentence.keys[place:])
-    return left - right, right - left
-
-
-def _name_differs(pair: _Pair) -> tuple[float, str | None]:
-    """The last word is another letter or name after the same word: gate C for gate B."""
-    claim, evidence = pair.claim, pair.evidence
-    if len(claim.keys) < 3 or len(pair.anchors) != len(claim.keys) - 1 or pair.anchors[-1][0] != len(claim.keys) - 2:
-        return 0.0, None
-    mine, place = claim.keys[-1], pair.anchors[-1][1] + 1
-    if place >= len(evidence.keys):
-        return 0.0, None
-    theirs = evidence.keys[place]
-    if mine[0] == "#" or theirs[0] == "#" or theirs in claim.weights:
-        return 0.0, None
-    letters = mine.endswith(".") and theirs.endswith(".")
-    named = mine in claim.names and theirs in evidence.names and len(evidence.keys) == len(claim.keys)
-    if not letters and not named:
-        return 0.0, None
-    written = claim.names.get(mine, mine), evidence.names.get(theirs, theirs)
-    return (1.0 if letters else 0.5), f"{written[0]} where the source says {written[1]}"
-
-
-def _overclaims(pair: _Pair) -> float:
-    claim, evidence = pair.claim, pair.evidence
-    if claim.quantifier > evidence.quantifier > 0 or (evidence.hedged and not claim.hedged):
-        return 1.0
-    return 0.5 if evidence.conditions > claim.conditions else 0.0
+    return ramp(share, 0.85, 1.0)

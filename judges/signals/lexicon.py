@@ -19,6 +19,7 @@ STOP: Final = _words(
     "several few "
     "one ones more less fewer if unless because since until till after before during between can could may "
     "might must need "
+    "anywhere everywhere whole entire entirely ganz ganze ganzen gesamt gesamte tout toute todo toda "
     "however therefore thus according stated document documents source sources text context "
     "der die das den dem des ein eine einen einem einer eines und oder aber ist sind war waren wird werden "
     "wurde wurden hat "
@@ -38,12 +39,14 @@ STOP: Final = _words(
 LIGHT: Final = _words(
     "amount total cost price reach stand lie last equal come make get take give keep hold set go run put show "
     "say tell mean "
-    "possible available use provide offer require apply state report total value number figure limit part "
+    "basis grundlage base exceed possible impossible available use provide offer require apply state report "
+    "total value number figure limit part "
     "cover store measure people person currently only exact begin start long lange betragen beträgt beträgen "
     "liegen liegt "
     "kosten kostet dauer dauert reicht gelten gilt steht höhe atteint élève coûte dure compte s'élève alcanza "
     "cuesta dura "
-    "asciende now new year month day always generally usually simply flat"
+    "asciende jahr tag monat année mois jour año mes día now new year month day always generally usually "
+    "simply flat"
 )
 """Words that weigh less: two sentences may share them and be about different things, or differ in them and not."""
 
@@ -75,6 +78,17 @@ CONTRASTS: Final = _words(
     "but while whereas although though however aber während sondern mais tandis pero mientras sino"
 )
 """Open a clause of their own, as commas and semicolons do."""
+
+LEANING: Final = _words(
+    "it its this that these those they their them he she his her such also however therefore thus otherwise "
+    "moreover "
+    "furthermore additionally then so but and er sie es dies diese dieser dieses ihr ihre auch jedoch daher "
+    "deshalb sonst "
+    "außerdem il elle ils elles cela ce cette ces leur aussi donc cependant sinon ello esto este esta estos "
+    "estas también "
+    "además"
+)
+"""A sentence that begins so is understood from the one before it, which it does not assert again."""
 
 QUANTIFIERS: Final[dict[str, int]] = {
     word: level
@@ -170,6 +184,49 @@ CONCEPTS: Final[dict[str, tuple[str, int]]] = {
 }
 """Words of one concept and its opposite: matched as one, their signs multiplied into the polarity of the sentence."""
 
+SYNONYMS: Final[dict[str, str]] = {
+    word: f"={group.split()[0]}"
+    for group in (
+        "people person persons participant participants respondent respondents individual individuals",
+        "buy buys bought buying purchase purchases purchased purchasing",
+        "begin begins began begun start starts started starting commence commences commenced",
+        "finish finishes finished end ends ended ending conclude concludes concluded",
+        "help helps helped assist assists assisted assistance",
+        "show shows showed shown demonstrate demonstrates demonstrated",
+        "staff employee employees worker workers",
+        "car cars vehicle vehicles automobile automobiles",
+        "doctor doctors physician physicians",
+        "big large huge",
+        "quick quickly fast rapid rapidly swift swiftly",
+        "repair repairs repaired fix fixes fixed",
+        "firm firms company companies corporation",
+        "get gets got receive receives received obtain obtains obtained",
+        "ask asks asked request requests requested",
+        "build builds built construct constructs constructed",
+        "create creates created establish establishes established found founded",
+        "launch launches launched introduce introduces introduced",
+        "cancel cancels cancelled canceled terminate terminates terminated",
+        "need needs needed require requires required",
+        "choose chooses chose chosen select selects selected",
+        "answer answers answered reply replies replied respond responds responded",
+        "send sends sent dispatch dispatches dispatched",
+        "child children kid kids",
+        "film films movie movies",
+        "illness illnesses disease diseases",
+        "medicine medicines medication medications drug drugs",
+        "trip trips journey journeys voyage",
+        "house houses home homes",
+        "area areas zone zones region regions",
+        "customer customers client clients",
+        "salary salaries wage wages",
+        "leave leaves left depart departs departed departure",
+        "arrive arrives arrived arrival",
+        "licence licences license licenses licensed",
+    )
+    for word in group.split()
+}
+"""Words that count as one; those that mean it only at times are left out."""
+
 RELATORS: Final[dict[str, tuple[str, int]]] = {
     word: (relation, sign)
     for relation, sign, words in (
@@ -194,9 +251,11 @@ DEGREES: Final[dict[str, int]] = {
 }
 
 _IRREGULAR: Final = (
-    "take took taken|pay paid|sell sold|hold held|begin began begun|build built|leave left|make made|give gave given|"
+    "take took taken|pay paid|sell sold|hold held|begin began begun|build built|leave left|make made|give "
+    "gave given|"
     "go went gone|send sent|keep kept|run ran|say said|find found|write wrote written|buy bought|bring brought|"
-    "know knew known|see saw seen|lead led|become became|choose chose chosen|speak spoke spoken|break broke broken|"
+    "know knew known|see saw seen|lead led|become became|choose chose chosen|speak spoke spoken|break broke "
+    "broken|"
     "mean meant|meet met|spend spent|tell told|teach taught|wear wore worn|drive drove driven|lie lay lain|"
     "child children|woman women|man men"
 )
@@ -205,7 +264,7 @@ IRREGULAR: Final[dict[str, str]] = {
 }
 SUFFIXES: Final = (
     *("ations", "ation", "ments", "ment", "ingly", "edly", "ings", "ing", "ied", "ies", "ed", "ly"),
-    *("es", "en", "er", "s", "e", "n"),
+    *("es", "en", "s", "e", "n"),
 )
 ABBREVIATIONS: Final = _words(
     "mr mrs ms dr prof st no nr art abs fig vol pp eg ie etc vs al ca approx inc ltd co corp dept est sec lit "

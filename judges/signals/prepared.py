@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from judges.numbers import Quantity, Token, extract, normalise, scan
+from judges.numbers import Kind, Quantity, Token, extract, normalise, scan
 from judges.signals import lexicon
 from judges.signals.lexemes import lexeme
 
@@ -14,6 +14,8 @@ _LINK: Final = re.compile(r"!?\[([^\]\[\n]{1,200})\]\([^()\s]{1,400}\)")
 _ENDS: Final = frozenset(".!?。！？")
 _CLAUSE_MARKS: Final = frozenset(",;:、；()")
 _QUOTES: Final = frozenset('"“”»」)')
+NAMING: Final = frozenset({Kind.REFERENCE, Kind.IDENTIFIER, Kind.WEEKDAY})
+_NAMING_WEIGHT: Final = 0.6
 _MAX_KEYS: Final = 120
 
 
@@ -26,7 +28,7 @@ class Sentence:
     """Every token in order, forms normalised, for the verbatim test."""
     keys: tuple[str, ...]
     weights: Mapping[str, float]
-    """The weight of each word with content; quantities are left out."""
+    """The weight of each word with content and of each quantity that names a thing; others are left out."""
     weight: float
     quantities: tuple[tuple[int, Quantity], ...]
     names: Mapping[str, str]
@@ -35,13 +37,17 @@ class Sentence:
     """The clause that each key stands in."""
     negations: tuple[int, ...]
     """The clause that each negation stands in."""
-    signs: Mapping[str, int]
-    """Concepts by their sign; 0 where the sentence has both."""
+    signs: Mapping[str, Sequence[tuple[int, int]]]
+    """The concepts, with the position and the sign of each place."""
     quantifier: int
     hedged: bool
     conditions: int
     relation: tuple[str, int, int] | None
     """A relator, its sign and its position."""
+    leans: bool
+    """It begins with a pronoun or a connective, so that it needs the sentence before it."""
+    leads: bool
+    """It ends with a colon: what follows completes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +59,35 @@ class Prepared:
     keys: frozenset[str]
     quantities: tuple[Quantity, ...]
     run: str
+    context: Mapping[str, float]
+    """The weights of the words before a claim that say what it is about; empty for evidence."""
 
 
-def prepare(text: str) -> Prepared:
-    """Read a text once. Linear in its length; markdown emphasis, links and citation markers count for nothing."""
+def prepare(text: str, context: str = "") -> Prepared:
+    """Read a text once, in time linear in its length. Markdown emphasis, links and citation markers count for nothing.
+
+    ``context``: for a claim such as "It costs 5 euros.", the sentence before it. It says what the claim is about and is
+    not itself compared.
+    """
     clean = _MARKERS.sub("", _LINK.sub(r"\1", normalise(text))) if "[" in text or "【" in text else normalise(text)
     clean = lexicon.LEAD_IN.sub("", clean, count=1) if (lead := lexicon.LEAD_IN.match(clean)) and lead else clean
     tokens = scan(clean)
     quantities = extract(tokens)
     by_start = {quantity.first: quantity for quantity in quantities}
     sentences = tuple(_read(tokens, first, last, by_start) for first, last in _cut(tokens, by_start))
-    sentences = tuple(sentence for sentence in sentences if sentence.run != "\x1f")
+    sentences = tuple(sentence for sentence in sentences if sentence.run.count("\x1f") > 2) or sentences[:1]
     return Prepared(
         text=text,
         sentences=sentences,
         keys=frozenset(key for sentence in sentences for key in sentence.weights),
         quantities=tuple(quantities),
         run="\x1f" + "".join(sentence.run[1:] for sentence in sentences),
+        context=_weights(prepare(context).sentences) if context else {},
     )
+
+
+def _weights(sentences: Sequence[Sentence]) -> dict[str, float]:
+    return {key: weight for sentence in sentences for key, weight in sentence.weights.items()}
 
 
 def _cut(tokens: Sequence[Token], quantities: Mapping[int, Quantity]) -> list[tuple[int, int]]:
@@ -120,7 +137,7 @@ class _Collector:
     names: dict[str, str] = field(default_factory=dict)
     clauses: list[int] = field(default_factory=list)
     negations: list[int] = field(default_factory=list)
-    signs: dict[str, int] = field(default_factory=dict)
+    signs: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     quantifier: int = 0
     hedged: bool = False
     conditions: int = 0
@@ -133,11 +150,13 @@ class _Collector:
         key = quantity.key
         self.quantities.append((len(self.keys), quantity))
         self.keys.append(key)
+        if quantity.kind in NAMING:
+            self.weights[key] = _NAMING_WEIGHT
         self.clauses.append(self.clause)
         self.run.append(key)
         self.words += 1
 
-    def word(self, token: Token, following: str) -> None:
+    def word(self, token: Token, following: str, *, last: bool) -> None:
         word = token.lower
         self.run.append(word)
         self._function(word, following)
@@ -145,16 +164,18 @@ class _Collector:
         inner = self.words > 0
         self.words += 1
         key, weight = found.key, found.weight
-        if inner and len(token.text) == 1 and token.text.isupper() and token.kind == "word" and word != "i":
-            key, weight = f"{word}.", 1.0
+        if len(token.text) == 1 and token.kind == "word":
+            abbreviated = following == "." and not last
+            key, weight = (
+                (f"{word}.", 1.0) if inner and token.text.isupper() and not abbreviated and word != "i" else ("", 0.0)
+            )
         if not key:
             return
         self.keys.append(key)
         self.clauses.append(self.clause)
         self.weights[key] = weight
-        if key[0] == "=":
-            known = self.signs.get(key, found.sign)
-            self.signs[key] = found.sign if known == found.sign else 0
+        if found.sign and key == found.key:
+            self.signs.setdefault(key, []).append((len(self.keys) - 1, found.sign))
         if inner and token.text[0].isupper():
             self.names[key] = token.text
 
@@ -187,7 +208,7 @@ def _read(tokens: Sequence[Token], first: int, last: int, quantities: Mapping[in
         if token.kind == "mark":
             seen.clause += token.text in _CLAUSE_MARKS
         else:
-            seen.word(token, tokens[index].lower if index < last else "")
+            seen.word(token, tokens[index].lower if index < last else "", last=index + 1 >= last)
     capitals = len(seen.names)
     names = seen.names if capitals <= max(2, 0.4 * len(seen.weights)) else {}
     return Sentence(
@@ -204,4 +225,6 @@ def _read(tokens: Sequence[Token], first: int, last: int, quantities: Mapping[in
         hedged=seen.hedged,
         conditions=seen.conditions,
         relation=seen.relation,
+        leans=bool(seen.run) and seen.run[0] in lexicon.LEANING,
+        leads=last > first and any(token.text == ":" for token in tokens[max(first, last - 2) : last]),
     )

@@ -1,0 +1,105 @@
+"""A place in a token list, and what the words round a quantity say of it: its bound, its period, the end of a span."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Final
+
+from judges.numbers import tables
+from judges.numbers.quantity import Bound, Kind, Quantity
+from judges.numbers.scan import Token
+
+_ARTICLES: Final = frozenset({"the", "den", "dem", "zum", "der", "le", "la", "les", "el", "los", "au"})
+
+
+class Surroundings:
+    """Reads round a quantity. The offsets are those of tokens; outside the list every token is empty."""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self._tokens = tokens
+        self._end = len(tokens)
+
+    def lower(self, index: int) -> str:
+        return self._tokens[index].lower if 0 <= index < self._end else ""
+
+    def _unit(self, index: int) -> tuple[str, Decimal, int] | None:
+        word, last = self.lower(index), index + 1
+        if (
+            word in tables.SQUARES | tables.CUBES
+            and (unit := tables.UNITS.get(self.lower(last)))
+            and unit[0] == "length"
+        ):
+            square = word in tables.SQUARES
+            return ("area", unit[1] ** 2, last + 1) if square else ("volume", unit[1] ** 3 * 1000, last + 1)
+        if word in ("degrees", "degree", "°", "grad") and self.lower(last) in ("c", "f", "celsius", "fahrenheit"):
+            return ("celsius" if self.lower(last)[0] == "c" else "fahrenheit", Decimal(1), last + 1)
+        for width in (2, 1):
+            joined = "".join(self.lower(index + offset) for offset in range(width))
+            if joined in tables.UNITS and (width == 1 or self._tokens[index].kind == "cjk"):
+                dimension, factor = tables.UNITS[joined]
+                return dimension, factor, index + width
+        return None
+
+    def _finish(self, quantity: Quantity) -> Quantity:
+        before = self.lower(quantity.first - 1)
+        if before in _ARTICLES:
+            before = self.lower(quantity.first - 2)
+        if quantity.kind in (Kind.DATE, Kind.TIME):
+            limit = "until" if before in tables.UNTIL else "from" if before in tables.FROM else ""
+            return replace(quantity, limit=limit)
+        bound = self._bound(quantity.first)
+        return replace(
+            quantity,
+            bound=bound,
+            per=self._per(quantity.last) or self._period_before(quantity.first),
+            strict=before in ("exactly", "precisely", "genau"),
+        )
+
+    def _bound(self, first: int) -> Bound:
+        before = [self.lower(first - offset) for offset in range(1, 4)]
+        negated = before[1] in tables.NOT or before[2] in tables.NOT
+        if before[0] in tables.APPROXIMATE:
+            return Bound.ABOUT
+        if before[:2] in (["to", "up"], ["zu", "bis"]):
+            return Bound.AT_MOST
+        if before[0] in ("between", "zwischen", "entre"):
+            return Bound.AT_LEAST
+        compared = before[0] in tables.THAN
+        if before[0] in tables.AT_LEAST or (compared and before[1] in tables.MORE_THAN):
+            return Bound.AT_MOST if negated else Bound.AT_LEAST
+        if before[0] in tables.AT_MOST or (compared and before[1] in tables.LESS_THAN):
+            return Bound.AT_LEAST if negated else Bound.AT_MOST
+        return Bound.EXACT
+
+    def _per(self, index: int) -> tuple[str, Decimal] | None:
+        for offset in range(3):
+            token = self._tokens[index + offset] if index + offset < self._end else None
+            if token is None or (token.kind == "mark" and token.text != "/"):
+                return None
+            if token.lower in tables.PERIODS:
+                return tables.PERIODS[token.lower]
+            if token.lower in tables.PER:
+                unit = self._unit(index + offset + 1)
+                if unit and unit[0] in ("duration", "months"):
+                    return unit[0], unit[1]
+        return None
+
+    def _period_before(self, first: int) -> tuple[str, Decimal] | None:
+        """The period of "a year costs 360 euros" and "the annual fee is 360 euros"."""
+        for index in range(first - 1, max(-1, first - 5), -1):
+            token = self._tokens[index]
+            if token.kind != "word":
+                return None
+            if token.lower in tables.PERIODS:
+                return tables.PERIODS[token.lower]
+            unit = tables.UNITS.get(token.lower)
+            if (
+                unit
+                and unit[0] in ("duration", "months")
+                and self.lower(index - 1) in ("a", "per", "each", "every", "pro")
+            ):
+                return unit
+        return None
+
+    def _text(self, first: int, last: int) -> str:
+        return " ".join(token.text for token in self._tokens[first:last])

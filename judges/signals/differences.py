@@ -1,0 +1,175 @@
+"""How a claim differs from a sentence that is otherwise much like it. Each function returns its strength, 0 to 1."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from judges.numbers import Kind, Quantity, Relation, compare_quantities, relate
+from judges.signals.alignment import Pair, gap, share_of, touched
+from judges.signals.prepared import NAMING, Sentence
+
+UNIVERSAL: Final = 4
+"""The quantifiers that allow no exception."""
+
+
+def _frame_strength(pair: Pair) -> float:
+    """How surely the two sentences are about the same thing."""
+    named = any(quantity.kind in NAMING for _, quantity in pair.claim.quantities if quantity.key in pair.evidence.keys)
+    if pair.lacking == 0 and (pair.shared or named):
+        return 1.0
+    if pair.shared == pair.lacking == 0 and pair.claim.leans:
+        return 0.5
+    return 0.5 if pair.coverage >= 0.8 and pair.lacking <= 1 else 0.0
+
+
+def quantity_differs(pair: Pair) -> tuple[float, str | None]:
+    mine, theirs = pair.claim.quantities, pair.evidence.quantities
+    if not mine or not theirs:
+        return 0.0, None
+    strength = _frame_strength(pair)
+    if not strength:
+        return 0.0, None
+    open_, taken = [], set()
+    for place, quantity in mine:
+        agreeing = [other for other, theirs_ in theirs if relate(quantity, theirs_) is Relation.AGREE]
+        taken.update(agreeing)
+        if not agreeing:
+            open_.append((place, quantity))
+    free = [(place, other) for place, other in theirs if place not in taken]
+    best, detail = 0.0, None
+    for place, quantity in open_:
+        sure, other = _counterpart(pair, place, quantity, free)
+        if other is not None and sure * strength > best:
+            best, detail = sure * strength, f"{quantity.text} where the source says {other.text}"
+    return best, detail
+
+
+def _counterpart(
+    pair: Pair, place: int, quantity: Quantity, free: Sequence[tuple[int, Quantity]]
+) -> tuple[float, Quantity | None]:
+    """The evidence's quantity that stands for the claim's, and how surely."""
+    low, high = gap(pair.anchors, place, len(pair.evidence.keys))
+    if quantity.kind is Kind.POINTS:
+        found = compare_quantities([quantity], [other for _, other in pair.evidence.quantities]).findings[0]
+        return (0.9 if found.relation is Relation.DIFFER else 0.0), found.other
+    differing = [(at, other) for at, other in free if relate(quantity, other) is Relation.DIFFER]
+    for at, other in differing:
+        if low <= at < high:
+            return 1.0, other
+    if differing:
+        return (0.9 if len(differing) == 1 else 0.4), differing[0][1]
+    for at, other in free:
+        anchored = (place - 1, at - 1) in pair.anchors
+        if (
+            anchored
+            and low <= at < high
+            and other.kind is not quantity.kind
+            and pair.lacking == 0
+            and _amount(quantity, other)
+        ):
+            return 1.0, other
+    return 0.0, None
+
+
+def _amount(quantity: Quantity, other: Quantity) -> bool:
+    amounts = (Kind.NUMBER, Kind.PERCENT, Kind.POINTS, Kind.MONEY, Kind.MEASURE)
+    return quantity.kind in amounts and other.kind in amounts
+
+
+def _agrees(pair: Pair) -> bool:
+    return all(
+        any(relate(quantity, other) is Relation.AGREE for _, other in pair.evidence.quantities)
+        for _, quantity in pair.claim.quantities
+    )
+
+
+def polarity_differs(pair: Pair) -> float:
+    claim, evidence = pair.claim, pair.evidence
+    denied = evidence.quantifier == UNIVERSAL and pair.lacking == 1 and claim.signs.keys() & evidence.signs.keys()
+    if (
+        (pair.lacking and not denied)
+        or pair.coverage < 0.7
+        or claim.weight < 1.3
+        or (claim.quantities and not _agrees(pair))
+    ):
+        return 0.0
+    clauses = touched(evidence, pair.anchors)
+    sign = -1 if (len(claim.negations) + sum(clause in clauses for clause in evidence.negations)) % 2 else 1
+    for key, places in claim.signs.items():
+        if key in evidence.signs:
+            sign *= places[0][1] * _sign_near(evidence, evidence.signs[key], set(claim.keys[places[0][0] + 1 :]))
+    if sign >= 0:
+        return 0.0
+    clause_keys = {key for key, clause in zip(evidence.keys, evidence.clauses, strict=True) if clause in clauses}
+    clause_weights = {key: weight for key, weight in evidence.weights.items() if key in clause_keys}
+    if claim.quantifier == UNIVERSAL or share_of(clause_weights, claim.weights) >= 0.6:
+        return 1.0
+    return 0.4
+
+
+def _sign_near(evidence: Sentence, places: Sequence[tuple[int, int]], keys: set[str]) -> int:
+    """The sign of a concept in the evidence; of both signs, that of the place nearest to what follows it in the claim."""
+    if len(places) == 1:
+        return places[0][1]
+    positions = [position for position, key in enumerate(evidence.keys) if key in keys]
+    return min(places, key=lambda place: sum(abs(place[0] - position) for position in positions))[1]
+
+
+def roles_swapped(pair: Pair) -> float:
+    claim, evidence = pair.claim, pair.evidence
+    if claim.relation is None or evidence.relation is None or claim.relation[0] != evidence.relation[0]:
+        return 0.0
+    if pair.lacking:
+        return 0.0
+    before, after = _sides(claim, claim.relation[2])
+    first, second = _sides(evidence, evidence.relation[2])
+    same = claim.relation[1] == evidence.relation[1]
+    if before & second and after & first and not after & second:
+        return 1.0 if same else 0.0
+    straight = bool(before & first and after & second and not after & first)
+    return 1.0 if straight and not same and len(claim.negations) == len(evidence.negations) else 0.0
+
+
+def _sides(sentence: Sentence, place: int) -> tuple[set[str], set[str]]:
+    left, right = set(sentence.keys[:place]), set(sentence.keys[place:])
+    return left - right, right - left
+
+
+def crossed(pairs: Sequence[Pair]) -> bool:
+    """Two sentences of one build, each with another single word than the claim: A does X and B does Y, told as A does
+    Y."""
+    odd = [found for pair in pairs if (found := _odd_word(pair))]
+    return any(one != other for one in odd for other in odd)
+
+
+def _odd_word(pair: Pair) -> str | None:
+    """The one word of the claim in whose place this sentence has another."""
+    mine = [key for key in pair.claim.keys if key not in pair.evidence.keys]
+    theirs = [key for key in pair.evidence.keys if key not in pair.claim.keys]
+    aligned = len(pair.anchors) == len(pair.claim.keys) - 1 and len(pair.claim.keys) == len(pair.evidence.keys)
+    return mine[0] if len(mine) == len(theirs) == 1 and aligned else None
+
+
+def name_differs(pair: Pair) -> tuple[float, str | None]:
+    """The last word is another letter or name after the same word: gate C for gate B."""
+    claim, evidence = pair.claim, pair.evidence
+    if len(claim.keys) < 3 or len(pair.anchors) != len(claim.keys) - 1 or pair.anchors[-1][0] != len(claim.keys) - 2:
+        return 0.0, None
+    mine, place = claim.keys[-1], pair.anchors[-1][1] + 1
+    if place >= len(evidence.keys):
+        return 0.0, None
+    theirs = evidence.keys[place]
+    if mine[0] == "#" or theirs[0] == "#" or theirs in claim.weights:
+        return 0.0, None
+    letters = mine.endswith(".") and theirs.endswith(".")
+    named = mine in claim.names and theirs in evidence.names and len(evidence.keys) == len(claim.keys)
+    if not letters and not named:
+        return 0.0, None
+    written = claim.names.get(mine, mine), evidence.names.get(theirs, theirs)
+    return (1.0 if letters else 0.5), f"{written[0]} where the source says {written[1]}"
+
+
+def overclaims(pair: Pair) -> float:
+    claim, evidence = pair.claim, pair.evidence
+    if claim.quantifier > evidence.quantifier > 0 or (evidence.hedged and not claim.hedged):
+        return 1.0
+    return 0.5 if evidence.conditions > claim.conditions else 0.0
