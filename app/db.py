@@ -1,6 +1,7 @@
 """The database: one engine, read and write transactions, migrations. SQLite and PostgreSQL behave alike above it."""
 
 import asyncio
+import sqlite3
 import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -8,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import aiosqlite
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
@@ -70,7 +72,11 @@ class Database:
                 self.path = Path(str(parsed.database)).absolute()
                 self._writer = asyncio.Lock()
                 # Without an isolation level the driver starts no transactions of its own; the listener below does.
-                arguments = {"timeout": busy_timeout_s, "isolation_level": None}
+                arguments = {
+                    "timeout": busy_timeout_s,
+                    "isolation_level": None,
+                    "async_creator_fn": _open_sqlite,
+                }
             case "postgresql+asyncpg":
                 arguments = {"timeout": busy_timeout_s, "command_timeout": 60.0}
             case driver:
@@ -133,6 +139,29 @@ class Database:
             if self.dialect == "postgresql":
                 await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
             yield connection
+
+
+class _SqliteConnection(aiosqlite.Connection):
+    """Remembers when its thread has stopped."""
+
+    stopped: asyncio.Future[Any] | None = None
+
+    def stop(self) -> asyncio.Future[Any] | None:
+        self.stopped = super().stop()
+        return self.stopped
+
+
+async def _open_sqlite(path: str, **arguments: Any) -> aiosqlite.Connection:
+    connection = _SqliteConnection(lambda: sqlite3.connect(path, **arguments), iter_chunk_size=64)
+    # What SQLAlchemy does to those it opens itself: a thread must not keep the process from ending.
+    connection._thread.daemon = True
+    try:
+        return await connection
+    except sqlite3.Error:
+        # The thread still has to report its end to this loop, which may be closed a moment later.
+        if connection.stopped is not None:
+            await connection.stopped
+        raise
 
 
 def _set_up_sqlite(engine: AsyncEngine, synchronous: str) -> None:

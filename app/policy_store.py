@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -24,6 +24,7 @@ from policies.registry import parse_rules
 from policies.types import Policy, Scope
 
 _log = structlog.stdlib.get_logger(__name__)
+_CLOSE_S = 1.0
 
 
 class PolicyStore:
@@ -41,6 +42,8 @@ class PolicyStore:
         self._revision: int | None = None
         self._loading = asyncio.Lock()
         self._scope = TaskScope()
+        self._stopping = asyncio.Event()
+        self._polling: asyncio.Task[None] | None = None
 
     @property
     def engine(self) -> PolicyEngine:
@@ -66,9 +69,13 @@ class PolicyStore:
         """Read the policies and keep them up to date. Raises DatabaseUnavailableError: without its policies a gateway
         must not serve."""
         await self.refresh()
-        self._scope.start(self._poll())
+        self._polling = self._scope.start(self._poll())
 
     async def aclose(self) -> None:
+        """Stop looking for changes. A query in progress may end; one that hangs is cancelled."""
+        self._stopping.set()
+        if self._polling is not None:
+            await asyncio.wait({self._polling}, timeout=_CLOSE_S)
         await self._scope.aclose()
 
     async def refresh(self) -> None:
@@ -98,8 +105,7 @@ class PolicyStore:
 
     async def _poll(self) -> None:
         away = False
-        while True:
-            await asyncio.sleep(self._poll_s)
+        while not await self._stopping_within(self._poll_s):
             try:
                 async with self._database.read() as connection:
                     revision = await self._stored_revision(connection)
@@ -113,6 +119,12 @@ class PolicyStore:
                 if away:
                     _log.info("policy_database_back")
                 away = False
+
+    async def _stopping_within(self, seconds: float) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        return self._stopping.is_set()
 
     async def _stored_revision(self, connection: AsyncConnection) -> int:
         query = select(meta.c.value).where(meta.c.key == POLICY_REVISION)

@@ -146,20 +146,19 @@ async def test_an_event_given_twice_is_stored_once(open_database: Open, event: E
 async def test_an_outage_costs_nothing_and_doubles_nothing(
     open_database: Open, event: Event, tmp_path: Path, until: Until, durability: EventDurability
 ) -> None:
-    async with open_database() as database:
-        async with running(database, tmp_path, durability=durability) as writer:
-            await writer.append(event(0))
-            await until(lambda: writer.written == 1)
-            async with away(database):
-                for number in range(1, 11):
-                    await writer.append(event(number))
-                await until(lambda: writer.journaled == 10)
-                assert writer.journal_bytes > 0
-                assert writer.failures >= 1
-            await writer.append(event(11))
-            await until(lambda: writer.journal_bytes == 0 and writer.queue_depth == 0)
-            assert await count(database) == (12, 12, 36, 12)
-            assert writer.dropped == 0
+    async with open_database() as database, running(database, tmp_path, durability=durability) as writer:
+        await writer.append(event(0))
+        await until(lambda: writer.written == 1)
+        async with away(database):
+            for number in range(1, 11):
+                await writer.append(event(number))
+            await until(lambda: writer.journaled == 10)
+            assert writer.journal_bytes > 0
+            assert writer.failures >= 1
+        await writer.append(event(11))
+        await until(lambda: writer.journal_bytes == 0 and writer.queue_depth == 0)
+        assert await count(database) == (12, 12, 36, 12)
+        assert writer.dropped == 0
     assert not any(name.startswith("events") for name in os.listdir(tmp_path))
 
 

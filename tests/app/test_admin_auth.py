@@ -1,0 +1,62 @@
+"""The admin token: made once, shown once, kept as a hash."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import select
+
+from app.admin_auth import AdminAuth
+from app.db import Database
+from app.tables import meta
+
+pytestmark = pytest.mark.anyio
+
+Open = Callable[[], AbstractAsyncContextManager[Database]]
+
+
+async def test_a_token_is_made_at_the_first_start_and_stands_at_the_next(open_database: Open) -> None:
+    async with open_database() as database:
+        first = await AdminAuth.open(database, None)
+        again = await AdminAuth.open(database, None)
+    assert first.created is not None
+    assert len(first.created) >= 43
+    assert again.created is None
+    assert first.accepts(first.created)
+    assert again.accepts(first.created)
+    assert not again.accepts(first.created + "x")
+    assert not again.accepts("")
+
+
+async def test_the_database_holds_no_token(open_database: Open) -> None:
+    async with open_database() as database:
+        created = (await AdminAuth.open(database, None)).created
+        async with database.read() as connection:
+            stored = (await connection.execute(select(meta.c.value))).scalars().all()
+    assert created is not None
+    assert not any(created in value for value in stored)
+
+
+async def test_workers_that_start_at_once_make_one_token(open_database: Open) -> None:
+    async def start() -> AdminAuth:
+        async with open_database() as database:
+            return await AdminAuth.open(database, None)
+
+    async with asyncio.TaskGroup() as group:
+        starts = [group.create_task(start()) for _ in range(4)]
+    workers = [task.result() for task in starts]
+    (created,) = [worker.created for worker in workers if worker.created is not None]
+    assert all(worker.accepts(created) for worker in workers)
+
+
+async def test_the_token_of_the_settings_comes_first_and_is_not_stored(open_database: Open) -> None:
+    async with open_database() as database:
+        made = (await AdminAuth.open(database, None)).created
+        auth = await AdminAuth.open(database, SecretStr("chosen-\N{SNOWMAN}"))
+    assert auth.created is None
+    assert auth.accepts("chosen-\N{SNOWMAN}")
+    assert made is not None
+    assert not auth.accepts(made)
+    assert not auth.accepts("\ud800")
