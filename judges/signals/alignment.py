@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from judges.signals.prepared import Sentence
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Pair:
-    """A sentence of the claim beside one of the evidence."""
+    """The two sentences, and how much of the claim this evidence holds."""
 
     claim: Sentence
     evidence: Sentence
@@ -22,6 +22,7 @@ class Pair:
 
 
 def pair_up(target: Sentence, evidence: Sentence, frame: Mapping[str, float], coverage: float) -> Pair:
+    """Align the two. ``frame`` is what the claim is about, by weight; ``coverage`` the share of it in the evidence."""
     full = [key in evidence.weights for key, weight in frame.items() if weight == 1.0]
     shared = sum(full)
     return Pair(target, evidence, coverage, len(full) - shared, shared, anchors_of(target.keys, evidence.keys))

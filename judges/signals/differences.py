@@ -107,7 +107,7 @@ def polarity_differs(pair: Pair) -> float:
 
 
 def _sign_near(evidence: Sentence, places: Sequence[tuple[int, int]], keys: set[str]) -> int:
-    """The sign of a concept in the evidence; of both signs, that of the place nearest to what follows it in the claim."""
+    """The sign of a concept in the evidence; of both, that of the place nearest to what follows it in the claim."""
     if len(places) == 1:
         return places[0][1]
     positions = [position for position, key in enumerate(evidence.keys) if key in keys]

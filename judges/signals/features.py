@@ -11,6 +11,7 @@ from judges.signals.differences import (
     UNIVERSAL,
     crossed,
     name_differs,
+    overclaims,
     polarity_differs,
     quantity_differs,
     roles_swapped,
