@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from judges.base import SentenceSplitter
-from judges.lexical import Bm25, terms
+from judges.lexical import Bm25, substance, terms
 from judges.types import Chunk, Evidence, Span
 
 CountTokens = Callable[[str], int]
@@ -17,10 +17,13 @@ _OVERLAP_OF_PIECES = 8
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windowing:
     """How chunks are cut. A window ends at ``sentences`` sentences or before ``tokens`` tokens are passed, whichever
-    comes first, and takes up the last ``overlap`` sentences of the one before it."""
+    comes first, and takes up the last ``overlap`` sentences of the one before it.
 
-    sentences: int = 4
-    tokens: int = 120
+    The defaults were measured with the embedded model: two sentences judge as well as three or four on development rows
+    with long passages, and cost a quarter less."""
+
+    sentences: int = 2
+    tokens: int = 100
     overlap: int = 1
 
 
@@ -56,8 +59,8 @@ class EvidenceIndex:
 
     def affinity(self, window: Evidence, claim: str) -> float:
         """How far one sentence of ``window`` is about what ``claim`` is about, 0–1: the share of the claim's words,
-        rare ones weighing more, that its best sentence has."""
-        weights = self._weights(claim)
+        short ones weighing little, that its best sentence has."""
+        weights = {term: substance(term) for term in terms(claim)}
         return max((_share(weights, sentence) for sentence in self._sentences_of(window)), default=0.0)
 
     def best_pair(self, windows: Sequence[Evidence], claim: str) -> tuple[Evidence, Evidence] | None:

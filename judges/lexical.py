@@ -11,6 +11,7 @@ _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u
 
 _STEM = 7
 _PLURAL_FROM = 4
+_FUNCTION_WORD = 3
 _K1 = 1.2
 _B = 0.75
 
@@ -27,6 +28,11 @@ def terms(text: str) -> list[str]:
         else:
             found.append(run[:_STEM])
     return found
+
+
+def substance(term: str) -> float:
+    """How much ``term`` says of what a text is about, whatever the other texts are: little for a short word."""
+    return 1.0 if len(term) > _FUNCTION_WORD or not (term.isascii() and term.isalpha()) else 0.2
 
 
 class Bm25:
