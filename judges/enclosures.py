@@ -9,6 +9,7 @@ _OPENING = frozenset("“„‘‚«")
 _BEFORE_OPENING = frozenset("([{-–—*_:：")
 _MAX_OPEN = 400
 _MAX_DEPTH = 16
+_MAX_RUN = 8
 
 CHARACTERS = "".join((*_PAIRS, *_PAIRS.values(), *_FAMILY, "`"))
 
@@ -36,25 +37,23 @@ class Enclosures:
             del self._open[0]
         return [closer for closer, _ in self._open]
 
-    def take(self, ahead: Lookahead, at: int, start: int) -> int:
-        """Read the mark at ``at`` of a sentence from ``start``; return how long it is. Raises More."""
-        ch, position = ahead.text[at], at - start
+    def take(self, ahead: Lookahead, at: int) -> None:
+        """Read the mark at ``at``. Raises More."""
+        ch, position = ahead.text[at], at - ahead.start
+        before = ahead.text[at - 1] if position else " "
         enclosed = self.at(position)
         if ch == "`":
-            run = ch * ahead.run(at, ch, 3)
-            self._toggle(run, position, opens=run not in enclosed)
-            return len(run)
-        if enclosed and enclosed[-1][0] == "`":
-            return 1
-        before = ahead.text[at - 1] if position else " "
-        if ch in _FAMILY:
+            if before != "`":
+                run = ch * ahead.run(at, ch, _MAX_RUN)
+                self._toggle(run, position, opens=run not in enclosed)
+        elif enclosed and enclosed[-1][0] == "`":
+            return
+        elif ch in _FAMILY:
             self._quote(ch, position, before, ahead.char(at + 1))
-        elif ch in _PAIRS:
-            if before not in ":;":  # a sad face
-                self._toggle(_PAIRS[ch], position, opens=True)
-        else:
+        elif ch not in _PAIRS:
             self._toggle(ch, position, opens=False)
-        return 1
+        elif before not in ":;":  # else a sad face
+            self._toggle(_PAIRS[ch], position, opens=True)
 
     def _quote(self, ch: str, position: int, before: str, after: str) -> None:
         closer = _FAMILY[ch]

@@ -28,17 +28,26 @@ class Block(Enum):
 
 
 class Lookahead:
-    """The text from the open sentence on. Each method raises ``More`` rather than answer from the end of what has
-    arrived, unless the text has ``ended``."""
+    """The text from the open sentence on, which reaches from ``start`` to ``limit`` at most.
 
-    def __init__(self) -> None:
+    Each method raises ``More`` rather than answer from the end of what has arrived, unless the text has ``ended``.
+    """
+
+    def __init__(self, max_chars: int) -> None:
         self.text = ""
         self.ended = False
+        self.start = 0
+        self._max_chars = max_chars
         self._gap = (0, 0)
+
+    @property
+    def limit(self) -> int:
+        return self.start + self._max_chars
 
     def drop(self, count: int) -> None:
         """Forget the first ``count`` characters."""
         self.text = self.text[count:]
+        self.start -= count
         self._gap = (self._gap[0] - count, self._gap[1] - count)
 
     def char(self, at: int) -> str:
@@ -53,15 +62,27 @@ class Lookahead:
         """How many line ends there are; a paragraph separator counts as two."""
         return sum(self.text.count(ch, start, end) for ch in LINE_ENDS + LINE_ENDS[-1])
 
-    def skip_space(self, at: int, limit: int) -> int:
-        """The first position from ``at`` on, at most ``limit``, that holds no white space."""
-        start, end = at, self._gap[1] if self._gap[0] == at else at
-        while end < limit and end < len(self.text) and self.text[end].isspace():
+    def skip_space(self, at: int) -> int:
+        """The first position from ``at`` on that holds no white space, or the limit."""
+        start, end = self._gap if self._gap[0] <= at <= self._gap[1] else (at, at)
+        limit, text = self.limit, self.text
+        while end < limit and end < len(text) and text[end].isspace():
             end += 1
         self._gap = (start, end)  # a long gap is not walked again for every delta
         if end < limit:
             self.char(end)
-        return min(end, limit)
+        return max(at, min(end, limit))
+
+    def skip(self, at: int, characters: frozenset[str], most: int) -> int:
+        """The first position from ``at`` on that holds none of ``characters``, ``most`` characters on at the latest."""
+        end = at
+        while end - at < most and self.char(end) in characters:
+            end += 1
+        return end
+
+    def starts_small(self, at: int) -> bool:
+        """Whether a word in small letters starts here, and no name such as iPhone or eBay."""
+        return self.char(at).islower() and not self.char(at + 1).isupper()
 
     def run(self, at: int, ch: str, most: int = _MAX_RUN) -> int:
         """How often ``ch`` is repeated from ``at`` on, counting no further than ``most``."""
@@ -84,7 +105,7 @@ class Lookahead:
         closers, limit, end = "]】", at + _MAX_CITATION, at + 1
         while end < limit:
             ch = self.char(end)
-            if not ch or ch in LINE_ENDS:
+            if not ch or ch in LINE_ENDS or (ch == "[" and end > at + 1):
                 return None
             end += 1
             if ch not in closers:

@@ -13,18 +13,18 @@ CITATION = re.compile(
 
 ROW = re.compile(r"\s*\|")
 HEADING = re.compile(r"\s*#{1,6}(?:[ \t]|\Z)")
-ITEM = re.compile(r"\s*(?:>\s?){0,8}(?:[-*+•◦‣▪–—]|\(?(?:\d{1,3}|[A-Za-z])[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
+ITEM = re.compile(r"\s*(?:>\s?){0,8}(?:[-*+•◦‣▪–—]|\d{1,3}\.|\(?(?:\d{1,3}|[A-Za-z])\))[ \t]+(?:\[[ xX]\][ \t]+)?")
 
 _BLOCK = re.compile(rf"(?:\s*>){{0,8}}(?:\s*#{{1,6}}[ \t]+|{ITEM.pattern})?(?:\s*\Z)?")
 _QUOTE = re.compile(r"\n[ \t]{0,8}(?:>[ \t]?){1,8}")
 _FENCE = re.compile(r"^[ \t>]*(?:`{3,}|~{3,})[^\n]*$", re.MULTILINE)
-_RULE = re.compile(r"\s*(?:[-_*=][ \t]*){3,}\s*\Z")
+_RULE = re.compile(r"\s*(?:[-_*=]\s*){3,}\Z")
 _INLINE = re.compile(
     r"(?P<code>(?P<ticks>`{1,3})(?P<literal>[^`]{1,1000})(?P=ticks))"
-    rf"|[ \t]*(?P<cite>{CITATION.pattern})"
+    rf"|[ \t]?(?P<cite>{CITATION.pattern})"
     r"|!?\[(?P<link>[^\[\]]{0,500})\]"
     r"(?:\([^()\s]{0,1000}(?:\([^()\s]{0,200}\)[^()\s]{0,200})?(?: \"[^\"]{0,200}\")?\)|\[[^\[\]]{0,100}\])"
-    r"|[ \t]*(?P<note><sup>\[?\d{1,3}\]?</sup>)"
+    r"|[ \t]?(?P<note><sup>\[?\d{1,3}\]?</sup>)"
     r"|<(?P<auto>(?:https?://|mailto:)[^<>\s]{1,1000})>"
     r"|(?P<tag></?[a-zA-Z][^<>\n]{0,100}>)"
     r"|\\(?P<escaped>[!-/:-@\[-`{-~])"

@@ -35,12 +35,13 @@ class SplitRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRules:
-    """Patterns that match the start of a case-folded sentence, and what is made of it."""
+    """Patterns that match the start of a lower-case sentence, and what is made of it."""
 
     hedges: re.Pattern[str]
     meta: re.Pattern[str]
     greetings: re.Pattern[str]
     interjections: re.Pattern[str]
+    labels: re.Pattern[str]
     refusals: re.Pattern[str]
     fillers: re.Pattern[str]
     pronouns: re.Pattern[str]
@@ -50,7 +51,7 @@ class ClaimRules:
     attributions: re.Pattern[str]
     """A prefix such as "According to the document, " that names no particular source."""
     dangling: re.Pattern[str]
-    """Found at the end: the last word, after which a sentence cannot stop."""
+    """Found at the end, as it is written: a last word after which a sentence cannot stop."""
 
 
 @lru_cache(maxsize=8)
@@ -81,11 +82,12 @@ def claim_rules(languages: Sequence[str] = LANGUAGES) -> ClaimRules:
         meta=opening("meta"),
         greetings=opening("greetings"),
         interjections=opening("interjections"),
+        labels=opening("labels"),
         refusals=opening("refusals"),
         fillers=re.compile(rf"\W*{any_of('fillers')}\b,? *"),
         pronouns=opening("pronouns"),
         connectives=opening("connectives"),
-        contrasts=re.compile(rf"[,;] (?={any_of('contrasts')}\b)"),
+        contrasts=re.compile(rf"[,;] {any_of('contrasts')}\b,? *"),
         attributions=re.compile(rf"{any_of('attributions')} {any_of('sources')}, "),
         dangling=re.compile(rf"(?<!\w){any_of('dangling', 'split')}\s*\Z"),
     )

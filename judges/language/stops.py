@@ -7,6 +7,7 @@ from judges.language import SplitRules
 
 _LABEL = re.compile(r"[\s>*_#+•–—-]*\(?(?:\d{1,3}(?:\.\d{1,3}){0,3}|[A-Za-z]|[ivxIVX]{1,5})\Z")
 _ACRONYM = re.compile(r"[^\W\d_](?:\.-?[^\W\d_]{1,2})+\Z")
+_ELISION = re.compile(r"\A\w{1,2}['’]")
 _NUMERAL = re.compile(r"\d.*|[IVXLC]+|[A-Z]", re.DOTALL)
 _OPENERS = "([{\"'“„«‚‘*_~"
 _WINDOW = 48
@@ -38,7 +39,7 @@ def classify(rules: SplitRules, text: str, start: int, at: int) -> tuple[Stop, s
     words = text[max(start, at - _WINDOW) : at].split()
     if not words:
         return Stop.PLAIN, ""
-    word = words[-1].lstrip(_OPENERS).casefold()
+    word = _ELISION.sub("", words[-1].lstrip(_OPENERS)).casefold()
     previous = words[-2].lstrip(_OPENERS) if len(words) > 1 else ""
     keys = {word, previous.casefold() + word}
     for kind, table in (

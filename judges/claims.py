@@ -1,0 +1,234 @@
+"""The claims of a sentence, found by rules: what says nothing that a document could support is left out."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from judges.language import LANGUAGES, claim_rules
+from judges.markdown import HEADING, ITEM, ROW, cells, inline, plain
+from judges.types import Claim, Sentence, Span
+
+_QUESTION = re.compile(r"[?？؟⁇⁈⁉][!?！？]*[)\]*_\s]*\Z")
+_END = re.compile(r"[.!?…。！？｡؟۔।॥][\"'”’»“)\]」』】\s]*\Z")
+_COLON = re.compile(r"[:：]\Z")
+_AFTER_COLON = re.compile(r":\s+|：\s*")
+_TITLE = re.compile(r"\s*(\*\*|__)(?P<title>[^*_\n]{1,80})\1:?\s*\Z")
+_CODE = re.compile(r"\s*(`{1,3})[^`]+\1\s*\Z")
+_ADDRESS = re.compile(r"(?:https?://|www\.)\S+")
+_CLAUSES = re.compile(r"[;；]\s+")
+_NESTED = re.compile(r"[([{（「『“\"«„`]")
+_PLAIN_LETTERS = str.maketrans("’ʼİ", "''I")
+_MIN_CLAUSE_WORDS = 4
+_MAX_TITLE_WORDS = 8
+_MAX_GREETING_WORDS = 2
+_MAX_SOURCE_WORDS = 8
+_MAX_BACK = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Clause:
+    """A part of a sentence that claims something; ``start`` and ``end`` are positions in the sentence's raw text."""
+
+    text: str
+    start: int
+    end: int
+
+
+class HeuristicExtractor:
+    """Finds claims without a model; implements ``judges.base.ClaimExtractor``.
+
+    A sentence is one claim, or one for each of its clauses where semicolons part them. ``context`` holds what a claim
+    cannot be understood without: the sentence that its pronoun or connective points back to, the lead-in of its list.
+    ``languages`` names the tables of phrases to use. Raises ValueError for a language without a table.
+    """
+
+    def __init__(self, *, languages: Sequence[str] = LANGUAGES) -> None:
+        self._rules = claim_rules(tuple(languages))
+
+    async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
+        """Return the claims of ``sentence``, none if it makes none. ``previous``: the sentences before it, in order."""
+        if ROW.match(sentence.text):
+            return _row(sentence, previous)
+        lead_in = self._lead_in(sentence, previous)
+        if self._rules.labels.match(_fold(lead_in)) and _count(sentence.plain, 0) <= _MAX_SOURCE_WORDS:
+            return []
+        claims: list[Claim] = []
+        before: str | None = None
+        for clause in self._clauses(sentence):
+            claims.append(
+                Claim(
+                    text=clause.text,
+                    span=Span(sentence.span.start + clause.start, sentence.span.start + clause.end),
+                    sentence_index=sentence.index,
+                    context=self._context(clause.text, lead_in, previous, before),
+                )
+            )
+            before = clause.text
+        return claims
+
+    # -- what makes a claim -------------------------------------------------------------------------------------------
+
+    def _clauses(self, sentence: Sentence) -> list[_Clause]:
+        if sentence.in_code or not sentence.complete or _is_title(sentence) or _CODE.match(sentence.text):
+            return []
+        if not _END.search(sentence.plain) and self._rules.dangling.search(sentence.plain):
+            return []
+        return [clause for part in _parts(sentence.text) if (clause := self._claim(part)) is not None]
+
+    def _claim(self, part: _Clause) -> _Clause | None:
+        """The part without what introduces it; None if it makes no claim."""
+        folded = _fold(part.text)
+        if _COLON.search(part.text) or _is_question(part.text) or not _has_words(part.text):
+            return None
+        rules = self._rules
+        introduction = rules.attributions.match(folded)
+        text = part.text[introduction.end() :] if introduction else part.text
+        folded = _fold(text)
+        filler = rules.fillers.match(folded)
+        bare = folded[filler.end() :] if filler else folded
+        if rules.refusals.match(bare) or rules.refusals.match(folded):
+            return self._after_contrast(part)
+        if rules.hedges.match(bare) or self._is_phrase(folded):
+            return None
+        if rules.meta.match(bare):
+            return self._after_colon(part)
+        return _Clause(text[:1].upper() + text[1:] if introduction else text, part.start, part.end)
+
+    def _after_contrast(self, part: _Clause) -> _Clause | None:
+        """What a refusal adds ("The documents do not say whether ..., but admission is 9 euros")."""
+        found = self._rules.contrasts.search(_fold(part.text))
+        if not found:
+            return None
+        return self._claim(_Clause(part.text[found.end() :], part.start, part.end))
+
+    def _after_colon(self, part: _Clause) -> _Clause | None:
+        """What an announcement goes on to say ("Here's the answer: admission is 9 euros")."""
+        found = _AFTER_COLON.search(part.text)
+        return self._claim(_Clause(part.text[found.end() :], part.start, part.end)) if found else None
+
+    def _is_phrase(self, folded: str) -> bool:
+        """A greeting, an interjection, the name of a source."""
+        rules = self._rules
+        greeting = None if any(ch.isdecimal() for ch in folded) else rules.greetings.match(folded)
+        allowed = (
+            (greeting, _MAX_GREETING_WORDS),
+            (rules.interjections.match(folded), 0),
+            (rules.labels.match(folded), _MAX_SOURCE_WORDS),
+        )
+        return any(found and _count(folded, found.end()) <= most for found, most in allowed)
+
+    # -- what a claim needs to be understood --------------------------------------------------------------------------
+
+    def _context(self, text: str, lead_in: str, previous: Sequence[Sentence], before: str | None) -> str:
+        folded = _fold(text)
+        contexts = [lead_in]
+        if self._rules.pronouns.match(folded):
+            contexts.append(before if before is not None else self._antecedent(previous))
+        elif self._rules.connectives.match(folded):
+            contexts.append(before if before is not None else self._statement_before(previous))
+        return " ".join(context for context in contexts if context)
+
+    def _lead_in(self, sentence: Sentence, previous: Sequence[Sentence]) -> str:
+        """The line with a colon that the list of this item stands under."""
+        if not _starts_item(sentence):
+            return ""
+        recent = previous[-_MAX_BACK:]
+        for place in range(len(recent) - 1, -1, -1):
+            earlier = recent[place].plain
+            if _COLON.search(earlier):
+                return "" if self._rules.meta.match(_fold(earlier)) else earlier
+            goes_on_a_line = place > 0 and "\n" not in recent[place - 1].text
+            if not _starts_item(recent[place]) and not goes_on_a_line:
+                break
+        return ""
+
+    def _antecedent(self, previous: Sequence[Sentence]) -> str:
+        """The last claim that names what it is about; the last claim, if all of them point back."""
+        nearest = ""
+        for text in self._statements(previous):
+            if not self._points_back(text):
+                return text
+            nearest = nearest or text
+        return nearest
+
+    def _statement_before(self, previous: Sequence[Sentence]) -> str:
+        """The last claim, behind the one that it points back to itself."""
+        nearest = next(self._statements(previous), "")
+        if not nearest or not self._points_back(nearest):
+            return nearest
+        named = self._antecedent(previous)
+        return nearest if named == nearest else f"{named} {nearest}"
+
+    def _statements(self, previous: Sequence[Sentence]) -> Iterator[str]:
+        for sentence in reversed(previous[-_MAX_BACK:]):
+            clauses = [] if ROW.match(sentence.text) else self._clauses(sentence)
+            if clauses:
+                yield " ".join(clause.text for clause in clauses)
+
+    def _points_back(self, text: str) -> bool:
+        folded = _fold(text)
+        return bool(self._rules.pronouns.match(folded) or self._rules.connectives.match(folded))
+
+
+def _fold(text: str) -> str:
+    """``text`` in small letters, as long as it was."""
+    return text.translate(_PLAIN_LETTERS).lower()
+
+
+def _count(text: str, start: int) -> int:
+    """How many words follow; punctuation by itself is none."""
+    return sum(map(_has_words, text[start:].split()))
+
+
+def _has_words(text: str) -> bool:
+    return any(ch.isalnum() for ch in _ADDRESS.sub("", text))
+
+
+def _is_question(text: str) -> bool:
+    return bool(_QUESTION.search(text))
+
+
+def _is_title(sentence: Sentence) -> bool:
+    """A heading, or a short line in bold that is used as one."""
+    if HEADING.match(sentence.text):
+        return True
+    title = _TITLE.match(sentence.text)
+    if not title:
+        return False
+    words = title["title"]
+    return len(words.split()) <= _MAX_TITLE_WORDS and not _END.search(words) and not any(ch.isdecimal() for ch in words)
+
+
+def _parts(text: str) -> list[_Clause]:
+    """The sentence, in parts if semicolons outside brackets and quotations part clauses of some length."""
+    whole = _part(text, 0, len(text))
+    cuts = [] if _NESTED.search(text) else [found.end() for found in _CLAUSES.finditer(text)]
+    parts = [_part(text, start, end) for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    return parts if all(len(part.text.split()) >= _MIN_CLAUSE_WORDS for part in parts) else [whole]
+
+
+def _part(text: str, start: int, end: int) -> _Clause:
+    raw = text[start:end]
+    read = plain(raw) if start == 0 else inline(raw)
+    return _Clause(read.rstrip(";； ") or read, start + len(raw) - len(raw.lstrip()), start + len(raw.rstrip()))
+
+
+def _row(sentence: Sentence, previous: Sequence[Sentence]) -> list[Claim]:
+    """A table row says of each cell what the header says it is; the first row of a table is its header."""
+    header: Sequence[str] = ()
+    for earlier in reversed(previous):
+        if not ROW.match(earlier.text):
+            break
+        header = cells(earlier.text) or header
+    values = cells(sentence.text)
+    if not header or not any(values) or not sentence.complete:
+        return []
+    names = header if len(header) == len(values) else [""] * len(values)
+    told = [f"{name}: {value}" if name else value for name, value in zip(names, values, strict=True) if value]
+    part = _part(sentence.text, 0, len(sentence.text))
+    span = Span(sentence.span.start + part.start, sentence.span.start + part.end)
+    return [Claim(text="; ".join(told), span=span, sentence_index=sentence.index)]
+
+
+def _starts_item(sentence: Sentence) -> bool:
+    return bool(ITEM.match(sentence.text))
