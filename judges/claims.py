@@ -215,11 +215,10 @@ def _part(text: str, start: int, end: int) -> _Clause:
 
 def _row(sentence: Sentence, previous: Sequence[Sentence]) -> list[Claim]:
     """A table row says of each cell what the header says it is; the first row of a table is its header."""
-    header: Sequence[str] = ()
-    for earlier in reversed(previous):
-        if not ROW.match(earlier.text):
-            break
-        header = cells(earlier.text) or header
+    first = len(previous)
+    while first and ROW.match(previous[first - 1].text) and "\n\n" not in previous[first - 1].text:
+        first -= 1
+    header = cells(previous[first].text) if first < len(previous) else []
     values = cells(sentence.text)
     if not header or not any(values) or not sentence.complete:
         return []

@@ -64,7 +64,7 @@ def _by_shape(word: str) -> Stop:
 
 
 def ends(rules: SplitRules, stop: Stop, before: str, initial: str, following: str) -> bool:
-    """Whether the sentence ends.
+    """Whether the sentence ends at a stop other than a plain one.
 
     ``before``: the word before the abbreviated one, as it is written; ``initial``: the character before the stop;
     ``following``: the word that comes next, with its own stop if it has one.
@@ -72,8 +72,6 @@ def ends(rules: SplitRules, stop: Stop, before: str, initial: str, following: st
     word = following.casefold()
     starts = word in rules.starters
     match stop:
-        case Stop.PLAIN:
-            return True
         case Stop.NEVER:
             return False
         case Stop.NUMBERED:
@@ -84,7 +82,7 @@ def ends(rules: SplitRules, stop: Stop, before: str, initial: str, following: st
             return starts
         case Stop.INITIAL:
             return starts or (initial.isupper() and _is_no_name(rules, before))
-        case Stop.ORDINAL:
+        case _:
             return starts or not (word in rules.ordinal_after or before.casefold() in rules.ordinal_before)
 
 

@@ -133,6 +133,7 @@ def test_a_list_item_takes_its_lead_in_along(text: str, context: str) -> None:
 def test_a_table_row_says_of_each_cell_what_the_header_says() -> None:
     table = "| Plan | Price |\n|---|---|\n| A | **5** |\n| B | |\n| C | 7 | odd |\n"
     assert claims(table + "\nIt ends.") == ["Plan: A; Price: 5", "Plan: B", "C; 7; odd", "It ends."]
+    assert claims(f"It starts.\n{table}\n| Seats |\n|---|\n| 8 |")[-1] == "Seats: 8"
     (row,) = extract(table)[2]
     assert table[row.span.start : row.span.end] == "| A | **5** |"
 

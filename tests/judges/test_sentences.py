@@ -193,6 +193,10 @@ def test_a_sentence_leaves_with_the_character_that_decides(arrived: str, decidin
         "Yahoo! is a firm.",
         "The line goes on,\nthough it is broken and\nwrapped.",
         "I like it :( but it\nworks.",
+        "He said **no." + "*" * 20,
+        "Not a marker.[1" + "0" * 80 + "] here.",
+        "Nor is this.[1](http://a.example/" + "b" * 320 + ") so.",
+        "```" + "x" * 100 + "\ncode. More\n```",
     ],
 )
 def test_no_split_inside(text: str) -> None:
@@ -204,6 +208,8 @@ def test_no_split_inside(text: str) -> None:
     [
         ["The answer is no.", "The fee is 5.", "Dogs stay out, etc.", "Then it ends."],
         ["Acme Inc.", "The firm grew."],
+        ["Allies of N.A.T.O. Europe met.", "It joined N.A.T.O.", "The vote was close."],
+        ["(" * 20 + "Deep." + ")" * 16, "It ends."],
         ["She paid $5.", "iPhones cost more.", "eBay sells them."],
         ['"Is it valid?"', "Yes.", "'Stop.'", "Next."],
         ["What?!", "No!!", "Wait...", "Then it went on."],
@@ -215,6 +221,9 @@ def test_no_split_inside(text: str) -> None:
         ["Sure!", "Here are the facts:", "Dogs bark."],
         ["次！？", "はい。", "数は３．１４です。", "値段は5円!", "高い"],
         ["هل هذا صحيح؟", "نعم.", "हाँ।", "ठीक॥", "end"],
+        ['He said "no. "It is late," she said.', "The end."],
+        [".", "The end."],
+        ["```a. B``` is no block.", "Next."],
         ['The 5" pipe is long.', "It is 6'2\".", "Tall."],
     ],
 )
@@ -257,6 +266,7 @@ def test_a_long_unit_is_cut_at_white_space_and_code_at_line_ends() -> None:
     words = split("word " * 30, max_chars=22)
     assert {s.text for s in words} == {"word word word word "} | {words[-1].text}
     assert [len(s.text) for s in split("x" * 25, max_chars=10)] == [10, 10, 5]
+    assert [len(s.text) for s in split("a\n" + " " * 20, max_chars=10)] == [10, 10, 2]
     code = split("```\n" + "a = 1\n" * 10 + "```\nEnd.", max_chars=20)
     assert all(s.text.endswith("\n") and s.in_code for s in code[:-1])
     assert (code[-1].text, code[-1].in_code) == ("End.", False)
