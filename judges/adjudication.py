@@ -79,7 +79,10 @@ class Adjudicator:
 
         Raises JudgeError.
         """
-        parts = split_long(claim.text, self._room, self._scorer.count_tokens)
+        count = self._scorer.count_tokens
+        parts: Sequence[str] = (claim.text,)
+        if count(claim.text) > self._room:
+            parts = await asyncio.to_thread(split_long, claim.text, self._room, count)
         findings = [await self._judge_part(part, claim.context) for part in parts]
         weakest = min(findings, key=lambda finding: finding.entailed)
         opposition = max((finding.opposition for finding in findings), key=lambda opinion: opinion.contradicted)

@@ -10,7 +10,7 @@ from judges.types import Probabilities
 from judges.wrapper import ScorerWrapper
 
 _ENTRY_BYTES = 400
-"""What one entry takes: a 16-byte key, three floats and their holder, and its place in the ordered table."""
+"""What one entry takes at most: a 16-byte key, three floats and their holder, its place in the ordered table."""
 
 
 class CachingScorer(ScorerWrapper):

@@ -13,6 +13,10 @@ from judges.types import Claim, ClaimVerdict, GroundingReport, Label, Sentence, 
 
 log = logging.getLogger(__name__)
 
+_AT_ONCE = 8
+"""Sentences of one reply that are judged at once: enough to fill the judge's batches, and few enough that a long reply
+neither shuts out the others nor runs into its own deadlines."""
+
 
 class ReplyCheck:
     """The check of one reply. Made by ``GroundingChecker.reply``.
@@ -41,6 +45,7 @@ class ReplyCheck:
         self._verdicts: dict[int, SentenceVerdict] = {}
         self._claims: list[Sequence[Claim]] = []
         self._counting = asyncio.Lock()
+        self._turns = asyncio.Semaphore(_AT_ONCE)
         self._running = 0
         self._running_since = 0.0
         self._judge_s = 0.0
@@ -59,13 +64,14 @@ class ReplyCheck:
         return self._keep(self._splitter.flush(truncated=truncated))
 
     async def check(self, sentence: Sentence) -> SentenceVerdict:
-        """Judge a sentence that ``push`` or ``flush`` returned.
+        """Judge a sentence that ``push`` or ``flush`` returned. Its deadline counts from when its turn has come.
 
         Never raises for trouble with the judge: the claims concerned are unverifiable, with the reason ``timeout``,
         ``overloaded``, ``judge_error`` or ``unavailable``. A claim beyond ``max_claims`` has the reason ``skipped``.
         """
-        with self._timed():
-            verdict = await self._check(sentence)
+        async with self._turns:
+            with self._timed():
+                verdict = await self._check(sentence)
         self._verdicts[sentence.index] = verdict
         return verdict
 

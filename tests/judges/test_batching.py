@@ -147,6 +147,23 @@ async def test_an_error_reaches_the_callers_of_that_batch_and_no_others() -> Non
     await batcher.aclose()
 
 
+async def test_a_call_that_failed_in_one_batch_ignores_what_another_brings() -> None:
+    class Half(ScriptedJudge):
+        async def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:
+            if pairs == [("e", "bad")]:
+                raise JudgeError("half of it")
+            return await super().score(pairs)
+
+    gate = asyncio.Event()
+    batcher = Batcher(Half(gate=gate), max_batch_pairs=1, workers=2)
+    await batcher.start()
+    with pytest.raises(JudgeError, match="half of it"):
+        await batcher.score([("e", "good"), ("e", "bad")])
+    gate.set()
+    assert len(await batcher.score([("e", "good")])) == 1
+    await batcher.aclose()
+
+
 async def test_a_fault_of_the_back_end_becomes_a_judge_error() -> None:
     batcher = Batcher(ScriptedJudge(error=ZeroDivisionError("oops")))
     await batcher.start()

@@ -399,7 +399,19 @@ async def test_the_judge_is_loaded_on_first_use_and_closed_with_the_checker() ->
     assert not made.available
 
 
-# Many replies at once
+# Many sentences and replies at once
+
+
+async def test_a_long_reply_takes_turns_so_that_it_neither_shuts_out_others_nor_times_out() -> None:
+    judge = ScriptedJudge(default=entails(), gate=asyncio.Event())
+    check = await opened(judge, LEAVE)
+    checking = asyncio.ensure_future(check_all(check, " ".join(f"Leave lasts {n} days." for n in range(50))))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert [pair[1] for pair in judge.pairs] == [f"Leave lasts {n} days." for n in range(8)]
+    assert judge.gate is not None
+    judge.gate.set()
+    assert labels(await checking) == ["supported"] * 50
 
 
 async def test_replies_in_flight_share_batches() -> None:
