@@ -5,10 +5,11 @@ Replies mix languages and do not say which they are in, so that the tables are u
 
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
+from typing import Any
 
 LANGUAGES = ("en", "de", "fr", "es")
 
@@ -72,7 +73,7 @@ def claim_rules(languages: Sequence[str] = LANGUAGES) -> ClaimRules:
     tables = [_table(language) for language in languages]
 
     def any_of(name: str, section: str = "claims") -> str:
-        return _alternatives(entry for table in tables for entry in table[section][name])
+        return _alternatives(_expand(entry, table["words"]) for table in tables for entry in table[section][name])
 
     def opening(name: str) -> re.Pattern[str]:
         return re.compile(rf"\W*{any_of(name)}(?!\w)")
@@ -93,11 +94,17 @@ def claim_rules(languages: Sequence[str] = LANGUAGES) -> ClaimRules:
     )
 
 
+def _expand(entry: str, words: Mapping[str, str]) -> str:
+    for name, pattern in words.items():
+        entry = entry.replace(f"<{name}>", pattern)
+    return entry
+
+
 def _alternatives(entries: Iterable[str]) -> str:
     return "(?:" + "|".join(sorted(set(entries), key=len, reverse=True)) + ")"
 
 
-def _table(language: str) -> dict[str, dict[str, list[str]]]:
+def _table(language: str) -> dict[str, Any]:
     source = resources.files(__name__) / f"{language}.toml"
     if not source.is_file():
         raise ValueError(f"languages: there is no table for {language!r}")
