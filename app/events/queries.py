@@ -6,7 +6,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Table, exists, select, tuple_
+from sqlalchemy import ColumnElement, Row, Select, Table, exists, select, tuple_
 
 from app.db import Database
 from app.errors import NotFoundError
@@ -100,7 +100,7 @@ class EventQueries:
                 (claims, claims.c.seq),
             ):
                 query = select(table).where(table.c.request_id == request_id).order_by(order)
-                found[table.name] = [dict(row._mapping) for row in (await connection.execute(query)).all()]
+                found[table.name] = [_plain(row) for row in (await connection.execute(query)).all()]
         if not found["requests"]:
             raise NotFoundError(f"there is no request {request_id!r}")
         return {
@@ -118,7 +118,7 @@ class EventQueries:
         query = query.order_by(ts.desc(), id.desc()).limit(limit + 1)
         async with self._database.read() as connection:
             rows = (await connection.execute(query)).all()
-        items = [dict(row._mapping) for row in rows[:limit]]
+        items = [_plain(row) for row in rows[:limit]]
         more = len(rows) > limit
         return Page(items=items, next=(items[-1]["ts"], items[-1][str(id.key)]) if more else None)
 
@@ -161,6 +161,11 @@ def _sentence(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "judge_ms": max(times, default=None),
         "claims": [_without(row, "choice", "sentence_index") for row in rows],
     }
+
+
+def _plain(row: Row[Any]) -> dict[str, Any]:
+    # SQLAlchemy's names are of a type of their own, which JSON writers refuse.
+    return {str(name): value for name, value in row._mapping.items()}
 
 
 def _without(row: dict[str, Any], *names: str) -> dict[str, Any]:

@@ -1,0 +1,71 @@
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from pydantic import SecretStr
+
+from app.admin_auth import AdminAuth
+from app.api import admin
+from app.api.problems import install_error_handlers
+from app.db import Database
+from app.events.writer import EventWriter
+from app.policy_store import PolicyStore
+
+TOKEN = "the-admin-token"
+
+
+@pytest.fixture
+async def resources(
+    open_database: Callable[[], AbstractAsyncContextManager[Database]], tmp_path: Path
+) -> AsyncIterator[SimpleNamespace]:
+    """What the admin API needs of the resources."""
+    async with open_database() as database:
+        store = PolicyStore(database, poll_s=60)
+        events = EventWriter(database, journal_path=tmp_path / "events", linger_s=0.001)
+        await store.start()
+        await events.start()
+        auth = await AdminAuth.open(database, SecretStr(TOKEN))
+        yield SimpleNamespace(database=database, policies=store, events=events, admin=auth)
+        await events.aclose()
+        await store.aclose()
+
+
+@pytest.fixture
+def app(resources: SimpleNamespace) -> FastAPI:
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:
+        yield {"resources": resources}
+
+    app = FastAPI(lifespan=lifespan)
+    install_error_handlers(app)
+    app.include_router(admin.router)
+
+    @app.get("/v1/broken")
+    @app.get("/admin/v1/broken")
+    async def broken() -> None:
+        raise RuntimeError("secret detail")
+
+    @app.get("/v1/numbers")
+    async def numbers(number: int) -> int:
+        return number
+
+    return app
+
+
+@pytest.fixture
+async def client(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    """A client that has the admin token."""
+    async with app.router.lifespan_context(app) as state:
+
+        async def with_state(scope: Any, receive: Any, send: Any) -> None:
+            await app(scope | {"state": dict(state or {})}, receive, send)
+
+        transport = httpx.ASGITransport(with_state, raise_app_exceptions=False)
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        async with httpx.AsyncClient(transport=transport, base_url="http://gateway", headers=headers) as client:
+            yield client
