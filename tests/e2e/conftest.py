@@ -1,11 +1,28 @@
+import io
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
+
+from app.telemetry import configure_logging
 
 from .gateway import Gateway
 from .upstream import ScriptedUpstream
+
+
+@pytest.fixture(autouse=True)
+def log() -> Iterator[io.StringIO]:
+    """What the gateways of this test log, as they do in operation."""
+    root = logging.getLogger()
+    handlers, level, configuration = root.handlers, root.level, structlog.get_config()
+    stream = io.StringIO()
+    configure_logging("info", "json", stream=stream)
+    yield stream
+    structlog.configure(**configuration)
+    root.handlers, root.level = handlers, level
 
 
 @pytest.fixture

@@ -174,10 +174,14 @@ class Trace:
 
     def __init__(self, body: dict[str, Any]) -> None:
         self.body = body
-        self.request: dict[str, Any] = body.get("request", body)
+        self.request: dict[str, Any] = body["request"]
         self.decisions: list[dict[str, Any]] = body["decisions"]
-        self.claims: list[dict[str, Any]] = body["claims"] if "claims" in body else body["sentences"]
         self.documents: list[dict[str, Any]] = body["documents"]
+        self.claims: list[dict[str, Any]] = [
+            {"choice": sentence["choice"], "sentence_index": sentence["index"], **claim}
+            for sentence in body["sentences"]
+            for claim in sentence["claims"]
+        ]
 
     def phases(self, category: str) -> list[str]:
         """The phases in which policies of ``category`` decided, in order."""

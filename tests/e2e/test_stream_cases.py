@@ -23,7 +23,7 @@ TEXTS = {
     "S12": "Refunds take ten days.",
     "S14": "The gate closes at 18:40.",
     "S15": "The pool opens at seven.",
-    "S18": " ".join(f"Clause {number} binds both parties." for number in range(1, 1601)),
+    "S18": "".join(f"Clause {number} binds both parties. " for number in range(1, 1601)),
     "S22": "Fares are final.",
     "S23": "Fares are final.",
     "S28": "Wind speeds reach 90 km/h.",
@@ -272,7 +272,9 @@ def test_s41_typed_parts_pass_and_their_text_is_judged(gateway: Gateway, mode: s
 def test_s42_unknown_fields_survive_at_every_level(gateway: Gateway, mode: str) -> None:
     reading = read(gateway, load("S42"), mode)
     assert {chunk["x_top"] for chunk in reading.chunks if "x_top" in chunk} == {"keep"}
-    assert [choice["x_choice"] for choice in reading.choices() if "x_choice" in choice] == [{"a": 1}]
+    of_choices = [choice["x_choice"] for choice in reading.choices() if "x_choice" in choice]
+    assert of_choices  # a chunk that is cut in two has it twice
+    assert all(value == {"a": 1} for value in of_choices)
     assert {chunk["system_fingerprint"] for chunk in reading.chunks if "system_fingerprint" in chunk} == {"fp_1"}
     assert {chunk["service_tier"] for chunk in reading.chunks if "service_tier" in chunk} == {"flex"}
     items = [item for delta in reading.deltas() for item in delta.get("reasoning_items", ())]
