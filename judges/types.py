@@ -134,7 +134,7 @@ class ClaimVerdict:
 
     ``entailed`` and ``contradicted`` are the highest probabilities over its evidence, before any threshold, so that
     each policy can label the same claim by its own thresholds (``at``). ``reason`` says why there is no better verdict
-    (``timeout``, ``overloaded``, ``judge_error``), and is None otherwise.
+    (``timeout``, ``overloaded``, ``judge_error``, ``unavailable``, ``skipped``), and is None otherwise.
     """
 
     claim: Claim
