@@ -77,34 +77,22 @@ class HeuristicExtractor:
 
     def _claim(self, part: _Clause) -> _Clause | None:
         """The part without what introduces it; None if it makes no claim."""
-        folded = _fold(part.text)
-        if _COLON.search(part.text) or _is_question(part.text) or not _has_words(part.text):
-            return None
-        rules = self._rules
-        introduction = rules.attributions.match(folded)
-        text = part.text[introduction.end() :] if introduction else part.text
-        folded = _fold(text)
-        filler = rules.fillers.match(folded)
-        bare = folded[filler.end() :] if filler else folded
-        if rules.refusals.match(bare) or rules.refusals.match(folded):
-            return self._after_contrast(part)
-        if rules.hedges.match(bare) or self._is_phrase(folded):
-            return None
-        if rules.meta.match(bare):
-            return self._after_colon(part)
-        return _Clause(text[:1].upper() + text[1:] if introduction else text, part.start, part.end)
-
-    def _after_contrast(self, part: _Clause) -> _Clause | None:
-        """What a refusal adds ("The documents do not say whether ..., but admission is 9 euros")."""
-        found = self._rules.contrasts.search(_fold(part.text))
-        if not found:
-            return None
-        return self._claim(_Clause(part.text[found.end() :], part.start, part.end))
-
-    def _after_colon(self, part: _Clause) -> _Clause | None:
-        """What an announcement goes on to say ("Here's the answer: admission is 9 euros")."""
-        found = _AFTER_COLON.search(part.text)
-        return self._claim(_Clause(part.text[found.end() :], part.start, part.end)) if found else None
+        rules, rest = self._rules, part.text
+        while rest and _has_words(rest) and not _COLON.search(rest) and not _QUESTION.search(rest):
+            introduction = rules.attributions.match(_fold(rest))
+            text = rest[introduction.end() :] if introduction else rest
+            folded = _fold(text)
+            filler = rules.fillers.match(folded)
+            bare = folded[filler.end() :] if filler else folded
+            if rules.refusals.match(bare) or rules.refusals.match(folded):
+                rest = _after(rules.contrasts, rest)  # "The documents do not say whether ..., but admission is 9 euros"
+            elif rules.hedges.match(bare) or self._is_phrase(folded):
+                return None
+            elif rules.meta.match(bare):
+                rest = _after(_AFTER_COLON, rest)  # "Here's the answer: admission is 9 euros"
+            else:
+                return _Clause(text[:1].upper() + text[1:] if introduction else text, part.start, part.end)
+        return None
 
     def _is_phrase(self, folded: str) -> bool:
         """A greeting, an interjection, the name of a source."""
@@ -184,8 +172,10 @@ def _has_words(text: str) -> bool:
     return any(ch.isalnum() for ch in _ADDRESS.sub("", text))
 
 
-def _is_question(text: str) -> bool:
-    return bool(_QUESTION.search(text))
+def _after(pattern: re.Pattern[str], text: str) -> str:
+    """What follows the first match; nothing if there is none."""
+    found = pattern.search(_fold(text))
+    return text[found.end() :] if found else ""
 
 
 def _is_title(sentence: Sentence) -> bool:
