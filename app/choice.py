@@ -14,8 +14,9 @@ from app.trace import Trace, redact, stored
 from judges.pipeline import ReplyCheck
 from judges.reporting import build_report
 from judges.types import Chunk, ClaimVerdict, GroundingReport, Label, ReplyVerdict, Sentence, SentenceVerdict, Span
-from policies.citations import find_citations
+from policies.citations import find_citations, reported_citations
 from policies.engine import Audit, decision_to_dict
+from policies.names import DocumentNames
 from policies.types import Action, Citation, Decision, Phase, Record
 
 _EMPTY_FRAME = Frame(json={})
@@ -31,6 +32,7 @@ class Terms:
 
     options: Options
     chunks: Sequence[Chunk]
+    names: DocumentNames
     positions: Sequence[int]
     injectable: bool
     strippable: bool
@@ -79,7 +81,8 @@ class Choice:
         self._delivered: list[str] = []
         self._delivered_chars = 0
         self._pending: deque[_Pending] = deque()
-        self._opening = audit.start().action
+        opening = audit.start()
+        self._opening, self._cause = opening.action, opening.cause
         self._settled = False
         self._audited = False
 
@@ -131,7 +134,9 @@ class Choice:
             return Action.BLOCK
         if not verdict.claims:
             return Action.ALLOW
-        return self._audit.sentence(verdict.claims).action
+        ruling = self._audit.sentence(verdict.claims)
+        self._cause = ruling.cause
+        return ruling.action
 
     def audit_end(self) -> Action:
         """What the policies say of the whole reply. To be asked once, when all of it is judged."""
@@ -142,9 +147,13 @@ class Choice:
                 citations=self._citations(),
                 trust_score=self.trust_score,
                 judged=self._unjudged() is None,
+                tool_calls_only="tool_calls" in self.unchecked and not self._entries,
             )
         )
-        return Action.BLOCK if self._opening is Action.BLOCK else ruling.action
+        if self._opening is Action.BLOCK:
+            return Action.BLOCK
+        self._cause = ruling.cause
+        return ruling.action
 
     @property
     def refuses(self) -> bool:
@@ -163,7 +172,7 @@ class Choice:
     def deliver(self, verdict: SentenceVerdict) -> list[dict[str, Any]]:
         """The sentence goes to the client. Return its claims as the client sees them; none where it wants none."""
         sentence = verdict.sentence
-        found = find_citations(sentence.text, self._terms.chunks)
+        found = find_citations(sentence.text, self._terms.names)
         citations = [replace(citation, sentence_index=sentence.index) for citation in found]
         entry = Entry(verdict=verdict, offset=self._delivered_chars, citations=citations)
         self._entries.append(entry)
@@ -204,7 +213,7 @@ class Choice:
         return Refused(
             choice=self.index,
             reason=redact(decision.reason, withheld) if decision else "",
-            reason_code=decision.reason_code if decision else None,
+            reason_code=self._cause.reason_code if self._cause else None,
             decisions=[redact(decision_to_dict(d), withheld) for d in self._audit.decisions],
         )
 
@@ -337,13 +346,9 @@ class Choice:
         return sorted(texts, key=len, reverse=True)
 
     def _citations(self) -> list[Citation]:
-        reported = [
-            Citation(marker=name, document_index=_index_of(name, self._terms.chunks), reported=True)
-            for name in self._terms.options.reported.citations
-        ]
-        return [
-            citation for entry in self._entries if entry.offset is not None for citation in entry.citations
-        ] + reported
+        reported = reported_citations(self._terms.options.reported.citations, self._terms.chunks)
+        shown = (entry for entry in self._entries if entry.offset is not None)
+        return [*(citation for entry in shown for citation in entry.citations), *reported]
 
     def _action(self, decisions: Sequence[Decision]) -> str:
         if self.blocked:
@@ -390,7 +395,3 @@ def _decisive(verdict: ClaimVerdict | None) -> Any:
     if verdict is None:
         return None
     return verdict.contradicting_source if verdict.label is Label.CONTRADICTED else verdict.best_source
-
-
-def _index_of(name: str, chunks: Sequence[Chunk]) -> int | None:
-    return next((index for index, chunk in enumerate(chunks) if name in (chunk.id, chunk.source, chunk.url)), None)

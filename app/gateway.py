@@ -30,6 +30,7 @@ from app.upstream import Headers, Upstream, returned_headers, translate
 from judges.pipeline import GroundingChecker
 from judges.types import Chunk, ReplyVerdict
 from policies.engine import PolicyEngine, PolicySet, Ruling, decision_to_dict
+from policies.names import DocumentNames
 from policies.types import Action, Record
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -177,6 +178,7 @@ class Gateway:
         return Terms(
             options=intake.options,
             chunks=kept,
+            names=DocumentNames(kept),
             positions=[index for index in range(len(intake.chunks)) if index not in ruling.dropped],
             injectable=intake.options.inject != "none",
             strippable=mode is not Mode.LIVE,
@@ -301,7 +303,7 @@ def _opener(
     policies: PolicySet, terms: Terms, trace: Trace, checker: GroundingChecker, evidence: Any
 ) -> Callable[[int], Choice]:
     def open_choice(index: int) -> Choice:
-        audit = policies.audit(terms.record())
+        audit = policies.audit(terms.record(judged=terms.unjudged is None))
         check = (
             checker.reply(
                 evidence,
