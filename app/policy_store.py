@@ -13,15 +13,15 @@ from sqlalchemy import Integer, String, cast, delete, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app import policy_rows as rows
 from app.db import Database, DatabaseUnavailableError
-from app.errors import ConflictError, NotFoundError, PreconditionError
+from app.errors import NotFoundError
 from app.policy_document import PolicyDraft, PolicyVersion, StoredPolicy, patched
 from app.tables import POLICY_REVISION, meta, policies, policy_versions
 from app.tasks import TaskScope
 from policies.base import RulesError
 from policies.engine import PolicyEngine
-from policies.registry import parse_rules
-from policies.types import Policy, Scope
+from policies.types import Policy
 
 _log = structlog.stdlib.get_logger(__name__)
 _CLOSE_S = 1.0
@@ -84,8 +84,8 @@ class PolicyStore:
             async with self._database.read() as connection:
                 # The counter first: a change in between is then seen twice rather than not at all.
                 revision = await self._stored_revision(connection)
-                rows = (await connection.execute(select(policies))).all()
-            self._take([StoredPolicy(**row._mapping) for row in rows])
+                found = (await connection.execute(select(policies))).all()
+            self._take([StoredPolicy(**row._mapping) for row in found])
             self._revision = revision
 
     def _take(self, stored: Sequence[StoredPolicy]) -> None:
@@ -93,7 +93,7 @@ class PolicyStore:
         unreadable: dict[str, str] = {}
         for policy in stored:
             try:
-                loaded[policy.id] = _policy(policy)
+                loaded[policy.id] = rows.as_policy(policy)
             except RulesError as error:
                 unreadable[policy.id] = str(error)
                 # A policy must not fall silently out of force: what was known of it stands.
@@ -154,7 +154,7 @@ class PolicyStore:
     async def get(self, policy_id: str) -> StoredPolicy:
         """Raises NotFoundError."""
         async with self._database.read() as connection:
-            return await _get(connection, policy_id)
+            return await rows.get(connection, policy_id)
 
     async def versions(self, policy_id: str, *, before: int | None = None, limit: int = 50) -> Sequence[PolicyVersion]:
         """Up to ``limit`` versions, newest first, from the first below ``before`` on; also of a deleted policy.
@@ -165,10 +165,10 @@ class PolicyStore:
         if before is not None:
             query = query.where(policy_versions.c.version < before)
         async with self._database.read() as connection:
-            rows = (await connection.execute(query.order_by(policy_versions.c.version.desc()).limit(limit))).all()
-        if not rows and before is None:
-            raise _unknown(policy_id)
-        return [PolicyVersion(**row._mapping) for row in rows]
+            found = (await connection.execute(query.order_by(policy_versions.c.version.desc()).limit(limit))).all()
+        if not found and before is None:
+            raise rows.unknown(policy_id)
+        return [PolicyVersion(**row._mapping) for row in found]
 
     # Changing. ``expected`` is the version that the caller has seen; PreconditionError if it is no longer the newest.
 
@@ -177,9 +177,9 @@ class PolicyStore:
         now = datetime.now(UTC)
         new = StoredPolicy(id=f"pol_{uuid4().hex}", version=1, created_at=now, updated_at=now, **asdict(draft))
         async with self._changing() as connection:
-            await _check_name(connection, new)
+            await rows.check_name(connection, new)
             await connection.execute(insert(policies), asdict(new))
-            await _keep_version(connection, new, "create")
+            await rows.keep_version(connection, new, "create")
         return new
 
     async def replace(self, policy_id: str, draft: PolicyDraft, *, expected: int | None = None) -> StoredPolicy:
@@ -207,10 +207,10 @@ class PolicyStore:
     async def delete(self, policy_id: str, *, expected: int | None = None) -> None:
         """Its versions stay. Raises NotFoundError or PreconditionError."""
         async with self._changing() as connection:
-            current = await _get(connection, policy_id, expected)
+            current = await rows.get(connection, policy_id, expected)
             await connection.execute(delete(policies).where(policies.c.id == policy_id))
             last = replace(current, version=current.version + 1, updated_at=datetime.now(UTC))
-            await _keep_version(connection, last, "delete")
+            await rows.keep_version(connection, last, "delete")
 
     async def _update(
         self,
@@ -220,13 +220,13 @@ class PolicyStore:
         label: str = "update",
     ) -> StoredPolicy:
         async with self._changing() as connection:
-            current = await _get(connection, policy_id, expected)
+            current = await rows.get(connection, policy_id, expected)
             changed = replace(
                 current, **asdict(change(current.draft())), version=current.version + 1, updated_at=datetime.now(UTC)
             )
-            await _check_name(connection, changed)
+            await rows.check_name(connection, changed)
             await connection.execute(update(policies).where(policies.c.id == policy_id), asdict(changed))
-            await _keep_version(connection, changed, label)
+            await rows.keep_version(connection, changed, label)
         return changed
 
     @asynccontextmanager
@@ -240,35 +240,3 @@ class PolicyStore:
             await self.refresh()
         except DatabaseUnavailableError:
             _log.warning("policy_refresh_failed")  # the change is made; the next poll will see it
-
-
-async def _get(connection: AsyncConnection, policy_id: str, expected: int | None = None) -> StoredPolicy:
-    row = (await connection.execute(select(policies).where(policies.c.id == policy_id))).one_or_none()
-    if row is None:
-        raise _unknown(policy_id)
-    policy = StoredPolicy(**row._mapping)
-    if expected is not None and expected != policy.version:
-        raise PreconditionError(f"policy {policy_id!r} is at version {policy.version}, not {expected}")
-    return policy
-
-
-async def _check_name(connection: AsyncConnection, policy: StoredPolicy) -> None:
-    query = select(policies.c.id).where(policies.c.name == policy.name, policies.c.id != policy.id)
-    if (await connection.execute(query)).first() is not None:
-        raise ConflictError(f"there is a policy named {policy.name!r} already")
-
-
-async def _keep_version(connection: AsyncConnection, policy: StoredPolicy, change: str) -> None:
-    row = {**asdict(policy.draft()), "policy_id": policy.id, "version": policy.version}
-    await connection.execute(insert(policy_versions), {**row, "change": change, "ts": policy.updated_at})
-
-
-def _policy(stored: StoredPolicy) -> Policy:
-    scope = Scope(**{field.name: tuple(stored.scope.get(field.name, ())) for field in fields(Scope)})
-    rules = parse_rules(stored.category, stored.rules)
-    values = asdict(stored.draft()) | {"rules": rules, "scope": scope}
-    return Policy(id=stored.id, version=stored.version, **values)
-
-
-def _unknown(policy_id: str) -> NotFoundError:
-    return NotFoundError(f"there is no policy {policy_id!r}")

@@ -59,9 +59,16 @@ def plain(value: Any) -> Any:
 
     One bad character in a reply must not cost the event, nor the others of its batch.
     """
+    kind = type(value)
+    if kind is str:
+        return _text(value)
+    if value is None or kind is bool or (kind is int and -_INT64 <= value < _INT64):
+        return value
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
     match value:
-        case None | bool():
-            return value
         case str():
             return _text(str(value))
         case int():

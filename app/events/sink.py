@@ -10,6 +10,7 @@ from app.events.rows import Rows
 from app.tables import claims, decisions, documents, requests
 
 _log = structlog.stdlib.get_logger(__name__)
+_ROWS_AT_ONCE = 100
 _PARENTS_FIRST = (requests, decisions, claims, documents)
 
 
@@ -32,8 +33,10 @@ async def _insert(database: Database, batch: Sequence[Rows]) -> None:
     try:
         async with database.write() as connection:
             for table in _PARENTS_FIRST:
-                if rows := [row for event in batch for row in event[table.name]]:
-                    await connection.execute(database.insert_ignore(table), rows)
+                rows = [row for event in batch for row in event[table.name]]
+                # In pieces, because the event loop stands still while the parameters of one are made ready.
+                for start in range(0, len(rows), _ROWS_AT_ONCE):
+                    await connection.execute(database.insert_ignore(table), rows[start : start + _ROWS_AT_ONCE])
     except ProgrammingError as error:
         # A table or column is missing: it is the database that is not as it should be, not the event.
         raise DatabaseUnavailableError(str(error.orig)) from error

@@ -63,7 +63,8 @@ def open_database(database_url: str) -> Open:
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Database]:
-        database = Database(database_url, busy_timeout_s=0.05)
+        # A locked file is to be seen as such at once; a server needs a moment to accept a connection.
+        database = Database(database_url, busy_timeout_s=0.05 if database_url.startswith("sqlite") else 5.0)
         try:
             yield database
         finally:
