@@ -12,7 +12,7 @@ from app.reply import Entry, annotations_of, claims_of, summary_of
 from app.settings import StoreText
 from app.trace import Trace, redact, stored
 from judges.pipeline import ReplyCheck
-from judges.reporting import build_report
+from judges.reporting import SKIPPED, build_report
 from judges.types import Chunk, ClaimVerdict, GroundingReport, Label, ReplyVerdict, Sentence, SentenceVerdict, Span
 from policies.citations import find_citations, reported_citations
 from policies.engine import Audit, decision_to_dict
@@ -132,9 +132,10 @@ class Choice:
         """What the policies say of a sentence: BLOCK ends the reply, DROP leaves the sentence out."""
         if self._opening is Action.BLOCK:
             return Action.BLOCK
-        if not verdict.claims:
+        claims = _judged(verdict)
+        if not claims:
             return Action.ALLOW
-        ruling = self._audit.sentence(verdict.claims)
+        ruling = self._audit.sentence(claims)
         self._cause = ruling.cause
         return ruling.action
 
@@ -143,7 +144,7 @@ class Choice:
         self._audited = True
         ruling = self._audit.finish(
             self._terms.record(
-                claims=[claim for entry in self._entries for claim in entry.verdict.claims],
+                claims=[claim for entry in self._entries for claim in _judged(entry.verdict)],
                 citations=self._citations(),
                 trust_score=self.trust_score,
                 judged=self._unjudged() is None,
@@ -389,6 +390,11 @@ class _Pending:
         while self.tokens and self.tokens[0][0] <= self.taken:
             tokens.append(self.tokens.popleft()[1])
         return Slice(frame=self.frame, text=text, tokens=tokens)
+
+
+def _judged(verdict: SentenceVerdict) -> list[ClaimVerdict]:
+    """The claims that policies look at: not those beyond ``max_claims``, which are reported as skipped."""
+    return [claim for claim in verdict.claims if claim.reason != SKIPPED]
 
 
 def _decisive(verdict: ClaimVerdict | None) -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 
 
 class GatewayError(Exception):
-    """Base of every error that is answered rather than logged as a crash. ``status`` is the HTTP status."""
+    """Base of every error that is answered rather than logged as a crash. ``status`` and ``headers`` are HTTP's."""
 
     status = 500
     type = "server_error"
@@ -28,6 +28,7 @@ class GatewayError(Exception):
         super().__init__(message)
         self.message = message
         self.param = param
+        self.headers: dict[str, str] = {}
         if status is not None:
             self.status = status
 

@@ -34,6 +34,8 @@ class Exchange:
         except GatewayError as error:
             self.trace.fail("failed", error.message, http_status=error.status)
             await self.aclose()
+            error.headers["x-groundlane-request-id"] = self.trace.request_id
+            error.headers["x-groundlane-action"] = self.trace.action
             raise
         except Exception:
             self.trace.fail("failed", "internal error", http_status=500)

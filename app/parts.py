@@ -66,6 +66,7 @@ class Usage:
     prompt_tokens: int | None
     completion_tokens: int | None
     frame: Frame | None = None
+    raw: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

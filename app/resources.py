@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 
 import structlog
@@ -91,7 +92,7 @@ async def open_resources(settings: Settings, scorer: PairScorer | None = None) -
                 policies=policies,
                 checker=judge.checker,
                 events=events,
-                observers=(metrics.observe_request, _log_request),
+                observers=(metrics.observe_request, lambda event: _observe_upstream(metrics, event), _log_request),
             ),
         )
 
@@ -124,6 +125,19 @@ def _event_totals(events: EventWriter) -> EventTotals:
     return EventTotals(
         queue_depth=events.queue_depth, written=events.written, journaled=events.journaled, dropped=events.dropped
     )
+
+
+def _observe_upstream(metrics: Metrics, event: RequestEvent) -> None:
+    row = event.request
+    match row.status, row.http_status:
+        case "upstream_error", status if status >= HTTPStatus.BAD_REQUEST:
+            metrics.observe_upstream_error("status_5xx" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "status_4xx")
+        case "failed", HTTPStatus.BAD_GATEWAY:
+            metrics.observe_upstream_error("connect")
+        case "failed", HTTPStatus.GATEWAY_TIMEOUT:
+            metrics.observe_upstream_error("timeout")
+        case (("incomplete" | "upstream_error"), _):
+            metrics.observe_upstream_error("stream")
 
 
 def _log_request(event: RequestEvent) -> None:

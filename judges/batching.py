@@ -69,6 +69,8 @@ class Batcher(ScorerWrapper):
         self._workers: list[asyncio.Task[None]] = []
         self.batches = 0
         """Batches scored so far."""
+        self.overloaded = 0
+        """Pairs refused so far because too many waited."""
 
     @property
     def queue_depth(self) -> int:
@@ -99,6 +101,7 @@ class Batcher(ScorerWrapper):
         if not pairs:
             return []
         if len(self._waiting) + len(pairs) > self._queue_limit:
+            self.overloaded += len(pairs)
             raise JudgeOverloadedError(f"{len(self._waiting)} pairs wait already (limit {self._queue_limit})")
         count = self.count_tokens
         call = _Call(len(pairs))

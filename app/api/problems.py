@@ -46,7 +46,7 @@ def install_error_handlers(app: FastAPI) -> None:
 
 
 async def _gateway_error(request: Request, error: GatewayError) -> JSONResponse:
-    headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, UnauthorizedError) else None
+    headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, UnauthorizedError) else error.headers
     return _answer(request, error, headers)
 
 

@@ -78,8 +78,8 @@ class ChatDialect:
             case Refused(reason=reason, reason_code=code, decisions=decisions):
                 error = {"message": reason, "type": "grounding_policy_violation", "param": None, "code": code}
                 return _frame({"error": {**error, "violations": list(decisions)}})
-            case Usage(frame=frame):
-                return _frame(frame.json) if frame is not None else b""
+            case Usage(frame=frame, raw=raw):
+                return raw or (_frame(frame.json) if frame is not None else b"")
             case CountedUsage():
                 return _frame(_usage_chunk(output))
             case Failure(message=message, raw=raw):
@@ -172,7 +172,12 @@ def _read_chunk(raw: bytes, chunk: dict[str, Any], trace: Trace) -> Event:
     if isinstance(usage, dict):
         frame = None if choices else Frame(json=chunk)
         parts.append(
-            Usage(prompt_tokens=_count(usage, "prompt"), completion_tokens=_count(usage, "completion"), frame=frame)
+            Usage(
+                prompt_tokens=_count(usage, "prompt"),
+                completion_tokens=_count(usage, "completion"),
+                frame=frame,
+                raw=b"" if choices else raw,
+            )
         )
     return Event(raw=raw, parts=parts or (Passing(raw=raw),))
 
