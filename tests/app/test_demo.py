@@ -1,17 +1,34 @@
 """The demo's script: what the upstream says, what it looks like on the wire, and what the tour shows."""
 
 import json
+import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import structlog
 
+from app.cli import main
 from app.demo.content import Answer, Content, load_content
 from app.demo.servers import ServerStartError, bind, serving
+from app.demo.tour import tour
 from app.demo.upstream import ScriptedUpstream
+from app.demo.walkthrough import Outcome
+from app.settings import Settings
 
 ANSWERS = [Answer(question="How long is the warranty?", answer="The warranty covers 24 months.")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """The demo sends the process's log to its own screen."""
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    yield
+    root.handlers, root.level = handlers, level
+    structlog.reset_defaults()
 
 
 @pytest.fixture
@@ -139,3 +156,83 @@ def test_a_port_that_is_taken_is_an_error() -> None:
     taken.listen()
     with taken, pytest.raises(OSError, match="in use"):
         bind(taken.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+    """What the tour brought back: real judge, real servers."""
+    settings = Settings(_env_file=None, judge_threads=1)
+    return tour(settings, port=0, folder=tmp_path_factory.mktemp("demo"), leave=True)
+
+
+@pytest.mark.slow
+def test_the_grounded_answer_goes_out_with_a_verdict_a_claim(outcomes: dict[str, Outcome]) -> None:
+    outcome = outcomes["grounded"]
+    assert (outcome.status, outcome.finish_reason) == (200, "stop")
+    assert [claim["verdict"] for claim in outcome.claims] == ["supported", "supported"]
+    assert outcome.grounding["action"] == "allow"
+
+
+@pytest.mark.slow
+def test_the_contradicted_sentence_never_leaves(outcomes: dict[str, Outcome]) -> None:
+    outcome = outcomes["contradicted"]
+    assert outcome.text.startswith("Adults take one 10 mg tablet twice a day with food.")
+    assert outcome.text.endswith("Please ask your pharmacist.")
+    assert "8 tablets" not in outcome.text
+    assert outcome.finish_reason == "content_filter"
+    assert (outcome.grounding["action"], outcome.grounding["verdict"]) == ("block", "has_contradictions")
+
+
+@pytest.mark.slow
+def test_what_no_document_says_is_left_out(outcomes: dict[str, Outcome]) -> None:
+    outcome = outcomes["unverifiable"]
+    assert "canteen" not in outcome.text
+    assert "28 days" in outcome.text
+    assert "31 March" in outcome.text
+    assert outcome.finish_reason == "stop"
+    assert [claim["verdict"] for claim in outcome.claims if claim.get("withheld")] == ["unverifiable"]
+
+
+@pytest.mark.slow
+def test_the_stale_document_is_refused_before_the_upstream_is_called(outcomes: dict[str, Outcome]) -> None:
+    outcome = outcomes["stale"]
+    assert outcome.status == 400
+    assert outcome.error["code"] == "RETRIEVAL_STALE_SOURCE"
+    assert not outcome.upstream_called
+
+
+@pytest.mark.slow
+def test_the_command_plays_the_tour_and_leaves_its_requests(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Played twice with ``--keep``: the second time the policies are there already."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GROUNDLANE_JUDGE", "none")
+    monkeypatch.setattr("sys.argv", ["groundlane", "demo", "--port", "0", "--exit", "--keep"])
+    for _ in range(2):
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert not ended.value.code
+    shown = capsys.readouterr().out
+    assert shown.count("RETRIEVAL_STALE_SOURCE") == 2
+    assert "curl -sN http://127.0.0.1:" in shown
+    assert {file.name for file in (tmp_path / "groundlane-demo").glob("*.json")} == {
+        "grounded.json",
+        "contradicted.json",
+        "unverifiable.json",
+        "stale.json",
+    }
+
+
+def test_a_port_that_is_taken_ends_the_demo_with_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taken = bind(0)
+    taken.listen()
+    with taken:
+        port = str(taken.getsockname()[1])
+        monkeypatch.setattr("sys.argv", ["groundlane", "demo", "--port", port, "--exit"])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == f"Error: port {port}: Address already in use\n"
