@@ -16,6 +16,7 @@ _IDENTIFIERS: Final = frozenset({"url", "email", "ip", "version", "code", "digit
 _NOT_COUNTED: Final = (
     tables.JOINERS | tables.PER | tables.BEFORE_YEAR | tables.THAN | {"the", "is", "are", "was", "were"}
 )
+_MAX_CJK: Final = 5
 _CJK_NUMERALS: Final = tables.CJK_DIGITS.keys() | tables.CJK_MULTIPLES.keys()
 
 
@@ -109,7 +110,7 @@ class _Reader(Calendar):
 
     def _cjk(self, start: int) -> Quantity | None:
         value, digit, last = 0, 0, start
-        while (char := self.lower(last)) in _CJK_NUMERALS:
+        while (char := self.lower(last)) in _CJK_NUMERALS and last - start < _MAX_CJK:
             if char in tables.CJK_DIGITS:
                 digit = tables.CJK_DIGITS[char]
             else:

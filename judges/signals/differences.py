@@ -7,6 +7,7 @@ from judges.numbers import Kind, Quantity, Relation, compare_quantities, relate
 from judges.signals.alignment import Pair, gap, share_of, touched
 from judges.signals.prepared import NAMING, Sentence
 
+_ALIKE: Final = 0.75
 UNIVERSAL: Final = 4
 """The quantifiers that allow no exception."""
 
@@ -118,7 +119,7 @@ def roles_swapped(pair: Pair) -> float:
     claim, evidence = pair.claim, pair.evidence
     if claim.relation is None or evidence.relation is None or claim.relation[0] != evidence.relation[0]:
         return 0.0
-    if pair.lacking:
+    if pair.coverage < _ALIKE:
         return 0.0
     before, after = _sides(claim, claim.relation[2])
     first, second = _sides(evidence, evidence.relation[2])

@@ -126,7 +126,7 @@ def _judge(pairs: Sequence[Pair], evidence: Prepared, target: Sentence, overlap:
     if max(verbatim, contained) >= _SETTLED:
         quantity, name, roles, wider = (0.0, None), (0.0, None), 0.0, 0.0
         polarity = polarity if target.quantifier == UNIVERSAL else 0.0
-    if roles:
+    if roles or (polarity and not verbatim):
         contained = covered = 0.0
     return Features(
         verbatim=verbatim,

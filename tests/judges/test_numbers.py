@@ -1,0 +1,262 @@
+import time
+from decimal import Decimal
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judges.numbers import Bound, Kind, Relation, compare, quantities
+
+
+def relation(claim: str, evidence: str) -> Relation:
+    (finding, *_) = compare(claim, evidence).findings
+    return finding.relation
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("€2.1B", "2.1 billion euros"),
+        ("2,100 million euros", "2.1 billion euros"),
+        ("$2.1m", "2,100,000 dollars"),
+        ("3 Mio. Euro", "3 million euros"),
+        ("1,000 pallets", "1000 pallets"),
+        ("1 000 pallets", "1000 pallets"),
+        ("1'000 pallets", "1000 pallets"),
+        ("1.250,50 Euro", "1250.50 €"),
+        ("2,400円", "２，４００円"),
+        ("12 500 MWh", "12.5 GWh"),
+        ("3 %", "3 percent"),
+        ("3,5 %", "3.5 per cent"),
+        ("150 bps", "1.5 percentage points"),
+        ("1000 mg", "1 g"),
+        ("60 minutes", "1 hour"),
+        ("24 months", "2 years"),
+        ("90 km/h", "90 km per hour"),
+        ("14 March 2024", "2024-03-14"),
+        ("March 14th, 2024", "14.03.2024"),
+        ("14. März 2024", "14 de marzo de 2024"),
+        ("2024年3月14日", "14 mars 2024"),
+        ("11 p.m.", "23:00"),
+        ("20 Uhr", "8 pm"),
+        ("à 20 heures", "20h00"),
+        ("18時", "18:00"),
+        ("twelve metres", "12 m"),
+        ("twenty-one days", "three weeks"),
+        ("three and a half hours", "210 minutes"),
+        ("zwei Jahre", "deux années"),
+        ("−5 °C", "-5 degrees Celsius"),
+        ("two dozen metres", "2 dozen metres"),
+        ("360 euros per year", "30 euros per month"),
+        ("a year costs 360 euros", "30 euros per month"),
+        ("v2.0.1", "version 2.0.1"),
+    ],
+)
+def test_one_quantity_in_two_forms(one: str, other: str) -> None:
+    assert relation(one, other) is Relation.AGREE
+    assert relation(other, one) is Relation.AGREE
+
+
+@pytest.mark.parametrize(
+    ("claim", "evidence"),
+    [
+        ("74 billion francs", "74 million francs"),
+        ("80 dollars", "80 euros"),
+        ("500 g", "500 mg"),
+        ("30 euros per year", "30 euros per month"),
+        ("twenty percentage points", "from 4 to 6 percent"),
+        ("35 %", "3,5 %"),
+        ("99.99 percent", "99.9 percent"),
+        ("14 February 2012", "14 February 2022"),
+        ("15 de marzo", "15 de mayo"),
+        ("23:00", "20:00"),
+        ("from 31 August", "until 31 August"),
+        ("v2.1.0", "v2.0.1"),
+        ("10.0.0.21:8080", "10.0.0.12:8080"),
+        ("on Monday", "on Tuesday"),
+        ("four rooms", "three rooms"),
+        ("Nr. 9", "Nr. 7"),
+        ("over 80 decibels", "71, 74.5 and 78 decibels"),
+        ("exactly 3,000 people", "2,987 people"),
+        ("within forty seconds", "within twelve seconds"),
+        ("200 euros", "up to 100 euros"),
+        ("at least 10 kg", "at most 10 kg"),
+        ("circa 60 metres", "about 62 metres"),
+        ("3 months", "30 days"),
+        ("info@example.org", "sales@example.org"),
+    ],
+)
+def test_another_value_for_the_same_thing_differs(claim: str, evidence: str) -> None:
+    assert relation(claim, evidence) is Relation.DIFFER
+
+
+@pytest.mark.parametrize(
+    ("claim", "evidence"),
+    [
+        ("4 rooms", "3 balconies"),
+        ("5 kg", "5 metres"),
+        ("150 billion", "150 bps"),
+        ("12 %", "12 euros"),
+        ("3 March 2024", "in 2024"),
+        ("50 euros", "up to 100 euros"),
+        ("4,000 households", "a broken insulator"),
+        ("§ 4", "Art. 12"),
+    ],
+)
+def test_what_cannot_be_compared_is_absent(claim: str, evidence: str) -> None:
+    assert relation(claim, evidence) is Relation.ABSENT
+
+
+@pytest.mark.parametrize(
+    ("claim", "evidence"),
+    [
+        ("about 5 litres", "4.96 litres"),
+        ("nearly 3,000 people", "2,987 people"),
+        ("at least ten wells", "twelve wells"),
+        ("more than 70 decibels", "78 decibels"),
+        ("up to 100 euros", "80 euros"),
+        ("31 August", "31 August 2024"),
+        ("in 2024", "14 March 2024"),
+        ("30 days", "a period of 1 month"),
+        ("12.3 percent", "12.34 percent"),
+        ("two percentage points", "from 4 to 6 percent"),
+        ("three and a half hours", "from 10:30 a.m. to 2 p.m."),
+        ("8 kg", "3 kg and 5 kg"),
+    ],
+)
+def test_what_the_words_allow_agrees(claim: str, evidence: str) -> None:
+    assert relation(claim, evidence) is Relation.AGREE
+
+
+def test_a_range_holds_its_bounds() -> None:
+    low, high = quantities("between 70 and 80 decibels")
+    assert (low.bound, high.bound) == (Bound.AT_LEAST, Bound.AT_MOST)
+    assert low.unit == high.unit == "decibel"
+    inside = compare("between 70 and 80 decibels", "71, 74.5 and 78 decibels")
+    assert len(inside.those(Relation.AGREE)) == 2
+
+
+def test_kinds_are_told_apart() -> None:
+    text = (
+        "On Monday, 3 May 2021, at 10:15 it paid 5 % or 20 euros for the 2nd of 30 kg, see Art. 7 at https://x.org/a."
+    )
+    assert [quantity.kind for quantity in quantities(text)] == [
+        Kind.WEEKDAY,
+        Kind.DATE,
+        Kind.TIME,
+        Kind.PERCENT,
+        Kind.MONEY,
+        Kind.ORDINAL,
+        Kind.MEASURE,
+        Kind.REFERENCE,
+        Kind.IDENTIFIER,
+    ]
+
+
+def test_articles_and_modals_are_not_numbers() -> None:
+    assert quantities("One may march on; it is a fact, or so an expert said.") == []
+
+
+def test_a_year_is_a_date_unless_it_counts_something() -> None:
+    (year,) = quantities("The bridge was built in 1931.")
+    assert year.date == (1931, None, None)
+    (number,) = quantities("It stores 1931 pallets.")
+    assert number.values == (Decimal(1931),)
+
+
+def test_a_number_is_whole() -> None:
+    assert relation("50 million euros", "1500 million euros and 250 million euros") is Relation.DIFFER
+
+
+def _styles(value: int) -> list[str]:
+    grouped = f"{value:,}"
+    return [
+        str(value),
+        grouped,
+        grouped.replace(",", " "),
+        grouped.replace(",", "'"),
+        grouped.replace(",", "\u202f"),
+        f"**{value}**",
+        str(value).translate(str.maketrans("0123456789", "０１２３４５６７８９")),
+        f"{Decimal(value) / 1000} thousand",
+        f"{Decimal(value) / 10**6:f} million",
+    ]
+
+
+@given(st.integers(1, 10**12), st.data())
+def test_any_number_agrees_with_itself_however_written(value: int, data: st.DataObject) -> None:
+    one, other = data.draw(st.sampled_from(_styles(value))), data.draw(st.sampled_from(_styles(value)))
+    assert relation(f"It weighs {one} kg.", f"Its weight is {other} kg.") is Relation.AGREE
+
+
+@given(st.integers(2, 10**9), st.integers(1, 400), st.data())
+def test_any_number_differs_from_another(value: int, step: int, data: st.DataObject) -> None:
+    one = data.draw(st.sampled_from(_styles(value)[:3]))
+    other = data.draw(st.sampled_from(_styles(value + step)[:3]))
+    ambiguous = (value + step) == value * 1000 or len(f"{value:,}") == 5 or len(f"{value + step:,}") == 5
+    if not ambiguous:
+        assert relation(f"It weighs {one} kg.", f"Its weight is {other} kg.") is Relation.DIFFER
+
+
+@given(st.dates())
+def test_any_date_agrees_with_itself_however_written(date: object) -> None:
+    forms = [f"{date:%Y-%m-%d}", f"{date:%d.%m.%Y}", f"{date:%d %B %Y}", f"{date:%B %d, %Y}"]
+    if f"{date:%Y}".isdecimal() and len(f"{date:%Y}") == 4:
+        for form in forms:
+            assert relation(f"Due on {form}.", f"Due on {forms[0]}.") is Relation.AGREE
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_read(text: str) -> None:
+    found = quantities(text)
+    assert all(one.last <= other.first for one, other in pairwise(found))
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "12",
+                "1,000",
+                "3.",
+                "may",
+                "%",
+                "$",
+                "€",
+                "k",
+                "B",
+                "th",
+                "and",
+                "to",
+                "-",
+                "十",
+                "年",
+                "点",
+                "hundred",
+                "two",
+                "a.m.",
+                ":",
+                "1.1",
+                "@",
+                "§",
+                "per",
+                "year",
+            ]
+        )
+    )
+)
+def test_any_order_of_its_words_is_read(words: list[str]) -> None:
+    text = " ".join(words)
+    assert all(finding.relation is Relation.AGREE or not finding.other for finding in compare(text, "").findings)
+    quantities("".join(words))
+
+
+@pytest.mark.parametrize(
+    "unit", ["1,", "1.1.", "a.b-c+d", "a@", "十", "二百", "twenty-", "million ", "1 111 ", "1'", "5 and ", "2024年"]
+)
+def test_long_hostile_text_takes_linear_time(unit: str) -> None:
+    text = unit * (50_000 // len(unit))
+    started = time.process_time()
+    quantities(text)
+    assert time.process_time() - started < 5.0

@@ -1,0 +1,176 @@
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judges.signals import WEIGHTS, Features, combine, compute, prepare
+from judges.types import Label, Probabilities, Thresholds
+
+UNSURE = Probabilities(0.55, 0.35, 0.10)
+"""What a weak model says of a sentence taken from its evidence."""
+AGAINST = Probabilities(0.30, 0.55, 0.15)
+
+MANUAL = (
+    "The pump starts at 6 a.m. and runs for 40 minutes. It must not be opened while it runs. "
+    "Filters are replaced every 3 months by Nordwind AG. Model A weighs 12 kg. Model B weighs 15 kg. "
+    "Spare parts cost 80 euros per set. The main valve closes after the alarm has sounded."
+)
+
+
+def label(evidence: str, claim: str, model: Probabilities = UNSURE) -> Label:
+    found = combine(prepare(evidence), prepare(claim), model).probabilities
+    assert found.entailed + found.neutral + found.contradicted == pytest.approx(1.0)
+    return Thresholds().label(found.entailed, found.contradicted)
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "It must not be opened while it runs.",
+        "Filters are replaced every **3 months** by Nordwind AG.[2]",
+        "The pump starts at 06:00 and runs for 40 minutes.",
+        "Model B weighs 15 kg.",
+        "According to the manual, spare parts cost €80 per set.",
+        "Filters are replaced every three months.",
+        "Spare Parts Cost 80 Euros Per Set.",
+    ],
+)
+def test_a_sentence_of_the_evidence_is_supported(claim: str) -> None:
+    assert label(MANUAL, claim) is Label.SUPPORTED
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "The pump starts at 9 a.m. and runs for 40 minutes.",
+        "The pump starts at 6 a.m. and runs for 40 hours.",
+        "It must be opened while it runs.",
+        "Filters are replaced every 3 weeks by Nordwind AG.",
+        "Model A weighs 15 kg.",
+        "Spare parts cost 80 dollars per set.",
+        "Spare parts do not cost 80 euros per set.",
+        "The alarm sounded after the main valve had closed.",
+    ],
+)
+def test_the_same_sentence_with_one_thing_changed_is_contradicted(claim: str) -> None:
+    assert label(MANUAL, claim) is Label.CONTRADICTED
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "The ferry carries 60 cars.",
+        "The generator runs for 55 minutes.",
+        "Gloves are replaced every 2 months.",
+        "Model C weighs 20 kg.",
+        "The sales team has 80 members.",
+    ],
+)
+def test_numbers_of_other_things_neither_support_nor_contradict(claim: str) -> None:
+    assert label(MANUAL, claim, AGAINST) is Label.UNVERIFIABLE
+
+
+@pytest.mark.parametrize(
+    ("evidence", "claim", "expected"),
+    [
+        ("Smoking is prohibited on the whole site.", "Smoking is not permitted anywhere on the site.", Label.SUPPORTED),
+        ("Smoking is prohibited on the whole site.", "Smoking is permitted on the site.", Label.CONTRADICTED),
+        ("The basic cover excludes theft.", "The basic cover includes theft.", Label.CONTRADICTED),
+        ("Output rose by 8 percent in May.", "Output fell by 8 percent in May.", Label.CONTRADICTED),
+        ("Output rose by 8 percent in May.", "Output increased by 8 percent in May.", Label.SUPPORTED),
+        ("Der Vertrag endet nicht automatisch.", "Der Vertrag endet automatisch.", Label.CONTRADICTED),
+        ("La piscine n'est pas chauffée en hiver.", "La piscine est chauffée en hiver.", Label.CONTRADICTED),
+        ("El museo no abre los lunes de enero.", "El museo abre los lunes de enero.", Label.CONTRADICTED),
+        ("The shop is open on weekdays and closed on Sundays.", "The shop is open on Sundays.", Label.CONTRADICTED),
+        (
+            "Guests booked online may cancel. Guests at the desk may not cancel.",
+            "All guests may cancel.",
+            Label.CONTRADICTED,
+        ),
+        ("Trams cost less to run than buses.", "Buses cost less to run than trams.", Label.CONTRADICTED),
+        ("The tenant paints the walls. The owner paints the roof.", "The owner paints the walls.", Label.CONTRADICTED),
+        ("Visitors wait at gate B.", "Visitors wait at gate C.", Label.CONTRADICTED),
+        ("Entries are accepted until 31 August.", "Entries are accepted from 31 August.", Label.CONTRADICTED),
+        ("年会費は２，４００円です。", "年会費は2,400円です。", Label.SUPPORTED),
+        ("展厅九点开门。", "展厅十点开门。", Label.CONTRADICTED),
+    ],
+)
+def test_opposites_roles_and_languages(evidence: str, claim: str, expected: Label) -> None:
+    assert label(evidence, claim) is expected
+
+
+def test_what_another_sentence_of_the_window_supports_is_not_contradicted() -> None:
+    evidence = "The day fee is 20 euros. The day fee is 12 euros for children."
+    assert label(evidence, "The day fee is 12 euros for children.") is Label.SUPPORTED
+
+
+def test_words_inside_a_denial_or_a_plan_are_not_support() -> None:
+    assert label("It is not true that the lift carries eight persons.", "The lift carries eight persons.") is not (
+        Label.SUPPORTED
+    )
+    assert label("The city plans to open the line in 2027.", "The city opened the line in 2027.") is not Label.SUPPORTED
+
+
+def test_some_does_not_support_most() -> None:
+    assert label("Some of the guests preferred tea.", "Most of the guests preferred tea.") is Label.UNVERIFIABLE
+
+
+def test_context_says_what_a_pronoun_means() -> None:
+    evidence = prepare("The hall stores 1,000 pallets on 12,500 square metres. The office has 300 square metres.")
+    right = combine(evidence, prepare("It covers 12500 square metres.", "The hall stores 1000 pallets."), AGAINST)
+    wrong = combine(evidence, prepare("It covers 1250 square metres.", "The hall stores 1000 pallets."), AGAINST)
+    assert right.probabilities.entailed >= 0.7
+    assert wrong.probabilities.contradicted >= 0.7
+
+
+def test_a_claim_about_another_subject_than_its_context_is_left_to_the_model() -> None:
+    evidence = prepare("The passport expires on 3 March 2027.")
+    claim = prepare("It expires on 3 May 2027.", "The fishing licence was issued in Bergen.")
+    assert combine(evidence, claim, AGAINST).probabilities == AGAINST
+
+
+def test_without_a_signal_the_model_passes_unchanged() -> None:
+    model = Probabilities(0.81, 0.12, 0.07)
+    combined = combine("Wear a helmet on the site.", "Head protection is compulsory there.", model)
+    assert combined.probabilities == model
+    assert combined.explanation is None
+
+
+def test_without_a_model_the_signals_still_speak() -> None:
+    assert combine(MANUAL, "Model A weighs 12 kg.", None).probabilities.entailed >= 0.7
+    assert combine(MANUAL, "Model A weighs 13 kg.", None).probabilities.contradicted >= 0.7
+    unknown = combine(MANUAL, "Cranes nest in spring.", None).probabilities
+    assert max(unknown.entailed, unknown.contradicted) < 0.5
+
+
+def test_the_explanation_names_what_differs() -> None:
+    assert combine(MANUAL, "Model A weighs 13 kg.", UNSURE).explanation == (
+        "A number, date or unit differs: 13 kg where the source says 12 kg."
+    )
+    assert combine(MANUAL, "Model A weighs 12 kg.", UNSURE).explanation == "The source says so in these words."
+
+
+def test_every_weight_names_a_feature_and_every_difference_lowers_entailment() -> None:
+    assert WEIGHTS.keys() <= {name for name in Features.__slots__}
+    assert all(WEIGHTS[name][0] < 0 < WEIGHTS[name][2] for name in WEIGHTS if name.endswith(("_differs", "_swapped")))
+
+
+def test_empty_texts_say_nothing() -> None:
+    assert combine("", "A claim.", UNSURE).probabilities == UNSURE
+    assert combine("A text.", "", UNSURE).probabilities == UNSURE
+    assert compute(prepare(""), prepare("")) == Features()
+
+
+@given(st.text(max_size=200), st.text(max_size=100))
+def test_any_two_texts_combine(evidence: str, claim: str) -> None:
+    found = combine(evidence, claim, UNSURE).probabilities
+    assert found.entailed + found.neutral + found.contradicted == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("unit", ["[a](", "[", "according to the ", "a: b. ", "\n", "'a", "not but ", "Model A. "])
+def test_long_hostile_text_takes_linear_time(unit: str) -> None:
+    text = unit * (50_000 // len(unit))
+    started = time.process_time()
+    combine(text, text[:500], UNSURE)
+    assert time.process_time() - started < 5.0
