@@ -58,7 +58,7 @@ class Database:
     def __init__(self, url: str, *, durable: bool = False, busy_timeout_s: float = 5.0) -> None:
         try:
             parsed = make_url(url)
-        except ArgumentError:
+        except (ArgumentError, ValueError):
             raise DatabaseUrlError("the database URL cannot be read") from None
         self.dialect = parsed.get_backend_name()
         self.path: Path | None = None
@@ -67,7 +67,7 @@ class Database:
         arguments: dict[str, Any]
         match parsed.drivername:
             case "sqlite+aiosqlite":
-                if parsed.database in (None, "", ":memory:"):
+                if parsed.database in (None, "", ":memory:") or "uri" in parsed.query:
                     raise DatabaseUrlError("an SQLite database needs a file: sqlite+aiosqlite:///groundlane.db")
                 self.path = Path(str(parsed.database)).absolute()
                 self._writer = asyncio.Lock()
@@ -85,6 +85,8 @@ class Database:
             self.engine = create_async_engine(parsed, connect_args=arguments, pool_pre_ping=self.dialect != "sqlite")
         except ModuleNotFoundError:
             raise DatabaseUrlError("PostgreSQL needs its driver: install groundlane[postgres]") from None
+        except (ArgumentError, TypeError, ValueError):
+            raise DatabaseUrlError("the database URL has an option that cannot be read") from None
         if self.dialect == "sqlite":
             _set_up_sqlite(self.engine, "FULL" if durable else "NORMAL")
 

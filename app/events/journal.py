@@ -105,6 +105,8 @@ class JournalFile:
             if self._size == 0:
                 self.path.unlink(missing_ok=True)
             os.close(self._descriptor)
+            # A thread that comes late must not write to whatever file gets the number next.
+            self._descriptor = -1
 
 
 def _payload(line: bytes) -> bytes | None:

@@ -134,6 +134,9 @@ class EventWriter:
             except TimeoutError:
                 self._lose([entry], TimeoutError("the journal cannot keep up"))
                 return
+        if self._closed:
+            await self._to_journal([entry])
+            return
         self._spilled.append(entry)
         self._spill.set()
 
@@ -148,10 +151,22 @@ class EventWriter:
         finally:
             await self._scope.aclose()
             self._closed = True
-            # Something is left only where this was cancelled; no thread is waited for then.
-            if left := [*self._pending, *self._spilled]:
-                self._journal.append([dump(entry.rows) for entry in left])
+            self._keep([*self._pending, *self._spilled])
             self._journal.close()
+
+    def _keep(self, left: Sequence[_Entry]) -> None:
+        """What is left where the tasks never ran or were cancelled; no thread is waited for then."""
+        self._pending.clear()
+        self._spilled.clear()
+        try:
+            if left:
+                self._journal.append([dump(entry.rows) for entry in left])
+        except OSError as error:
+            self._lose(left, error)
+        else:
+            self.journaled += len(left)
+            for entry in left:
+                entry.settle()
 
     # The two tasks. An entry leaves its queue only once it is stored, so that a cancelled task loses nothing.
 

@@ -192,6 +192,9 @@ async def test_a_server_that_is_not_there_is_unavailable() -> None:
         ("mysql+aiomysql://host/name", "'mysql\\+aiomysql' is no known database"),
         ("sqlite+aiosqlite://", "needs a file"),
         ("sqlite+aiosqlite:///:memory:", "needs a file"),
+        ("sqlite+aiosqlite:///file:x?mode=memory&uri=true", "needs a file"),
+        ("sqlite+aiosqlite:///x.db?timeout=long", "option that cannot be read"),
+        ("postgresql+asyncpg://host:port/name", "cannot be read"),
     ],
 )
 def test_a_url_that_cannot_serve_is_refused_in_one_line(url: str, message: str) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from app.events.records import RequestEvent
 from app.events.rows import dump, event_rows, load, plain
+from app.tables import metadata
 from policies.types import Decision
 
 
@@ -16,6 +17,11 @@ def test_a_journal_line_gives_back_the_rows(event: Callable[..., RequestEvent]) 
     rows = event_rows(event(7))
     assert load(dump(rows)) == rows
     assert b"\n" not in dump(rows)
+
+
+def test_every_row_fills_the_columns_of_its_table(event: Callable[..., RequestEvent]) -> None:
+    for name, rows in event_rows(event(1)).items():
+        assert set(rows[0]) == {column.name for column in metadata.tables[name].c}
 
 
 def test_every_event_names_its_request(event: Callable[..., RequestEvent], decision: Callable[..., Decision]) -> None:

@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from itertools import pairwise
@@ -16,6 +17,7 @@ import pytest
 from sqlalchemy import func, select, text
 
 from app.db import Database, upgrade
+from app.events.journal import Journal
 from app.events.records import RequestEvent
 from app.events.writer import EventLostError, EventWriter, default_journal
 from app.settings import EventDurability
@@ -295,6 +297,71 @@ async def test_a_close_that_is_cancelled_still_keeps_the_events(
     async with running(database, tmp_path) as later:
         await until(lambda: later.written == 1)
     assert (await count(database))[0] == 1
+    await database.aclose()
+
+
+async def test_what_came_before_a_start_that_never_was_is_kept(
+    open_database: Open, event: Event, tmp_path: Path, until: Until
+) -> None:
+    async with open_database() as database:
+        writer = EventWriter(database, durability=SYNC, journal_path=tmp_path / "events")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(writer.append(event(1)))
+            await until(lambda: writer.queue_depth == 1)
+            await writer.aclose()
+        assert (writer.journaled, writer.queue_depth) == (1, 0)
+        async with running(database, tmp_path) as later:
+            await until(lambda: later.written == 1)
+
+
+async def test_what_cannot_be_kept_at_the_end_is_counted(
+    sqlite_url: str, event: Event, tmp_path: Path, until: Until
+) -> None:
+    database = Database(sqlite_url)
+    (tmp_path / "file").touch()
+    writer = EventWriter(database, durability=SYNC, journal_path=tmp_path / "file" / "events")
+    appended = asyncio.ensure_future(writer.append(event(1)))
+    await until(lambda: writer.queue_depth == 1)
+    await writer.aclose()
+    with pytest.raises(EventLostError):
+        await appended
+    assert writer.dropped == 1
+    await database.aclose()
+
+
+@pytest.mark.parametrize("brief", [False, True])
+async def test_where_the_journal_stalls_an_event_waits_a_moment_and_no_longer(
+    sqlite_url: str, event: Event, tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch, brief: bool
+) -> None:
+    await asyncio.to_thread(upgrade, sqlite_url)
+    database = Database(sqlite_url, busy_timeout_s=10)
+    go_on = threading.Event()
+    append = Journal.append
+
+    def stalled(self: Journal, payloads: list[bytes]) -> None:
+        go_on.wait()
+        append(self, payloads)
+
+    monkeypatch.setattr(Journal, "append", stalled)
+    writer = EventWriter(database, queue_limit=1, journal_path=tmp_path / "events", linger_s=0.001)
+    await writer.start()
+    with locked(database):
+        async with asyncio.timeout(2):
+            for number in range(2):
+                await writer.append(event(number))
+            if brief:
+                monkeypatch.setattr("app.events.writer._SPILL_WAIT_S", 2)
+                last = asyncio.ensure_future(writer.append(event(2)))
+                await asyncio.sleep(0)
+                go_on.set()
+                await last
+            else:
+                await writer.append(event(2))
+        assert writer.dropped == (0 if brief else 1)
+        go_on.set()
+    await until(lambda: writer.queue_depth == 0 and writer.journal_bytes == 0)
+    await writer.aclose()
+    assert (await count(database))[0] == (3 if brief else 2)
     await database.aclose()
 
 
