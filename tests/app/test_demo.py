@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ import structlog
 from app.cli import main
 from app.demo.content import Answer, Content, load_content
 from app.demo.servers import ServerStartError, bind, serving
-from app.demo.tour import tour
+from app.demo.tour import Stage, stage
 from app.demo.upstream import ScriptedUpstream
 from app.demo.walkthrough import Outcome
+from app.screen import Screen
 from app.settings import Settings
 
 ANSWERS = [Answer(question="How long is the warranty?", answer="The warranty covers 24 months.")]
@@ -158,11 +160,42 @@ def test_a_port_that_is_taken_is_an_error() -> None:
         bind(taken.getsockname()[1])
 
 
+README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+
+
+@pytest.mark.slow
+def test_the_readmes_python_does_what_it_says(
+    running: tuple[Stage, dict[str, Outcome]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the real openai package, against the running demo."""
+    standing, _ = running
+    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    code = "\n".join(blocks).replace("http://localhost:8080", standing.url)
+    exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
+    (promised,) = re.findall(r"prints\n\n```\n(.*?)```", README, re.DOTALL)
+    assert capsys.readouterr().out == promised + "RETRIEVAL_STALE_SOURCE documents[0]\n"
+
+
+@pytest.mark.slow
+def test_the_demo_is_ready_and_keeps_what_happened(running: tuple[Stage, dict[str, Outcome]]) -> None:
+    standing, _ = running
+    assert httpx.get(f"{standing.url}/readyz").json()["status"] == "ready"
+    headers = {"authorization": f"Bearer {standing.token}"}
+    requests = httpx.get(f"{standing.url}/admin/v1/requests", headers=headers, params={"limit": 200}).json()["items"]
+    assert {"block", "allow", "warn"} <= {request["action"] for request in requests}
+
+
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
-    """What the tour brought back: real judge, real servers."""
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stage, dict[str, Outcome]]]:
+    """The demo with a real judge on real servers, and what its walk-through brought back."""
     settings = Settings(_env_file=None, judge_threads=1)
-    return tour(settings, port=0, folder=tmp_path_factory.mktemp("demo"), leave=True)
+    with stage(settings, port=0, folder=tmp_path_factory.mktemp("demo")) as standing:
+        yield standing, standing.walkthrough(Screen()).run()
+
+
+@pytest.fixture
+def outcomes(running: tuple[Stage, dict[str, Outcome]]) -> dict[str, Outcome]:
+    return running[1]
 
 
 @pytest.mark.slow
