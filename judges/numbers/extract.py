@@ -211,10 +211,24 @@ class _Reader(Calendar):
         if self.lower(quantity.last) in tables.ORDINAL_SUFFIXES and self._tokens[quantity.last].start == token.end:
             return replace(quantity, kind=Kind.ORDINAL, last=quantity.last + 1, noun=self._noun(quantity.last + 1))
         if len(token.text) == 4 and token.text.isdecimal() and 1500 <= quantity.values[0] <= 2100:
+            if season := self._season(quantity):
+                return season
             follows = self._tokens[quantity.last].kind if quantity.last < self._end else "mark"
             if before in tables.BEFORE_YEAR or follows == "mark":
                 return replace(quantity, kind=Kind.DATE, values=(), date=(int(quantity.values[0]), None, None))
         return replace(quantity, noun=self._noun(quantity.last))
+
+    def _season(self, quantity: Quantity) -> Quantity | None:
+        """Two years run together: 2018-19, 2018/19."""
+        last = quantity.last + 1
+        if (
+            self.lower(quantity.last) not in ("-", "/")
+            or not self.lower(last).isdecimal()
+            or len(self.lower(last)) != 2
+        ):
+            return None
+        text, year = self._text(quantity.first, last + 1), int(quantity.values[0])
+        return replace(quantity, kind=Kind.DATE, text=text, values=(), date=(year, None, None), last=last + 1)
 
     def _noun(self, index: int) -> tuple[str, ...]:
         noun: list[str] = []

@@ -43,7 +43,7 @@ class Sentence:
     hedged: bool
     conditions: int
     relation: tuple[str, int, int] | None
-    """A relator, its sign and its position."""
+    """The relator, its sign and its position, where there is one alone."""
     leans: bool
     """It begins with a pronoun or a connective, so that it needs the sentence before it."""
     leads: bool
@@ -143,6 +143,7 @@ class _Collector:
     conditions: int = 0
     relation: tuple[str, int, int] | None = None
     degree: int = 1
+    relators: int = 0
     clause: int = 0
     words: int = 0
 
@@ -191,6 +192,7 @@ class _Collector:
         self.degree = lexicon.DEGREES.get(word, self.degree)
         if word in lexicon.RELATORS:
             relation, sign = lexicon.RELATORS[word]
+            self.relators += 1
             self.relation = (relation, sign * (self.degree if relation == "than" else 1), len(self.keys))
 
 
@@ -224,7 +226,7 @@ def _read(tokens: Sequence[Token], first: int, last: int, quantities: Mapping[in
         quantifier=seen.quantifier,
         hedged=seen.hedged,
         conditions=seen.conditions,
-        relation=seen.relation,
+        relation=seen.relation if seen.relators == 1 else None,
         leans=bool(seen.run) and seen.run[0] in lexicon.LEANING,
         leads=last > first and any(token.text == ":" for token in tokens[max(first, last - 2) : last]),
     )
