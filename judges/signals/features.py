@@ -122,7 +122,9 @@ def _judge(pairs: Sequence[Pair], evidence: Prepared, target: Sentence, overlap:
             if over := overclaims(pair):
                 wider = max(wider, over * pair.coverage)
             else:
-                contained, covered = max(contained, _ordered(pair)), max(covered, pair.coverage)
+                contained = max(contained, _ordered(pair))
+                if target.relation is None or pair.evidence.relation is not None:
+                    covered = max(covered, pair.coverage)
     if max(verbatim, contained) >= _SETTLED:
         quantity, name, roles, wider = (0.0, None), (0.0, None), 0.0, 0.0
         polarity = polarity if target.quantifier == UNIVERSAL else 0.0
