@@ -39,11 +39,11 @@ clean: ## Remove what the above made
 
 # Stamps: a second run finds the environment as it is. A change of pyproject.toml installs again.
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e .
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $(VENV)/.installed $@
 
 $(BIN)/python:

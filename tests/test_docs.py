@@ -10,6 +10,8 @@ import typer.main
 from app.cli import cli, setting_rows
 from app.settings import Settings
 from app.telemetry import Metrics
+from policies.base import Category
+from policies.registry import CATEGORIES
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -50,6 +52,12 @@ def test_no_setting_is_described_that_does_not_exist(settings_page: str) -> None
 @pytest.mark.parametrize("command", commands())
 def test_every_command_is_documented(command: str) -> None:
     assert any(f"{command}" in page.read_text("utf-8") for page in PAGES)
+
+
+@pytest.mark.parametrize("category", CATEGORIES.values(), ids=lambda category: category.name)
+def test_every_policy_rule_is_described(category: Category) -> None:
+    page = (ROOT / "docs" / "policies.md").read_text("utf-8")
+    assert [rule for rule in category.rules.model_fields if f"`{rule}`" not in page] == []
 
 
 def test_every_metric_is_documented() -> None:

@@ -84,12 +84,12 @@ async def check_database(database: Database, durability: EventDurability) -> Che
 
 
 def check_policies(policies: PolicyStore) -> Check:
-    """Policies that were never read are missing; one that this version does not understand is not in force."""
+    """Policies must have been read once. One that this version does not understand stands as it last was, if at all."""
     if not policies.ready:
         return Check(ok=False, detail="not loaded", required=True)
     loaded = f"{len(policies.loaded_versions)} loaded"
     if unreadable := policies.unreadable:
-        return Check(ok=False, detail=f"{loaded}; not in force: {', '.join(sorted(unreadable))}")
+        return Check(ok=False, detail=f"{loaded}; not understood: {', '.join(sorted(unreadable))}")
     return Check(ok=True, detail=loaded)
 
 

@@ -100,7 +100,7 @@ async def test_ready_names_each_part() -> None:
             "no answer in time",
         ),
         (Parts(policies_ready=False), 503, "unavailable", "policies", "not loaded"),
-        (Parts(unreadable={"p9": "?", "p3": "?"}), 200, "degraded", "policies", "2 loaded; not in force: p3, p9"),
+        (Parts(unreadable={"p9": "?", "p3": "?"}), 200, "degraded", "policies", "2 loaded; not understood: p3, p9"),
     ],
     ids=lambda value: None if isinstance(value, Parts) else str(value),
 )
