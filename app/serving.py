@@ -80,4 +80,7 @@ def _shared_metrics() -> Iterator[None]:
     """A folder for the workers' numbers. The library looks for it when it is imported, which each worker does anew."""
     with tempfile.TemporaryDirectory(prefix="groundlane-metrics-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
-        yield
+        try:
+            yield
+        finally:
+            del os.environ["PROMETHEUS_MULTIPROC_DIR"]

@@ -1,14 +1,20 @@
 """The command line: what it prints, what it exits with, and that trouble is one line on stderr."""
 
 import json
+import logging
+import os
+import re
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+import structlog
+from sse_starlette.sse import AppStatus
 
 from app.cli import main
+from app.serving import build_app
 
 
 class Result(NamedTuple):
@@ -22,6 +28,15 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No setting of whoever runs the tests, and no ``.env``, plays a part."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GROUNDLANE_DATABASE_URL", f"sqlite+aiosqlite:///{tmp_path / 'groundlane.db'}")
+
+
+@pytest.fixture
+def logging_as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    yield
+    root.handlers, root.level = handlers, level
+    structlog.reset_defaults()
 
 
 Run = Callable[..., Result]
@@ -160,3 +175,45 @@ def test_a_judge_that_cannot_be_loaded_is_no_verdict(run: Run, manual: Path, mon
     result = run("check", str(manual), str(manual))
     assert result.code == 2
     assert result.err.startswith("Error: GROUNDLANE_JUDGE: the judge cannot be loaded")
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What uvicorn was asked to serve, and where the workers' numbers would have gone."""
+    calls: list[dict[str, Any]] = []
+
+    def run(app: str, **options: Any) -> None:
+        folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
+        calls.append({"app": app, "metrics": folder and Path(folder).is_dir(), **options})
+
+    monkeypatch.setattr("uvicorn.run", run)
+    return calls
+
+
+def test_serving_shows_the_new_token_once_and_passes_on_what_was_asked(
+    run: Run, served: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, logging_as_before: None
+) -> None:
+    monkeypatch.setenv("GROUNDLANE_SHUTDOWN_GRACE_S", "7.2")
+    first, second = run("serve", "--host", "0.0.0.0", "--port", "9000"), run("serve")
+    assert re.search(r"^Admin token \(shown once, keep it\): \S{40,}$", first.err, re.MULTILINE)
+    assert "Admin token" not in second.err
+    options = served[0]
+    assert (options["host"], options["port"], options["workers"]) == ("0.0.0.0", 9000, 1)
+    assert options["timeout_graceful_shutdown"] == 8
+    assert options["access_log"] is False
+    assert options["metrics"] is None
+
+
+def test_several_workers_share_a_folder_for_their_numbers(
+    run: Run, served: list[dict[str, Any]], logging_as_before: None
+) -> None:
+    run("serve", "--workers", "3")
+    assert (served[0]["workers"], served[0]["metrics"]) == (3, True)
+    assert "PROMETHEUS_MULTIPROC_DIR" not in os.environ
+
+
+def test_a_worker_builds_its_app_from_the_environment(monkeypatch: pytest.MonkeyPatch, logging_as_before: None) -> None:
+    """And leaves open streams to end by themselves at SIGTERM."""
+    monkeypatch.setattr(AppStatus, "enable_automatic_graceful_drain", True)
+    assert build_app().title == "Groundlane"
+    assert AppStatus.enable_automatic_graceful_drain is False

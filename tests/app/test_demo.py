@@ -1,22 +1,27 @@
 """The demo's script: what the upstream says, what it looks like on the wire, and what the tour shows."""
 
+import io
 import json
 import logging
 import re
+import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import httpx
 import pytest
 import structlog
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.cli import main
 from app.demo.content import Answer, Content, load_content
 from app.demo.servers import ServerStartError, bind, serving
-from app.demo.tour import Stage, stage
+from app.demo.tour import Stage, TourError, stage, tour
 from app.demo.upstream import ScriptedUpstream
-from app.demo.walkthrough import Outcome
+from app.demo.walkthrough import Outcome, WalkthroughError
 from app.screen import Screen
 from app.settings import Settings
 
@@ -269,3 +274,61 @@ def test_a_port_that_is_taken_ends_the_demo_with_one_line(
             main()
     assert ended.value.code == 1
     assert capsys.readouterr().err == f"Error: port {port}: Address already in use\n"
+
+
+class Interrupted(Event):
+    """Ctrl-C is pressed as soon as somebody waits."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        signal.raise_signal(signal.SIGINT)
+        return super().wait(10)
+
+
+@pytest.mark.slow
+def test_the_demo_serves_until_ctrl_c_and_puts_the_signals_back(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("app.demo.tour.Event", Interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    tour(Settings(_env_file=None, judge="none"), port=0, folder=None, leave=False)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert "Serving. Press Ctrl-C to end." in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_an_answer_that_the_tour_cannot_show_ends_it(running: tuple[Stage, dict[str, Outcome]]) -> None:
+    standing, _ = running
+    with pytest.raises(WalkthroughError, match="GET /admin/v1/policies answered 401"):
+        replace(standing, token="wrong").walkthrough(Screen()).run()
+
+
+@pytest.mark.slow
+def test_a_refused_stream_is_shown_as_refused(
+    running: tuple[Stage, dict[str, Outcome]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    standing, _ = running
+    (stale,) = (scene for scene in standing.content.scenes if scene.key == "stale")
+    content = standing.content.model_copy(update={"scenes": (stale.model_copy(update={"stream": True}),)})
+    outcomes = replace(standing, content=content).walkthrough(Screen()).run()
+    assert outcomes["stale"].error["code"] == "RETRIEVAL_STALE_SOURCE"
+    assert "HTTP 400 RETRIEVAL_STALE_SOURCE" in capsys.readouterr().out
+
+
+def test_the_demo_reports_a_gateway_that_does_not_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def broken(_: Settings) -> ASGIApp:
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            await send({"type": "lifespan.startup.failed", "message": "broken"})
+
+        return app
+
+    monkeypatch.setattr("app.demo.tour.create_app", broken)
+    with pytest.raises(TourError, match="did not start"):
+        tour(Settings(_env_file=None, judge="none"), port=0, folder=tmp_path, leave=True)
+
+
+def test_the_screen_does_without_colours_and_signs_where_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding="ascii", write_through=True))
+    Screen().claim({"verdict": "supported", "confidence": None, "reason": "timeout"})
+    assert written.getvalue().split() == [b"?", b"supported", b"(timeout)"]

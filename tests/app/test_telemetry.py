@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -266,6 +267,22 @@ def test_two_apps_in_one_process_keep_their_counts_apart() -> None:
     one, two = Metrics(), Metrics()
     one.observe_request(event())
     assert "groundlane_requests_total{" not in two.render().decode()
+
+
+EMPTY = (8).to_bytes(4, sys.byteorder) + bytes(60)
+"""A worker's file without any number in it."""
+
+
+def test_the_gauges_of_a_dead_worker_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    dead, alive = (tmp_path / f"gauge_livesum_{pid}.db" for pid in (gone.pid, os.getpid()))
+    for file in (dead, alive):
+        file.write_bytes(EMPTY)
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    Metrics().render()
+    assert not dead.exists()
+    assert alive.exists()
 
 
 WORKER = """
