@@ -217,3 +217,22 @@ def test_a_worker_builds_its_app_from_the_environment(monkeypatch: pytest.Monkey
     monkeypatch.setattr(AppStatus, "enable_automatic_graceful_drain", True)
     assert build_app().title == "Groundlane"
     assert AppStatus.enable_automatic_graceful_drain is False
+
+
+def test_checking_with_a_judge_that_does_not_exist_names_the_setting(
+    run: Run, manual: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GROUNDLANE_JUDGE", "oracle")
+    result = run("check", str(manual), str(manual))
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("Error: GROUNDLANE_JUDGE: judge 'oracle'")
+
+
+@pytest.mark.slow
+def test_a_text_is_not_grounded_in_an_empty_source(run: Run, tmp_path: Path, manual: Path) -> None:
+    (tmp_path / "empty.txt").write_text("", "utf-8")
+    result = run("check", str(manual), str(tmp_path / "empty.txt"), "--json")
+    assert result.code == 1
+    report = json.loads(result.out)
+    assert report["verdict"] == "no_sources"
+    assert {claim["best_source"] for claim in report["claims"]} == {None}
