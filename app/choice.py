@@ -81,6 +81,7 @@ class Choice:
         self._delivered: list[str] = []
         self._delivered_chars = 0
         self._pending: deque[_Pending] = deque()
+        self._cut = 0
         opening = audit.start()
         self._opening, self._cause = opening.action, opening.cause
         self._settled = False
@@ -109,14 +110,14 @@ class Choice:
         text = "".join(pending.rest for pending in self._pending)
         return (Sentence(index=0, text=text, span=Span(0, len(text)), plain=""),) if text else ()
 
-    def cut(self, length: int) -> Sequence[Slice]:
-        """Take ``length`` code points off the text held, as slices of the frames that brought them."""
+    def cut(self, end: int | None = None) -> Sequence[Slice]:
+        """Take the text held up to ``end`` of the reply (all of it by default), as slices of the frames it came in."""
         slices: list[Slice] = []
-        while length > 0:
+        while self._pending and (end is None or self._cut < end):
             pending = self._pending[0]
-            taken = pending.take(length)
+            taken = pending.take(len(pending.rest) if end is None else end - self._cut)
             slices.append(taken)
-            length -= len(taken.text)
+            self._cut += len(taken.text)
             if pending.empty:
                 self._pending.popleft()
         return slices
@@ -170,17 +171,30 @@ class Choice:
     def delivered(self) -> str:
         return "".join(self._delivered)
 
-    def deliver(self, verdict: SentenceVerdict) -> list[dict[str, Any]]:
-        """The sentence goes to the client. Return its claims as the client sees them; none where it wants none."""
+    def deliver(self, verdict: SentenceVerdict, text: str) -> list[dict[str, Any]]:
+        """The sentence goes to the client, as the end of ``text``. Return its claims as the client sees them."""
         sentence = verdict.sentence
         found = find_citations(sentence.text, self._terms.names)
         citations = [replace(citation, sentence_index=sentence.index) for citation in found]
-        entry = Entry(verdict=verdict, offset=self._delivered_chars, citations=citations)
+        self._say(text)
+        offset = self._delivered_chars - len(sentence.text.rstrip())
+        entry = Entry(verdict=verdict, offset=offset, citations=citations)
         self._entries.append(entry)
-        self._say(sentence.text)
         if not self._terms.options.shows("claims"):
             return []
         return claims_of(entry, self._terms.chunks, choice=self._shown_index)
+
+    def trail(self, text: str) -> bool:
+        """The white space at the end of the reply goes to the client, if what stands before it did."""
+        if not text or not self._entries or self._entries[-1].offset is None:
+            return False
+        self._say(text)
+        return True
+
+    @property
+    def emptied(self) -> bool:
+        """There was something to say, and all of it was left out."""
+        return bool(self._entries) and all(entry.offset is None for entry in self._entries)
 
     def withhold(self, verdict: SentenceVerdict) -> None:
         self._entries.append(Entry(verdict=verdict, offset=None))
@@ -359,23 +373,23 @@ class Choice:
 
 @dataclass(slots=True)
 class _Pending:
-    """Text of a frame that has not left yet. ``tokens`` are its log-probability entries, each with where it ends."""
+    """Text of a frame that has not left yet, and its log-probability entries, each with where it begins and ends."""
 
     frame: Frame
     rest: str
-    tokens: deque[tuple[int, Mapping[str, Any]]]
+    tokens: deque[tuple[int, int, Mapping[str, Any]]]
     taken: int = 0
 
     @classmethod
     def of(cls, part: Text) -> "_Pending":
-        tokens: deque[tuple[int, Mapping[str, Any]]] = deque()
+        tokens: deque[tuple[int, int, Mapping[str, Any]]] = deque()
         end = 0
         for token in part.frame.tokens or ():
-            end += len(str(token.get("token", "")))
-            tokens.append((end, token))
+            start, end = end, end + len(str(token.get("token", "")))
+            tokens.append((start, end, token))
         if end != len(part.text):
-            # The tokens do not spell the text (bytes of a split character, say): they leave with its last piece.
-            tokens = deque((len(part.text), token) for _, token in tokens)
+            # They do not spell the text (bytes of a split character, say), so none has a place of its own in it.
+            tokens = deque((0, len(part.text), token) for _, _, token in tokens)
         return cls(part.frame, part.text, tokens)
 
     @property
@@ -383,12 +397,15 @@ class _Pending:
         return not self.rest
 
     def take(self, length: int) -> Slice:
-        """The next ``length`` code points. A token that goes beyond them stays: it must not show what is still held."""
+        """The next ``length`` code points. A token across their end counts as theirs if only white space of it lies
+        beyond; otherwise it goes with neither side, since either may be withheld."""
         text, self.rest = self.rest[:length], self.rest[length:]
         self.taken += len(text)
         tokens = []
-        while self.tokens and self.tokens[0][0] <= self.taken:
-            tokens.append(self.tokens.popleft()[1])
+        while self.tokens and self.tokens[0][0] < self.taken:
+            _, end, token = self.tokens.popleft()
+            if not self.rest[: max(0, end - self.taken)].strip():
+                tokens.append(token)
         return Slice(frame=self.frame, text=text, tokens=tokens)
 
 

@@ -234,7 +234,9 @@ class Enforcement:
             await self._queue.put(part)
 
     async def _start_check(self, choice: Choice, sentence: Sentence, frame: Frame) -> None:
-        slices = choice.cut(len(sentence.text))
+        # White space between sentences leaves with the later one: tokenizers glue it to the word behind it, and a
+        # sentence that is left out takes it along.
+        slices = choice.cut(sentence.span.start + len(sentence.text.rstrip()))
         if choice.blocked:
             return
         task = self._tasks.start(choice.check(sentence))
@@ -285,10 +287,13 @@ class Enforcement:
         if ruling is Action.DROP and self.mode is not Mode.LIVE:
             choice.withhold(verdict)
             return ()
-        claims = choice.deliver(verdict)
+        text = "".join(piece.text for piece in item.slices)
+        if not choice.delivered:
+            text = text.lstrip() if choice.emptied else text
+        claims = choice.deliver(verdict, text)
         if self.mode is Mode.LIVE:
             return (Judged(choice=choice.index, claims=claims, frame=item.frame),) if claims else ()
-        released = Released(choice=choice.index, text=item.sentence.text, slices=item.slices, claims=claims)
+        released = Released(choice=choice.index, text=text, slices=item.slices, claims=claims)
         if self.mode is Mode.FINAL:
             choice.held.append(released)
             return ()
@@ -301,9 +306,21 @@ class Enforcement:
         if choice.audit_end() is Action.BLOCK:
             return self._block(choice, item.frame)
         outputs: list[Output] = list(choice.held)
+        if self.mode is not Mode.LIVE:
+            outputs.extend(self._tail(choice, item.frame))
         if choice.finish is not None:
             outputs.append(self._ended(choice, choice.finish.reason, item.frame))
         return outputs
+
+    def _tail(self, choice: Choice, frame: Frame) -> Sequence[Output]:
+        """What ends the text: its last white space, or a word on why there is none."""
+        slices = choice.cut()
+        text = "".join(piece.text for piece in slices)
+        if choice.trail(text):
+            return (Released(choice=choice.index, text=text, slices=slices),)
+        if choice.emptied:
+            return (Replacement(choice=choice.index, text=choice.replace(DEFAULT_REPLACEMENT), frame=frame),)
+        return ()
 
     def _block(self, choice: Choice, frame: Frame) -> Sequence[Output]:
         choice.block(shown=self.mode is Mode.LIVE)

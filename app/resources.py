@@ -123,7 +123,12 @@ class _Judge:
 
 def _event_totals(events: EventWriter) -> EventTotals:
     return EventTotals(
-        queue_depth=events.queue_depth, written=events.written, journaled=events.journaled, dropped=events.dropped
+        queue_depth=events.queue_depth,
+        journal_bytes=events.journal_bytes,
+        written=events.written,
+        journaled=events.journaled,
+        dropped=events.dropped,
+        rejected=events.rejected,
     )
 
 

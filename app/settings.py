@@ -45,7 +45,7 @@ class Settings(BaseSettings):
         SecretStr | None,
         Field(description="Token of the admin API; unset: one is made at first start, printed once, kept as a hash"),
     ] = None
-    judge: Annotated[str, Field(description="embedded, st:<model>, onnx:<folder>, http:<url> or none")] = "embedded"
+    judge: Annotated[str, Field(description="embedded, st:<model>, onnx:<folder> or none")] = "embedded"
     judge_preload: Annotated[bool, Field(description="Load the judge at start rather than on first use")] = True
     judge_timeout_ms: Annotated[
         Count,

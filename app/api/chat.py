@@ -20,6 +20,8 @@ async def create_chat_completion(request: Request) -> Response:
     settings = resources.settings
     raw = await read_body(request, limit=settings.max_body_bytes)
     intake = read_chat(raw, request.headers, max_documents=settings.max_documents)
+    # The body was decoded on the way in.
+    headers = [(name, value) for name, value in request.headers.items() if name != "content-encoding"]
     query = request.scope["query_string"].decode("latin-1")
-    call = Call(dialect=_DIALECT, intake=intake, headers=request.headers.items(), query=query)
+    call = Call(dialect=_DIALECT, intake=intake, headers=headers, query=query)
     return await answer(request, resources, call)

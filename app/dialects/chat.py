@@ -87,7 +87,7 @@ class ChatDialect:
                     {"error": {"message": message, "type": "upstream_error", "param": None, "code": None}}
                 )
             case Done(raw=raw):
-                return raw if raw.endswith((b"\n\n", b"\r\r", b"\r\n\r\n")) else _DONE
+                return _closed(raw) if raw else _DONE
 
     def collect(self, body: bytes, outputs: Sequence[Output]) -> bytes:
         """The body of a unary reply: the upstream's, with the delivered text and what was found of it."""
@@ -326,6 +326,13 @@ def _is_object(body: bytes) -> bool:
         return isinstance(orjson.loads(body), dict)
     except orjson.JSONDecodeError:
         return False
+
+
+def _closed(raw: bytes) -> bytes:
+    """The last frame with its blank line whole: the LF of a last CR LF may not have come by then."""
+    if raw.endswith(b"\r\n\r"):
+        return raw + b"\n"
+    return raw if raw.endswith((b"\n\n", b"\r\r", b"\r\n\r\n")) else _DONE
 
 
 def _frame(chunk: Mapping[str, Any]) -> bytes:

@@ -157,7 +157,7 @@ async def bench(
     judge: ScriptedJudge | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Bench:
-    """A gateway whose upstream gives ``answer``: a stream's bytes, a completion, or what a function makes of a request."""
+    """A gateway whose upstream gives ``answer``: a stream, a completion, or what a function makes of the request."""
     forwarded: list[httpx.Request] = []
 
     def handle(request: httpx.Request) -> httpx.Response:
