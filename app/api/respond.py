@@ -3,6 +3,7 @@
 import asyncio
 import zlib
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 import anyio
@@ -39,7 +40,8 @@ async def answer(request: Request, resources: Resources, call: Call) -> Response
         return with_headers(Response(content=reply.body, status_code=reply.status), reply.headers)
     if reply.held:
         return with_headers(_HeldStream(reply.stream, reply.status, resources), reply.headers)
-    plain = OwnedStream(reply.stream, status_code=reply.status, aclose=reply.stream.aclose)
+    within = resources.metrics.open_stream
+    plain = OwnedStream(reply.stream, status_code=reply.status, aclose=reply.stream.aclose, within=within)
     return with_headers(plain, reply.headers)
 
 
@@ -137,14 +139,20 @@ class OwnedStream(StreamingResponse):
     """A stream that passes as it comes, nothing of ours put in between. ``aclose`` is called whatever the end."""
 
     def __init__(
-        self, content: AsyncIterable[bytes], *, status_code: int, aclose: Callable[[], Awaitable[None]]
+        self,
+        content: AsyncIterable[bytes],
+        *,
+        status_code: int,
+        aclose: Callable[[], Awaitable[None]],
+        within: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         super().__init__(content, status_code=status_code)
-        self._aclose = aclose
+        self._aclose, self._within = aclose, within
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self._aclose()
+        with self._within():
+            try:
+                await super().__call__(scope, receive, send)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._aclose()
