@@ -20,7 +20,6 @@ from app.enforcement import Enforcement, Mode
 from app.errors import PolicyBlockedError
 from app.events.records import EventLog, RequestEvent
 from app.exchange import Exchange
-from app.inject import inject
 from app.intake import Intake
 from app.parts import Done, Event, Failure, Output, Refused
 from app.reply import retrieval_summary
@@ -56,6 +55,10 @@ class Dialect(Protocol):
 
     def prompt_text(self, body: Mapping[str, Any]) -> str:
         """All text that goes upstream, for hashing and for counting tokens."""
+        ...
+
+    def inject(self, body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
+        """A copy of the request's body with ``chunks`` written into its prompt, as ``where`` says."""
         ...
 
     def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncIterator[Event]:
@@ -174,7 +177,6 @@ class Gateway:
     def _terms(self, policies: PolicySet, ruling: Ruling, intake: Intake, kept: Sequence[Chunk], mode: Mode) -> Terms:
         available = self.checker.available
         unjudged = ReplyVerdict.NO_SOURCES if not kept else None if available else ReplyVerdict.NOT_CHECKED
-        choices = intake.body.get("n")
         return Terms(
             options=intake.options,
             chunks=kept,
@@ -187,7 +189,7 @@ class Gateway:
             unjudged=unjudged,
             judge_unavailable=bool(kept) and not available,
             judge_name=self.checker.name if available else None,
-            expected=choices if isinstance(choices, int) and choices > 0 else 1,
+            expected=intake.choices,
             store_text=self.settings.store_text,
         )
 
@@ -196,7 +198,7 @@ class Gateway:
     async def _send(self, call: Call, kept: Sequence[Chunk], exchange: Exchange) -> httpx.Response:
         intake, body = call.intake, call.intake.raw
         if kept and intake.options.inject != "none":
-            body = _encode_body(inject(intake.body, kept, where=intake.options.inject))
+            body = _encode_body(call.dialect.inject(intake.body, kept, where=intake.options.inject))
         elif body is None:
             body = _encode_body(intake.body)
         exchange.trace.start_upstream()

@@ -5,7 +5,7 @@ Bad input raises InvalidRequestError that names the field and what was expected;
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Any, Literal, NoReturn
 
@@ -68,7 +68,8 @@ class Intake:
     model: str | None
     stream: bool
     include_usage: bool
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    choices: int = 1
+    """How many choices the reply will have (``n``)."""
 
 
 def parse_json(raw: bytes) -> dict[str, Any]:
@@ -113,6 +114,7 @@ def read_chat(raw: bytes, headers: Mapping[str, str], *, max_documents: int) -> 
         _refuse("stream", "true or false", stream)
     if stream_options is not None and not isinstance(stream_options, dict):
         _refuse("stream_options", "an object", stream_options)
+    choices = body.get("n")
     ours = {name for name in ("documents", "grounding") if name in body}
     return Intake(
         body={name: value for name, value in body.items() if name not in ours} if ours else body,
@@ -121,6 +123,7 @@ def read_chat(raw: bytes, headers: Mapping[str, str], *, max_documents: int) -> 
         options=options,
         model=model,
         stream=bool(stream),
+        choices=choices if isinstance(choices, int) and choices > 0 else 1,
         include_usage=bool(stream_options and stream_options.get("include_usage")),
     )
 

@@ -11,6 +11,7 @@ import orjson
 
 from app.dialects.completion import Completion, chunks_of, completion_of
 from app.errors import UpstreamConnectError
+from app.inject import inject
 from app.parts import (
     CountedUsage,
     Done,
@@ -32,6 +33,7 @@ from app.parts import (
 )
 from app.sse import EventTooLargeError, SSEEvent, SSEParser
 from app.trace import Trace
+from judges.types import Chunk
 
 _DONE = b"data: [DONE]\n\n"
 _PLAIN_DELTA = frozenset({"role", "content"})
@@ -45,6 +47,9 @@ class ChatDialect:
 
     def prompt_text(self, body: Mapping[str, Any]) -> str:
         return "\n".join(text for message in body["messages"] for text in _texts(message.get("content")))
+
+    def inject(self, body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
+        return inject(body, chunks, where=where)
 
     async def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncIterator[Event]:
         """The events of a reply. A whole completion is cut into chunks, so that both take the same way."""
