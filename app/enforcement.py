@@ -60,7 +60,7 @@ _VERDICTS = [
 class Mode(StrEnum):
     """When text leaves. ``PASS``: nothing is judged or decided, bytes go through untouched."""
 
-    PASS = "pass"  # noqa: S105
+    PASS = "untouched"
     HOLD = "hold"
     LIVE = "live"
     FINAL = "final"

@@ -124,7 +124,7 @@ class Gateway:
                 return await self._pass_error(response, exchange)
             index = await evidence if evidence is not None else None
             terms = self._terms(policies, ruling, intake, kept, mode)
-            exchange.enforcement = Enforcement(
+            enforcement = exchange.enforcement = Enforcement(
                 mode=_effective(mode, judged=terms.unjudged is None),
                 trace=trace,
                 open_choice=_opener(policies, terms, trace, self.checker, index if terms.unjudged is None else None),
@@ -132,8 +132,8 @@ class Gateway:
                 wants_usage=intake.include_usage,
             )
             if intake.stream:
-                return self._stream(call, response, exchange)
-            return await self._collect(call, response, exchange)
+                return self._stream(call, response, exchange, enforcement)
+            return await self._collect(call, response, exchange, enforcement)
 
     # read
 
@@ -159,7 +159,7 @@ class Gateway:
                 blocking.reason,
                 type="retrieval_policy_violation",
                 code=ruling.cause.reason_code if ruling.cause else blocking.reason_code,
-                param="documents" if index is None else f"documents[{index}]",
+                param="documents" if index is None else intake.path_of(index),
                 violations=[decision_to_dict(decision) for decision in ruling.decisions],
             )
         return ruling
@@ -223,25 +223,25 @@ class Gateway:
 
     # reply
 
-    def _stream(self, call: Call, response: httpx.Response, exchange: Exchange) -> Reply:
-        assert exchange.enforcement is not None  # noqa: S101
+    def _stream(self, call: Call, response: httpx.Response, exchange: Exchange, enforcement: Enforcement) -> Reply:
         events = call.dialect.events(_bytes(response), _content_type(response), exchange.trace)
-        stream = ReplyStream(call.dialect, exchange, exchange.enforcement.run(events))
+        stream = ReplyStream(call.dialect, exchange, enforcement.run(events))
         headers = [
             *((name, value) for name, value in self._headers(response, exchange.trace) if name not in _STREAM_HEADERS),
             ("content-type", "text/event-stream; charset=utf-8"),
             ("cache-control", "no-cache"),
             ("x-accel-buffering", "no"),
         ]
-        held = exchange.enforcement.mode is not Mode.PASS
+        held = enforcement.mode is not Mode.PASS
         return Reply(status=response.status_code, headers=headers, stream=stream, held=held)
 
-    async def _collect(self, call: Call, response: httpx.Response, exchange: Exchange) -> Reply:
-        assert exchange.enforcement is not None  # noqa: S101
+    async def _collect(
+        self, call: Call, response: httpx.Response, exchange: Exchange, enforcement: Enforcement
+    ) -> Reply:
         trace = exchange.trace
         body = await _read(response)
         events = call.dialect.events(_once(body), _content_type(response), trace)
-        async with aclosing(exchange.enforcement.run(events)) as run:
+        async with aclosing(enforcement.run(events)) as run:
             outputs = [output async for output in run]
         headers = self._headers(response, trace)
         refused = next((output for output in outputs if isinstance(output, Refused)), None)
@@ -254,7 +254,7 @@ class Gateway:
                 param=None,
                 violations=refused.decisions,
             )
-        if exchange.enforcement.mode is not Mode.PASS or not _is_json(response):
+        if enforcement.mode is not Mode.PASS or not _is_json(response):
             body = call.dialect.collect(body, outputs)
             headers = [(name, value) for name, value in headers if name != "content-type"]
             headers.append(("content-type", "application/json"))

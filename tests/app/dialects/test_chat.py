@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -136,7 +137,7 @@ async def test_events_do_not_depend_on_the_cuts(cuts: list[int]) -> None:
         chunk({"role": "assistant", "content": "Größe 🚆 "}), ": ping\n\n", chunk({"content": "x"}, "stop"), USAGE
     )
     places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
-    pieces = [data[a:b] for a, b in zip(places, places[1:], strict=False)]
+    pieces = [data[a:b] for a, b in pairwise(places)]
     assert await read(*pieces) == await read(data)
 
 

@@ -1,17 +1,17 @@
 """Completions put together from streams."""
 
+import json
+
 import pytest
 
 from app.dialects.completion import Completion, completion_of
 from app.parts import CountedUsage, Ended, Frame, Passing, Released, Replacement, Shell, Slice
-from tests.app.harness import chunk, frames, whole
+from tests.app.harness import chunk, whole
 
 FRAME = Frame(json=chunk({}))
 
 
 def passing(delta: dict[str, object]) -> Passing:
-    import json
-
     return Passing(raw=f"data: {json.dumps(chunk(delta))}\n\n".encode())
 
 
@@ -69,8 +69,8 @@ def test_comments_are_no_part_of_a_completion() -> None:
     assert completion_of([Passing(raw=b": ping\n\n")])["choices"] == []
 
 
-def ended(text: str, **fields: object) -> Ended:
-    return Ended(choice=0, reason="stop", frame=FRAME, text=text, **fields)  # type: ignore[arg-type]
+def ended(text: str) -> Ended:
+    return Ended(choice=0, reason="stop", frame=FRAME, text=text)
 
 
 def test_only_what_changed_is_changed() -> None:
@@ -129,7 +129,3 @@ def test_the_grounding_of_several_choices_is_summed_up() -> None:
     assert (merged["action"], merged["verdict"], merged["trust_score"]) == ("block", "has_contradictions", 0.0)
     assert (merged["total_claims"], merged["supported_count"], merged["summary"]) == (2, 1, "1/2 claims supported")
     assert (merged["claims"], merged["decisions"], merged["is_trusted"]) == ([1, 2], [1, 2], False)
-
-
-def test_frames_reads_what_it_is_given() -> None:
-    assert frames(b'data: {"a": 1}\n\ndata: [DONE]\n\n') == [{"a": 1}, "[DONE]"]
