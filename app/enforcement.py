@@ -58,9 +58,9 @@ _VERDICTS = [
 
 
 class Mode(StrEnum):
-    """When text leaves. ``PASS``: nothing is judged or decided, bytes go through untouched."""
+    """When text leaves. ``UNTOUCHED``: nothing is judged or decided, bytes go through untouched."""
 
-    PASS = "untouched"
+    UNTOUCHED = "untouched"
     HOLD = "hold"
     LIVE = "live"
     FINAL = "final"
@@ -175,7 +175,7 @@ class Enforcement:
             for part in event.parts:
                 if isinstance(part, Done):
                     return part
-            if self.mode is Mode.PASS or (self.mode is Mode.LIVE and not _ends(event)):
+            if self.mode is Mode.UNTOUCHED or (self.mode is Mode.LIVE and not _ends(event)):
                 await self._queue.put(_whole(event))
                 for part in event.parts:
                     await self._note(part)
@@ -194,7 +194,7 @@ class Enforcement:
     async def _note(self, part: Part) -> None:
         """Take in what a part says; its bytes go to the client by another way."""
         match part:
-            case Text() if self.mode is Mode.PASS:
+            case Text() if self.mode is Mode.UNTOUCHED:
                 self._choice(part.choice).see(part)
             case Text():
                 choice = self._choice(part.choice)
@@ -246,7 +246,7 @@ class Enforcement:
         for choice in self.choices:
             if choice.closing:
                 continue
-            if self.mode is Mode.PASS:
+            if self.mode is Mode.UNTOUCHED:
                 choice.closing = True
                 self._trace.finish(choice.finish.reason if choice.finish else None)
                 continue

@@ -167,12 +167,12 @@ class Gateway:
     def _mode(self, policies: PolicySet, kept: Sequence[Chunk], *, stream: bool) -> Mode:
         """When text may leave. A unary reply leaves when it is complete, so all of it is decided first."""
         if not policies.of("grounding") and not (kept and self.settings.annotate_by_default):
-            return Mode.PASS
+            return Mode.UNTOUCHED
         return Mode(policies.audit(Record()).stream_mode) if stream else Mode.FINAL
 
     def _judges(self, mode: Mode, kept: Sequence[Chunk]) -> bool:
         # A judge that has not been loaded yet is loaded on first use; one that failed to load stays out.
-        return mode is not Mode.PASS and bool(kept) and self.checker.error is None
+        return mode is not Mode.UNTOUCHED and bool(kept) and self.checker.error is None
 
     def _terms(self, policies: PolicySet, ruling: Ruling, intake: Intake, kept: Sequence[Chunk], mode: Mode) -> Terms:
         available = self.checker.available
@@ -232,7 +232,7 @@ class Gateway:
             ("cache-control", "no-cache"),
             ("x-accel-buffering", "no"),
         ]
-        held = enforcement.mode is not Mode.PASS
+        held = enforcement.mode is not Mode.UNTOUCHED
         return Reply(status=response.status_code, headers=headers, stream=stream, held=held)
 
     async def _collect(
@@ -254,7 +254,7 @@ class Gateway:
                 param=None,
                 violations=refused.decisions,
             )
-        if enforcement.mode is not Mode.PASS or not _is_json(response):
+        if enforcement.mode is not Mode.UNTOUCHED or not _is_json(response):
             body = call.dialect.collect(body, outputs)
             headers = [(name, value) for name, value in headers if name != "content-type"]
             headers.append(("content-type", "application/json"))
