@@ -44,7 +44,12 @@ class Call:
         with suppress(BrokenPipeError, ConnectionResetError):
             self._connection.request(method, path, body, dict(headers))
         self._response: HTTPResponse | None = None
-        self.raw = b""
+        self._raw = bytearray()
+
+    @property
+    def raw(self) -> bytes:
+        """The body so far, as it came."""
+        return bytes(self._raw)
 
     @property
     def response(self) -> HTTPResponse:
@@ -74,14 +79,14 @@ class Call:
     def read_some(self, most: int = 65536) -> bytes:
         """What has arrived, waiting for at least one byte; nothing at the end."""
         data = self.response.read1(most)
-        self.raw += data
+        self._raw += data
         return data
 
     def read_until(self, needle: bytes) -> bytes:
         """Read until ``needle`` has come; return everything so far."""
-        while needle not in self.raw:
+        while needle not in self._raw:
             if not self.read_some():
-                raise AssertionError(f"the answer ended without {needle!r}: {self.raw[-1000:]!r}")
+                raise AssertionError(f"the answer ended without {needle!r}: {self._raw[-1000:]!r}")
         return self.raw
 
     def read_all(self) -> bytes:

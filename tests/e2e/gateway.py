@@ -18,7 +18,7 @@ from app.settings import Settings
 
 from .client import Call
 from .judge import KnowingJudge
-from .upstream import DEADLINE_S, ScriptedUpstream
+from .upstream import DEADLINE_S, SEND_BUFFER, ScriptedUpstream
 
 ADMIN_TOKEN = "admin-token-for-tests-only"
 UPSTREAM_KEY = "sk-upstream-key-for-tests-only"
@@ -57,6 +57,8 @@ class Gateway:
         self.settings = Settings(_env_file=None, **values)
         app = create_app(self.settings, scorer=None if real_judge else self.judge)
         self._socket = socket.socket()
+        # Small buffers, so that a client that does not read is felt after kilobytes rather than megabytes.
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         self._socket.bind(("127.0.0.1", 0))
         self.port: int = self._socket.getsockname()[1]
         self._loop: asyncio.AbstractEventLoop | None = None

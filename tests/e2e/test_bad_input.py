@@ -288,11 +288,10 @@ def test_a_stale_etag_is_refused(gateway: Gateway) -> None:
     body = {"priority": 5}
     assert gateway.admin.patch(url, json=body, headers={"if-match": etag}).status_code == 200
     problem(gateway.admin.patch(url, json=body, headers={"if-match": etag}), 412)
-    problem(gateway.admin.patch(url, json=body), 428)
     assert gateway.admin.get(url).json()["version"] == 2
 
 
-@pytest.mark.parametrize("token", ["Bearer wrong", "Bearer ", "Basic YTpi", ""])
+@pytest.mark.parametrize("token", ["Bearer wrong", "Bearer", "Basic YTpi", ""])
 @pytest.mark.parametrize("path", ["/policies", "/requests", "/events"])
 def test_a_wrong_token_is_refused(gateway: Gateway, path: str, token: str) -> None:
     response = gateway.admin.get(path, headers={"authorization": token})

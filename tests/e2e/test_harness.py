@@ -1,6 +1,7 @@
 """The harness itself: if the upstream, the client or the reader were wrong, every other test here would be."""
 
 from http.client import HTTPException
+from pathlib import Path
 
 import pytest
 
@@ -97,6 +98,15 @@ def test_all_cases_are_here() -> None:
         case = load(case_id)
         assert case.id == case_id
         assert bool(case.chunks) == bool(case.status), case_id
+
+
+def test_every_case_is_checked() -> None:
+    """Each is named in a module of stream tests, by its id in a table or in the name of its test."""
+    modules = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_stream_*.py"))
+    missing = [
+        case_id for case_id in case_ids() if f'"{case_id}"' not in modules and f"_{case_id.lower()}_" not in modules
+    ]
+    assert missing == []
 
 
 def test_chunk_entries_expand() -> None:

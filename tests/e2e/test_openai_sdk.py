@@ -40,7 +40,8 @@ DOCUMENTS: list[dict[str, Any]] = [
         "age_days": 3,
     },
 ]
-CLOSED = {"min_citations": 0, "contradiction_action": "block"}
+CLOSED = {"min_citations": 0, "min_grounding_score": 0.0, "contradiction_action": "block"}
+"""Nothing but a contradiction blocks, so that it alone gives the reason."""
 
 
 @dataclass(slots=True, kw_only=True)

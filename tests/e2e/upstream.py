@@ -18,6 +18,7 @@ from typing import Any
 
 EVENT_STREAM: Mapping[str, str] = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
 JSON: Mapping[str, str] = {"content-type": "application/json"}
+SEND_BUFFER = 64 * 1024
 DEADLINE_S = 20.0
 """How long a test waits for something that should happen at once."""
 
@@ -199,7 +200,9 @@ class ScriptedUpstream:
         if task is not None:
             self._connections.add(task)
             task.add_done_callback(self._connections.discard)
-        writer.transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock = writer.transport.get_extra_info("socket")
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         self._count_connection(1)
         try:
             with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
