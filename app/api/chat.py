@@ -5,7 +5,7 @@ from fastapi import APIRouter, Request, Response
 from app.api.respond import answer, read_body
 from app.dialects.chat import ChatDialect
 from app.gateway import Call
-from app.intake import read_chat
+from app.intake import Limits, read_chat
 from app.resources import Resources
 
 router = APIRouter(tags=["chat"])
@@ -19,7 +19,7 @@ async def create_chat_completion(request: Request) -> Response:
     resources: Resources = request.state.resources
     settings = resources.settings
     raw = await read_body(request, limit=settings.max_body_bytes)
-    intake = read_chat(raw, request.headers, max_documents=settings.max_documents)
+    intake = read_chat(raw, request.headers, Limits.of(settings))
     # The body was decoded on the way in.
     headers = [(name, value) for name, value in request.headers.items() if name != "content-encoding"]
     query = request.scope["query_string"].decode("latin-1")

@@ -10,7 +10,7 @@ import httpx
 from app.dialects.chat import ChatDialect
 from app.events.records import RequestEvent
 from app.gateway import Call, Gateway, Reply
-from app.intake import read_chat
+from app.intake import Limits, read_chat
 from app.settings import Settings
 from app.upstream import Upstream
 from judges.pipeline import GroundingChecker
@@ -95,7 +95,7 @@ class Bench:
         body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "How much leave?"}], **fields}
         if documents is not None:
             body["documents"] = documents
-        intake = read_chat(json.dumps(body).encode(), headers or {}, max_documents=100)
+        intake = read_chat(json.dumps(body).encode(), headers or {}, Limits(documents=100))
         return await self.gateway.respond(Call(dialect=ChatDialect(), intake=intake, headers=[]))
 
     async def stream(self, **fields: Any) -> list[dict[str, Any] | str]:

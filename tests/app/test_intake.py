@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from app.errors import InvalidRequestError
-from app.intake import Intake, read_chat
+from app.intake import Intake, Limits, read_chat
 
 HELLO = [{"role": "user", "content": "Hello"}]
 
 
 def read(headers: dict[str, str] | None = None, **fields: Any) -> Intake:
     body = {"model": "m", "messages": HELLO, **fields}
-    return read_chat(json.dumps(body).encode(), headers or {}, max_documents=3)
+    return read_chat(json.dumps(body).encode(), headers or {}, Limits(documents=3))
 
 
 def refused(**fields: Any) -> InvalidRequestError:
@@ -79,7 +79,7 @@ def test_a_bad_field_is_named(fields: dict[str, Any], param: str) -> None:
 @pytest.mark.parametrize("raw", [b"", b"{", b"[]", b"5", b'{"a":1,}', b"\xff", b"[" * 100_000])
 def test_a_body_that_is_no_object_is_refused(raw: bytes) -> None:
     with pytest.raises(InvalidRequestError, match="request body"):
-        read_chat(raw, {}, max_documents=3)
+        read_chat(raw, {}, Limits(documents=3))
 
 
 def test_our_fields_are_taken_out_and_all_others_kept() -> None:
@@ -92,7 +92,7 @@ def test_our_fields_are_taken_out_and_all_others_kept() -> None:
 
 def test_a_body_without_our_fields_goes_on_byte_by_byte() -> None:
     raw = b'{ "messages":[{"role":"user","content":"Hi"}], "seed": 123456789012345678901234567890, "x": 1.0 }'
-    assert read_chat(raw, {}, max_documents=3).raw == raw
+    assert read_chat(raw, {}, Limits(documents=3)).raw == raw
 
 
 def test_documents_are_read_by_any_of_their_names() -> None:
