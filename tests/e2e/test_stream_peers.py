@@ -7,11 +7,12 @@ import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from .answers import chunk
 from .client import Call
 from .expected_failures import mark
 from .gateway import ADMIN_TOKEN, UPSTREAM_KEY, Gateway, eventually
@@ -355,8 +356,8 @@ def test_s84_slow_but_alive_is_not_cut_and_not_silent(start_gateway: StartGatewa
     case = load("S84")
     gateway = start_gateway(read_timeout_s=15 * SECONDS, heartbeat_s=10 * SECONDS)
     chunks, delays = [], []
-    for chunk in case.chunks:
-        chunks += [b": ping\n\n"] * 3 + [chunk]
+    for written in case.chunks:
+        chunks += [b": ping\n\n"] * 3 + [written]
         delays += [5 * SECONDS] * 4
     started = time.monotonic()
     with play(gateway, case, mode, chunks=chunks, delays_s=delays) as call:
@@ -420,29 +421,62 @@ def test_an_idle_upstream_is_cut_with_an_error(start_gateway: StartGateway) -> N
     gateway.upstream.wait_connections(0)
 
 
-def flood(times: int) -> Iterator[bytes]:
+FLOOD = 60
+"""How often the text of the case is repeated: 20 MB, more than all socket buffers on the way can take in."""
+
+
+def flood() -> list[bytes]:
     case = load("S85")
-    yield case.chunks[0]
-    for _ in range(times):
-        yield from case.chunks[1:-2]
-    yield from case.chunks[-2:]
+    return [case.chunks[0], *case.chunks[1:-2] * FLOOD, *case.chunks[-2:]]
+
+
+def unjudged_flood() -> list[bytes]:
+    """As much of what no judge looks at, numbered: a test of buffers is none of the judge's speed."""
+    audio = [chunk(0, {"audio": {"data": f"{number:06}" + "x" * 2000}}) for number in range(10_000)]
+    return [chunk(0, {"role": "assistant", "content": "Listen."}), *audio, chunk(0, {}, "stop"), b"data: [DONE]\n\n"]
 
 
 @pytest.mark.parametrize("mode", ["pass", "hold"])
 def test_s85_a_slow_client_slows_its_upstream(gateway: Gateway, mode: str) -> None:
     """What it does not read waits upstream, not in the gateway; it gets all of it, in order."""
     case = load("S85")
-    chunks = list(flood(20))
+    chunks = flood() if mode == "pass" else unjudged_flood()
     gateway.upstream.script(reply_of(case, chunks=chunks, pause_s=0))
     with gateway.call(body_of(gateway, case, mode), receive_buffer=SEND_BUFFER) as call:
         assert call.status == 200
         exchange = gateway.upstream.wait_exchange()
         stalled = wait_stalled(lambda: exchange.written)
-        assert stalled < len(chunks) * 0.8
-        if mode == "pass":
-            assert call.read_all() == b"".join(chunks)
-        else:
-            assert call.reading().text() == read_stream(b"".join(chunks)).text()
+        assert stalled < len(chunks) * 0.6
+        raw = call.read_all()
+    if mode == "pass":
+        assert raw == b"".join(chunks)
+    else:
+        data = [delta["audio"]["data"][:6] for delta in read_stream(raw).deltas() if "audio" in delta]
+        assert data == [f"{number:06}" for number in range(10_000)]
+
+
+@pytest.mark.parametrize("mode", ["pass", "hold"])
+def test_s85_a_client_that_reads_nothing_is_dropped(start_gateway: StartGateway, mode: str) -> None:
+    case = load("S85")
+    gateway = start_gateway(send_timeout_s=0.5)
+    chunks = flood() if mode == "pass" else unjudged_flood()
+    gateway.upstream.script(reply_of(case, chunks=chunks, pause_s=0))
+    with gateway.call(body_of(gateway, case, mode), receive_buffer=SEND_BUFFER) as call:
+        assert call.status == 200
+        exchange = gateway.upstream.wait_exchange()
+        assert exchange.peer_closed.wait(DEADLINE_S)
+        assert gateway.trace(call.request_id).request["status"] == "cancelled"
+
+
+def test_s85_slow_reading_loses_nothing_of_a_judged_text(gateway: Gateway) -> None:
+    case = load("S85")
+    gateway.upstream.script(reply_of(case, pause_s=0))
+    with gateway.call(body_of(gateway, case, "hold"), receive_buffer=SEND_BUFFER) as call:
+        while call.read_some(2000):
+            pass
+        reading = read_stream(call.raw)
+    is_whole(reading)
+    assert reading.text() == read_stream(case.body).text()
 
 
 def wait_stalled(count: Callable[[], int]) -> int:
@@ -457,18 +491,6 @@ def wait_stalled(count: Callable[[], int]) -> int:
         return now if time.monotonic() - last[1] > 0.5 else None
 
     return eventually(look, "a stall", 60.0)
-
-
-@pytest.mark.parametrize("mode", ["pass", "hold"])
-def test_s85_a_client_that_reads_nothing_is_dropped(start_gateway: StartGateway, mode: str) -> None:
-    case = load("S85")
-    gateway = start_gateway(send_timeout_s=0.5)
-    gateway.upstream.script(reply_of(case, chunks=list(flood(10)), pause_s=0))
-    with gateway.call(body_of(gateway, case, mode)) as call:
-        assert call.status == 200
-        exchange = gateway.upstream.wait_exchange()
-        assert exchange.peer_closed.wait(DEADLINE_S)
-        assert gateway.trace(call.request_id).request["status"] == "cancelled"
 
 
 @pytest.mark.parametrize("mode", ["pass", "hold"])
