@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from app.dialects.completion import Completion, chunks_of, completion_of
-from app.errors import UpstreamConnectError
+from app.dialects.framing import Decoder, done_frame, frame_of, is_object, read_object
 from app.inject import inject
 from app.parts import (
     CountedUsage,
@@ -31,11 +31,9 @@ from app.parts import (
     Text,
     Usage,
 )
-from app.sse import EventTooLargeError, SSEEvent, SSEParser
 from app.trace import Trace
 from judges.types import Chunk
 
-_DONE = b"data: [DONE]\n\n"
 _PLAIN_DELTA = frozenset({"role", "content"})
 
 
@@ -55,11 +53,11 @@ class ChatDialect:
         """The events of a reply. A whole completion is cut into chunks, so that both take the same way."""
         if "event-stream" not in content_type:
             whole = b"".join([data async for data in body])
-            for chunk in chunks_of(_completion(whole)):
+            for chunk in chunks_of(read_object(whole)):
                 yield _read_chunk(b"", chunk, trace)
             yield Event(raw=b"", parts=(Done(),))
             return
-        decoder = _Decoder(trace)
+        decoder = Decoder(lambda raw, chunk: _read_chunk(raw, chunk, trace))
         async for data in body:
             for event in decoder.feed(data):
                 yield event
@@ -71,92 +69,35 @@ class ChatDialect:
             case Passing(raw=raw):
                 return raw
             case Shell(json=json):
-                return _frame(json)
+                return frame_of(json)
             case Released():
-                return _frame(released_chunk(output))
+                return frame_of(released_chunk(output))
             case Judged(choice=index, claims=claims, frame=frame):
-                return _frame({**_chunk(frame, index, {}), "grounding": {"claims": list(claims)}})
+                return frame_of({**_chunk(frame, index, {}), "grounding": {"claims": list(claims)}})
             case Replacement(choice=index, text=text, frame=frame):
-                return _frame(_chunk(frame, index, {"content": text}))
+                return frame_of(_chunk(frame, index, {"content": text}))
             case Ended():
-                return _frame(_ended_chunk(output))
+                return frame_of(_ended_chunk(output))
             case Refused(reason=reason, reason_code=code, decisions=decisions):
                 error = {"message": reason, "type": "grounding_policy_violation", "param": None, "code": code}
-                return _frame({"error": {**error, "violations": list(decisions)}})
+                return frame_of({"error": {**error, "violations": list(decisions)}})
             case Usage(frame=frame, raw=raw):
-                return raw or (_frame(frame.json) if frame is not None else b"")
+                return raw or (frame_of(frame.json) if frame is not None else b"")
             case CountedUsage():
-                return _frame(_usage_chunk(output))
+                return frame_of(_usage_chunk(output))
             case Failure(message=message, raw=raw):
-                return raw or _frame(
+                return raw or frame_of(
                     {"error": {"message": message, "type": "upstream_error", "param": None, "code": None}}
                 )
             case Done(raw=raw):
-                return _closed(raw) if raw else _DONE
+                return done_frame(raw)
 
     def collect(self, body: bytes, outputs: Sequence[Output]) -> bytes:
         """The body of a unary reply: the upstream's, with the delivered text and what was found of it."""
-        completion = Completion(orjson.loads(body) if _is_object(body) else completion_of(outputs))
+        completion = Completion(orjson.loads(body) if is_object(body) else completion_of(outputs))
         for output in outputs:
             completion.take(output)
         return orjson.dumps(completion.body())
-
-
-class _Decoder:
-    """Upstream bytes to events."""
-
-    def __init__(self, trace: Trace) -> None:
-        self._parser = SSEParser()
-        self._trace = trace
-        self._ids_seen = False
-
-    def feed(self, data: bytes) -> Iterator[Event]:
-        try:
-            events = self._parser.feed(data)
-        except EventTooLargeError as error:
-            raise UpstreamConnectError(f"The upstream's reply is malformed: {error}.") from None
-        for event in events:
-            yield from self._event(event)
-
-    def close(self) -> Iterator[Event]:
-        for event in self._parser.close():
-            # Its blank line is missing; without one what follows would run into it.
-            yield from self._event(SSEEvent(event.raw + b"\n\n", event.data, event.event))
-
-    def _event(self, event: SSEEvent) -> Iterator[Event]:
-        data = event.data
-        if data is None:
-            yield from self._without_data(event)
-            return
-        self._ids_seen = self._ids_seen or b"\nid:" in b"\n" + event.raw.replace(b"\r", b"\n")
-        data = data.strip()
-        if not data:
-            return  # a keep-alive that clients would try to parse
-        if data == b"[DONE]":
-            yield Event(raw=event.raw, parts=(Done(event.raw),))
-            return
-        try:
-            chunk = orjson.loads(data)
-        except orjson.JSONDecodeError:
-            chunk = None
-        if isinstance(chunk, dict):
-            yield _read_chunk(event.raw, chunk, self._trace)
-        else:
-            yield Event(raw=event.raw, parts=(Passing(raw=event.raw),))
-
-    def _without_data(self, event: SSEEvent) -> Iterator[Event]:
-        """Comments pass; control fields alone do not, since clients take them for an empty event.
-
-        After an event with an id even the blank line behind a comment makes such an event, so it is left out.
-        """
-        lines = [line for line in event.raw.replace(b"\r", b"\n").split(b"\n") if line]
-        comments = [line for line in lines if line.startswith(b":")]
-        if not comments:
-            return
-        raw = event.raw
-        if self._ids_seen or len(comments) < len(lines):
-            raw = b"".join(comment + b"\n" for comment in comments)
-        yield Event(raw=raw, parts=(Passing(raw=raw),))
 
 
 def _read_chunk(raw: bytes, chunk: dict[str, Any], trace: Trace) -> Event:
@@ -196,7 +137,7 @@ def _read_choice(raw: bytes, chunk: Mapping[str, Any], choice: Mapping[str, Any]
     extra = [name for name, value in delta.items() if name not in _PLAIN_DELTA and value not in (None, [], "")]
     reason = choice.get("finish_reason") or None
     if not text and reason is None:
-        passed = raw or _frame(chunk)
+        passed = raw or frame_of(chunk)
         yield Passing(raw=passed, choice=index, unchecked=_kind(extra, rest))
         return
     if text:
@@ -208,7 +149,9 @@ def _read_choice(raw: bytes, chunk: Mapping[str, Any], choice: Mapping[str, Any]
         yield Text(choice=index, text=text, frame=frame, shell=shell)
     elif extra or rest:
         # What a finishing chunk brings besides passes in its place; the finish itself waits for the end.
-        yield Passing(raw=_frame(_without_text(chunk, choice, delta, rest)), choice=index, unchecked=_kind(extra, rest))
+        yield Passing(
+            raw=frame_of(_without_text(chunk, choice, delta, rest)), choice=index, unchecked=_kind(extra, rest)
+        )
     if reason is not None:
         yield Finish(choice=index, reason=str(reason), frame=Frame(json=chunk))
 
@@ -318,27 +261,3 @@ def _texts(content: Any) -> Iterator[str]:
     text, _ = _split_content(content)
     if text:
         yield text
-
-
-def _completion(body: bytes) -> dict[str, Any]:
-    if not _is_object(body):
-        raise UpstreamConnectError("The upstream's reply is not a JSON object.")
-    return dict(orjson.loads(body))
-
-
-def _is_object(body: bytes) -> bool:
-    try:
-        return isinstance(orjson.loads(body), dict)
-    except orjson.JSONDecodeError:
-        return False
-
-
-def _closed(raw: bytes) -> bytes:
-    """The last frame with its blank line whole: the LF of a last CR LF may not have come by then."""
-    if raw.endswith(b"\r\n\r"):
-        return raw + b"\n"
-    return raw if raw.endswith((b"\n\n", b"\r\r", b"\r\n\r\n")) else _DONE
-
-
-def _frame(chunk: Mapping[str, Any]) -> bytes:
-    return b"data: " + orjson.dumps(chunk) + b"\n\n"

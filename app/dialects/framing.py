@@ -1,0 +1,96 @@
+"""Server-sent frames of JSON objects that end with ``[DONE]``: what the completion APIs of OpenAI have in common."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import orjson
+
+from app.errors import UpstreamConnectError
+from app.parts import Done, Event, Passing
+from app.sse import EventTooLargeError, SSEEvent, SSEParser
+
+_DONE = b"data: [DONE]\n\n"
+
+
+class Decoder:
+    """Upstream bytes to events. ``read`` makes the event of a frame's bytes and the JSON object in it."""
+
+    def __init__(self, read: Callable[[bytes, dict[str, Any]], Event]) -> None:
+        self._parser = SSEParser()
+        self._read = read
+        self._ids_seen = False
+
+    def feed(self, data: bytes) -> Iterator[Event]:
+        try:
+            events = self._parser.feed(data)
+        except EventTooLargeError as error:
+            raise UpstreamConnectError(f"The upstream's reply is malformed: {error}.") from None
+        for event in events:
+            yield from self._event(event)
+
+    def close(self) -> Iterator[Event]:
+        for event in self._parser.close():
+            # Its blank line is missing; without one what follows would run into it.
+            yield from self._event(SSEEvent(event.raw + b"\n\n", event.data, event.event))
+
+    def _event(self, event: SSEEvent) -> Iterator[Event]:
+        data = event.data
+        if data is None:
+            yield from self._without_data(event)
+            return
+        self._ids_seen = self._ids_seen or b"\nid:" in b"\n" + event.raw.replace(b"\r", b"\n")
+        data = data.strip()
+        if not data:
+            return  # a keep-alive that clients would try to parse
+        if data == b"[DONE]":
+            yield Event(raw=event.raw, parts=(Done(event.raw),))
+            return
+        try:
+            chunk = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            chunk = None
+        if isinstance(chunk, dict):
+            yield self._read(event.raw, chunk)
+        else:
+            yield Event(raw=event.raw, parts=(Passing(raw=event.raw),))
+
+    def _without_data(self, event: SSEEvent) -> Iterator[Event]:
+        """Comments pass; control fields alone do not, since clients take them for an empty event.
+
+        After an event with an id even the blank line behind a comment makes such an event, so it is left out.
+        """
+        lines = [line for line in event.raw.replace(b"\r", b"\n").split(b"\n") if line]
+        comments = [line for line in lines if line.startswith(b":")]
+        if not comments:
+            return
+        raw = event.raw
+        if self._ids_seen or len(comments) < len(lines):
+            raw = b"".join(comment + b"\n" for comment in comments)
+        yield Event(raw=raw, parts=(Passing(raw=raw),))
+
+
+def frame_of(chunk: Mapping[str, Any]) -> bytes:
+    """A frame that carries ``chunk``."""
+    return b"data: " + orjson.dumps(chunk) + b"\n\n"
+
+
+def done_frame(raw: bytes) -> bytes:
+    """The last frame, ``raw`` if the upstream sent one, with its blank line whole."""
+    if raw.endswith(b"\r\n\r"):
+        return raw + b"\n"  # the LF of a last CR LF may not have come by then
+    return raw if raw.endswith((b"\n\n", b"\r\r", b"\r\n\r\n")) else _DONE
+
+
+def is_object(body: bytes) -> bool:
+    """Whether ``body`` is a JSON object."""
+    try:
+        return isinstance(orjson.loads(body), dict)
+    except orjson.JSONDecodeError:
+        return False
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """The JSON object of a whole reply. Raises UpstreamConnectError where it is none."""
+    if not is_object(body):
+        raise UpstreamConnectError("The upstream's reply is not a JSON object.")
+    return dict(orjson.loads(body))
