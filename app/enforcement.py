@@ -13,6 +13,8 @@ from enum import StrEnum
 from app.choice import Choice
 from app.errors import GatewayError
 from app.parts import (
+    Break,
+    Cited,
     CountedUsage,
     Done,
     Ended,
@@ -78,6 +80,14 @@ class _Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Pause:
+    """The text of a choice pauses; ``slices`` is the white space that ended it."""
+
+    choice: Choice
+    slices: Sequence[Slice]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Close:
     """A choice has no more text to come."""
 
@@ -90,7 +100,7 @@ class _Crash:
     error: Exception
 
 
-_Item = Output | _Check | _Close | _Crash | None
+_Item = Output | _Check | _Pause | _Close | _Crash | None
 
 
 class Enforcement:
@@ -139,6 +149,8 @@ class Enforcement:
             while (item := await self._queue.get()) is not None:
                 if isinstance(item, _Check):
                     outputs = await self._judged(item)
+                elif isinstance(item, _Pause):
+                    outputs = self._paused(item)
                 elif isinstance(item, _Close):
                     outputs = self._close(item)
                 elif isinstance(item, _Crash):
@@ -163,7 +175,7 @@ class Enforcement:
                 await self._break("The upstream ended its reply before it was complete.")
             else:
                 await self._end(done or Done())
-            await self._drain(events)
+            await self._drain(events, passing=done is not None and done.trailer and self.mode is Mode.UNTOUCHED)
         except GatewayError as error:
             await self._break(error.message)
         except Exception as error:  # whoever waits for the next item must learn of it
@@ -184,12 +196,13 @@ class Enforcement:
                     await self._forward(part)
         return None
 
-    async def _drain(self, events: AsyncIterator[Event]) -> None:
+    async def _drain(self, events: AsyncIterator[Event], *, passing: bool) -> None:
         """Read what may still come after the end, so that the connection can be used again; not for long."""
         with suppress(TimeoutError, GatewayError):
             async with asyncio.timeout(_DRAIN_S):
-                async for _ in events:
-                    pass
+                async for event in events:
+                    if passing:
+                        await self._queue.put(_whole(event))
 
     async def _note(self, part: Part) -> None:
         """Take in what a part says; its bytes go to the client by another way."""
@@ -201,6 +214,10 @@ class Enforcement:
                 choice.hold(part)
                 for sentence in choice.push(part.text):
                     await self._start_check(choice, sentence, part.frame)
+            case Break() if self.mode is not Mode.UNTOUCHED:
+                await self._pause(self._choice(part.choice))
+            case Cited():
+                self._choice(part.choice).cite(part)
             case Passing(choice=int(index), unchecked=str(kind)):
                 self._choice(index).unchecked.add(kind)
             case Finish():
@@ -211,14 +228,14 @@ class Enforcement:
             case Failure():
                 self._failed = True
                 self._trace.fail("upstream_error", part.message)
-            case Passing() | Done():
+            case Passing() | Break() | Done():
                 pass
 
     async def _forward(self, part: Part) -> None:
         """Take in a part and send on what of it may leave now.
 
-        Text leaves by sentence. A finish may still be followed by text, since some providers finish their reasoning
-        first, so it waits for the end.
+        Text leaves by sentence. A finish that is not final may still be followed by text, since some providers finish
+        their reasoning first, so it waits for the end.
         """
         if isinstance(part, Text):
             if part.shell is not None:
@@ -228,6 +245,8 @@ class Enforcement:
         await self._note(part)
         if isinstance(part, Passing | Failure):
             await self._queue.put(part)
+        elif isinstance(part, Finish) and part.final:
+            await self._close_choice(self._choice(part.choice))
         elif isinstance(part, Usage) and part.frame is not None:
             if self._finished():
                 await self._close_choices(truncated=False)
@@ -242,20 +261,28 @@ class Enforcement:
         task = self._tasks.start(choice.check(sentence))
         await self._queue.put(_Check(choice=choice, sentence=sentence, slices=slices, frame=frame, verdict=task))
 
+    async def _pause(self, choice: Choice) -> None:
+        for sentence in choice.pause():
+            await self._start_check(choice, sentence, choice.frame)
+        await self._queue.put(_Pause(choice=choice, slices=choice.cut()))
+
     async def _close_choices(self, *, truncated: bool) -> None:
         for choice in self.choices:
-            if choice.closing:
-                continue
-            if self.mode is Mode.UNTOUCHED:
-                choice.closing = True
-                self._trace.finish(choice.finish.reason if choice.finish else None)
-                continue
-            choice.closing = True
-            frame = choice.finish.frame if choice.finish else choice.frame
-            cut_off = truncated or (choice.finish is not None and choice.finish.reason == "length")
-            for sentence in choice.flush(truncated=cut_off):
-                await self._start_check(choice, sentence, frame)
-            await self._queue.put(_Close(choice=choice, frame=frame))
+            await self._close_choice(choice, truncated=truncated)
+
+    async def _close_choice(self, choice: Choice, *, truncated: bool = False) -> None:
+        if choice.closing:
+            return
+        choice.closing = True
+        finish = choice.finish
+        if self.mode is Mode.UNTOUCHED:
+            self._trace.finish(finish.reason if finish else None)
+            return
+        frame = finish.frame if finish else choice.frame
+        cut_off = truncated or (finish is not None and (finish.cut or finish.reason == "length"))
+        for sentence in choice.flush(truncated=cut_off):
+            await self._start_check(choice, sentence, frame)
+        await self._queue.put(_Close(choice=choice, frame=frame))
 
     async def _end(self, done: Done) -> None:
         await self._close_choices(truncated=False)
@@ -288,16 +315,29 @@ class Enforcement:
             choice.withhold(verdict)
             return ()
         text = "".join(piece.text for piece in item.slices)
-        if not choice.delivered:
-            text = text.lstrip() if choice.emptied else text
+        if choice.emptied:
+            text = text.lstrip()
         claims = choice.deliver(verdict, text)
+        support = choice.support()
         if self.mode is Mode.LIVE:
-            return (Judged(choice=choice.index, claims=claims, frame=item.frame),) if claims else ()
-        released = Released(choice=choice.index, text=text, slices=item.slices, claims=claims)
+            judged = Judged(choice=choice.index, claims=claims, frame=item.frame, support=support)
+            return (judged,) if claims or support else ()
+        return self._release(
+            choice, Released(choice=choice.index, text=text, slices=item.slices, claims=claims, support=support)
+        )
+
+    def _release(self, choice: Choice, output: Output) -> Sequence[Output]:
+        """``output`` now, or at the end where all of the reply is decided first."""
         if self.mode is Mode.FINAL:
-            choice.held.append(released)
+            choice.held.append(output)
             return ()
-        return (released,)
+        return (output,)
+
+    def _paused(self, item: _Pause) -> Sequence[Output]:
+        choice, text = item.choice, "".join(piece.text for piece in item.slices)
+        if choice.blocked or not choice.trail(text) or self.mode is Mode.LIVE:
+            return ()
+        return self._release(choice, Released(choice=choice.index, text=text, slices=item.slices))
 
     def _close(self, item: _Close) -> Sequence[Output]:
         choice = item.choice
@@ -349,9 +389,13 @@ class Enforcement:
         )
 
     def _passes(self, item: Output) -> Sequence[Output]:
-        if isinstance(item, Passing | Shell) and item.choice is not None and self._choice(item.choice).blocked:
+        if not isinstance(item, Passing | Shell) or item.choice is None:
+            return (item,)
+        choice = self._choice(item.choice)
+        if choice.blocked:
             return ()
-        return (item,)
+        # What stands behind text that is held stays behind it.
+        return self._release(choice, item) if choice.held else (item,)
 
     def _blocked(self) -> bool:
         blocked = sum(choice.blocked for choice in self._choices.values())

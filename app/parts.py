@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from judges.types import Source
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
@@ -52,11 +54,36 @@ class Passing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """A choice has ended."""
+    """A choice has ended. ``final``: certainly so, hence what is held of it is settled now; otherwise text may still
+    follow, and it waits for the end of the reply. ``cut``: the text stops in mid-sentence."""
 
     choice: int
     reason: str
     frame: Frame
+    final: bool = False
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Break:
+    """The text of a choice pauses for content of another kind: no sentence runs on behind it."""
+
+    choice: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cited:
+    """The upstream says that its text cites a document.
+
+    ``place`` is where in the text of the choice, in code points; ``document`` is the document's position in the
+    request, None where it is none of the request's. ``unreadable``: it was given, but in a form that nobody can read.
+    """
+
+    choice: int
+    place: int
+    marker: str
+    document: int | None
+    unreadable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +107,13 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The upstream says that the reply is complete."""
+    """The upstream says that the reply is complete. ``trailer``: bytes that belong to it may follow."""
 
     raw: bytes = b""
+    trailer: bool = False
 
 
-Part = Text | Passing | Finish | Usage | Failure | Done
+Part = Text | Passing | Finish | Break | Cited | Usage | Failure | Done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +125,14 @@ class Event:
 
 
 # Out: what the client gets.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Support:
+    """A passage that supports a sentence. ``document`` is the position of its document in the request."""
+
+    document: int
+    source: Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +151,7 @@ class Released:
     text: str
     slices: Sequence[Slice]
     claims: Sequence[Mapping[str, Any]] = ()
+    support: Sequence[Support] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +161,7 @@ class Judged:
     choice: int
     claims: Sequence[Mapping[str, Any]]
     frame: Frame
+    support: Sequence[Support] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
