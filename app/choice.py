@@ -7,7 +7,7 @@ from typing import Any
 
 from app.events.records import ClaimRow
 from app.intake import Options
-from app.parts import Finish, Frame, Refused, Released, Slice, Text
+from app.parts import Cited, Finish, Frame, Output, Refused, Slice, Support, Text
 from app.reply import Entry, annotations_of, claims_of, summary_of
 from app.settings import StoreText
 from app.trace import Trace, redact, stored
@@ -20,6 +20,8 @@ from policies.names import DocumentNames
 from policies.types import Action, Citation, Decision, Phase, Record
 
 _EMPTY_FRAME = Frame(json={})
+_CALLS = frozenset({"tool_calls", "tool_use"})
+"""What the APIs name a part of a reply that calls a tool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +72,7 @@ class Choice:
         self.closing = False
         self.finish: Finish | None = None
         self.frame = _EMPTY_FRAME
-        self.held: list[Released] = []
+        self.held: list[Output] = []
         self.unchecked: set[str] = set()
         self.received = 0
         self._terms = terms
@@ -82,6 +84,8 @@ class Choice:
         self._delivered_chars = 0
         self._pending: deque[_Pending] = deque()
         self._cut = 0
+        self._unjudged_runs = 0
+        self._cited: list[Cited] = []
         opening = audit.start()
         self._opening, self._cause = opening.action, opening.cause
         self._settled = False
@@ -107,8 +111,20 @@ class Choice:
     def flush(self, *, truncated: bool) -> Sequence[Sentence]:
         if self._check is not None:
             return self._check.flush(truncated=truncated)
+        return self._rest()
+
+    def pause(self) -> Sequence[Sentence]:
+        """The sentences before a point that none runs across."""
+        return self._check.pause() if self._check is not None else self._rest()
+
+    def _rest(self) -> Sequence[Sentence]:
+        """What is held, as one sentence that nobody judges."""
         text = "".join(pending.rest for pending in self._pending)
-        return (Sentence(index=0, text=text, span=Span(0, len(text)), plain=""),) if text else ()
+        if not text:
+            return ()
+        self._unjudged_runs += 1
+        span = Span(self._cut, self._cut + len(text))
+        return (Sentence(index=self._unjudged_runs - 1, text=text, span=span, plain=""),)
 
     def cut(self, end: int | None = None) -> Sequence[Slice]:
         """Take the text held up to ``end`` of the reply (all of it by default), as slices of the frames it came in."""
@@ -149,7 +165,7 @@ class Choice:
                 citations=self._citations(),
                 trust_score=self.trust_score,
                 judged=self._unjudged() is None,
-                tool_calls_only="tool_calls" in self.unchecked and not self._entries,
+                tool_calls_only=bool(_CALLS & self.unchecked) and not self._entries,
             )
         )
         if self._opening is Action.BLOCK:
@@ -184,6 +200,21 @@ class Choice:
             return []
         return claims_of(entry, self._terms.chunks, choice=self._shown_index)
 
+    def support(self) -> list[Support]:
+        """The passages that support the sentence delivered last; none where the client wants none."""
+        if self._terms.options.silent:
+            return []
+        best = (c.best_source for c in self._entries[-1].verdict.claims if c.label is Label.SUPPORTED)
+        return [
+            Support(document=self._terms.positions[source.document_index], source=source)
+            for source in best
+            if source is not None
+        ]
+
+    def cite(self, cited: Cited) -> None:
+        """The upstream says that its text cites a document."""
+        self._cited.append(cited)
+
     def trail(self, text: str) -> bool:
         """The white space at the end of the reply goes to the client, if what stands before it did."""
         if not text or not self._entries or self._entries[-1].offset is None:
@@ -194,7 +225,7 @@ class Choice:
     @property
     def emptied(self) -> bool:
         """There was something to say, and all of it was left out."""
-        return bool(self._entries) and all(entry.offset is None for entry in self._entries)
+        return bool(self._entries) and not self._delivered
 
     def withhold(self, verdict: SentenceVerdict) -> None:
         self._entries.append(Entry(verdict=verdict, offset=None))
@@ -363,7 +394,21 @@ class Choice:
     def _citations(self) -> list[Citation]:
         reported = reported_citations(self._terms.options.reported.citations, self._terms.chunks)
         shown = (entry for entry in self._entries if entry.offset is not None)
-        return [*(citation for entry in shown for citation in entry.citations), *reported]
+        by_upstream = [citation for cited in self._cited if (citation := self._citation(cited)) is not None]
+        return [*(citation for entry in shown for citation in entry.citations), *by_upstream, *reported]
+
+    def _citation(self, cited: Cited) -> Citation | None:
+        """A citation of the upstream's, unless its sentence was left out."""
+        before = [entry for entry in self._entries if entry.verdict.sentence.span.start <= cited.place]
+        if not before or before[-1].offset is None:
+            return None
+        positions = self._terms.positions
+        return Citation(
+            marker=cited.marker,
+            document_index=positions.index(cited.document) if cited.document in positions else None,
+            sentence_index=before[-1].verdict.sentence.index,
+            reported=cited.unreadable,
+        )
 
     def _action(self, decisions: Sequence[Decision]) -> str:
         if self.blocked:

@@ -36,10 +36,12 @@ class Grounding:
 def _mid(rules: GroundingRules, record: Record) -> Findings:
     scores = _scores(rules, record)
     violations = (
+        # What becomes of a sentence comes before what its score is worth: a contradiction has a low score too, and the
+        # first violation names the decision.
         *([] if record.final else _unjudged(rules, record)),
-        *_low_scores(rules, record, scores),
         *(_contradiction(claim, Action.BLOCK) for claim in _blocked(rules, record)),
         *(_left_out(claim) for claim in record.claims if _stripped(rules, record, claim)),
+        *_low_scores(rules, record, scores),
     )
     reason = f"Grounding scores within policy ({len(scores)} scores)" if scores else "No grounding scores to check"
     return Findings(violations=violations, reason=reason, metadata={"score_count": len(scores)})

@@ -3,13 +3,17 @@
 from collections.abc import AsyncIterator
 
 import httpx
+import orjson
 from fastapi import APIRouter, Request, Response
 
-from app.api.respond import OwnedStream, with_headers
+from app.api.respond import OwnedStream, read_body, with_headers
 from app.resources import Resources
-from app.upstream import returned_headers, translate
+from app.upstream import Content, UpstreamRequest, returned_headers, translate
 
 router = APIRouter(include_in_schema=False)
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_LEAVING_NOTHING = frozenset({"/completions", "/embeddings", "/moderations"})
+"""What only answers: to ask twice makes nothing twice."""
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
@@ -18,18 +22,52 @@ async def pass_through(request: Request, path: str) -> Response:
     """Forward the request as it is and answer what the upstream answers."""
     resources: Resources = request.state.resources
     raw_path = request.scope.get("raw_path") or request.url.path.encode()
-    response = await resources.upstream.send(
-        request.method,
-        raw_path.decode("ascii").removeprefix("/v1"),
-        headers=list(request.headers.items()),
-        content=request.stream() if _has_body(request) else b"",
-        query=request.scope["query_string"].decode("ascii"),
-        accept_encoding=request.headers.get("accept-encoding", "identity"),
+    target = raw_path.decode("latin-1").removeprefix("/v1")
+    model, content = await _content(request, resources)
+    sent = await resources.upstream.send(
+        UpstreamRequest(
+            method=request.method,
+            path=target,
+            query=request.scope["query_string"].decode("latin-1"),
+            headers=list(request.headers.items()),
+            accept_encoding=request.headers.get("accept-encoding", "identity"),
+            content=content,
+            model=model,
+            repeatable=request.method in _SAFE or target in _LEAVING_NOTHING,
+        )
     )
+    response = sent.response
     return with_headers(
-        OwnedStream(_bytes(response), status_code=response.status_code, aclose=response.aclose),
+        OwnedStream(
+            _bytes(response),
+            status_code=response.status_code,
+            aclose=response.aclose,
+            send_timeout_s=resources.settings.send_timeout_s,
+        ),
         [*returned_headers(response, decoded=False), *_length(response)],
     )
+
+
+async def _content(request: Request, resources: Resources) -> tuple[str | None, Content]:
+    """The body, and the model it names where that matters. Only a JSON body is read, and only for that."""
+    if not _has_body(request):
+        return None, b""
+    if not (resources.upstream.by_model and _is_plain_json(request)):
+        return None, request.stream()
+    raw = await read_body(request, limit=resources.settings.max_body_bytes)
+    try:
+        body = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return None, raw
+    model = body.get("model") if isinstance(body, dict) else None
+    if not isinstance(model, str):
+        return None, raw
+    return model, lambda form: orjson.dumps({**body, "model": form.model}) if form.renamed else raw
+
+
+def _is_plain_json(request: Request) -> bool:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return kind == "application/json" and "content-encoding" not in request.headers
 
 
 def _has_body(request: Request) -> bool:

@@ -12,7 +12,7 @@ from fastapi import Request, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from sse_starlette.sse import SendTimeoutError
 from starlette.responses import StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from app.errors import InvalidRequestError
 from app.gateway import Call, ReplyStream
@@ -40,8 +40,13 @@ async def answer(request: Request, resources: Resources, call: Call) -> Response
         return with_headers(Response(content=reply.body, status_code=reply.status), reply.headers)
     if reply.held:
         return with_headers(_HeldStream(reply.stream, reply.status, resources), reply.headers)
-    within = resources.metrics.open_stream
-    plain = OwnedStream(reply.stream, status_code=reply.status, aclose=reply.stream.aclose, within=within)
+    plain = OwnedStream(
+        reply.stream,
+        status_code=reply.status,
+        aclose=reply.stream.aclose,
+        send_timeout_s=resources.settings.send_timeout_s,
+        within=resources.metrics.open_stream,
+    )
     return with_headers(plain, reply.headers)
 
 
@@ -144,15 +149,22 @@ class OwnedStream(StreamingResponse):
         *,
         status_code: int,
         aclose: Callable[[], Awaitable[None]],
+        send_timeout_s: float,
         within: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         super().__init__(content, status_code=status_code)
-        self._aclose, self._within = aclose, within
+        self._aclose, self._send_timeout_s, self._within = aclose, send_timeout_s, within
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def timely(message: Message) -> None:
+            with anyio.fail_after(self._send_timeout_s):
+                await send(message)
+
         with self._within():
             try:
-                await super().__call__(scope, receive, send)
+                await super().__call__(scope, receive, timely)
+            except TimeoutError:
+                _log.warning("client_dropped", reason="it took no byte for too long")
             finally:
                 with anyio.CancelScope(shield=True):
                     await self._aclose()

@@ -3,6 +3,7 @@
 import os
 import signal
 import sqlite3
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 
@@ -28,8 +29,8 @@ def test_no_acknowledged_block_is_missing_after_kill_9(tmp_path: Path) -> None:
     upstream = ScriptedUpstream([Answer(question=QUESTION, answer=FALSE)])
     told: list[str] = []
     stop, enough = Event(), Event()
-    settings = {"event_durability": "sync", "admin_token": TOKEN, "judge_threads": "1"}
-    with serving(upstream.app, bind(0)) as url, gateway(tmp_path, url, **settings) as process:
+    serve = partial(gateway, tmp_path, event_durability="sync", admin_token=TOKEN, judge_threads="1")
+    with serving(upstream.app, bind(0)) as url, serve(url) as process:
         _make_policies(process.url)
         clients = [Thread(target=_ask, args=(process.url, number, told, stop, enough)) for number in range(CLIENTS)]
         for client in clients:
@@ -41,7 +42,7 @@ def test_no_acknowledged_block_is_missing_after_kill_9(tmp_path: Path) -> None:
             client.join(60)
         process.wait()
         # A start replays what the journal holds, if anything went there.
-        with gateway(tmp_path, url, **settings) as again:
+        with serve(url) as again:
             again.stop()
     with sqlite3.connect(tmp_path / "groundlane.db") as database:
         blocked = {row[0] for row in database.execute("SELECT request_id FROM decisions WHERE action = 'block'")}
