@@ -2,6 +2,7 @@
 
 GatewayError
 ├── InvalidRequestError        400/413/415: the request or its extension is malformed; names the field
+│   └── UnknownModelError      404: no upstream serves the model
 ├── PolicyBlockedError         400: a policy refused the request or the reply
 ├── UpstreamConnectError       502: the upstream could not be reached, or broke off before it answered
 ├── UpstreamTimeoutError       504: the upstream did not answer in time
@@ -40,6 +41,11 @@ class GatewayError(Exception):
 class InvalidRequestError(GatewayError):
     status = 400
     type = "invalid_request_error"
+
+
+class UnknownModelError(InvalidRequestError):
+    status = 404
+    code = "model_not_found"
 
 
 class PolicyBlockedError(GatewayError):

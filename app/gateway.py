@@ -25,7 +25,7 @@ from app.parts import Done, Event, Failure, Output, Refused
 from app.reply import retrieval_summary
 from app.settings import Settings
 from app.trace import Trace
-from app.upstream import Headers, Upstream, returned_headers, translate
+from app.upstream import Form, Headers, UpstreamRequest, Upstreams, returned_headers, translate
 from judges.pipeline import GroundingChecker
 from judges.types import Chunk, ReplyVerdict
 from policies.engine import PolicyEngine, PolicySet, Ruling, decision_to_dict
@@ -103,7 +103,7 @@ class Gateway:
     """One per process. ``observers`` are told of every event written."""
 
     settings: Settings
-    upstream: Upstream
+    upstream: Upstreams
     policies: PolicySource
     checker: GroundingChecker
     events: EventLog
@@ -196,22 +196,22 @@ class Gateway:
     # upstream
 
     async def _send(self, call: Call, kept: Sequence[Chunk], exchange: Exchange) -> httpx.Response:
-        intake, body = call.intake, call.intake.raw
-        if kept and intake.options.inject != "none":
-            body = _encode_body(call.dialect.inject(intake.body, kept, where=intake.options.inject))
-        elif body is None:
-            body = _encode_body(intake.body)
         exchange.trace.start_upstream()
-        exchange.response = await self.upstream.send(
-            "POST",
-            call.dialect.path,
-            headers=call.headers,
-            content=body,
-            query=call.query,
-            # A stream that is compressed may be held back by the compressor.
-            accept_encoding="identity" if intake.stream else "gzip, deflate",
+        sent = await self.upstream.send(
+            UpstreamRequest(
+                method="POST",
+                path=call.dialect.path,
+                query=call.query,
+                headers=call.headers,
+                # A stream that is compressed may be held back by the compressor.
+                accept_encoding="identity" if call.intake.stream else "gzip, deflate",
+                content=_content(call, kept),
+                model=call.intake.model,
+                repeatable=True,
+            )
         )
-        return exchange.response
+        exchange.response, exchange.trace.sent_model = sent.response, sent.model
+        return sent.response
 
     async def _pass_error(self, response: httpx.Response, exchange: Exchange) -> Reply:
         """The upstream refuses: its status and body are the client's."""
@@ -334,6 +334,24 @@ def _content_type(response: httpx.Response) -> str:
 
 def _is_json(response: httpx.Response) -> bool:
     return "event-stream" not in _content_type(response)
+
+
+def _content(call: Call, kept: Sequence[Chunk]) -> Callable[[Form], bytes]:
+    """Makes the body that goes upstream: the client's own bytes wherever nothing in them has to change."""
+    intake = call.intake
+    injects = bool(kept) and intake.options.inject != "none"
+    body = call.dialect.inject(intake.body, kept, where=intake.options.inject) if injects else intake.body
+
+    def content(form: Form) -> bytes:
+        changes = {"model": form.model} if form.renamed else {}
+        # Documents that stand in the prompt already are not given a second time.
+        if form.documents and intake.documents is not None and not injects:
+            changes["documents"] = intake.documents
+        if intake.raw is not None and not injects and not changes:
+            return intake.raw
+        return _encode_body({**body, **changes})
+
+    return content
 
 
 def _encode_body(body: Mapping[str, Any]) -> bytes:

@@ -10,6 +10,8 @@ from pathlib import Path
 import structlog
 
 from app.admin_auth import AdminAuth
+from app.bootstrap import put_in_force
+from app.config import load_config
 from app.db import Database, check_schema, upgrade
 from app.events.records import RequestEvent
 from app.events.writer import EventWriter
@@ -17,7 +19,7 @@ from app.gateway import Gateway
 from app.policy_store import PolicyStore
 from app.settings import EventDurability, Settings
 from app.telemetry import EventTotals, JudgeTotals, Metrics
-from app.upstream import Upstream
+from app.upstream import Upstreams
 from judges.base import PairScorer
 from judges.batching import Batcher
 from judges.caching import CachingScorer
@@ -36,7 +38,7 @@ class Resources:
     policies: PolicyStore
     events: EventWriter
     checker: GroundingChecker
-    upstream: Upstream
+    upstream: Upstreams
     admin: AdminAuth
     metrics: Metrics
     gateway: Gateway
@@ -46,9 +48,10 @@ class Resources:
 async def open_resources(settings: Settings, scorer: PairScorer | None = None) -> AsyncIterator[Resources]:
     """Open everything, in order; close it in reverse, so that the last events are written before the database goes.
 
-    ``scorer`` stands in for the judge that the settings name. Raises DatabaseUrlError, DatabaseUnavailableError or
-    SchemaError where the gateway cannot start.
+    ``scorer`` stands in for the judge that the settings name. Raises SettingsError, DatabaseUrlError,
+    DatabaseUnavailableError or SchemaError where the gateway cannot start.
     """
+    config = load_config(settings)
     async with AsyncExitStack() as stack:
         sync = settings.event_durability is EventDurability.SYNC
         database = Database(settings.database_url, durable=sync)
@@ -59,6 +62,7 @@ async def open_resources(settings: Settings, scorer: PairScorer | None = None) -
         policies = PolicyStore(database, poll_s=settings.policy_poll_s)
         await policies.start()
         stack.push_async_callback(policies.aclose)
+        await put_in_force(config.policies, policies)
         admin = await AdminAuth.open(database, settings.admin_token)
         events = EventWriter(
             database,
@@ -74,9 +78,9 @@ async def open_resources(settings: Settings, scorer: PairScorer | None = None) -
             await judge.checker.start()
         if judge.checker.error is not None:
             _log.warning("judge_unavailable", judge=settings.judge, detail=judge.checker.error)
-        upstream = Upstream(settings)
-        stack.push_async_callback(upstream.aclose)
         metrics = Metrics(judge=judge.totals, events=lambda: _event_totals(events))
+        upstream = Upstreams(config.upstreams, observe=metrics.observe_upstream_error)
+        stack.push_async_callback(upstream.aclose)
         yield Resources(
             settings=settings,
             database=database,

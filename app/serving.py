@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from sse_starlette.sse import AppStatus
 
 from app.admin_auth import AdminAuth
+from app.config import load_config
 from app.db import Database, upgrade
 from app.main import create_app
 from app.settings import Settings, SettingsError, load_settings
@@ -28,6 +29,7 @@ def prepare(settings: Settings) -> str | None:
 
     Raises SettingsError, DatabaseUrlError or DatabaseUnavailableError.
     """
+    load_config(settings)
     try:
         open_scorer(settings.judge)
     except ValueError as error:

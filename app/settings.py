@@ -18,6 +18,14 @@ class StoreText(StrEnum):
     FULL = "full"
 
 
+class UpstreamApi(StrEnum):
+    """What an upstream speaks: it decides how the key is sent and, for Azure, what URLs look like."""
+
+    OPENAI = "openai"
+    AZURE = "azure"
+    ANTHROPIC = "anthropic"
+
+
 class SettingsError(ValueError):
     """A setting has a bad value; the message is one line that names it."""
 
@@ -37,6 +45,16 @@ class Settings(BaseSettings):
     upstream_api_key: Annotated[
         SecretStr | None,
         Field(description="Key sent upstream; unset: the caller's Authorization is passed on"),
+    ] = None
+    upstream_api: Annotated[
+        UpstreamApi, Field(description="How the key is sent: openai (bearer), azure (api-key) or anthropic (x-api-key)")
+    ] = UpstreamApi.OPENAI
+    upstream_retries: Annotated[
+        int, Field(ge=0, le=10, description="How often a request is sent again after a lost connection or a 502, 503 or 504")
+    ] = 0
+    config: Annotated[
+        str | None,
+        Field(description="TOML file with several upstreams and with policies; unset: the one upstream above"),
     ] = None
     database_url: Annotated[str, Field(description="SQLAlchemy URL: sqlite+aiosqlite or postgresql+asyncpg")] = (
         "sqlite+aiosqlite:///./groundlane.db"

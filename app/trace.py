@@ -34,6 +34,9 @@ class Trace:
     ts: datetime = field(default_factory=lambda: datetime.now(UTC))
     model: str | None = None
     resolved_model: str | None = None
+    """The model as the upstream's reply names it."""
+    sent_model: str | None = None
+    """The model as the upstream was asked for it."""
     agent: str | None = None
     run_id: str | None = None
     prompt: str = ""
@@ -80,7 +83,8 @@ class Trace:
 
     def estimate_usage(self, completion_chars: int) -> tuple[int, int]:
         """Usage by our own count, for a reply that ended before the upstream reported any."""
-        self.prompt_tokens = tokens(len(self.prompt))
+        if self.prompt_tokens is None:
+            self.prompt_tokens = tokens(len(self.prompt))
         self.completion_tokens = tokens(completion_chars)
         self.usage_estimated = True
         return self.prompt_tokens, self.completion_tokens
@@ -127,7 +131,7 @@ class Trace:
                 ts=self.ts,
                 api=self.api,
                 model=self.model,
-                resolved_model=self.resolved_model,
+                resolved_model=self.resolved_model or self.sent_model,
                 agent=self.agent,
                 run_id=self.run_id,
                 key_prefix=None,

@@ -26,6 +26,7 @@ def read_chat(raw: bytes, headers: Mapping[str, str], limits: Limits) -> Intake:
         raw=raw if forwarded is body else None,
         chunks=documents.chunks,
         paths=documents.paths,
+        documents=body.get("documents"),
         options=options,
         model=model,
         stream=stream,

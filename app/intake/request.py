@@ -35,6 +35,8 @@ class Intake:
     """How many choices the reply will have (``n``)."""
     paths: tuple[str, ...] = ()
     from_tools: Documents | None = None
+    documents: Any = None
+    """The field of that name as it was given, for an upstream that reads it."""
 
     def path_of(self, index: int) -> str:
         """Where in the request the document at ``index`` of ``chunks`` stands."""

@@ -7,12 +7,13 @@ from typing import Any
 
 import httpx
 
+from app.config import UpstreamSpec, load_config
 from app.dialects.chat import ChatDialect
 from app.events.records import RequestEvent
 from app.gateway import Call, Gateway, Reply
 from app.intake import Limits, read_chat
 from app.settings import Settings
-from app.upstream import Upstream
+from app.upstream import Upstreams
 from judges.pipeline import GroundingChecker
 from judges.testing import NEUTRAL, ScriptedJudge, contradicts, entails
 from judges.types import Probabilities
@@ -156,6 +157,7 @@ async def bench(
     *policies: Policy,
     judge: ScriptedJudge | None = None,
     settings: Mapping[str, Any] | None = None,
+    upstreams: Sequence[UpstreamSpec] = (),
 ) -> Bench:
     """A gateway whose upstream gives ``answer``: a stream, a completion, or what a function makes of the request."""
     forwarded: list[httpx.Request] = []
@@ -175,7 +177,7 @@ async def bench(
     events = Events()
     gateway = Gateway(
         settings=config,
-        upstream=Upstream(config, transport=httpx.MockTransport(handle)),
+        upstream=Upstreams(upstreams or load_config(config).upstreams, transport=httpx.MockTransport(handle)),
         policies=Policies(PolicyEngine(policies)),
         checker=checker,
         events=events,

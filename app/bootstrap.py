@@ -1,0 +1,43 @@
+"""Policies that the configuration file brings along: in force from the start, whoever starts first."""
+
+from collections.abc import Sequence
+
+import structlog
+
+from app.errors import ConflictError, PreconditionError
+from app.policy_document import PolicyDraft
+from app.policy_store import PolicyStore
+
+_log = structlog.stdlib.get_logger(__name__)
+
+_ATTEMPTS = 5
+
+
+async def put_in_force(drafts: Sequence[PolicyDraft], store: PolicyStore) -> None:
+    """Make each policy, or replace the one of its name where it differs. A second run changes nothing.
+
+    Raises DatabaseUnavailableError; ConflictError or PreconditionError if others keep changing the same policies.
+    """
+    for draft in drafts:
+        for left in reversed(range(_ATTEMPTS)):
+            try:
+                change = await _put(draft, store)
+            except (ConflictError, PreconditionError):
+                # Another worker is doing the same; what it did is seen next time.
+                if not left:
+                    raise
+                continue
+            if change is not None:
+                _log.info("policy_bootstrapped", policy=draft.name, change=change)
+            break
+
+
+async def _put(draft: PolicyDraft, store: PolicyStore) -> str | None:
+    found = await store.list(name=draft.name, limit=1)
+    if not found:
+        await store.create(draft)
+        return "created"
+    if found[0].draft() == draft:
+        return None
+    await store.replace(found[0].id, draft, expected=found[0].version)
+    return "replaced"

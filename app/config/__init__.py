@@ -1,0 +1,10 @@
+"""The TOML file that ``GROUNDLANE_CONFIG`` names: several upstreams, and policies that stand from the start.
+
+Without the file there is one upstream, as the settings describe it. Keys are named by environment variables, so that
+the file holds no secret.
+"""
+
+from app.config.reading import load_config, read_config
+from app.config.spec import Config, Timeouts, UpstreamSpec
+
+__all__ = ["Config", "Timeouts", "UpstreamSpec", "load_config", "read_config"]

@@ -1,0 +1,79 @@
+"""The tables of the configuration file, as they are written. Unknown keys and wrong types are refused."""
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, HttpUrl, StringConstraints, field_validator
+
+from app.settings import Seconds, UpstreamApi
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[^\x00-\x1f\x7f]*")
+_NOT_CONFIGURABLE = frozenset(
+    {"authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "host", "content-length", "connection",
+     "transfer-encoding", "accept-encoding"}
+)  # fmt: skip
+
+
+def _glob(pattern: str) -> str:
+    if "[" in re.sub(r"\[!?\]?[^\]]*\]", "", pattern):
+        raise ValueError(f"bad glob {pattern!r}: a '[' is not closed")
+    return pattern
+
+
+def _header(name: str) -> str:
+    if not _HEADER_NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is not a header name")
+    if name.lower() in _NOT_CONFIGURABLE:
+        raise ValueError(f"{name!r} is set by the gateway; a key belongs into the variable that api_key_env names")
+    return name.lower()
+
+
+Line = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Glob = Annotated[Line, AfterValidator(_glob)]
+HeaderName = Annotated[str, AfterValidator(_header)]
+HeaderValue = Annotated[str, StringConstraints(pattern=rf"^{_HEADER_VALUE.pattern}$")]
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class TimeoutsTable(_Table):
+    connect: Seconds = 10.0
+    first_byte: Seconds = 600.0
+    between_bytes: Seconds = 600.0
+
+
+class UpstreamTable(_Table):
+    name: Name
+    base_url: HttpUrl
+    api: Annotated[UpstreamApi, Field(strict=False)] = UpstreamApi.OPENAI
+    api_version: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]+$")] | None = None
+    api_key_env: Line | None = None
+    models: Annotated[list[Glob], Field(min_length=1)] = ["*"]
+    alias: dict[Glob, Line] = {}
+    headers: dict[HeaderName, HeaderValue] = {}
+    accepts_documents: bool = False
+    timeouts: TimeoutsTable = TimeoutsTable()
+    retries: Annotated[int, Field(ge=0, le=10)] = 1
+    retry_429: bool = False
+    max_retry_after: Annotated[float, Field(ge=0, le=600)] = 10.0
+    fallback: list[Name] = []
+    max_connections: Annotated[int, Field(ge=1)] = 1_000
+    proxy_from_env: bool = False
+
+    @field_validator("base_url")
+    @classmethod
+    def _plain(cls, url: HttpUrl) -> HttpUrl:
+        if url.username or url.password:
+            raise ValueError("no user or password may stand in it; name the key's variable in api_key_env")
+        if url.query or url.fragment:
+            raise ValueError("no query may stand in it; use api_version for Azure's")
+        return url
+
+
+class FileTables(_Table):
+    upstreams: Annotated[list[UpstreamTable], Field(min_length=1)]
+    policies: list[dict[str, Any]] = []

@@ -1,0 +1,63 @@
+"""What of headers crosses the gateway, and how each kind of upstream is given its key."""
+
+from collections.abc import Iterable, Mapping
+
+import httpx
+
+from app.settings import UpstreamApi
+
+Headers = list[tuple[str, str]]
+
+_HOP_BY_HOP = frozenset(
+    {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
+     "transfer-encoding", "upgrade"}
+)  # fmt: skip
+CALLER_KEYS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
+# Set anew for each hop, or ours alone: cookies are the dashboard's, never an upstream's.
+_NOT_SENT = _HOP_BY_HOP | {"host", "content-length", "accept-encoding", "cookie", "expect"}
+_NOT_RETURNED = _HOP_BY_HOP | CALLER_KEYS | {"content-length", "date", "server", "set-cookie"}
+
+_ANTHROPIC_VERSION = ("anthropic-version", "2023-06-01")
+
+
+def key_header(api: UpstreamApi, key: str) -> tuple[str, str]:
+    """The header that carries the key."""
+    match api:
+        case UpstreamApi.OPENAI:
+            return "authorization", f"Bearer {key}"
+        case UpstreamApi.AZURE:
+            return "api-key", key
+        case UpstreamApi.ANTHROPIC:
+            return "x-api-key", key
+
+
+def sent_headers(
+    headers: Headers, *, own: Mapping[str, str], api: UpstreamApi, accept_encoding: str, with_keys: bool
+) -> Headers:
+    """The caller's headers as the upstream gets them. ``own``, its key among them, stand in place of the caller's.
+
+    ``with_keys``: the keys of the caller go along; otherwise every one is taken out.
+    """
+    dropped = _NOT_SENT | connection_tokens(headers) | own.keys()
+    if not with_keys:
+        dropped |= CALLER_KEYS
+    kept = [(name, value) for name, value in headers if name not in dropped and not name.startswith("x-groundlane-")]
+    if api is UpstreamApi.ANTHROPIC and all(name != _ANTHROPIC_VERSION[0] for name, _ in kept):
+        kept.append(_ANTHROPIC_VERSION)
+    kept.extend(own.items())
+    kept.append(("accept-encoding", accept_encoding))
+    return kept
+
+
+def returned_headers(response: httpx.Response, *, decoded: bool) -> Headers:
+    """The upstream's headers as the client may see them. ``decoded``: the body goes on without its content encoding."""
+    headers = [(name.lower(), value) for name, value in response.headers.multi_items()]
+    dropped = _NOT_RETURNED | connection_tokens(headers) | ({"content-encoding"} if decoded else frozenset())
+    return [(name, value) for name, value in headers if name not in dropped]
+
+
+def connection_tokens(headers: Iterable[tuple[str, str]]) -> frozenset[str]:
+    """The headers that ``Connection`` names as meant for this hop only (RFC 9110, section 7.6.1)."""
+    return frozenset(
+        token.strip().lower() for name, value in headers if name == "connection" for token in value.split(",")
+    )

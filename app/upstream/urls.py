@@ -1,0 +1,29 @@
+"""Where on an upstream a path leads."""
+
+from urllib.parse import quote
+
+from app.config import UpstreamSpec
+from app.settings import UpstreamApi
+
+_OF_A_DEPLOYMENT = frozenset(
+    {"/chat/completions", "/completions", "/embeddings", "/images/generations", "/images/edits", "/audio/speech",
+     "/audio/transcriptions", "/audio/translations"}
+)  # fmt: skip
+_AZURE_V1 = "/openai/v1"
+
+
+def by_deployment(spec: UpstreamSpec) -> bool:
+    """Whether the upstream is Azure's older kind, where the model stands in the URL."""
+    return spec.api is UpstreamApi.AZURE and not spec.base_url.endswith(_AZURE_V1)
+
+
+def url_of(spec: UpstreamSpec, path: str, query: str, model: str | None) -> str:
+    """The URL for ``path``, which is what follows ``/v1``; ``query`` stays as it is."""
+    base = spec.base_url
+    if by_deployment(spec):
+        base = base.removesuffix("/openai") + "/openai"
+        if model is not None and path in _OF_A_DEPLOYMENT:
+            base += f"/deployments/{quote(model, safe='')}"
+    if spec.api_version is not None and "api-version=" not in query:
+        query = f"api-version={spec.api_version}" + (f"&{query}" if query else "")
+    return f"{base}{path}" + (f"?{query}" if query else "")
