@@ -25,6 +25,10 @@ class SentenceSplitter(Protocol):
         """Take a delta; return the sentences whose end is now certain."""
         ...
 
+    def pause(self) -> Sequence[Sentence]:
+        """No sentence runs on behind this point; return the rest of what has arrived. The text may go on."""
+        ...
+
     def flush(self, *, truncated: bool = False) -> Sequence[Sentence]:
         """The text has ended; return the rest. ``truncated``: it was cut off, so it may end in a fragment."""
         ...

@@ -59,6 +59,10 @@ class ReplyCheck:
         """Take a delta of the reply; return the sentences whose end is now certain."""
         return self._keep(self._splitter.push(text))
 
+    def pause(self) -> Sequence[Sentence]:
+        """Something other than text comes between; return the sentences before it."""
+        return self._keep(self._splitter.pause())
+
     def flush(self, *, truncated: bool = False) -> Sequence[Sentence]:
         """The reply has ended; return the rest. ``truncated``: it was cut off in mid-sentence, perhaps."""
         return self._keep(self._splitter.flush(truncated=truncated))

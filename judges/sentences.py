@@ -65,6 +65,18 @@ class IncrementalSplitter:
             sentences.append(self._emit(end, complete=not truncated or has_end is not None))
         return sentences
 
+    def pause(self) -> Sequence[Sentence]:
+        """The text goes on, but not in the same sentence nor on the same line; return the rest of what has arrived."""
+        sentences = self.flush()
+        arrived = len(self._ahead.text)
+        self._ahead.drop(arrived)
+        self._offset += arrived
+        self._at = 0
+        self._block, self._fence, self._on_new_line = None, "", True
+        self._boundaries.reset()
+        self._ahead.ended = False
+        return sentences
+
     def _take(self) -> list[Sentence]:
         sentences: list[Sentence] = []
         try:

@@ -72,6 +72,8 @@ class ChatDialect:
                 return frame_of(json)
             case Released():
                 return frame_of(released_chunk(output))
+            case Judged(claims=()):
+                return b""
             case Judged(choice=index, claims=claims, frame=frame):
                 return frame_of({**_chunk(frame, index, {}), "grounding": {"claims": list(claims)}})
             case Replacement(choice=index, text=text, frame=frame):
