@@ -72,10 +72,9 @@ class ChatDialect:
                 return frame_of(json)
             case Released():
                 return frame_of(released_chunk(output))
-            case Judged(claims=()):
-                return b""
             case Judged(choice=index, claims=claims, frame=frame):
-                return frame_of({**_chunk(frame, index, {}), "grounding": {"claims": list(claims)}})
+                told = {**_chunk(frame, index, {}), "grounding": {"claims": list(claims)}}
+                return frame_of(told) if claims else b""
             case Replacement(choice=index, text=text, frame=frame):
                 return frame_of(_chunk(frame, index, {"content": text}))
             case Ended():
