@@ -1,4 +1,4 @@
-"""CPU of the upstream client: httpx on its own transport against httpx on aiohttp's, alternating in one run.
+"""CPU of the upstream client: httpx on its own transport against httpx on ours (aiohttp), alternating in one run.
 
     python -m benchmarks.transport [--requests 300] [--rounds 5]
 
@@ -14,9 +14,10 @@ import sys
 import time
 from collections.abc import Callable
 
-import aiohttp
 import httpx
-from httpx_aiohttp import AiohttpTransport
+
+from app.config import Timeouts
+from app.upstream.transport import AiohttpTransport
 
 CHUNK = b'data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"word "}}]}\n\n'
 UPSTREAM = f"""
@@ -54,8 +55,7 @@ def own(limits: httpx.Limits) -> httpx.AsyncBaseTransport:
 
 
 def on_aiohttp(limits: httpx.Limits) -> httpx.AsyncBaseTransport:
-    connector = {"limit": limits.max_connections or 0}
-    return AiohttpTransport(client=lambda: aiohttp.ClientSession(connector=aiohttp.TCPConnector(**connector)))
+    return AiohttpTransport(timeouts=Timeouts(), connections=limits.max_connections or 0)
 
 
 async def measure(make: Callable[[httpx.Limits], httpx.AsyncBaseTransport], url: str, count: int, width: int) -> float:
