@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing of the event parser: no crash, no lost byte, no unbounded memory, whatever the bytes and cuts.
+"""Coverage-guided fuzzing of the event parser: no crash, no lost byte, no unbounded memory, whatever bytes and cuts.
 
     python -m tests.fuzz.fuzz_sse -max_total_time=60
 
