@@ -2,9 +2,10 @@
 
 from fastapi import APIRouter, Depends
 
-from app.api.admin import events, policies
+from app.api.admin import events, policies, upstreams
 from app.dependencies import require_admin
 
 router = APIRouter(prefix="/admin/v1", dependencies=[Depends(require_admin)])
 router.include_router(policies.router)
 router.include_router(events.router)
+router.include_router(upstreams.router)
