@@ -102,6 +102,11 @@ class Settings(BaseSettings):
     upstream_connections: Annotated[Count, Field(description="Most connections to the upstream")] = 1_000
     max_body_bytes: Annotated[Count, Field(description="Largest request body of a governed path")] = 16 * 1024 * 1024
     max_documents: Annotated[Count, Field(description="Most documents in one request")] = 1_000
+    max_document_chars: Annotated[Count, Field(description="Longest text of a document")] = 1_000_000
+    max_documents_chars: Annotated[Count, Field(description="Most text of all documents of a request")] = 4_000_000
+    evidence_from_tools: Annotated[
+        bool, Field(description="What the tool messages of a request say counts among its documents")
+    ] = False
     max_sentence_chars: Annotated[
         Annotated[int, Field(ge=200)], Field(description="A sentence longer than this is checked in parts")
     ] = 4_000

@@ -91,6 +91,11 @@ class Audit:
         return max((rules.stream_mode for rules in self._rules), key=STREAM_MODES.index)
 
     @property
+    def evidence_from_tools(self) -> bool:
+        """One policy at least counts what tool messages say among the documents."""
+        return any(rules.evidence_from_tools for rules in self._rules)
+
+    @property
     def on_block(self) -> str:
         """``replace`` or ``error``, as the blocking policy of the highest priority says; ``replace`` if none blocks."""
         return next((rules.on_block for rules in self._blocking_rules()), DEFAULTS.on_block)

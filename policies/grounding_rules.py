@@ -72,6 +72,7 @@ class GroundingRules(Rules):
     on_judge_unavailable: Literal["allow", "block"] = Field(
         "allow", description="What happens to a reply with documents that no judge could look at"
     )
+    evidence_from_tools: bool = Field(False, description="What tool messages say counts among the documents")
 
     @property
     def thresholds(self) -> Thresholds:

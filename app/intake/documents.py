@@ -1,43 +1,47 @@
-"""Retrieved documents, by any of the names that clients have for their fields."""
+"""The documents of a request, wherever in it they stand."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from app.errors import InvalidRequestError
-from app.intake.fields import first_of, read_number, read_share, read_stamp, read_string, refuse
+from app.intake.document import read_document
+from app.intake.fields import refuse
 from app.settings import Settings
 from judges.types import Chunk
-
-_SECONDS_PER_DAY = 86_400
-_CLOCK_SKEW = timedelta(days=1)
-
-_TEXT = ("text", "content", "snippet", "page_content", "chunk", "data")
-_SCORE = ("relevance_score", "score", "similarity", "relevance")
-_SOURCE = ("source", "filename", "file_id")
-_DATES = ("updated_at", "published_at", "created_at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much a request may bring along."""
+    """How much a request may bring along; sizes in code points."""
 
     documents: int = 1_000
+    document_chars: int = 1_000_000
+    total_chars: int = 4_000_000
 
     @classmethod
     def of(cls, settings: Settings) -> "Limits":
-        return cls(documents=settings.max_documents)
+        return cls(
+            documents=settings.max_documents,
+            document_chars=settings.max_document_chars,
+            total_chars=settings.max_documents_chars,
+        )
 
 
 class Documents:
-    """Collects the documents of one request, wherever in it they stand. Every method raises InvalidRequestError."""
+    """Collects the documents of one request. Every method raises InvalidRequestError.
 
-    def __init__(self, limits: Limits) -> None:
+    ``prefix`` begins the ids of documents that have none of their own.
+    """
+
+    def __init__(self, limits: Limits, *, prefix: str = "doc") -> None:
         self._limits = limits
+        self._prefix = prefix
         self._now = datetime.now(UTC)
         self._chunks: list[Chunk] = []
         self._paths: list[str] = []
+        self._chars = 0
 
     @property
     def chunks(self) -> tuple[Chunk, ...]:
@@ -54,85 +58,59 @@ class Documents:
             return
         if not isinstance(value, list):
             refuse(path, "a list of objects or strings", value)
-        if len(value) > self._limits.documents:
-            raise InvalidRequestError(
-                f"{path}: {len(value)} documents were given, at most {self._limits.documents} are taken.", param=path
-            )
+        self._check_count(len(value), path)
         for index, document in enumerate(value):
             self.take(document, f"{path}[{index}]")
 
     def take(self, document: Any, path: str) -> None:
-        """One document: an object or a plain string."""
+        """One document: an object of any shape, or a plain string."""
         if isinstance(document, str):
-            document = {"text": document}
+            if not document.strip():
+                raise InvalidRequestError(f"{path}: the text is empty.", param=path)
+            self.add(Chunk(id=self.next_id, text=document), path)
+            return
         if not isinstance(document, dict):
             refuse(path, "an object or a string", document)
-        self._chunks.append(_read(document, path, f"doc-{len(self._chunks) + 1}", self._now))
+        self._add(document, path)
+
+    def add(self, chunk: Chunk, path: str, *, text_path: str | None = None) -> None:
+        """A document that has been read already."""
+        self._check_count(1, path)
+        where = text_path or path
+        size = len(chunk.text)
+        if size > self._limits.document_chars:
+            raise _too_long(where, size, self._limits.document_chars)
+        if self._chars + size > self._limits.total_chars:
+            raise InvalidRequestError(
+                f"{where}: all documents together have more than {self._limits.total_chars} characters.", param=where
+            )
+        self._chars += size
+        self._chunks.append(chunk)
         self._paths.append(path)
 
+    @property
+    def next_id(self) -> str:
+        """The id that the next document gets if it has none."""
+        return f"{self._prefix}-{len(self._chunks) + 1}"
 
-def read_documents(value: Any, limits: Limits) -> tuple[Chunk, ...]:
-    """The documents of the field ``documents``. Raises InvalidRequestError."""
+    def _add(self, document: Mapping[str, Any], path: str) -> None:
+        found = read_document(document, path, default_id=self.next_id, now=self._now)
+        self.add(found.chunk, path, text_path=found.text_path)
+
+    def _check_count(self, more: int, path: str) -> None:
+        count = len(self._chunks) + more
+        if count > self._limits.documents:
+            raise InvalidRequestError(
+                f"{path}: {count} documents were given, at most {self._limits.documents} are taken.", param=path
+            )
+
+
+def read_documents(value: Any, limits: Limits, path: str = "documents") -> tuple[Chunk, ...]:
+    """The documents of one field. Raises InvalidRequestError."""
     documents = Documents(limits)
-    documents.take_all(value)
+    documents.take_all(value, path)
     return documents.chunks
 
 
-def _read(document: Mapping[str, Any], path: str, default_id: str, now: datetime) -> Chunk:
-    metadata = document.get("metadata")
-    if metadata is not None and not isinstance(metadata, dict):
-        refuse(f"{path}.metadata", "an object", metadata)
-    identifier = document.get("id")
-    if identifier is not None and (isinstance(identifier, bool) or not isinstance(identifier, str | int)):
-        refuse(f"{path}.id", "a string", identifier)
-    return Chunk(
-        id=str(identifier) if identifier not in (None, "") else default_id,
-        text=_read_text(document, path),
-        source=_read_named(document, _SOURCE, path),
-        collection=_read_named(document, ("collection",), path),
-        relevance_score=_read_score(document, path),
-        age_days=_read_age(document, path, now),
-        title=_read_named(document, ("title",), path),
-        url=_read_named(document, ("url",), path),
-        metadata=metadata or {},
-    )
-
-
-def _read_text(document: Mapping[str, Any], path: str) -> str:
-    name, text = first_of(document, _TEXT)
-    if isinstance(text, dict):  # Cohere: {"data": {"text" | "snippet": ...}}
-        inner, text = first_of(text, _TEXT)
-        name = f"{name}.{inner}"
-    if text is None:
-        raise InvalidRequestError(f"{path}.text: a document needs a text.", param=f"{path}.text")
-    if not isinstance(text, str):
-        refuse(f"{path}.{name}", "a string", text)
-    if not text.strip():
-        raise InvalidRequestError(f"{path}.{name}: the text is empty.", param=f"{path}.{name}")
-    return text
-
-
-def _read_named(document: Mapping[str, Any], names: Sequence[str], path: str) -> str | None:
-    name, value = first_of(document, names)
-    return read_string(value, f"{path}.{name}")
-
-
-def _read_score(document: Mapping[str, Any], path: str) -> float | None:
-    name, value = first_of(document, _SCORE)
-    return None if value is None else read_share(value, f"{path}.{name}")
-
-
-def _read_age(document: Mapping[str, Any], path: str, now: datetime) -> float | None:
-    value = document.get("age_days")
-    if value is not None:
-        age = read_number(value, f"{path}.age_days", "a number of days, 0 or more")
-        if age < 0:
-            refuse(f"{path}.age_days", "a number of days, 0 or more", value)
-        return age
-    name, value = first_of(document, _DATES)
-    if value is None:
-        return None
-    stamp = read_stamp(value, f"{path}.{name}")
-    if stamp > now + _CLOCK_SKEW:
-        raise InvalidRequestError(f"{path}.{name}: {value!r} lies in the future.", param=f"{path}.{name}")
-    return float(max(0, int((now - stamp).total_seconds() // _SECONDS_PER_DAY)))
+def _too_long(path: str, size: int, limit: int) -> InvalidRequestError:
+    return InvalidRequestError(f"{path}: the text has {size} characters, at most {limit} are taken.", param=path)

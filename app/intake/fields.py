@@ -43,14 +43,6 @@ def _shown(value: Any) -> str:
     return str(value) if isinstance(value, int) and value.bit_length() < 64 else kind(value)
 
 
-def first_of(mapping: Mapping[str, Any], names: Sequence[str]) -> tuple[str, Any]:
-    """The first of ``names`` that has a value, and the value; the first name and None where none has."""
-    for name in names:
-        if mapping.get(name) is not None:
-            return name, mapping[name]
-    return names[0], None
-
-
 def read_object(value: Any, path: str) -> Mapping[str, Any]:
     """An object; an empty one where there is none."""
     if value is None:
@@ -107,7 +99,9 @@ def read_stamp(value: Any, path: str) -> datetime:
     try:
         if _DATE.fullmatch(value):
             return datetime.combine(date.fromisoformat(value), time(), UTC)
-        stamp = datetime.fromisoformat(value)
+        if not _DATE.match(value):
+            refuse(path, expected, value)
+        stamp = datetime.fromisoformat(value.upper())
         return stamp.astimezone(UTC) if stamp.tzinfo is not None else stamp.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
         refuse(path, expected, value)

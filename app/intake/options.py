@@ -42,14 +42,14 @@ class Options(BaseModel):
         return self.include == []
 
 
-def read_options(value: Any, headers: Mapping[str, str]) -> Options:
+def read_options(value: Any, headers: Mapping[str, str], path: str = "grounding") -> Options:
     """The ``grounding`` field, with agent and run from the headers where the body does not name them.
 
-    ``headers`` has lower-case names. Raises InvalidRequestError.
+    ``headers`` has lower-case names; ``path`` is where the field stands. Raises InvalidRequestError.
     """
     value = {} if value is None else value
     if not isinstance(value, dict):
-        refuse("grounding", "an object", value)
+        refuse(path, "an object", value)
     for name, header in (("agent", "x-groundlane-agent"), ("run_id", "x-groundlane-run-id")):
         if value.get(name) is None and headers.get(header):
             value = {**value, name: headers[header]}
@@ -59,6 +59,6 @@ def read_options(value: Any, headers: Mapping[str, str]) -> Options:
         return Options.model_validate({k: v for k, v in value.items() if v is not None or k == "include"})
     except ValidationError as error:
         first = error.errors()[0]
-        path = join_path("grounding", first["loc"])
+        where = join_path(path, first["loc"])
         message = "unknown field" if first["type"] == "extra_forbidden" else first["msg"]
-        raise InvalidRequestError(f"{path}: {message}.", param=path) from None
+        raise InvalidRequestError(f"{where}: {message}.", param=where) from None

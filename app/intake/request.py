@@ -1,27 +1,26 @@
-"""Request bodies of any API: their JSON, and what is known of a request once it is read."""
+"""What is known of a request once it is read, whatever its API, and readers of the fields that all have."""
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import orjson
-
-from app.errors import InvalidRequestError
 from app.intake.documents import Documents
-from app.intake.fields import join_path, kind, read_flag, refuse
+from app.intake.fields import read_flag, refuse
 from app.intake.options import Options
 from judges.types import Chunk
 
 OUR_FIELDS = ("documents", "grounding")
+Path = tuple[str | int, ...]
+"""Where in a body something stands: names of fields and positions in lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intake:
     """A request, read. ``body`` goes upstream, without our fields; ``raw`` is its bytes where they need no change.
 
-    ``paths`` says where in the request each of ``chunks`` stands. ``from_tools`` is what the results of tools say; it
-    counts as evidence only where a setting or a policy wants it to.
+    ``paths`` says where in the request each of ``chunks`` stands. ``from_tools`` reads what the results of tools say,
+    which is evidence only where a setting or a policy wants it to be. ``query`` is what the documents were retrieved
+    for.
     """
 
     body: dict[str, Any]
@@ -34,7 +33,14 @@ class Intake:
     choices: int = 1
     """How many choices the reply will have (``n``)."""
     paths: tuple[str, ...] = ()
-    from_tools: Documents | None = None
+    from_tools: Callable[[], Documents] | None = None
+    standing: int = 0
+    """How many of the last ``chunks`` stand in the prompt and cannot be taken out of it."""
+    blocks: Mapping[int, Path] = field(default_factory=dict)
+    """Where in ``body`` those of ``chunks`` stand, by position, that are blocks of its API and can be taken out."""
+    notes: Sequence[str] = ()
+    """What the client should know of how its documents were read."""
+    query: str | None = None
     documents: Any = None
     """The field of that name as it was given, for an upstream that reads it."""
 
@@ -42,59 +48,28 @@ class Intake:
         """Where in the request the document at ``index`` of ``chunks`` stands."""
         return self.paths[index] if index < len(self.paths) else f"documents[{index}]"
 
+    @property
+    def injectable(self) -> bool:
+        """What the model sees of every document is the gateway's doing, so one that is dropped stays out of it."""
+        if self.standing:
+            return False
+        return self.options.inject != "none" or 0 < len(self.chunks) == len(self.blocks)
+
+    def drop(self, positions: Collection[int]) -> "Intake":
+        """The request without those blocks of it that are the documents at ``positions``."""
+        body = self.body
+        for path in sorted((self.blocks[position] for position in positions if position in self.blocks), reverse=True):
+            body = _removed(body, path)
+        return self if body is self.body else replace(self, body=body, raw=None)
+
     def with_tools(self) -> "Intake":
-        """The request with the results of tools among its documents."""
-        if self.from_tools is None or not self.from_tools.chunks:
+        """The request with the results of tools among its documents. Raises InvalidRequestError."""
+        found = self.from_tools() if self.from_tools is not None else None
+        if found is None or not found.chunks:
             return self
         paths = tuple(self.path_of(index) for index in range(len(self.chunks)))
-        return replace(
-            self,
-            chunks=self.chunks + self.from_tools.chunks,
-            paths=paths + self.from_tools.paths,
-            from_tools=None,
-        )
-
-
-def parse_json(raw: bytes) -> dict[str, Any]:
-    """Decode a request body. Raises InvalidRequestError where it is no JSON object.
-
-    NaN and infinities are read, so that ``refuse_constants`` can name the field that they stand in.
-    """
-    try:
-        body = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        body = _parse_leniently(raw, error)
-    if not isinstance(body, dict):
-        raise InvalidRequestError(f"The request body must be a JSON object, not {kind(body)}.")
-    return body
-
-
-def _parse_leniently(raw: bytes, error: orjson.JSONDecodeError) -> Any:
-    """Integers beyond 64 bits are valid JSON that orjson refuses; NaN and Infinity are not, and are named."""
-    try:
-        return json.loads(raw, parse_constant=_Constant)
-    except (ValueError, RecursionError):
-        raise InvalidRequestError(f"The request body is not valid JSON: {error}.") from None
-
-
-class _Constant(float):
-    """NaN or an infinity in a request body."""
-
-    def __new__(cls, name: str) -> "_Constant":
-        return super().__new__(cls, name.replace("Infinity", "inf"))
-
-
-def refuse_constants(value: Any) -> None:
-    """Raise InvalidRequestError for NaN and infinities, wherever they stand, by name."""
-    stack: list[tuple[tuple[Any, ...], Any]] = [((), value)]
-    while stack:
-        path, item = stack.pop()
-        if isinstance(item, dict):
-            stack.extend(((*path, name), inner) for name, inner in item.items())
-        elif isinstance(item, list):
-            stack.extend(((*path, index), inner) for index, inner in enumerate(item))
-        elif isinstance(item, _Constant):
-            refuse(join_path("", path), "a finite number", item)
+        standing = self.standing + len(found.chunks)
+        return replace(self, chunks=self.chunks + found.chunks, paths=paths + found.paths, standing=standing)
 
 
 def read_model(body: Mapping[str, Any]) -> str | None:
@@ -123,3 +98,14 @@ def without(body: dict[str, Any], names: Sequence[str] = OUR_FIELDS) -> dict[str
     if not any(name in body for name in names):
         return body
     return {name: value for name, value in body.items() if name not in names}
+
+
+def _removed(value: Any, path: Path) -> Any:
+    """A copy of ``value`` without what stands at ``path``; what lies beside the way is shared."""
+    first, rest = path[0], path[1:]
+    copy = value.copy()
+    if rest:
+        copy[first] = _removed(value[first], rest)
+    else:
+        del copy[first]
+    return copy
