@@ -8,7 +8,7 @@ exactly one event is written, by whoever ended it.
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import httpx
@@ -115,6 +115,9 @@ class Gateway:
         exchange = Exchange(trace=trace, events=self.events, observers=self.observers)
         async with exchange.recorded_on_error():
             policies = self.policies.engine.in_scope(agent=trace.agent, model=intake.model, key=None)
+            if self.settings.evidence_from_tools or policies.audit(Record()).evidence_from_tools:
+                intake = intake.with_tools()
+                call = replace(call, intake=intake)
             ruling = self._retrieve(policies, intake, trace)
             kept = tuple(chunk for index, chunk in enumerate(intake.chunks) if index not in ruling.dropped)
             mode = self._mode(policies, kept, stream=intake.stream)
@@ -339,8 +342,9 @@ def _is_json(response: httpx.Response) -> bool:
 def _content(call: Call, kept: Sequence[Chunk]) -> Callable[[Form], bytes]:
     """Makes the body that goes upstream: the client's own bytes wherever nothing in them has to change."""
     intake = call.intake
-    injects = bool(kept) and intake.options.inject != "none"
-    body = call.dialect.inject(intake.body, kept, where=intake.options.inject) if injects else intake.body
+    written = kept[: len(kept) - intake.standing]  # what stands in the prompt is not written a second time
+    injects = bool(written) and intake.options.inject != "none"
+    body = call.dialect.inject(intake.body, written, where=intake.options.inject) if injects else intake.body
 
     def content(form: Form) -> bytes:
         changes = {"model": form.model} if form.renamed else {}
@@ -360,7 +364,7 @@ def _encode_body(body: Mapping[str, Any]) -> bytes:
     except (TypeError, orjson.JSONEncodeError):  # an integer beyond 64 bits
         import json
 
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 async def _bytes(response: httpx.Response) -> AsyncIterator[bytes]:

@@ -57,6 +57,7 @@ GROUNDING_DEFAULTS: dict[str, Any] = {
     "require_valid_citations": False,
     "on_block": "replace",
     "on_judge_unavailable": "allow",
+    "evidence_from_tools": False,
 }
 
 
