@@ -19,7 +19,7 @@ def inject(body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> d
     message). The fence is random for each request, so that no document can close it. Documents keep their numbers; the
     two most relevant stand first and last, where models read best (Liu et al. 2023, "Lost in the Middle").
     """
-    text = _block(chunks)
+    text = documents_block(chunks)
     messages = list(body["messages"])
     if where == "system":
         after = next((i for i, m in enumerate(messages) if m.get("role") not in ("system", "developer")), len(messages))
@@ -33,7 +33,8 @@ def inject(body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> d
     return {**body, "messages": messages}
 
 
-def _block(chunks: Sequence[Chunk]) -> str:
+def documents_block(chunks: Sequence[Chunk]) -> str:
+    """The text that is written into a prompt for ``chunks``: what to do with them, then each of them, fenced off."""
     fence = f"<<documents {secrets.token_hex(8)}>>"
     documents = [_document(number, chunk) for number, chunk in _ends_first(chunks)]
     return "\n\n".join([_PREAMBLE.format(fence=fence), fence, *documents, fence])

@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 
+from app.dialects.summaries import merge_summaries
 from app.parts import CountedUsage, Ended, Output, Passing, Released, Replacement, Shell, Usage
 
 
@@ -52,7 +53,7 @@ class Completion:
         ]
         summaries = [end.summary for _, end in sorted(self._ends.items()) if end.summary is not None]
         if summaries:
-            body["grounding"] = _merge(summaries)
+            body["grounding"] = merge_summaries(summaries)
         return body
 
     def _choice(self, position: int, choice: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,29 +168,3 @@ def _with_text(parts: Sequence[Any], text: str) -> list[Any]:
         else:
             kept.append(part)
     return kept
-
-
-def _merge(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """One ``grounding`` object for all choices: counts added up, the worst verdict and the strictest action."""
-    if len(summaries) == 1:
-        return dict(summaries[0])
-    merged = dict(summaries[0])
-    actions, verdicts = ("allow", "warn", "block"), _WORST_FIRST
-    merged["action"] = max((s["action"] for s in summaries), key=actions.index)
-    merged["verdict"] = min((s["verdict"] for s in summaries), key=verdicts.index)
-    scores = [s["trust_score"] for s in summaries if s["trust_score"] is not None]
-    merged["trust_score"] = min(scores, default=None)
-    merged["is_trusted"] = all(s["is_trusted"] for s in summaries)
-    for name in ("total_claims", "supported_count", "contradicted_count", "unverifiable_count"):
-        merged[name] = sum(s[name] for s in summaries)
-    total = merged["total_claims"]
-    merged["unverifiable_ratio"] = round(merged["unverifiable_count"] / total, 4) if total else 0.0
-    merged["coverage"] = min(s["coverage"] for s in summaries)
-    merged["summary"] = f"{merged['supported_count']}/{total} claims supported"
-    for name in ("claims", "decisions"):
-        if name in merged:
-            merged[name] = [item for s in summaries for item in s[name]]
-    return merged
-
-
-_WORST_FIRST = ("has_contradictions", "has_unverifiable", "not_checked", "no_sources", "supported", "no_claims")

@@ -1,0 +1,73 @@
+"""The adapter of the Responses API. It keeps the state of one reply, so each request has its own."""
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from app.dialects.framing import is_object, read_object
+from app.dialects.responses.prompt import inject, prompt_text
+from app.dialects.responses.reading import Reader, usage_of
+from app.dialects.responses.whole import events_of
+from app.dialects.responses.wire import frame_of
+from app.dialects.responses.writing import Writer
+from app.errors import UpstreamConnectError
+from app.parts import Event, Failure, Output
+from app.trace import Trace
+from judges.types import Chunk
+
+
+class ResponsesDialect:
+    """OpenAI's ``POST /v1/responses``, for one request."""
+
+    api = "responses"
+    path = "/responses"
+
+    def __init__(self) -> None:
+        self._reader = Reader()
+        self._writer = Writer(self._reader)
+
+    def prompt_text(self, body: Mapping[str, Any]) -> str:
+        return prompt_text(body)
+
+    def inject(self, body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
+        return inject(body, chunks, where=where)
+
+    async def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncIterator[Event]:
+        """The events of a reply; those of a whole response are made up, so that both take the same way."""
+        self._reader.trace = trace
+        if "event-stream" not in content_type:
+            for event in self._whole(read_object(b"".join([data async for data in body]))):
+                yield event
+            return
+        async for data in body:
+            for event in self._reader.feed(data):
+                yield event
+        for event in self._reader.close():
+            yield event
+
+    def encode(self, output: Output) -> bytes:
+        return self._writer.encode(output)
+
+    def collect(self, body: bytes, outputs: Sequence[Output]) -> bytes:
+        """The response object that a stream of ``outputs`` would have ended with.
+
+        Raises UpstreamConnectError where it would have broken off.
+        """
+        for output in outputs:
+            self._writer.encode(output)
+        final = self._writer.final
+        if final is not None:
+            return orjson.dumps(final)
+        broken = next((output for output in outputs if isinstance(output, Failure) and output.broken), None)
+        if broken is not None:
+            raise UpstreamConnectError(broken.message)
+        return body if is_object(body) else b"{}"
+
+    def _whole(self, response: Mapping[str, Any]) -> Iterator[Event]:
+        usage = usage_of(response)
+        if usage is not None:  # known before anything can be blocked
+            yield Event(raw=b"", parts=(usage,))
+        for event in events_of(response):
+            yield from self._reader.read(frame_of(event), event)
+        yield from self._reader.close()

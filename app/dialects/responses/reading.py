@@ -1,0 +1,339 @@
+"""Upstream events of the Responses API to parts.
+
+Text is read wherever an upstream puts it: in deltas, and what was in none of them, in the events that repeat it whole.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from app.dialects.framing import Decoder
+from app.dialects.responses.wire import (
+    ANNOTATION,
+    FAILED,
+    INCOMPLETE,
+    ITEM_ADDED,
+    ITEM_DONE,
+    LIFECYCLE,
+    PART_ADDED,
+    PART_DONE,
+    TERMINAL,
+    TEXT_DELTA,
+    TEXT_DONE,
+    Place,
+    TextPart,
+    frame_of,
+    index_of,
+    is_text,
+    object_of,
+    objects_in,
+    place_of,
+    text_of,
+)
+from app.errors import UpstreamConnectError
+from app.parts import Done, Event, Failure, Finish, Frame, Part, Passing, Text, Usage
+from app.trace import Trace
+
+_REASONS = {"max_output_tokens": "length"}
+"""Why a response is incomplete, in the words of the other API where it has one."""
+
+_NO_CONTENT = frozenset({"message", "file_search_call", "web_search_call", "mcp_list_tools", "compaction"})
+_TOOLS = frozenset(
+    {"function_call", "custom_tool_call", "computer_call", "local_shell_call", "shell_call", "apply_patch_call",
+     "mcp_approval_request"}
+)  # fmt: skip
+"""Calls that the client is to carry out."""
+
+
+class Reader:
+    """Reads one reply. ``parts`` are its text parts in order of arrival, ``unchecked`` names content of other kinds."""
+
+    def __init__(self) -> None:
+        self.trace: Trace | None = None
+        """Is told of the model, once it is set."""
+        self.parts: list[TextPart] = []
+        self.unchecked: set[str] = set()
+        self.response: dict[str, Any] | None = None
+        """The final response, once it is here."""
+        self.named = True
+        self._decoder = Decoder(self._keep)
+        self._event: dict[str, Any] | None = None
+        self._waiting: list[tuple[bytes, dict[str, Any]]] = []
+        self._finished = False
+        self._over = False
+
+    def feed(self, data: bytes) -> Iterator[Event]:
+        """The events completed by ``data``. Raises UpstreamConnectError where it is malformed."""
+        for event in self._decoder.feed(data):
+            yield from self._decoded(event)
+
+    def close(self) -> Iterator[Event]:
+        """The events at the end of the body. Raises UpstreamConnectError where the reply is not complete."""
+        for event in self._decoder.close():
+            yield from self._decoded(event)
+        yield from self._settle("stop")
+        if not self._over:
+            raise UpstreamConnectError("The upstream ended its reply before it was complete.")
+        yield Event(raw=b"", parts=(Done(),))
+
+    def read(self, raw: bytes, event: dict[str, Any]) -> Iterator[Event]:
+        """The events of an upstream event.
+
+        The events that end a text wait for the next one, since that says whether the text was cut off.
+        """
+        if self._ends_text(event):
+            self._waiting.append((raw, event))
+            return
+        yield from self._settle(_reason(event), cut=event.get("type") == INCOMPLETE)
+        yield from self._read(raw, event)
+
+    def _keep(self, raw: bytes, event: dict[str, Any]) -> Event:
+        self._event = event
+        return Event(raw=raw, parts=())
+
+    def _decoded(self, decoded: Event) -> Iterator[Event]:
+        event, self._event = self._event, None
+        if event is not None:
+            self.named = not decoded.raw.lstrip().startswith(b"data:")
+            yield from self.read(decoded.raw, event)
+            return
+        yield from self._settle("stop")
+        if any(isinstance(part, Done) for part in decoded.parts):
+            if not self._over:
+                yield Event(raw=b"", parts=tuple(self._finish_all("stop")))
+                self._over = True
+            yield Event(raw=decoded.raw, parts=(Done(decoded.raw),))
+        else:
+            yield decoded
+
+    def _ends_text(self, event: Mapping[str, Any]) -> bool:
+        kind = event.get("type")
+        if kind == PART_DONE:
+            return is_text(object_of(event.get("part")))
+        if kind == ITEM_DONE:
+            item = object_of(event.get("item"))
+            return item.get("type") == "message" and item.get("status") == "incomplete"
+        return kind == TEXT_DONE
+
+    def _settle(self, reason: str, *, cut: bool = False) -> Iterator[Event]:
+        waiting, self._waiting = self._waiting, []
+        cut = cut or any(event.get("type") == ITEM_DONE for _, event in waiting)
+        for raw, event in waiting:
+            yield Event(raw=raw, parts=tuple(self._end_text(raw, event, reason, cut=cut)))
+
+    def _read(self, raw: bytes, event: dict[str, Any]) -> Iterator[Event]:
+        kind = event.get("type")
+        if kind == "error" or (kind is None and event.get("error")):
+            yield from self._error(raw, event)
+        elif kind in TERMINAL:
+            yield from self._terminal(raw, event)
+        else:
+            yield Event(raw=raw, parts=tuple(self._ordinary(raw, event)))
+
+    def _ordinary(self, raw: bytes, event: dict[str, Any]) -> Iterator[Part]:
+        kind = str(event.get("type"))
+        if kind == TEXT_DELTA:
+            yield from self._text(event, event.get("delta"))
+        elif kind == ANNOTATION:
+            yield self._annotation(raw, event)
+        elif kind in LIFECYCLE:
+            yield self._lifecycle(raw, event)
+        elif kind == ITEM_ADDED:
+            yield from self._item_added(raw, event)
+        elif kind == PART_ADDED:
+            yield from self._part_added(raw, event)
+        elif kind == ITEM_DONE:
+            yield from self._end_text(raw, event, "stop", cut=False)
+        else:
+            if kind.startswith("response.refusal."):
+                yield self._mark("refusal")
+            yield Passing(raw=raw)
+
+    # What begins
+
+    def _lifecycle(self, raw: bytes, event: dict[str, Any]) -> Passing:
+        response = object_of(event.get("response"))
+        self._name_model(response)
+        if response.get("output"):
+            # No text leaves by this way; its own events bring it.
+            raw = frame_of({**event, "response": {**response, "output": []}}, named=self.named)
+        return Passing(raw=raw)
+
+    def _item_added(self, raw: bytes, event: dict[str, Any]) -> Iterator[Part]:
+        item = object_of(event.get("item"))
+        kind = item.get("type")
+        if kind != "message":
+            if isinstance(kind, str) and kind not in _NO_CONTENT:
+                yield self._mark("tool_calls" if kind in _TOOLS else kind)
+            yield Passing(raw=raw)
+            return
+        content = [(i, part) for i, part in objects_in(item.get("content")) if is_text(part) and text_of(part)]
+        if content:
+            emptied = [{**p, "text": ""} if is_text(p) else p for _, p in objects_in(item["content"])]
+            raw = frame_of({**event, "item": {**item, "content": emptied}}, named=self.named)
+        yield Passing(raw=raw)
+        for index, part in content:
+            position = {"item_id": item.get("id"), "output_index": index_of(event, "output_index")}
+            yield from self._text({**position, "content_index": index}, text_of(part))
+
+    def _part_added(self, raw: bytes, event: dict[str, Any]) -> Iterator[Part]:
+        part = object_of(event.get("part"))
+        if not is_text(part):
+            if isinstance(part.get("type"), str):
+                yield self._mark(part["type"])
+            yield Passing(raw=raw)
+            return
+        text = text_of(part)
+        yield Passing(raw=frame_of({**event, "part": {**part, "text": ""}}, named=self.named) if text else raw)
+        yield from self._text(event, text)
+
+    def _annotation(self, raw: bytes, event: dict[str, Any]) -> Part:
+        part = self._part(place_of(event), event.get("item_id"))
+        if part.closed:
+            return Passing(raw=raw)
+        # A shell without text: it is told apart from what passes, since its text may have to go and it with it.
+        return Text(choice=part.choice, text="", frame=Frame(json=event), shell=event)
+
+    # What ends
+
+    def _end_text(self, raw: bytes, event: dict[str, Any], reason: str, *, cut: bool) -> Iterator[Part]:
+        """An event that says a text whole: what of it did not come before, its end, and the event itself."""
+        kind = event.get("type")
+        if kind == TEXT_DONE:
+            part = self._part(place_of(event), event.get("item_id"))
+            if part.closed:
+                yield Passing(raw=raw)
+            else:
+                yield from self._end(part, text_of(event), reason, event, cut=cut)
+            return
+        if kind == PART_DONE:
+            part = self._part(place_of(event), event.get("item_id"))
+            yield from self._end(part, text_of(object_of(event.get("part"))), reason, event, cut=cut)
+        else:
+            item = object_of(event.get("item"))
+            yield from self._end_item(index_of(event, "output_index"), item, reason, event, cut=cut)
+        yield Passing(raw=raw)
+
+    def _end_item(
+        self, index: int, item: Mapping[str, Any], reason: str, event: dict[str, Any], *, cut: bool
+    ) -> Iterator[Part]:
+        if item.get("type") != "message":
+            return
+        for place, content in objects_in(item.get("content")):
+            if is_text(content):
+                yield from self._end(
+                    self._part((index, place), item.get("id")), text_of(content), reason, event, cut=cut
+                )
+
+    def _end(
+        self, part: TextPart, text: str, reason: str, event: dict[str, Any], *, cut: bool = False
+    ) -> Iterator[Part]:
+        if part.closed:
+            return
+        received = part.text
+        if len(text) > len(received) and text.startswith(received):
+            rest = text[len(received) :]
+            part.received.append(rest)
+            yield Text(choice=part.choice, text=rest, frame=Frame(json=event))
+        part.closed = self._finished = True
+        yield Finish(choice=part.choice, reason=reason, frame=Frame(json=event), final=True, cut=cut)
+
+    def _finish_all(self, reason: str, *, cut: bool = False) -> Iterator[Part]:
+        """The end of every text that has none yet; a reply without text ends as well."""
+        for part in self.parts:
+            yield from self._end(part, "", reason, {}, cut=cut)
+        if not self._finished:
+            self._finished = True
+            reason = "tool_calls" if reason == "stop" and "tool_calls" in self.unchecked else reason
+            yield Finish(choice=0, reason=reason, frame=Frame(json={}), final=True)
+
+    def _error(self, raw: bytes, event: dict[str, Any]) -> Iterator[Event]:
+        inner = object_of(event.get("error"))
+        message = str(inner.get("message") or event.get("message") or event.get("error") or "error")
+        yield Event(raw=raw, parts=(*self._finish_all("failed", cut=True), Failure(message=message, raw=raw)))
+        self._over = True
+
+    def _terminal(self, raw: bytes, event: dict[str, Any]) -> Iterator[Event]:
+        response = object_of(event.get("response"))
+        self.response = response
+        self._name_model(response)
+        self._over = True
+        parts = list(self._last_parts(event, response))
+        if event["type"] == FAILED:
+            error = object_of(response.get("error"))
+            message = str(error.get("message") or "the response failed")
+            yield Event(raw=raw, parts=(*parts, Failure(message=message, raw=raw)))
+            yield Event(raw=b"", parts=(Done(trailer=True),))
+        else:
+            yield Event(raw=b"", parts=tuple(parts))
+            yield Event(raw=raw, parts=(Done(raw, trailer=True),))
+
+    def _last_parts(self, event: dict[str, Any], response: Mapping[str, Any]) -> Iterator[Part]:
+        reason, cut = _reason(event), event["type"] != "response.completed"
+        for index, item in objects_in(response.get("output")):
+            yield from self._end_item(index, item, reason, {}, cut=cut)
+        yield from self._finish_all(reason, cut=cut)
+        usage = usage_of(response)
+        if usage is not None:
+            yield usage
+
+    # Helpers
+
+    def find(self, place: Place, item_id: Any) -> TextPart | None:
+        """The text part of the item named, whatever index the upstream gives that item; else that at ``place``."""
+        for part in self.parts:
+            if item_id and part.item_id == item_id and part.place[1] == place[1]:
+                return part
+        return next((part for part in self.parts if part.place == place), None)
+
+    def _part(self, place: Place, item_id: Any) -> TextPart:
+        part = self.find(place, item_id)
+        if part is None:
+            part = TextPart(choice=len(self.parts), place=place, item_id=str(item_id or f"msg_{place[0]}"))
+            self.parts.append(part)
+        return part
+
+    def _text(self, event: dict[str, Any], text: Any) -> Iterator[Part]:
+        if not isinstance(text, str) or not text:
+            return
+        part = self._part(place_of(event), event.get("item_id"))
+        if not part.closed:  # what comes after the end cannot be judged any more, so it goes nowhere
+            part.received.append(text)
+            yield Text(choice=part.choice, text=text, frame=Frame(json=event, tokens=_tokens(event)))
+
+    def _mark(self, kind: str) -> Passing:
+        self.unchecked.add(kind)
+        return Passing(raw=b"", choice=0, unchecked=kind)
+
+    def _name_model(self, response: Mapping[str, Any]) -> None:
+        if self.trace is not None and self.trace.resolved_model is None and isinstance(response.get("model"), str):
+            self.trace.resolved_model = response["model"]
+
+
+def usage_of(response: Mapping[str, Any]) -> Usage | None:
+    """The token counts of a response; None where it has none."""
+    usage = response.get("usage")
+    if not isinstance(usage, dict):
+        return None
+    prompt, completion = _count(usage, "input_tokens"), _count(usage, "output_tokens")
+    return Usage(prompt_tokens=prompt, completion_tokens=completion, frame=Frame(json=usage))
+
+
+def _reason(event: Mapping[str, Any]) -> str:
+    """Why a text ends before ``event``."""
+    if event.get("type") == FAILED:
+        return "failed"
+    if event.get("type") != INCOMPLETE:
+        return "stop"
+    details = object_of(object_of(event.get("response")).get("incomplete_details"))
+    reason = str(details.get("reason") or "incomplete")
+    return _REASONS.get(reason, reason)
+
+
+def _tokens(event: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
+    tokens = event.get("logprobs")
+    return [token for token in tokens if isinstance(token, dict)] if isinstance(tokens, list) else None
+
+
+def _count(usage: Mapping[str, Any], name: str) -> int | None:
+    value = usage.get(name)
+    return value if isinstance(value, int) else None
