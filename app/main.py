@@ -5,12 +5,22 @@ from contextlib import asynccontextmanager
 from typing import TypedDict
 
 from fastapi import FastAPI
+from fastapi.middleware.cors import CORSMiddleware
 
-from app.api import admin, chat, health, passthrough
+from app.api import admin, chat, health, passthrough, responses
 from app.api.problems import install_error_handlers
 from app.resources import Resources, open_resources
 from app.settings import Settings
 from judges.base import PairScorer
+
+_EXPOSED_HEADERS = [
+    "x-groundlane-request-id",
+    "x-groundlane-action",
+    "x-groundlane-verdict",
+    "x-groundlane-trust-score",
+    "x-request-id",
+    "retry-after",
+]
 
 
 class State(TypedDict):
@@ -37,8 +47,18 @@ def create_app(settings: Settings, *, scorer: PairScorer | None = None) -> FastA
         redirect_slashes=False,
     )
     install_error_handlers(app)
+    origins = [origin.strip() for origin in (settings.cors_origins or "").split(",") if origin.strip()]
+    if origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=_EXPOSED_HEADERS,
+        )
     app.include_router(health.router)
     app.include_router(admin.router)
     app.include_router(chat.router)
+    app.include_router(responses.router)
     app.include_router(passthrough.router)  # last: it takes every /v1 path that no other takes
     return app

@@ -50,7 +50,10 @@ class Settings(BaseSettings):
         UpstreamApi, Field(description="How the key is sent: openai (bearer), azure (api-key) or anthropic (x-api-key)")
     ] = UpstreamApi.OPENAI
     upstream_retries: Annotated[
-        int, Field(ge=0, le=10, description="How often a request is sent again after a lost connection or a 502, 503 or 504")
+        int,
+        Field(
+            ge=0, le=10, description="How often a request is sent again after a lost connection or a 502, 503 or 504"
+        ),
     ] = 0
     config: Annotated[
         str | None,
@@ -111,6 +114,9 @@ class Settings(BaseSettings):
         Annotated[int, Field(ge=200)], Field(description="A sentence longer than this is checked in parts")
     ] = 4_000
     shutdown_grace_s: Annotated[Seconds, Field(description="Time that open streams have to end at shutdown")] = 30.0
+    cors_origins: Annotated[
+        str | None, Field(description="Origins, separated by commas, whose pages may call the gateway; * for any")
+    ] = None
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$", description="Log level")] = "info"
     log_format: Annotated[str, Field(pattern="^(json|console)$", description="Log lines as JSON or for people")] = (
         "json"
