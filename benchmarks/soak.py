@@ -223,9 +223,8 @@ async def make_policies(port: int) -> None:
         raw = json.dumps({"name": category, "category": category, "rules": rules})
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         head = f"POST /admin/v1/policies HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {TOKEN}\r\n"
-        writer.write(
-            f"{head}content-type: application/json\r\ncontent-length: {len(raw)}\r\nconnection: close\r\n\r\n{raw}".encode()
-        )
+        writer.write(f"{head}content-type: application/json\r\ncontent-length: {len(raw)}\r\n".encode())
+        writer.write(f"connection: close\r\n\r\n{raw}".encode())
         answer = await reader.read()
         writer.close()
         if b" 201 " not in answer[:20]:

@@ -69,7 +69,7 @@ def decisions(event: Any) -> list[tuple[str, str, str | None]]:
 
 
 @given(replies(), RULES)
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 async def test_final_gives_what_the_unary_reply_gives(
     reply: tuple[str, list[str]], rules: dict[str, Any] | None
 ) -> None:
