@@ -53,7 +53,8 @@ class Upstreams:
         self._routes = Routes(specs)
         self._observe, self._sleep = observe, sleep
         self.by_model = len(specs) > 1 or any(
-            provider.by_deployment or provider.spec.alias for provider in self._providers.values()
+            provider.by_deployment or provider.spec.alias or list(provider.spec.models) != ["*"]
+            for provider in self._providers.values()
         )
         """Whether a request's model makes a difference to where or how it is sent."""
 
