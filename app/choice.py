@@ -206,7 +206,11 @@ class Choice:
             return []
         best = (c.best_source for c in self._entries[-1].verdict.claims if c.label is Label.SUPPORTED)
         return [
-            Support(document=self._terms.positions[source.document_index], source=source)
+            Support(
+                position=self._terms.positions[source.document_index],
+                chunk=self._terms.chunks[source.document_index],
+                source=source,
+            )
             for source in best
             if source is not None
         ]

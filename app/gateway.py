@@ -122,7 +122,7 @@ class Gateway:
             kept = tuple(chunk for index, chunk in enumerate(intake.chunks) if index not in ruling.dropped)
             mode = self._mode(policies, kept, stream=intake.stream)
             evidence = exchange.tasks.start(self.checker.prepare(kept)) if self._judges(mode, kept) else None
-            response = await self._send(call, kept, exchange)
+            response = await self._send(replace(call, intake=intake.drop(ruling.dropped)), kept, exchange)
             if response.status_code >= httpx.codes.BAD_REQUEST:
                 return await self._pass_error(response, exchange)
             index = await evidence if evidence is not None else None
@@ -151,7 +151,7 @@ class Gateway:
     # retrieval decision
 
     def _retrieve(self, policies: PolicySet, intake: Intake, trace: Trace) -> Ruling:
-        ruling = policies.retrieval(Record(chunks=intake.chunks, injectable=intake.options.inject != "none"))
+        ruling = policies.retrieval(Record(chunks=intake.chunks, injectable=intake.injectable))
         trace.decisions.extend(ruling.decisions)
         trace.keep_documents(intake.chunks, ruling.dropped)
         if ruling.action is Action.BLOCK:
@@ -185,9 +185,9 @@ class Gateway:
             chunks=kept,
             names=DocumentNames(kept),
             positions=[index for index in range(len(intake.chunks)) if index not in ruling.dropped],
-            injectable=intake.options.inject != "none",
+            injectable=intake.injectable,
             strippable=mode is not Mode.LIVE,
-            retrieval=retrieval_summary(intake.chunks, ruling.dropped, ruling.decisions),
+            retrieval=retrieval_summary(intake.chunks, ruling.dropped, ruling.decisions, intake.notes),
             retrieval_decisions=ruling.decisions,
             unjudged=unjudged,
             judge_unavailable=bool(kept) and not available,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from judges.types import Source
+from judges.types import Chunk, Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,9 +129,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Support:
-    """A passage that supports a sentence. ``document`` is the position of its document in the request."""
+    """A passage that supports a sentence, and its document. ``position`` is the document's in the request."""
 
-    document: int
+    position: int
+    chunk: Chunk
     source: Source
 
 

@@ -126,9 +126,9 @@ def summary_of(
 
 
 def retrieval_summary(
-    chunks: Sequence[Chunk], dropped: Mapping[int, str], decisions: Sequence[Decision]
+    chunks: Sequence[Chunk], dropped: Mapping[int, str], decisions: Sequence[Decision], notes: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Which documents were used, which were not and why, and what was warned of."""
+    """Which documents were used, which were not and why, and what was warned of; ``notes`` come after."""
     kept, left_out = [], []
     for index, chunk in enumerate(chunks):
         document: dict[str, Any] = {
@@ -143,7 +143,7 @@ def retrieval_summary(
         else:
             kept.append(document)
     warnings = [decision.reason for decision in decisions if decision.action is Action.WARN]
-    return {"kept": kept, "dropped": left_out, "warnings": warnings}
+    return {"kept": kept, "dropped": left_out, "warnings": [*warnings, *notes]}
 
 
 def _annotation(chunk: Chunk, span: Span) -> dict[str, Any]:

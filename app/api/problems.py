@@ -1,4 +1,5 @@
-"""Every error as its client expects it: RFC 9457 problem JSON under ``/admin``, OpenAI's shape everywhere else."""
+"""Every error as its client expects it: RFC 9457 problem JSON under ``/admin``, Anthropic's shape for its Messages API,
+OpenAI's everywhere else."""
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -10,7 +11,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from app.api import messages
 from app.db import DatabaseUnavailableError
+from app.dialects.messages.errors import error_body
 from app.errors import AdminError, GatewayError, InvalidRequestError, UnauthorizedError
 from app.policy_document import invalid
 
@@ -77,7 +80,8 @@ async def _unexpected(request: Request, error: Exception) -> JSONResponse:
 
 def _answer(request: Request, error: GatewayError, headers: Mapping[str, str] | None = None) -> JSONResponse:
     if not _is_admin(request):
-        return JSONResponse(error.body(), status_code=error.status, headers=headers)
+        body = error_body(error) if request.url.path.rstrip("/") == messages.PATH else error.body()
+        return JSONResponse(body, status_code=error.status, headers=headers)
     problem = error if isinstance(error, AdminError) else _HttpError(error.status, error.message)
     return JSONResponse(
         problem.problem(), status_code=error.status, headers=headers, media_type="application/problem+json"

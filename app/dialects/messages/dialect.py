@@ -1,0 +1,95 @@
+"""The Messages API as the pipeline knows it."""
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from app.dialects.framing import read_object
+from app.dialects.messages import prompt
+from app.dialects.messages.events import TextBlock, event_bytes, object_of
+from app.dialects.messages.reading import Reader
+from app.dialects.messages.references import References
+from app.dialects.messages.whole import events_of, message_of
+from app.dialects.messages.writing import Writer
+from app.errors import GatewayError, UpstreamConnectError
+from app.intake.messages import MessagesRequest
+from app.parts import Event, Output
+from app.sse import EventTooLargeError, SSEEvent, SSEParser
+from app.trace import Trace
+from judges.types import Chunk
+
+
+class MessagesDialect:
+    """Made for one request: it keeps count of the blocks of its reply."""
+
+    api = "messages"
+    path = "/messages"
+
+    def __init__(self, request: MessagesRequest) -> None:
+        self._request = request
+        self._chunks = request.intake.chunks
+        self._texts: dict[int, TextBlock] = {}
+        self._writer = Writer(self._texts, References(request.blocks, self._chunks))
+
+    def prompt_text(self, body: Mapping[str, Any]) -> str:
+        return prompt.prompt_text(body)
+
+    def inject(self, body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
+        """Of ``chunks``, those are written in that came in our field; what stands in the body already is left there."""
+        standing = {block.document for block in self._request.blocks}
+        given = [chunk for position, chunk in enumerate(self._chunks) if position not in standing]
+        ours = [chunk for chunk in chunks if any(chunk is other for other in given)]
+        return prompt.inject(body, ours, where=where) if ours else dict(body)
+
+    async def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncIterator[Event]:
+        """The events of a reply. A whole message is laid out as events, so that both take the same way."""
+        dropped = {row.position for row in trace.documents if not row.kept}
+        reader = Reader(trace, References(self._request.blocks, self._chunks, dropped), self._texts)
+        if "event-stream" not in content_type:
+            whole = b"".join([data async for data in body])
+            for event in events_of(read_object(whole)):
+                for read in reader.read(event_bytes(event), event):
+                    yield read
+            return
+        parser = SSEParser()
+        try:
+            async for data in body:
+                for parsed in _feed(parser, data):
+                    for read in _read(reader, parsed):
+                        yield read
+        except GatewayError:
+            for read in reader.settle():
+                yield read
+            raise
+        for parsed in parser.close():
+            # Its blank line is missing; without one what follows would run into it.
+            for read in _read(reader, SSEEvent(parsed.raw + b"\n\n", parsed.data, parsed.event)):
+                yield read
+        for read in reader.settle():
+            yield read
+
+    def encode(self, output: Output) -> bytes:
+        return self._writer.write(output)
+
+    def collect(self, body: bytes, outputs: Sequence[Output]) -> bytes:
+        """The body of a unary reply: the upstream's, with the text delivered and what was found of it."""
+        message = message_of(b"".join(map(self.encode, outputs)))
+        if message is None:
+            return body
+        whole = object_of(body)
+        if whole is not None and "usage" in whole:
+            message["usage"] = whole["usage"]  # a reply that is blocked was paid for in full
+        return orjson.dumps(message)
+
+
+def _feed(parser: SSEParser, data: bytes) -> Sequence[SSEEvent]:
+    try:
+        return parser.feed(data)
+    except EventTooLargeError as error:
+        raise UpstreamConnectError(f"The upstream's reply is malformed: {error}.") from None
+
+
+def _read(reader: Reader, parsed: SSEEvent) -> Iterator[Event]:
+    event = object_of(parsed.data) if parsed.data is not None else None
+    yield from reader.let_by(parsed.raw) if event is None else reader.read(parsed.raw, event)

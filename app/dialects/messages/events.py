@@ -1,0 +1,75 @@
+"""Events of a Messages stream as bytes and as JSON, and the text blocks that they are about."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from app.sse import SSEParser
+
+
+@dataclass(slots=True, kw_only=True)
+class TextBlock:
+    """A text block of the upstream's. ``start`` is the block as it begins, without text.
+
+    ``tail`` are the events of it that are no text, citations above all; ``place`` is where its text begins in the text
+    of the message. ``announced``: the upstream said that it begins.
+    """
+
+    start: Mapping[str, Any]
+    tail: list[dict[str, Any]] = field(default_factory=list)
+    place: int | None = None
+    announced: bool = True
+
+
+EMPTY_TEXT: Mapping[str, Any] = {"type": "text", "text": ""}
+
+
+def event_bytes(event: Mapping[str, Any]) -> bytes:
+    """The event, framed under its name: clients pass over one without."""
+    return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), orjson.dumps(event))
+
+
+def error_event(kind: str, message: str, **more: Any) -> bytes:
+    return event_bytes({"type": "error", "error": {"type": kind, "message": message, **more}})
+
+
+def object_of(data: bytes | None) -> dict[str, Any] | None:
+    """The JSON object that ``data`` is; None where it is none."""
+    try:
+        value = orjson.loads(data or b"")
+    except orjson.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def parse_event(raw: bytes) -> dict[str, Any]:
+    """The JSON object in the bytes of one event; an empty one where there is none."""
+    parser = SSEParser()
+    parsed = [*parser.feed(raw), *parser.close()]
+    return (object_of(parsed[0].data) if parsed else None) or {}
+
+
+def index_of(event: Mapping[str, Any]) -> int:
+    index = event.get("index")
+    return index if isinstance(index, int) else 0
+
+
+def block_of(event: Mapping[str, Any]) -> dict[str, Any]:
+    """The block that a ``content_block_start`` brings."""
+    block = event.get("content_block")
+    return block if isinstance(block, dict) else {}
+
+
+def delta_of(event: Mapping[str, Any]) -> dict[str, Any]:
+    delta = event.get("delta")
+    return delta if isinstance(delta, dict) else {}
+
+
+def input_tokens(usage: Any) -> int | None:
+    """All tokens of the prompt, those that a cache held or took included."""
+    if not isinstance(usage, dict) or not isinstance(usage.get("input_tokens"), int):
+        return None
+    cached = (usage.get(f"cache_{how}_input_tokens") for how in ("creation", "read"))
+    return int(usage["input_tokens"]) + sum(count for count in cached if isinstance(count, int))

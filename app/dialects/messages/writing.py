@@ -1,0 +1,243 @@
+"""What the client gets of a message, as events."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.dialects.messages.events import (
+    EMPTY_TEXT,
+    TextBlock,
+    block_of,
+    delta_of,
+    error_event,
+    event_bytes,
+    index_of,
+    parse_event,
+)
+from app.dialects.messages.references import References, document_key
+from app.parts import (
+    CountedUsage,
+    Done,
+    Ended,
+    Failure,
+    Judged,
+    Output,
+    Passing,
+    Refused,
+    Released,
+    Replacement,
+    Support,
+    Usage,
+)
+
+_REFUSED: Mapping[str, Any] = {
+    "stop_reason": "refusal",
+    "stop_sequence": None,
+    "stop_details": {"type": "refusal", "category": None, "explanation": "A grounding policy blocked the reply."},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Open:
+    """The block that is open for the client. ``ours``: we opened it, when the first of its text could leave."""
+
+    index: int
+    number: int
+    text: bool
+    ours: bool
+
+
+class Writer:
+    """Writes one message.
+
+    A text block whose text is held is opened with the first of it that leaves, and closed when what follows does. One
+    that nothing is left of is left out, and the blocks behind it are numbered anew. ``texts`` are the upstream's text
+    blocks, by its index.
+    """
+
+    def __init__(self, texts: Mapping[int, TextBlock], references: References) -> None:
+        self._texts = texts
+        self._references = references
+        self._numbers: dict[int, int] = {}
+        self._open: _Open | None = None
+        self._support: list[Support] = []
+        self._ended: Ended | None = None
+        self._complete = False
+
+    def write(self, output: Output) -> bytes:
+        match output:
+            case Passing(raw=raw):
+                return self._passing(raw)
+            case Released():
+                return self._released(output)
+            case Judged():
+                return self._judged(output)
+            case Replacement(text=text):
+                return self._enter_any() + self._text(text)
+            case Ended():
+                self._ended = output
+                return self._close(whole=not output.blocked)
+            case Usage(frame=frame) if frame is not None:
+                return self._message_delta(frame.json)
+            case CountedUsage(completion_tokens=tokens):
+                return self._message_delta({"usage": {"output_tokens": tokens}})
+            case Refused() | Failure() | Done():
+                return self._end(output)
+            case _:
+                return b""
+
+    def _end(self, output: Refused | Failure | Done) -> bytes:
+        match output:
+            case Refused(reason=reason, reason_code=code, decisions=decisions):
+                more = {"kind": "grounding_policy_violation", "code": code, "violations": list(decisions)}
+                return error_event("invalid_request_error", reason, **more)
+            case Failure(message=message, raw=raw):
+                return raw or error_event("api_error", message)
+            case Done(raw=raw):
+                return raw or (event_bytes({"type": "message_stop"}) if self._complete else b"")
+
+    # Blocks
+
+    def _passing(self, raw: bytes) -> bytes:
+        """An event of the upstream's. Those that begin and end blocks are followed; others change by number alone."""
+        if b"content_block_st" not in raw and not (self._renumbers and b"content_block_delta" in raw):
+            return raw
+        event = parse_event(raw)
+        match event.get("type"):
+            case "content_block_start":
+                return self._start(raw, event)
+            case "content_block_stop":
+                return self._stop(raw, event)
+            case "content_block_delta":
+                return self._numbered(raw, event)
+            case _:
+                return raw
+
+    @property
+    def _renumbers(self) -> bool:
+        return any(index != number for index, number in self._numbers.items())
+
+    def _start(self, raw: bytes, event: dict[str, Any]) -> bytes:
+        index = index_of(event)
+        closed = self._close() if self._open is not None and self._open.ours else b""
+        self._open = _Open(
+            index=index, number=self._number(index), text=block_of(event).get("type") == "text", ours=False
+        )
+        return closed + self._numbered(raw, event)
+
+    def _stop(self, raw: bytes, event: dict[str, Any]) -> bytes:
+        index = index_of(event)
+        block = self._texts.get(index)
+        if block is not None and block.announced and index not in self._numbers:
+            return b""  # nothing of its text was left
+        tail = b"".join(self._tail(self._open, whole=True)) if self._open is not None else b""
+        self._open = None
+        return tail + self._numbered(raw, event)
+
+    def _numbered(self, raw: bytes, event: Mapping[str, Any]) -> bytes:
+        index = index_of(event)
+        number = self._numbers.get(index, index)
+        return raw if number == index else event_bytes({**event, "index": number})
+
+    def _number(self, index: int) -> int:
+        """The client's number for a block: the upstream's, less the text blocks before it that were left out."""
+        if index not in self._numbers:
+            self._numbers[index] = index - sum(i < index and i not in self._numbers for i in self._texts)
+        return self._numbers[index]
+
+    def _enter(self, index: int) -> bytes:
+        """Open the text block of the upstream's index, unless it is open."""
+        if self._open is not None and self._open.index == index:
+            return b""
+        closed = self._close()
+        return closed + self._begin(index, self._number(index), self._texts[index].start)
+
+    def _enter_any(self) -> bytes:
+        """Go on in the text block that is open, or in one of our own behind all others."""
+        if self._open is not None and self._open.text:
+            return b""
+        closed = self._close()
+        return closed + self._begin(-1, max(self._numbers.values(), default=-1) + 1, EMPTY_TEXT)
+
+    def _begin(self, index: int, number: int, block: Mapping[str, Any]) -> bytes:
+        self._open = _Open(index=index, number=number, text=True, ours=True)
+        return event_bytes({"type": "content_block_start", "index": number, "content_block": dict(block)})
+
+    def _close(self, *, whole: bool = True) -> bytes:
+        """End the block that is open. ``whole``: its text has not been cut off, so the upstream's citations hold."""
+        if self._open is None:
+            return b""
+        opened, self._open = self._open, None
+        stop = {"type": "content_block_stop", "index": opened.number}
+        return b"".join(self._tail(opened, whole=whole)) + event_bytes(stop)
+
+    def _tail(self, opened: _Open, *, whole: bool) -> Iterator[bytes]:
+        """What follows the text of a block: what the upstream said of it, and the passages that support it."""
+        block = self._texts.get(opened.index)
+        tail = block.tail if block is not None and whole else ()
+        for event in tail if opened.ours else ():
+            yield event_bytes({**event, "index": opened.number})
+        told = {document_key(delta_of(event).get("citation") or {}) for event in tail}
+        seen: list[dict[str, Any]] = []
+        support, self._support = self._support, []
+        for citation in map(self._references.citation, support):
+            if citation not in seen and document_key(citation) not in told:
+                seen.append(citation)
+                yield self._delta(opened.number, {"type": "citations_delta", "citation": citation})
+
+    # Text
+
+    def _released(self, released: Released) -> bytes:
+        pieces = _by_block(released)
+        written = []
+        for position, (index, text) in enumerate(pieces):
+            written.append(self._enter(index))
+            written.append(self._text(text, claims=released.claims if position == len(pieces) - 1 else ()))
+        if pieces:
+            self._support.extend(released.support)
+        return b"".join(written)
+
+    def _judged(self, judged: Judged) -> bytes:
+        """Verdicts on text that was shown before. No event can follow the end of its block, so none does."""
+        if self._open is None or not self._open.text:
+            return b""
+        self._support.extend(judged.support)
+        return self._text("", claims=judged.claims) if judged.claims else b""
+
+    def _text(self, text: str, *, claims: Sequence[Mapping[str, Any]] = ()) -> bytes:
+        told = {"grounding": {"claims": list(claims)}} if claims else {}
+        number = self._open.number if self._open is not None else 0
+        return self._delta(number, {"type": "text_delta", "text": text}, **told)
+
+    def _delta(self, number: int, delta: Mapping[str, Any], **more: Any) -> bytes:
+        return event_bytes({"type": "content_block_delta", "index": number, "delta": delta, **more})
+
+    # The end
+
+    def _message_delta(self, source: Mapping[str, Any]) -> bytes:
+        """The last event but one: why the message ends, what it took, and what was found of it."""
+        ended = self._ended
+        if ended is None:
+            return b""
+        self._complete = True
+        event = {"type": "message_delta", "delta": {}, **source}
+        if ended.blocked:
+            event["delta"] = {**event["delta"], **_REFUSED}
+        if ended.summary is not None:
+            event["grounding"] = ended.summary
+        return event_bytes(event)
+
+
+def _by_block(released: Released) -> list[tuple[int, str]]:
+    """The text by the blocks it came in. What was taken off its beginning is missing from the first of them."""
+    missing = sum(len(piece.text) for piece in released.slices) - len(released.text)
+    pieces: list[tuple[int, str]] = []
+    for piece in released.slices:
+        text = piece.text[missing:]
+        missing = max(0, missing - len(piece.text))
+        index = int(piece.frame.json["index"])
+        if text and pieces and pieces[-1][0] == index:
+            pieces[-1] = index, pieces[-1][1] + text
+        elif text:
+            pieces.append((index, text))
+    return pieces
