@@ -1,6 +1,7 @@
 """The configuration file: what it comes to, and that whatever is wrong is one line that names the key."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -165,7 +166,7 @@ def test_policies_are_checked_and_filled_in(tmp_path: Path) -> None:
     assert (draft.name, draft.priority, draft.rules["max_chunks"], draft.rules["min_chunks"]) == ("p", 5, 3, 1)
 
 
-def settings(**values: object) -> Settings:
+def settings(**values: Any) -> Settings:
     return Settings(_env_file=None, **values)
 
 
@@ -182,7 +183,7 @@ def test_without_a_file_there_is_the_upstream_of_the_settings() -> None:
 def test_azure_by_the_settings_alone_is_the_newer_kind() -> None:
     base = "https://x.openai.azure.com/openai"
     assert load_config(settings(upstream_api="azure", upstream_base_url=f"{base}/v1")).upstreams[0].api_version is None
-    with pytest.raises(SettingsError, match="^GROUNDLANE_UPSTREAM_API: azure needs"):
+    with pytest.raises(SettingsError, match=r"^GROUNDLANE_UPSTREAM_API: azure needs"):
         load_config(settings(upstream_api="azure", upstream_base_url=base))
 
 
@@ -193,8 +194,6 @@ def test_keys_come_from_the_environment_or_else_from_the_env_file(
     (tmp_path / ".env").write_text("FILE_KEY=sk-file\nBOTH_KEY=sk-file\n", "utf-8")
     monkeypatch.setenv("BOTH_KEY", "sk-environment")
     second = MINIMAL.replace("one", "two")
-    (tmp_path / "c.toml").write_text(
-        f'{MINIMAL}api_key_env = "FILE_KEY"\n{second}api_key_env = "BOTH_KEY"\n', "utf-8"
-    )
+    (tmp_path / "c.toml").write_text(f'{MINIMAL}api_key_env = "FILE_KEY"\n{second}api_key_env = "BOTH_KEY"\n', "utf-8")
     keys = [spec.key.get_secret_value() for spec in load_config(settings(config="c.toml")).upstreams if spec.key]
     assert keys == ["sk-file", "sk-environment"]

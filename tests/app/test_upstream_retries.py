@@ -21,7 +21,7 @@ from app.upstream.request import Content
 
 pytestmark = pytest.mark.anyio
 
-Step = int | httpx.Response | type[httpx.HTTPError]
+Step = int | httpx.Response | type[httpx.RequestError]
 REFUSED, LOST, SILENT = httpx.ConnectError, httpx.ReadError, httpx.ReadTimeout
 
 
@@ -74,7 +74,9 @@ class Bench:
 
 
 def bench(script: dict[str, list[Step]], specs: Sequence[UpstreamSpec]) -> Bench:
-    network, pauses, observed = Network(script), [], []
+    network = Network(script)
+    pauses: list[float] = []
+    observed: list[str] = []
 
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)

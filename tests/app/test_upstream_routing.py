@@ -85,23 +85,27 @@ def test_names_that_clients_make_up_do_not_pile_up() -> None:
     assert len(routes._known) <= 4_096
 
 
+OLD = "https://r.azure.com"
+NEW = f"{OLD}/openai/v1"
+
+
 @pytest.mark.parametrize(
     ("base", "version", "path", "query", "model", "url"),
     [
-        ("https://r.azure.com", "1", "/chat/completions", "", "d", "/openai/deployments/d/chat/completions?api-version=1"),
-        ("https://r.azure.com/openai", "1", "/embeddings", "", "d", "/openai/deployments/d/embeddings?api-version=1"),
-        ("https://r.azure.com", "1", "/embeddings", "a=%2F", "d", "/openai/deployments/d/embeddings?api-version=1&a=%2F"),
-        ("https://r.azure.com", "1", "/embeddings", "api-version=2", "d", "/openai/deployments/d/embeddings?api-version=2"),
-        ("https://r.azure.com", "1", "/embeddings", "", "a/b c", "/openai/deployments/a%2Fb%20c/embeddings?api-version=1"),
-        ("https://r.azure.com", "1", "/responses", "", "d", "/openai/responses?api-version=1"),
-        ("https://r.azure.com", "1", "/models", "", None, "/openai/models?api-version=1"),
-        ("https://r.azure.com/openai/v1", None, "/chat/completions", "", "d", "/openai/v1/chat/completions"),
-        ("https://r.azure.com/openai/v1", "preview", "/responses", "", "d", "/openai/v1/responses?api-version=preview"),
+        (OLD, "1", "/chat/completions", "", "d", "/openai/deployments/d/chat/completions?api-version=1"),
+        (f"{OLD}/openai", "1", "/embeddings", "", "d", "/openai/deployments/d/embeddings?api-version=1"),
+        (OLD, "1", "/embeddings", "a=%2F", "d", "/openai/deployments/d/embeddings?api-version=1&a=%2F"),
+        (OLD, "1", "/embeddings", "api-version=2", "d", "/openai/deployments/d/embeddings?api-version=2"),
+        (OLD, "1", "/embeddings", "", "a/b c", "/openai/deployments/a%2Fb%20c/embeddings?api-version=1"),
+        (OLD, "1", "/responses", "", "d", "/openai/responses?api-version=1"),
+        (OLD, "1", "/models", "", None, "/openai/models?api-version=1"),
+        (NEW, None, "/chat/completions", "", "d", "/openai/v1/chat/completions"),
+        (NEW, "preview", "/responses", "", "d", "/openai/v1/responses?api-version=preview"),
     ],
-)  # fmt: skip
+)
 def test_azures_urls(base: str, version: str | None, path: str, query: str, model: str | None, url: str) -> None:
     azure = UpstreamSpec(name="azure", base_url=base, api=UpstreamApi.AZURE, api_version=version)
-    assert url_of(azure, path, query, model) == f"https://r.azure.com{url}"
+    assert url_of(azure, path, query, model) == f"{OLD}{url}"
 
 
 def test_other_urls_are_base_path_and_query_as_they_are() -> None:

@@ -78,9 +78,9 @@ def says(*parts: bytes) -> Answer:
 
 
 @asynccontextmanager
-async def client(proxy_from_env: bool = False, **seconds: float) -> AsyncIterator[httpx.AsyncClient]:
+async def client(*, from_env: bool = False, **seconds: float) -> AsyncIterator[httpx.AsyncClient]:
     timeouts = Timeouts(**{"connect": 5.0, "first_byte": 5.0, "between_bytes": 5.0, **seconds})
-    transport = AiohttpTransport(timeouts=timeouts, proxy_from_env=proxy_from_env)
+    transport = AiohttpTransport(timeouts=timeouts, proxy_from_env=from_env)
     async with httpx.AsyncClient(transport=transport, trust_env=False) as opened:
         yield opened
 
@@ -176,8 +176,9 @@ async def test_cancelling_the_wait_for_a_reply_closes_its_connection_at_once() -
         await asyncio.wait_for(server.gone.wait(), 5)
 
 
-async def fails(answer: Answer, **seconds: float) -> type[Exception]:
-    async with serving(answer) as server, client(**seconds) as http:
+async def fails(answer: Answer, *, first_byte: float = 5.0, between_bytes: float = 5.0) -> type[Exception]:
+    patience = client(first_byte=first_byte, between_bytes=between_bytes)
+    async with serving(answer) as server, patience as http:
         with pytest.raises(httpx.HTTPError) as caught:
             await http.get(server.url)
     return type(caught.value)
@@ -279,7 +280,7 @@ async def test_a_proxy_of_the_environment_is_used_only_where_asked_for(
     monkeypatch: pytest.MonkeyPatch, from_env: bool, requests: int
 ) -> None:
     target = f"http://127.0.0.1:{closed_port()}/v1/x%2Fy"
-    async with serving(says(HEAD, b"ok")) as proxy, client(proxy_from_env=from_env) as http:
+    async with serving(says(HEAD, b"ok")) as proxy, client(from_env=from_env) as http:
         monkeypatch.setenv("http_proxy", proxy.url)
         monkeypatch.setenv("no_proxy", "other.test")
         with contextlib.suppress(httpx.ConnectError):
@@ -288,7 +289,7 @@ async def test_a_proxy_of_the_environment_is_used_only_where_asked_for(
 
 
 async def test_no_proxy_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with serving(says(HEAD, b"ok")) as server, client(proxy_from_env=True) as http:
+    async with serving(says(HEAD, b"ok")) as server, client(from_env=True) as http:
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{closed_port()}")
         monkeypatch.setenv("no_proxy", "127.0.0.1")
         assert (await http.get(server.url)).text == "ok"
