@@ -81,6 +81,13 @@ def done_frame(raw: bytes) -> bytes:
     return raw if raw.endswith((b"\n\n", b"\r\r", b"\r\n\r\n")) else _DONE
 
 
+def objects_in(raw: bytes) -> Iterator[dict[str, Any]]:
+    """The JSON objects that whole frames carry."""
+    for event in SSEParser().feed(raw):
+        if event.data is not None and is_object(event.data):
+            yield orjson.loads(event.data)
+
+
 def is_object(body: bytes) -> bool:
     """Whether ``body`` is a JSON object."""
     try:

@@ -1,0 +1,209 @@
+"""OpenAI's plain (legacy) completions: ``choices[].text`` in place of messages.
+
+A dialect is made for each request, since what it repeats of the prompt (``echo``) is known by the prompt alone.
+"""
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from app.dialects.chat import ChatDialect
+from app.dialects.echo import Echo, Prompts
+from app.dialects.framing import Decoder, frame_of, is_object, read_object
+from app.dialects.logprobs import entries_of, logprobs_of, split
+from app.dialects.text_reply import TextReply, chunks_of, reply_of
+from app.inject import documents_block
+from app.intake.request import read_choices
+from app.intake.text import read_prompts
+from app.parts import (
+    Done,
+    Ended,
+    Event,
+    Failure,
+    Finish,
+    Frame,
+    Judged,
+    Output,
+    Part,
+    Passing,
+    Released,
+    Replacement,
+    Text,
+    Usage,
+)
+from app.trace import Trace
+from judges.types import Chunk
+
+_CHAT = ChatDialect()
+"""What is no text is the same there."""
+_ENVELOPE = ("id", "object", "created", "model", "system_fingerprint")
+
+
+class TextDialect:
+    """``body`` is the request's, as it was read."""
+
+    api = "completions"
+    path = "/completions"
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        texts = read_prompts(body.get("prompt")) if body.get("echo") else ()
+        self._prompts = Prompts(texts=texts, choices=read_choices(body))
+        self._echoes: dict[int, Echo] = {}
+        self._reply = TextReply()
+
+    def prompt_text(self, body: Mapping[str, Any]) -> str:
+        suffix = body.get("suffix")
+        texts = [text for text in read_prompts(body.get("prompt")) if text]
+        return "\n".join([*texts, suffix] if isinstance(suffix, str) else texts)
+
+    def inject(self, body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
+        """Both ways of ``where`` write before the prompt, before each where there are several."""
+        block = f"{documents_block(chunks)}\n\n"
+        prompts = [f"{block}{text}" for text in read_prompts(body.get("prompt"))]
+        if self._prompts.texts:
+            self._prompts = replace(self._prompts, texts=prompts, hidden=len(block))
+        return {**body, "prompt": prompts if isinstance(body.get("prompt"), list) else prompts[0]}
+
+    async def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncIterator[Event]:
+        """The events of a reply. A whole one is cut into chunks, so that both take the same way."""
+        if "event-stream" not in content_type:
+            whole = b"".join([data async for data in body])
+            for chunk in chunks_of(read_object(whole)):
+                yield self._read(b"", chunk, trace)
+            yield Event(raw=b"", parts=(Done(),))
+            return
+        decoder = Decoder(lambda raw, chunk: self._read(raw, chunk, trace))
+        async for data in body:
+            for event in decoder.feed(data):
+                yield event
+        for event in decoder.close():
+            yield event
+
+    def encode(self, output: Output) -> bytes:
+        match output:
+            case Released():
+                return frame_of(self._reply.released(output))
+            case Judged(choice=index, claims=claims, frame=frame):
+                told = {**_chunk(frame, index, ""), "grounding": {"claims": self._reply.placed(claims, index)}}
+                return frame_of(told) if claims else b""
+            case Replacement(choice=index, text=text, frame=frame):
+                return frame_of(_chunk(frame, index, text))
+            case Ended():
+                return frame_of(self._ended(output))
+            case _:
+                return _CHAT.encode(output)
+
+    def collect(self, body: bytes, outputs: Sequence[Output]) -> bytes:
+        """The body of a unary reply: the upstream's, with the delivered text and what was found of it."""
+        template = orjson.loads(body) if is_object(body) else reply_of(outputs)
+        return orjson.dumps(self._reply.whole(template, outputs))
+
+    # In
+
+    def _read(self, raw: bytes, chunk: dict[str, Any], trace: Trace) -> Event:
+        error = chunk.get("error")
+        if error:
+            message = error.get("message") if isinstance(error, dict) else error
+            return Event(raw=raw, parts=(Failure(message=str(message), raw=raw),))
+        if trace.resolved_model is None and isinstance(chunk.get("model"), str):
+            trace.resolved_model = chunk["model"]
+        choices = chunk.get("choices")
+        choices = [choice for choice in choices if isinstance(choice, dict)] if isinstance(choices, list) else []
+        parts: list[Part] = []
+        shown: list[Mapping[str, Any]] = []
+        for choice in choices:
+            # Several choices in one chunk are told apart; one alone keeps the chunk's own bytes.
+            told, read = self._read_choice(raw if len(choices) == 1 else b"", chunk, choice)
+            shown.append(told)
+            parts.extend(read)
+        if raw and any(told is not choice for told, choice in zip(shown, choices, strict=True)):
+            raw = frame_of({**chunk, "choices": shown})
+        usage = chunk.get("usage")
+        if isinstance(usage, dict):
+            counts = [usage.get(f"{side}_tokens") for side in ("prompt", "completion")]
+            prompt, completion = (count if isinstance(count, int) else None for count in counts)
+            frame = None if choices else Frame(json=chunk)
+            parts.append(
+                Usage(prompt_tokens=prompt, completion_tokens=completion, frame=frame, raw=b"" if choices else raw)
+            )
+        return Event(raw=raw, parts=parts or (Passing(raw=raw),))
+
+    def _read_choice(
+        self, raw: bytes, chunk: Mapping[str, Any], choice: Mapping[str, Any]
+    ) -> tuple[Mapping[str, Any], Sequence[Part]]:
+        """The choice as the client may see it at once, and its parts."""
+        index = choice.get("index")
+        index = index if isinstance(index, int) else 0
+        text = choice.get("text")
+        text = text if isinstance(text, str) else ""
+        echo = self._echoes.setdefault(index, self._prompts.echo(index))
+        hidden, repeated = echo.take(text)
+        entries = entries_of(choice)
+        self._reply.begin(index, entries, hidden)
+        if not text and not choice.get("finish_reason"):
+            return choice, [Passing(raw=raw or frame_of(_single(chunk, choice)), choice=index)]
+        parts = list(self._parts(chunk, choice, entries, index, hidden, repeated))
+        if not self._reply.hides(index):
+            return choice, parts
+        return self._reply.moved(_between(choice, entries, hidden, len(text)), index), parts
+
+    def _parts(
+        self,
+        chunk: Mapping[str, Any],
+        choice: Mapping[str, Any],
+        entries: Sequence[Mapping[str, Any]] | None,
+        index: int,
+        hidden: int,
+        repeated: int,
+    ) -> Iterator[Part]:
+        text, reason = choice.get("text") or "", choice.get("finish_reason") or None
+        if repeated > hidden:
+            shown = self._reply.echoed(_between(choice, entries, hidden, repeated), index)
+            raw = frame_of(_single(chunk, {**shown, "finish_reason": None}))
+            yield Passing(raw=raw, choice=index, unchecked="echo")
+        if len(text) > repeated:
+            rest = _between(choice, entries, repeated, len(text)) if repeated else choice
+            frame = Frame(json=_single(chunk, rest), tokens=entries_of(rest))
+            yield Text(choice=index, text=text[repeated:], frame=frame)
+        if reason is not None:
+            yield Finish(choice=index, reason=str(reason), frame=Frame(json=_single(chunk, choice)))
+
+    # Out
+
+    def _ended(self, ended: Ended) -> dict[str, Any]:
+        if ended.blocked:
+            chunk = _chunk(ended.frame, ended.choice, "", ended.reason)
+        else:
+            source = ended.frame.json["choices"][0]
+            kept = {**source, "text": "", "finish_reason": ended.reason}
+            if kept.get("logprobs") is not None:
+                kept["logprobs"] = None
+            chunk = {**ended.frame.json, "choices": [kept]}
+        if ended.annotations:
+            chunk["choices"][0]["annotations"] = self._reply.annotated(ended.annotations, ended.choice)
+        if ended.summary is not None:
+            chunk["grounding"] = self._reply.told(ended.summary, ended.choice)
+        return chunk
+
+
+def _chunk(frame: Frame, index: int, text: str, finish_reason: str | None = None) -> dict[str, Any]:
+    """A chunk of our own, with the ids of the upstream's."""
+    ours = {name: frame.json[name] for name in _ENVELOPE if name in frame.json}
+    return {**ours, "choices": [{"index": index, "text": text, "logprobs": None, "finish_reason": finish_reason}]}
+
+
+def _single(chunk: Mapping[str, Any], choice: Mapping[str, Any]) -> dict[str, Any]:
+    """``chunk`` with this choice alone, and without the usage, which has a place of its own."""
+    return {name: value for name, value in {**chunk, "choices": [choice]}.items() if name != "usage"}
+
+
+def _between(
+    choice: Mapping[str, Any], entries: Sequence[Mapping[str, Any]] | None, start: int, end: int
+) -> dict[str, Any]:
+    """The choice with the code points ``[start, end)`` of its text, and the log-probabilities of those."""
+    cut = {**choice, "text": (choice.get("text") or "")[start:end]}
+    if entries is not None:
+        cut["logprobs"] = logprobs_of(choice["logprobs"], entries[split(entries, start) : split(entries, end)])
+    return cut
