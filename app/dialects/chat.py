@@ -110,23 +110,40 @@ def _read_chunk(raw: bytes, chunk: dict[str, Any], trace: Trace) -> Event:
         trace.resolved_model = chunk["model"]
     choices = chunk.get("choices")
     choices = [choice for choice in choices if isinstance(choice, dict)] if isinstance(choices, list) else []
+    usage = _usage(chunk)
+    if usage is not None and not any(_says_something(choice) for choice in choices):
+        return Event(raw=raw, parts=(_read_usage(usage, Frame(json=chunk), raw),))
     parts: list[Part] = []
     for choice in choices:
         # Several choices in one chunk are told apart; one alone keeps the chunk's own bytes.
         alone = len(choices) == 1
         parts.extend(_read_choice(raw if alone else b"", chunk if alone else {**chunk, "choices": [choice]}, choice))
-    usage = chunk.get("usage")
-    if isinstance(usage, dict):
-        frame = None if choices else Frame(json=chunk)
-        parts.append(
-            Usage(
-                prompt_tokens=_count(usage, "prompt"),
-                completion_tokens=_count(usage, "completion"),
-                frame=frame,
-                raw=b"" if choices else raw,
-            )
-        )
+    if usage is not None:
+        parts.append(_read_usage(usage, None, b""))
     return Event(raw=raw, parts=parts or (Passing(raw=raw),))
+
+
+def _usage(chunk: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The token counts: in their place, or where Groq puts them."""
+    vendor = chunk.get("x_groq")
+    for holder in (chunk, vendor if isinstance(vendor, dict) else {}):
+        if isinstance(usage := holder.get("usage"), dict):
+            return usage
+    return None
+
+
+def _read_usage(usage: Mapping[str, Any], frame: Frame | None, raw: bytes) -> Usage:
+    prompt, completion = _count(usage, "prompt"), _count(usage, "completion")
+    return Usage(prompt_tokens=prompt, completion_tokens=completion, frame=frame, raw=raw)
+
+
+def _says_something(choice: Mapping[str, Any]) -> bool:
+    """Whether a choice of a chunk with token counts is more than the empty one that some put there for form's sake."""
+    delta = choice.get("delta")
+    said = isinstance(delta, dict) and any(
+        value not in (None, [], "") for name, value in delta.items() if name != "role"
+    )
+    return said or bool(choice.get("finish_reason"))
 
 
 def _read_choice(raw: bytes, chunk: Mapping[str, Any], choice: Mapping[str, Any]) -> Iterator[Part]:
