@@ -14,6 +14,7 @@ from app.dialects.responses.wire import (
     PART_DONE,
     TEXT_DELTA,
     TEXT_DONE,
+    Place,
     TextPart,
     index_of,
     is_text,
@@ -64,7 +65,7 @@ class Ledger:
         if kind in LIFECYCLE:
             self.response = object_of(event.get("response"))
         elif kind == ITEM_ADDED:
-            self.items[index_of(event, "output_index")] = object_of(event.get("item"))
+            self._see_item(event)
         elif kind == ITEM_DONE:
             index = index_of(event, "output_index")
             item = self.item(index, object_of(event.get("item")))
@@ -134,14 +135,31 @@ class Ledger:
         part = self._reader.find(place, item.get("id"))
         return self.part(part, given) if part is not None else {**given, "text": "", "annotations": []}
 
+    def _see_item(self, event: dict[str, Any]) -> None:
+        index, item = index_of(event, "output_index"), object_of(event.get("item"))
+        self.items[index] = item
+        if item.get("type") == "message":
+            for place, part in objects_in(item.get("content")):
+                self._open((index, place), item.get("id"), part)
+
+    def _open(self, place: Place, item_id: Any, given: dict[str, Any]) -> None:
+        """A part of content that the client knows of from now on, and what it shows of its text at once (``live``)."""
+        self._contents.setdefault(place[0], {})[place[1]] = given
+        found = self._reader.find(place, item_id) if is_text(given) else None
+        if found is not None:
+            sent = self.sent(found.choice)
+            sent.texts.append(text_of(given).removeprefix(sent.text))
+
     def _see_part(self, event: dict[str, Any]) -> dict[str, Any]:
         output_index, content_index = place_of(event)
         given = object_of(event.get("part"))
         found = self._reader.find((output_index, content_index), event.get("item_id"))
-        if event["type"] == PART_DONE:
+        if event["type"] == PART_ADDED:
+            self._open((output_index, content_index), event.get("item_id"), given)
+        else:
             self._done.add((output_index, content_index))
             given = self.part(found, given) if is_text(given) and found is not None else given
-        self._contents.setdefault(output_index, {})[content_index] = given
+            self._contents.setdefault(output_index, {})[content_index] = given
         return _with(event, part=given)
 
     def _see_text(self, event: dict[str, Any]) -> dict[str, Any]:

@@ -171,9 +171,9 @@ class Reader:
             emptied = [{**p, "text": ""} if is_text(p) else p for _, p in objects_in(item["content"])]
             raw = frame_of({**event, "item": {**item, "content": emptied}}, named=self.named)
         yield Passing(raw=raw)
-        for index, part in content:
-            position = {"item_id": item.get("id"), "output_index": index_of(event, "output_index")}
-            yield from self._text({**position, "content_index": index}, text_of(part))
+        for place, part in content:
+            index = index_of(event, "output_index")
+            yield from self._catch_up(self._part((index, place), item.get("id")), text_of(part), event)
 
     def _part_added(self, raw: bytes, event: dict[str, Any]) -> Iterator[Part]:
         part = object_of(event.get("part"))
@@ -184,7 +184,8 @@ class Reader:
             return
         text = text_of(part)
         yield Passing(raw=frame_of({**event, "part": {**part, "text": ""}}, named=self.named) if text else raw)
-        yield from self._text(event, text)
+        if text:
+            yield from self._catch_up(self._part(place_of(event), event.get("item_id")), text, event)
 
     def _annotation(self, raw: bytes, event: dict[str, Any]) -> Part:
         part = self._part(place_of(event), event.get("item_id"))
@@ -229,13 +230,17 @@ class Reader:
     ) -> Iterator[Part]:
         if part.closed:
             return
+        yield from self._catch_up(part, text, event)
+        part.closed = self._finished = True
+        yield Finish(choice=part.choice, reason=reason, frame=Frame(json=event), final=True, cut=cut)
+
+    def _catch_up(self, part: TextPart, text: str, event: dict[str, Any]) -> Iterator[Part]:
+        """What ``text``, which is all of the part so far, has beyond what came before."""
         received = part.text
-        if len(text) > len(received) and text.startswith(received):
+        if not part.closed and len(text) > len(received) and text.startswith(received):
             rest = text[len(received) :]
             part.received.append(rest)
             yield Text(choice=part.choice, text=rest, frame=Frame(json=event))
-        part.closed = self._finished = True
-        yield Finish(choice=part.choice, reason=reason, frame=Frame(json=event), final=True, cut=cut)
 
     def _finish_all(self, reason: str, *, cut: bool = False) -> Iterator[Part]:
         """The end of every text that has none yet; a reply without text ends as well."""
