@@ -31,8 +31,9 @@ def event_bytes(event: Mapping[str, Any]) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), orjson.dumps(event))
 
 
-def error_event(kind: str, message: str, **more: Any) -> bytes:
-    return event_bytes({"type": "error", "error": {"type": kind, "message": message, **more}})
+def error_event(name: str, message: str, **more: Any) -> bytes:
+    """An error in mid-stream; ``name`` is its type."""
+    return event_bytes({"type": "error", "error": {"type": name, "message": message, **more}})
 
 
 def object_of(data: bytes | None) -> dict[str, Any] | None:

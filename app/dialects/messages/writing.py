@@ -229,8 +229,12 @@ class Writer:
 
 
 def _by_block(released: Released) -> list[tuple[int, str]]:
-    """The text by the blocks it came in. What was taken off its beginning is missing from the first of them."""
-    missing = sum(len(piece.text) for piece in released.slices) - len(released.text)
+    """The text by the blocks it came in. What was taken off its beginning is missing from the first of them; text that
+    is another than what came belongs to the block where that began."""
+    came = "".join(piece.text for piece in released.slices)
+    if not came.endswith(released.text):
+        return [(int(released.slices[0].frame.json["index"]), released.text)]
+    missing = len(came) - len(released.text)
     pieces: list[tuple[int, str]] = []
     for piece in released.slices:
         text = piece.text[missing:]
