@@ -186,8 +186,11 @@ class TestHold:
 
     async def test_log_probabilities_go_with_their_text_and_no_others(self) -> None:
         text = f"{TRUE} {UNKNOWN} {TRUE}"
-        tokens = [{"token": f"{word} ", "logprob": -0.1, "bytes": [], "top_logprobs": []} for word in text.split()]
-        upstream = events(response(message(text + " ", logprobs=tokens)), pieces={(0, 0): [t["token"] for t in tokens]})
+        tokens: list[Event] = [
+            {"token": f"{word} ", "logprob": -0.1, "bytes": [], "top_logprobs": []} for word in text.split()
+        ]
+        words = [str(token["token"]) for token in tokens]
+        upstream = events(response(message(text + " ", logprobs=tokens)), pieces={(0, 0): words})
         for event, token in zip(of(upstream, "output_text.delta"), tokens, strict=True):
             event["logprobs"] = [token]
         of(upstream, "output_text.done")[0]["logprobs"] = tokens
