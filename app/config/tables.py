@@ -52,7 +52,7 @@ class UpstreamTable(_Table):
     api: Annotated[UpstreamApi, Field(strict=False)] = UpstreamApi.OPENAI
     api_version: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]+$")] | None = None
     api_key_env: Line | None = None
-    models: Annotated[list[Glob], Field(min_length=1)] = ["*"]
+    models: list[Glob] = ["*"]
     alias: dict[Glob, Line] = {}
     headers: dict[HeaderName, HeaderValue] = {}
     accepts_documents: bool = False

@@ -9,18 +9,18 @@ import time
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from .answers import chunk
 from .client import Call
-from .expected_failures import mark
 from .gateway import ADMIN_TOKEN, UPSTREAM_KEY, Gateway, eventually
 from .modes import ANY_DOCUMENT, MODES, OBSERVE, body_of, play, reply_of
 from .reading import read_stream, read_with_sdk
 from .stream_cases import load
 from .test_stream_cases import TEXTS, is_whole
-from .upstream import DEADLINE_S, SEND_BUFFER, End, Reply, closed_port
+from .upstream import DEADLINE_S, SEND_BUFFER, End, Reply, ScriptedUpstream, closed_port
 
 StartGateway = Callable[..., Gateway]
 ONE_SENTENCE = load("S14").chunks[:2]
@@ -143,16 +143,23 @@ def test_without_our_fields_the_request_bytes_pass_untouched(gateway: Gateway) -
     assert gateway.upstream.wait_exchange().body == raw
 
 
-@pytest.mark.parametrize("case_id", [mark("S67")])
-def test_s67_a_model_alias_is_resolved_and_both_names_are_stored(start_gateway: StartGateway, case_id: str) -> None:
-    case = load(case_id)
-    gateway = start_gateway(model_aliases=case.driver["gateway"]["alias"])
-    with play(gateway, case, "pass") as call:
-        models = {chunk["model"] for chunk in call.reading().chunks}
-    assert gateway.upstream.wait_exchange().json["model"] == "vendor-model-2026-05"
-    assert len(models) == 1
-    row = gateway.trace(call.request_id).request
-    assert (row["model"], row["resolved_model"]) == ("house-model", "vendor-model-2026-05")
+def test_s67_a_model_alias_is_resolved_and_both_names_are_stored(
+    start_gateway: StartGateway, scripted: ScriptedUpstream, tmp_path: Path
+) -> None:
+    case = load("S67")
+    ((asked, sent),) = case.driver["gateway"]["alias"].items()
+    config = tmp_path / "groundlane.toml"
+    config.write_text(
+        f'[[upstreams]]\nname = "vendor"\nbase_url = "{scripted.base_url}"\nalias = {{ {asked} = "{sent}" }}\n', "utf-8"
+    )
+    gateway = start_gateway(config=str(config))
+    for mode in MODES:
+        scripted.script(reply_of(case))
+        with gateway.call(body_of(gateway, case, mode)) as call:
+            assert {chunk["model"] for chunk in call.reading().chunks} == {sent}
+        assert scripted.wait_exchange().json == {**case.request, "model": sent}
+        row = gateway.trace(call.request_id).request
+        assert (row["model"], row["resolved_model"]) == (asked, sent)
 
 
 @pytest.mark.parametrize("mode", MODES)
