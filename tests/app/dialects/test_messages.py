@@ -4,6 +4,7 @@ import asyncio
 import json
 from typing import Any
 
+import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -108,8 +109,6 @@ async def test_a_message_without_anything_to_check_is_untouched() -> None:
     answer = streamed(thinking(), text(TRUE), tool_use())
     assert await stream_bytes(await bench(answer), documents=None) == answer
     raw = json.dumps(whole(text(TRUE)), indent=3)
-    import httpx
-
     reply = await ask(await bench(lambda _: httpx.Response(200, text=raw)), documents=None)
     assert reply.body.decode() == raw
 
@@ -282,8 +281,6 @@ def test_frames_may_be_cut_anywhere(at: list[int]) -> None:
     async def pieces(_: Any) -> Any:
         for start, end in zip([0, *edges], [*edges, len(data)], strict=True):
             yield data[start:end]
-
-    import httpx
 
     def handle(request: httpx.Request) -> httpx.Response:
         return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=pieces(request))
