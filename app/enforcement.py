@@ -5,7 +5,7 @@ sentences are judged, so that several are judged at once; what leaves, leaves in
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,6 +19,7 @@ from app.parts import (
     Done,
     Ended,
     Event,
+    Evidence,
     Failure,
     Finish,
     Frame,
@@ -35,7 +36,7 @@ from app.parts import (
 )
 from app.tasks import TaskScope
 from app.trace import Trace
-from judges.types import ReplyVerdict, Sentence, SentenceVerdict
+from judges.types import Chunk, ReplyVerdict, Sentence, SentenceVerdict
 from policies.types import Action
 
 DEFAULT_REPLACEMENT = "I can't give an answer that the provided documents support."
@@ -103,19 +104,32 @@ class _Crash:
 _Item = Output | _Check | _Pause | _Close | _Crash | None
 
 
+Opener = Callable[[int], Choice]
+"""Makes the state of the choice of that number."""
+
+
 class Enforcement:
     """Turns the events of one reply into what the client may see.
 
     ``open_choice`` makes the state of a choice when its first part arrives; ``expected`` is how many there will be.
-    ``wants_usage``: the client asked for a usage chunk, so a blocked reply must have one too.
+    ``wants_usage``: the client asked for a usage chunk, so a blocked reply must have one too. ``admit`` takes in
+    documents that the reply brings along and returns what opens the choices after them; without it they are no evidence.
     """
 
     def __init__(
-        self, *, mode: Mode, trace: Trace, open_choice: Callable[[int], Choice], expected: int, wants_usage: bool
+        self,
+        *,
+        mode: Mode,
+        trace: Trace,
+        open_choice: Opener,
+        expected: int,
+        wants_usage: bool,
+        admit: Callable[[Sequence[Chunk]], Awaitable[Opener]] | None = None,
     ) -> None:
         self.mode = mode
         self._trace = trace
         self._open_choice = open_choice
+        self._admit = admit
         self._expected = expected
         self._wants_usage = wants_usage
         self._choices: dict[int, Choice] = {}
@@ -218,6 +232,8 @@ class Enforcement:
                 await self._pause(self._choice(part.choice))
             case Cited():
                 self._choice(part.choice).cite(part)
+            case Evidence() if self._admit is not None:
+                self._open_choice = await self._admit(part.documents)
             case Passing(choice=int(index), unchecked=str(kind)):
                 self._choice(index).unchecked.add(kind)
             case Finish():
@@ -228,7 +244,7 @@ class Enforcement:
             case Failure():
                 self._failed = True
                 self._trace.fail("upstream_error", part.message)
-            case Passing() | Break() | Done():
+            case Passing() | Break() | Evidence() | Done():
                 pass
 
     async def _forward(self, part: Part) -> None:

@@ -6,7 +6,7 @@ Streamed and unary requests take the same way. Whatever the end (a reply, a bloc
 exactly one event is written, by whoever ended it.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -16,7 +16,7 @@ import orjson
 import structlog
 
 from app.choice import Choice, Terms
-from app.enforcement import Enforcement, Mode
+from app.enforcement import Enforcement, Mode, Opener
 from app.errors import PolicyBlockedError
 from app.events.records import EventLog, RequestEvent
 from app.exchange import Exchange
@@ -118,9 +118,11 @@ class Gateway:
             if self.settings.evidence_from_tools or policies.audit(Record()).evidence_from_tools:
                 intake = intake.with_tools()
                 call = replace(call, intake=intake)
+            elif intake.late:
+                intake = replace(intake, late=False)
             ruling = self._retrieve(policies, intake, trace)
             kept = tuple(chunk for index, chunk in enumerate(intake.chunks) if index not in ruling.dropped)
-            mode = self._mode(policies, kept, stream=intake.stream)
+            mode = self._mode(policies, intake, kept)
             evidence = exchange.tasks.start(self.checker.prepare(kept)) if self._judges(mode, kept) else None
             response = await self._send(replace(call, intake=intake.drop(ruling.dropped)), kept, exchange)
             if response.status_code >= httpx.codes.BAD_REQUEST:
@@ -128,11 +130,12 @@ class Gateway:
             index = await evidence if evidence is not None else None
             terms = self._terms(policies, ruling, intake, kept, mode)
             enforcement = exchange.enforcement = Enforcement(
-                mode=_effective(mode, judged=terms.unjudged is None),
+                mode=_effective(mode, judged=terms.unjudged is None or intake.late),
                 trace=trace,
                 open_choice=_opener(policies, terms, trace, self.checker, index if terms.unjudged is None else None),
                 expected=terms.expected,
                 wants_usage=intake.include_usage,
+                admit=self._admit(policies, ruling, intake, kept, mode, trace) if intake.late else None,
             )
             if intake.stream:
                 return self._stream(call, response, exchange, enforcement)
@@ -167,11 +170,11 @@ class Gateway:
             )
         return ruling
 
-    def _mode(self, policies: PolicySet, kept: Sequence[Chunk], *, stream: bool) -> Mode:
+    def _mode(self, policies: PolicySet, intake: Intake, kept: Sequence[Chunk]) -> Mode:
         """When text may leave. A unary reply leaves when it is complete, so all of it is decided first."""
-        if not policies.of("grounding") and not (kept and self.settings.annotate_by_default):
+        if not policies.of("grounding") and not ((kept or intake.late) and self.settings.annotate_by_default):
             return Mode.UNTOUCHED
-        return Mode(policies.audit(Record()).stream_mode) if stream else Mode.FINAL
+        return Mode(policies.audit(Record()).stream_mode) if intake.stream else Mode.FINAL
 
     def _judges(self, mode: Mode, kept: Sequence[Chunk]) -> bool:
         # A judge that has not been loaded yet is loaded on first use; one that failed to load stays out.
@@ -195,6 +198,22 @@ class Gateway:
             expected=intake.choices,
             store_text=self.settings.store_text,
         )
+
+    def _admit(
+        self, policies: PolicySet, ruling: Ruling, intake: Intake, kept: Sequence[Chunk], mode: Mode, trace: Trace
+    ) -> Callable[[Sequence[Chunk]], Awaitable[Opener]]:
+        """Takes in documents that come with the reply: evidence beside the request's for the choices after them."""
+
+        async def admit(documents: Sequence[Chunk]) -> Opener:
+            nonlocal intake, kept
+            intake = intake.with_chunks(documents, [f"output:{chunk.id}" for chunk in documents])
+            kept = (*kept, *documents)
+            trace.keep_documents(intake.chunks, ruling.dropped)
+            index = await self.checker.prepare(kept) if self._judges(mode, kept) else None
+            terms = self._terms(policies, ruling, intake, kept, mode)
+            return _opener(policies, terms, trace, self.checker, index if terms.unjudged is None else None)
+
+        return admit
 
     # upstream
 
@@ -304,9 +323,7 @@ def _effective(mode: Mode, *, judged: bool) -> Mode:
     return Mode.LIVE if mode is Mode.HOLD and not judged else mode
 
 
-def _opener(
-    policies: PolicySet, terms: Terms, trace: Trace, checker: GroundingChecker, evidence: Any
-) -> Callable[[int], Choice]:
+def _opener(policies: PolicySet, terms: Terms, trace: Trace, checker: GroundingChecker, evidence: Any) -> Opener:
     def open_choice(index: int) -> Choice:
         audit = policies.audit(terms.record(judged=terms.unjudged is None))
         check = (

@@ -87,6 +87,13 @@ class Cited:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Documents that the reply brings along: what the upstream itself found before the text that rests on it."""
+
+    documents: Sequence[Chunk]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """Token counts, and the frame that carried them if they came alone."""
 
@@ -113,7 +120,7 @@ class Done:
     trailer: bool = False
 
 
-Part = Text | Passing | Finish | Break | Cited | Usage | Failure | Done
+Part = Text | Passing | Finish | Break | Cited | Evidence | Usage | Failure | Done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,8 @@ class Intake:
     """How many of the last ``chunks`` stand in the prompt and cannot be taken out of it."""
     blocks: Mapping[int, Path] = field(default_factory=dict)
     """Where in ``body`` those of ``chunks`` stand, by position, that are blocks of its API and can be taken out."""
+    late: bool = False
+    """The reply may bring documents along: results of a search that the upstream makes."""
     notes: Sequence[str] = ()
     """What the client should know of how its documents were read."""
     query: str | None = None
@@ -67,9 +69,13 @@ class Intake:
         found = self.from_tools() if self.from_tools is not None else None
         if found is None or not found.chunks:
             return self
-        paths = tuple(self.path_of(index) for index in range(len(self.chunks)))
-        standing = self.standing + len(found.chunks)
-        return replace(self, chunks=self.chunks + found.chunks, paths=paths + found.paths, standing=standing)
+        return self.with_chunks(found.chunks, found.paths)
+
+    def with_chunks(self, chunks: Sequence[Chunk], paths: Sequence[str]) -> "Intake":
+        """The request with ``chunks`` among its documents, which nobody can take out of the prompt any more."""
+        standing = self.standing + len(chunks)
+        known = tuple(self.path_of(index) for index in range(len(self.chunks)))
+        return replace(self, chunks=(*self.chunks, *chunks), paths=(*known, *paths), standing=standing)
 
 
 def read_model(body: Mapping[str, Any]) -> str | None:
