@@ -365,8 +365,8 @@ def _content(call: Call, kept: Sequence[Chunk]) -> Callable[[Form], bytes]:
 
     def content(form: Form) -> bytes:
         changes = {"model": form.model} if form.renamed else {}
-        # Documents that stand in the prompt already are not given a second time.
-        if form.documents and intake.documents is not None and not injects:
+        # Where the gateway writes the prompt, it gives the documents there, and none that was dropped.
+        if form.documents and intake.documents is not None and intake.options.inject == "none":
             changes["documents"] = intake.documents
         if intake.raw is not None and not injects and not changes:
             return intake.raw

@@ -19,7 +19,7 @@ from app.demo.walkthrough import Outcome, Walkthrough, WalkthroughError
 from app.main import create_app
 from app.screen import Screen
 from app.serving import prepare
-from app.settings import Settings
+from app.settings import Settings, UpstreamApi
 from app.telemetry import configure_logging
 
 
@@ -90,6 +90,8 @@ def stage(settings: Settings, *, port: int, folder: Path | None) -> Iterator[Sta
             update={
                 "upstream_base_url": HttpUrl(f"{upstream_url}/v1"),
                 "upstream_api_key": SecretStr("scripted"),
+                "upstream_api": UpstreamApi.OPENAI,
+                "config": None,
                 "database_url": f"sqlite+aiosqlite:///{folder / 'groundlane.db'}",
                 "event_journal": None,
                 "admin_token": SecretStr(token),
