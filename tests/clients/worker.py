@@ -1,0 +1,38 @@
+"""Runs one client library in a process of its own: a question a line on standard input, what was seen a line back.
+
+Libraries keep caches, loops and connections for the life of a process, set up logging when imported, and want
+versions of their own of what they share with the gateway. Here they may. Needs nothing but the library.
+"""
+
+import importlib
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from clients.scenario import Question, Seen
+
+
+def main() -> None:
+    """Answer until standard input ends. What the library prints goes to standard error."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        module, function, fields = json.loads(line)
+        answers.write(json.dumps(_answer(module, function, fields)) + "\n")
+        answers.flush()
+
+
+def _answer(module: str, function: str, fields: dict[str, Any]) -> dict[str, Any]:
+    try:
+        ask: Callable[[Question], Seen] = getattr(importlib.import_module(f"clients.drivers.{module}"), function)
+        return {"seen": asdict(ask(Question(**fields)))}
+    except Exception:
+        return {"failure": traceback.format_exc()}
+
+
+if __name__ == "__main__":
+    main()
