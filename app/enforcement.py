@@ -113,7 +113,7 @@ class Enforcement:
 
     ``open_choice`` makes the state of a choice when its first part arrives; ``expected`` is how many there will be.
     ``wants_usage``: the client asked for a usage chunk, so a blocked reply must have one too. ``admit`` takes in
-    documents that the reply brings along and returns what opens the choices after them; without it they are no evidence.
+    documents that the reply brings along and returns what opens the choices after them; None: they are no evidence.
     """
 
     def __init__(

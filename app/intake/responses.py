@@ -13,6 +13,7 @@ from app.intake.request import Intake, read_model, without
 from app.intake.tools import take_result
 from judges.types import Chunk
 
+_RESULTS = "file_search_call.results"
 _OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output"})
 _CALLS = frozenset({"function_call", "custom_tool_call"})
 _TEXTS = frozenset({"input_text", "output_text", "text"})
@@ -38,6 +39,7 @@ def read_responses(raw: bytes, headers: Mapping[str, str], limits: Limits) -> In
         model=read_model(body),
         stream=read_flag(body.get("stream"), "stream"),
         include_usage=True,  # every response says how much it took
+        late=_RESULTS in (body["include"] if isinstance(body.get("include"), list) else ()),
     )
 
 
@@ -65,10 +67,15 @@ def _tool_results(items: Sequence[Mapping[str, Any]], limits: Limits) -> Documen
             name = named.get(call) if isinstance(call, str) else None
             take_result(documents, _text(item.get("output")), f"input[{index}].output", tool=name)
         elif kind == "file_search_call":
-            for result, path in parts_of(item.get("results"), f"input[{index}].results"):
-                if (chunk := _found(result, documents.next_id)) is not None:
-                    documents.add(chunk, path)
+            take_search(documents, item, f"input[{index}]")
     return documents
+
+
+def take_search(documents: Documents, item: Mapping[str, Any], path: str) -> None:
+    """The passages that a file search found, if ``item`` holds them. Raises InvalidRequestError beyond limits."""
+    for result, where in parts_of(item.get("results"), f"{path}.results"):
+        if (chunk := _found(result, documents.next_id)) is not None:
+            documents.add(chunk, where)
 
 
 def _found(result: Mapping[str, Any], identifier: str) -> Chunk | None:

@@ -4,6 +4,7 @@ Text is read wherever an upstream puts it: in deltas, and what was in none of th
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from app.dialects.framing import Decoder
@@ -29,8 +30,11 @@ from app.dialects.responses.wire import (
     place_of,
     text_of,
 )
-from app.errors import UpstreamConnectError
-from app.parts import Done, Event, Failure, Finish, Frame, Part, Passing, Text, Usage
+from app.errors import InvalidRequestError, UpstreamConnectError
+from app.intake import Limits
+from app.intake.documents import Documents
+from app.intake.responses import take_search
+from app.parts import Done, Event, Evidence, Failure, Finish, Frame, Part, Passing, Text, Usage
 from app.trace import Trace
 
 _REASONS = {"max_output_tokens": "length"}
@@ -57,6 +61,7 @@ class Reader:
         self.named = True
         self._decoder = Decoder(self._keep)
         self._event: dict[str, Any] | None = None
+        self._found = Documents(Limits(), prefix="search")
         self._waiting: list[tuple[bytes, dict[str, Any]]] = []
         self._finished = False
         self._over = False
@@ -142,10 +147,11 @@ class Reader:
         elif kind == PART_ADDED:
             yield from self._part_added(raw, event)
         elif kind == ITEM_DONE:
+            yield from self._search(object_of(event.get("item")))
             yield from self._end_text(raw, event, "stop", cut=False)
         else:
             if kind.startswith("response.refusal."):
-                yield self._mark("refusal")
+                self.unchecked.add("refusal")
             yield Passing(raw=raw)
 
     # What begins
@@ -163,7 +169,7 @@ class Reader:
         kind = item.get("type")
         if kind != "message":
             if isinstance(kind, str) and kind not in _NO_CONTENT:
-                yield self._mark("tool_calls" if kind in _TOOLS else kind)
+                self.unchecked.add("tool_calls" if kind in _TOOLS else kind)
             yield Passing(raw=raw)
             return
         content = [(i, part) for i, part in objects_in(item.get("content")) if is_text(part) and text_of(part)]
@@ -179,7 +185,7 @@ class Reader:
         part = object_of(event.get("part"))
         if not is_text(part):
             if isinstance(part.get("type"), str):
-                yield self._mark(part["type"])
+                self.unchecked.add(part["type"])
             yield Passing(raw=raw)
             return
         text = text_of(part)
@@ -193,6 +199,16 @@ class Reader:
             return Passing(raw=raw)
         # A shell without text: it is told apart from what passes, since its text may have to go and it with it.
         return Text(choice=part.choice, text="", frame=Frame(json=event), shell=event)
+
+    def _search(self, item: Mapping[str, Any]) -> Iterator[Part]:
+        """What the upstream found before it says what it makes of it."""
+        if item.get("type") != "file_search_call":
+            return
+        before = len(self._found.chunks)
+        with suppress(InvalidRequestError):  # beyond the limits: what was taken by then stands
+            take_search(self._found, item, "output")
+        if found := self._found.chunks[before:]:
+            yield Evidence(documents=found)
 
     # What ends
 
@@ -231,6 +247,7 @@ class Reader:
         if part.closed:
             return
         yield from self._catch_up(part, text, event)
+        yield from self._marks(part.choice)
         part.closed = self._finished = True
         yield Finish(choice=part.choice, reason=reason, frame=Frame(json=event), final=True, cut=cut)
 
@@ -249,6 +266,7 @@ class Reader:
         if not self._finished:
             self._finished = True
             reason = "tool_calls" if reason == "stop" and "tool_calls" in self.unchecked else reason
+            yield from self._marks(0)
             yield Finish(choice=0, reason=reason, frame=Frame(json={}), final=True)
 
     def _error(self, raw: bytes, event: dict[str, Any]) -> Iterator[Event]:
@@ -305,9 +323,9 @@ class Reader:
             part.received.append(text)
             yield Text(choice=part.choice, text=text, frame=Frame(json=event, tokens=_tokens(event)))
 
-    def _mark(self, kind: str) -> Passing:
-        self.unchecked.add(kind)
-        return Passing(raw=b"", choice=0, unchecked=kind)
+    def _marks(self, choice: int) -> Iterator[Passing]:
+        """Names of what no judge looks at. Only here: a choice opened earlier would not know of evidence to come."""
+        return (Passing(raw=b"", choice=choice, unchecked=kind) for kind in sorted(self.unchecked))
 
     def _name_model(self, response: Mapping[str, Any]) -> None:
         if self.trace is not None and self.trace.resolved_model is None and isinstance(response.get("model"), str):

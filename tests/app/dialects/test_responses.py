@@ -34,6 +34,13 @@ from tests.app.responses_harness import (
 pytestmark = pytest.mark.anyio
 
 BLOCK = {"contradiction_action": "block", "abstention_response": "Please ask HR."}
+SEARCH = {
+    "type": "file_search_call",
+    "id": "fs_1",
+    "queries": ["leave"],
+    "status": "completed",
+    "results": [{"file_id": "f", "filename": "hr.pdf", "score": 0.8, "text": TRUE, "attributes": {}}],
+}
 LATER = "Ask the front desk for a form."
 
 
@@ -440,18 +447,35 @@ class TestRequest:
         assert len(last(found)["grounding"]["retrieval"]["dropped"]) == 1
 
     async def test_results_of_a_file_search_are_evidence_where_a_policy_says_so(self) -> None:
-        search = {
-            "type": "file_search_call",
-            "id": "fs_1",
-            "queries": ["leave"],
-            "status": "completed",
-            "results": [{"file_id": "f", "filename": "hr.pdf", "score": 0.8, "text": TRUE, "attributes": {}}],
-        }
         question = {"role": "user", "content": "How much?"}
         at = await bench(said(TRUE), policy(evidence_from_tools=True))
-        found = await stream(at, documents=None, input=[question, search])
+        found = await stream(at, documents=None, input=[question, SEARCH])
         assert last(found)["grounding"]["verdict"] == "supported"
         assert last(found)["grounding"]["retrieval"]["kept"][0]["source"] == "hr.pdf"
         plain = await bench(said(TRUE), policy())
-        found = await stream(plain, documents=None, input=[question, search])
+        found = await stream(plain, documents=None, input=[question, SEARCH])
         assert last(found)["grounding"]["verdict"] == "no_sources"
+
+    async def test_what_the_upstream_finds_before_it_speaks_is_evidence_too(self) -> None:
+        body = response(REASONING, SEARCH, message(f"{TRUE} {FALSE}"))
+        asked: dict[str, Any] = {"documents": None, "include": ["file_search_call.results"]}
+        for answer in (body, sse(events(body))):
+            at = await bench(answer, settings={"evidence_from_tools": True})
+            found = await stream(at, **asked)
+            consistent(found)
+            grounding = last(found)["grounding"]
+            assert grounding["verdict"] == "has_contradictions"
+            assert grounding["retrieval"]["kept"][0]["source"] == "hr.pdf"
+            assert [event["delta"] for event in of(found, "output_text.delta")] == [TRUE, f" {FALSE}"]
+            assert at.event.documents[0].source == "hr.pdf"
+            blocking = await bench(answer, policy(evidence_from_tools=True, **BLOCK))
+            assert shown(await stream(blocking, **asked)) == f"{TRUE} Please ask HR."
+            assert output_text(await unary(blocking, **asked)) == "Please ask HR."
+            ignoring = await bench(answer, policy(**BLOCK))
+            assert last(await stream(ignoring, **asked))["grounding"]["verdict"] == "no_sources"
+
+    async def test_what_the_upstream_finds_stands_beside_the_requests_documents(self) -> None:
+        at = await bench(sse(events(response(SEARCH, message(TRUE)))), settings={"evidence_from_tools": True})
+        found = await stream(at, documents=[{"id": "d", "text": UNKNOWN}], include=["file_search_call.results"])
+        assert [kept["id"] for kept in last(found)["grounding"]["retrieval"]["kept"]] == ["d", "search-1"]
+        assert last(found)["grounding"]["verdict"] == "supported"
