@@ -17,7 +17,13 @@ CALLER_KEYS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-ke
 _NOT_SENT = _HOP_BY_HOP | {"host", "content-length", "accept-encoding", "cookie", "expect"}
 _NOT_RETURNED = _HOP_BY_HOP | CALLER_KEYS | {"content-length", "date", "server", "set-cookie"}
 
-_ANTHROPIC_VERSION = ("anthropic-version", "2023-06-01")
+_OURS = ("user-agent", "groundlane")
+_DEFAULTS: Mapping[UpstreamApi, Headers] = {
+    UpstreamApi.OPENAI: [_OURS],
+    UpstreamApi.AZURE: [_OURS],
+    UpstreamApi.ANTHROPIC: [_OURS, ("anthropic-version", "2023-06-01")],
+}
+"""What is sent where neither the caller nor the configuration says otherwise."""
 
 
 def key_header(api: UpstreamApi, key: str) -> tuple[str, str]:
@@ -42,9 +48,9 @@ def sent_headers(
     if not with_keys:
         dropped |= CALLER_KEYS
     kept = [(name, value) for name, value in headers if name not in dropped and not name.startswith("x-groundlane-")]
-    if api is UpstreamApi.ANTHROPIC and all(name != _ANTHROPIC_VERSION[0] for name, _ in kept):
-        kept.append(_ANTHROPIC_VERSION)
     kept.extend(own.items())
+    present = {name for name, _ in kept}
+    kept.extend(default for default in _DEFAULTS[api] if default[0] not in present)
     kept.append(("accept-encoding", accept_encoding))
     return kept
 

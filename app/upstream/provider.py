@@ -1,13 +1,15 @@
 """One upstream: its pool, its key, its URLs, and how it has fared."""
 
+from base64 import b64encode
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from http.cookiejar import DefaultCookiePolicy
+from functools import lru_cache
 from typing import Any
 
 import httpx
 
 from app.config import UpstreamSpec
+from app.errors import InvalidRequestError
 from app.upstream.headers import key_header, sent_headers
 from app.upstream.outcome import Outcome, of_error, of_response
 from app.upstream.request import Form, UpstreamRequest
@@ -47,22 +49,14 @@ class Provider:
         self.spec = spec
         self.health = Health()
         self.by_deployment = by_deployment(spec)
-        self._own = dict(spec.headers)
+        self._own = {**_basic_auth(spec.base_url), **spec.headers}
         if spec.key is not None:
             name, value = key_header(spec.api, spec.key.get_secret_value())
             self._own[name] = value
-        self._client = httpx.AsyncClient(
-            transport=transport
-            or AiohttpTransport(
-                timeouts=spec.timeouts, connections=spec.max_connections, proxy_from_env=spec.proxy_from_env
-            ),
-            timeout=None,  # noqa: S113  # the transport keeps the time
-            headers={"user-agent": "groundlane"},
-            follow_redirects=False,
-            trust_env=False,
+        self._has_key = bool({"authorization", "x-api-key", "api-key"} & self._own.keys())
+        self._transport = transport or AiohttpTransport(
+            timeouts=spec.timeouts, connections=spec.max_connections, proxy_from_env=spec.proxy_from_env
         )
-        # The client is shared by all callers: no cookie of one may reach another.
-        self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 
     async def attempt(self, request: UpstreamRequest, form: Form, *, with_keys: bool) -> Outcome:
         """Send once. The outcome's response is open; whoever takes it closes it."""
@@ -72,20 +66,22 @@ class Provider:
             own=self._own,
             api=spec.api,
             accept_encoding=request.accept_encoding,
-            with_keys=with_keys and spec.key is None,
+            with_keys=with_keys and not self._has_key,
         )
-        url = url_of(spec, request.path, request.query, form.model)
+        url, target = _parsed(url_of(spec, request.path, request.query, form.model))
         content = request.content(form) if callable(request.content) else request.content
-        built = self._client.build_request(
+        built = httpx.Request(
             request.method,
             url,
             # As bytes, since a client may send what is not ASCII.
             headers=[(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers],
             content=content or None,
-            extensions={"target": _target(url)},
+            extensions={"target": target},
         )
         try:
-            response = await self._client.send(built, stream=True)
+            # Straight to the transport: of what a client does on the way (cookies, redirects, credentials of this
+            # machine's user), a gateway wants nothing.
+            response = await self._transport.handle_async_request(built)
         except httpx.HTTPError as error:
             repeatable = request.repeatable and request.replayable
             outcome = of_error(error, replayable=request.replayable, repeatable=repeatable)
@@ -112,7 +108,7 @@ class Provider:
             "fallback": list(spec.fallback),
             "retries": spec.retries,
             "accepts_documents": spec.accepts_documents,
-            "has_key": spec.key is not None,
+            "has_key": self._has_key,
             "health": {
                 "attempts": health.attempts,
                 "failures": health.failures,
@@ -124,10 +120,23 @@ class Provider:
         }
 
     async def aclose(self) -> None:
-        await self._client.aclose()
+        await self._transport.aclose()
 
 
-def _target(url: str) -> bytes:
-    _, _, rest = url.partition("://")
-    slash = rest.find("/")
-    return rest[slash:].encode("latin-1") if slash >= 0 else b"/"
+@lru_cache(maxsize=256)
+def _parsed(url: str) -> tuple[httpx.URL, bytes]:
+    """The URL, and path and query in the bytes that they came in."""
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL:
+        raise InvalidRequestError("The request's path and query are not a valid URL.") from None
+    slash = url.find("/", url.index("://") + 3)
+    return parsed, url[slash:].encode("latin-1") if slash >= 0 else b"/"
+
+
+def _basic_auth(base_url: str) -> dict[str, str]:
+    """The header for a user and a password in the URL, as the settings (not the file) may have them."""
+    url = httpx.URL(base_url)
+    if not url.userinfo:
+        return {}
+    return {"authorization": "Basic " + b64encode(f"{url.username}:{url.password}".encode()).decode()}

@@ -1,6 +1,7 @@
 """What is tried again, how often, where and when; and that nothing else is."""
 
 import asyncio
+from base64 import b64encode
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -13,7 +14,7 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from app.config import UpstreamSpec
-from app.errors import GatewayError, UnknownModelError, UpstreamConnectError, UpstreamTimeoutError
+from app.errors import GatewayError, InvalidRequestError, UnknownModelError, UpstreamConnectError, UpstreamTimeoutError
 from app.settings import UpstreamApi
 from app.upstream import Form, Sent, UpstreamRequest, Upstreams
 from app.upstream.outcome import pause, retry_after
@@ -250,6 +251,21 @@ async def test_a_key_of_its_own_replaces_every_key_of_the_caller() -> None:
     (request,) = at.network.requests
     assert request.headers["authorization"] == "Bearer sk-own"
     assert "caller" not in repr(request.headers.raw)
+
+
+async def test_a_user_in_the_url_of_the_settings_is_a_key_too() -> None:
+    at = one(200, base_url="http://us%40er:p%3Aw@a.test/v1")
+    await at.send(headers=CALLER)
+    (request,) = at.network.requests
+    assert request.headers["authorization"] == "Basic " + b64encode(b"us@er:p:w").decode()
+    assert "x-api-key" not in request.headers
+
+
+async def test_a_target_that_is_no_url_is_a_400() -> None:
+    at = one(200)
+    with pytest.raises(InvalidRequestError) as caught:
+        await at.send(query="x" * 70_000)
+    assert (caught.value.status, at.network.asked) == (400, [])
 
 
 async def test_headers_beyond_ascii_pass() -> None:

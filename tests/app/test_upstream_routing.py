@@ -123,14 +123,15 @@ def sent(api: UpstreamApi = UpstreamApi.OPENAI, *, with_keys: bool, **own: str) 
 
 
 def test_no_key_of_the_caller_goes_along_unless_it_is_meant_to() -> None:
-    assert sent(with_keys=False) == {"x-mine": "2", "accept-encoding": "identity"}
-    assert sent(with_keys=True) == dict(CALLERS[:4]) | {"x-mine": "2", "accept-encoding": "identity"}
+    rest = {"x-mine": "2", "user-agent": "groundlane", "accept-encoding": "identity"}
+    assert sent(with_keys=False) == rest
+    assert sent(with_keys=True) == dict(CALLERS[:4]) | rest
 
 
 def test_configured_headers_stand_in_place_of_the_callers() -> None:
-    own = {"x-mine": "ours", "x-team": "t"}
+    own = {"x-mine": "ours", "user-agent": "ours"}
     got = sent_headers(CALLERS, own=own, api=UpstreamApi.OPENAI, accept_encoding="gzip", with_keys=False)
-    assert got == [("x-mine", "ours"), ("x-team", "t"), ("accept-encoding", "gzip")]
+    assert got == [("x-mine", "ours"), ("user-agent", "ours"), ("accept-encoding", "gzip")]
 
 
 @pytest.mark.parametrize(
@@ -145,13 +146,15 @@ def test_each_kind_of_upstream_is_given_its_key_its_own_way(api: UpstreamApi, he
     assert key_header(api, "k") == header
 
 
-def test_anthropics_version_is_sent_unless_the_caller_names_one() -> None:
-    assert sent(UpstreamApi.ANTHROPIC, with_keys=False)["anthropic-version"] == "2023-06-01"
+@pytest.mark.parametrize("whose", ["caller", "file", None])
+def test_anthropics_version_is_sent_once_by_whoever_names_one(whose: str | None) -> None:
+    named = ("anthropic-version", "2027-01-01")
     headers = sent_headers(
-        [("anthropic-version", "2027-01-01")],
-        own={},
+        [named] if whose == "caller" else [],
+        own=dict([named]) if whose == "file" else {},
         api=UpstreamApi.ANTHROPIC,
         accept_encoding="identity",
         with_keys=False,
     )
-    assert [value for name, value in headers if name == "anthropic-version"] == ["2027-01-01"]
+    versions = [value for name, value in headers if name == "anthropic-version"]
+    assert versions == ["2027-01-01" if whose else "2023-06-01"]
