@@ -30,10 +30,11 @@ from tests.app.messages_harness import (
 )
 
 pytestmark = pytest.mark.anyio
+Rules = dict[str, Any]
 
-BLOCK = {"contradiction_action": "block", "abstention_response": "Please ask HR."}
-LOOSE = {"min_citations": 0, "min_grounding_score": 0.0}
-STRIP = {"unverifiable_action": "strip", **LOOSE}
+BLOCK: Rules = {"contradiction_action": "block", "abstention_response": "Please ask HR."}
+LOOSE: Rules = {"min_citations": 0, "min_grounding_score": 0.0}
+STRIP: Rules = {"unverifiable_action": "strip", **LOOSE}
 
 
 def types(made: list[dict[str, Any]]) -> list[str]:
@@ -270,6 +271,37 @@ def _cut(block: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
         pieces = [said[i : i + size] for i in range(0, len(said), size)] if said else []
         cut += [{**delta, "text": piece} for piece in pieces] if pieces else [delta]
     return cut
+
+
+@settings(max_examples=40, deadline=None)
+@given(blocks=KINDS, cuts=st.integers(1, 40), documents=st.booleans())
+def test_every_mode_tells_the_same_message(blocks: list[list[dict[str, Any]]], cuts: int, documents: bool) -> None:
+    """When text leaves makes no difference to what it is, nor does passing it untouched."""
+    sent = events(*(_cut(block, cuts) for block in blocks), pings=False)
+
+    async def told(mode: str) -> dict[str, Any]:
+        b = await bench(sse(sent), policy(stream_mode=mode, **LOOSE))
+        made = await stream(b, **({} if documents else {"documents": None}))
+        assert is_well_formed(made)
+        return message(made)
+
+    async def all_modes() -> list[dict[str, Any]]:
+        return [await told(mode) for mode in ("hold", "live", "final")]
+
+    hold, live, final = asyncio.run(all_modes())
+    if documents:
+        assert hold["content"] == final["content"]
+    assert _spoken(live) == _spoken(hold) == _spoken(final)
+    assert {name: hold["grounding"][name] for name in TOLD} == {name: live["grounding"][name] for name in TOLD}
+
+
+TOLD = ("verdict", "action", "total_claims", "supported_count", "claims")
+
+
+def _spoken(told: dict[str, Any]) -> list[dict[str, Any]]:
+    """The content without citations, and without text blocks that say nothing, which pass where nothing is held."""
+    blocks = [{name: value for name, value in block.items() if name != "citations"} for block in told["content"]]
+    return [block for block in blocks if block.get("text") != ""]
 
 
 @settings(max_examples=40, deadline=None)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from app.dialects.messages.references import References
+from app.dialects.messages.whole import message_of
 from app.errors import InvalidRequestError, PolicyBlockedError
 from app.intake import Limits
 from app.intake.messages import MessagesRequest, read_messages
@@ -14,57 +15,58 @@ from judges.testing import NEUTRAL, ScriptedJudge, entails
 from judges.types import Source, Span
 from policies.types import Policy
 from tests.app.harness import TRUE, UNKNOWN, Bench, bench, policy
-from tests.app.messages_harness import message_of, sse, stream, streamed, text, text_of, unary, whole
+from tests.app.messages_harness import sse, stream, streamed, text, text_of, unary, whole
 
 pytestmark = pytest.mark.anyio
+Json = dict[str, Any]
 
 OTHER = "The canteen opens at noon."
-QUESTION = {"type": "text", "text": "How much leave?"}
-PDF = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}}
-PLAIN = {
+QUESTION: Json = {"type": "text", "text": "How much leave?"}
+PDF: Json = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}}
+PLAIN: Json = {
     "type": "document",
     "source": {"type": "text", "media_type": "text/plain", "data": f"{OTHER} {TRUE}"},
     "title": "Handbook",
     "context": "2026 edition",
     "citations": {"enabled": True},
 }
-PARTS = {
+PARTS: Json = {
     "type": "document",
     "source": {"type": "content", "content": [{"type": "text", "text": OTHER}, {"type": "text", "text": TRUE}]},
     "title": "Parts",
 }
-RESULT = {
+RESULT: Json = {
     "type": "search_result",
     "source": "https://kb.test/leave",
     "title": "Leave",
     "content": [{"type": "text", "text": OTHER}, {"type": "text", "text": TRUE}],
 }
-UNRELATED = {
+UNRELATED: Json = {
     **RESULT,
     "source": "https://kb.test/canteen",
     "title": "Canteen",
     "content": [{"type": "text", "text": OTHER}],
 }
-LOOSE = {"min_citations": 0, "min_grounding_score": 0.0}
+LOOSE: Json = {"min_citations": 0, "min_grounding_score": 0.0}
 
 
-def result(*content: dict[str, Any]) -> dict[str, Any]:
+def result(*content: Json) -> Json:
     return {"type": "tool_result", "tool_use_id": "toolu_1", "content": list(content)}
 
 
-def read(*content: dict[str, Any], **fields: Any) -> MessagesRequest:
+def read(*content: Json, **fields: Any) -> MessagesRequest:
     body = {"model": "c", "messages": [{"role": "user", "content": list(content)}], **fields}
     return read_messages(json.dumps(body).encode(), {}, Limits())
 
 
-async def citations(content: list[dict[str, Any]], documents: Any = None) -> list[dict[str, Any]]:
+async def citations(content: list[Json], documents: Any = None) -> list[Json]:
     body = await unary(await bench(whole(text(TRUE))), documents=documents, content=content)
     (block,) = body["content"]
-    found: list[dict[str, Any]] = block["citations"]
+    found: list[Json] = block["citations"]
     return found
 
 
-def sent(b: Bench) -> dict[str, Any]:
+def sent(b: Bench) -> Json:
     return dict(json.loads(b.forwarded[0].content))
 
 
@@ -105,7 +107,7 @@ def test_documents_of_our_own_field_come_first() -> None:
         ({"grounding": {"inject": "here"}}, "grounding.inject"),
     ],
 )
-def test_what_is_wrong_is_named(fields: dict[str, Any], param: str) -> None:
+def test_what_is_wrong_is_named(fields: Json, param: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         read(QUESTION, **fields)
     assert caught.value.param == param
@@ -152,7 +154,7 @@ def test_each_kind_of_document_is_cited_in_its_own_way() -> None:
     request = read(PDF, PLAIN, PARTS, result(UNRELATED, RESULT), QUESTION, documents=[{"text": TRUE, "title": "Mine"}])
     references = References(request.blocks, request.intake.chunks)
 
-    def cite(position: int) -> dict[str, Any]:
+    def cite(position: int) -> Json:
         chunk = request.intake.chunks[position]
         start = chunk.text.index(TRUE)
         span = Span(start, start + len(TRUE))
@@ -195,7 +197,7 @@ async def test_a_dropped_block_is_taken_out_of_the_request() -> None:
 
 async def test_the_upstreams_citations_are_numbered_as_the_client_knows_them() -> None:
     """With a block taken out, the upstream counts fewer than the client sent."""
-    cited = {"type": "search_result_location", "cited_text": TRUE, "search_result_index": 0, "title": "Leave",
+    cited: Json = {"type": "search_result_location", "cited_text": TRUE, "search_result_index": 0, "title": "Leave",
              "source": "https://kb.test/leave", "start_block_index": 1, "end_block_index": 2}  # fmt: skip
     blocks = text(TRUE, citations=[cited])
     expected = {**cited, "search_result_index": 1}
@@ -227,9 +229,9 @@ async def test_what_cannot_be_taken_out_blocks() -> None:
 
 
 async def test_citations_of_the_upstream_count_for_the_policy() -> None:
-    cited = {"type": "search_result_location", "cited_text": OTHER, "search_result_index": 0, "title": "Canteen",
+    cited: Json = {"type": "search_result_location", "cited_text": OTHER, "search_result_index": 0, "title": "Canteen",
              "source": "https://kb.test/canteen", "start_block_index": 0, "end_block_index": 1}  # fmt: skip
-    rules = {"min_citations": 1, "min_grounding_score": 0.0, "action_on_violation": "block"}
+    rules: Json = {"min_citations": 1, "min_grounding_score": 0.0, "action_on_violation": "block"}
     for first in (False, True):
         answer = whole(text(TRUE, citations=[{**cited, "search_result_index": 1}], first=first))
         body = await unary(await bench(answer, policy(**rules)), documents=None, content=[UNRELATED, RESULT, QUESTION])
@@ -239,9 +241,9 @@ async def test_citations_of_the_upstream_count_for_the_policy() -> None:
 
 
 async def test_a_citation_that_does_not_support_its_sentence_is_found() -> None:
-    cited = {"type": "search_result_location", "cited_text": OTHER, "search_result_index": 0, "title": "Canteen",
+    cited: Json = {"type": "search_result_location", "cited_text": OTHER, "search_result_index": 0, "title": "Canteen",
              "source": "https://kb.test/canteen", "start_block_index": 0, "end_block_index": 1}  # fmt: skip
-    rules = {**LOOSE, "require_valid_citations": True, "action_on_violation": "block"}
+    rules: Json = {**LOOSE, "require_valid_citations": True, "action_on_violation": "block"}
     content = [UNRELATED, RESULT, QUESTION]
     answer = whole(text(f"{UNKNOWN} "), text(TRUE, citations=[cited]))
     judge = ScriptedJudge(lambda text, claim: entails() if claim in text else NEUTRAL)
@@ -252,9 +254,9 @@ async def test_a_citation_that_does_not_support_its_sentence_is_found() -> None:
 
 
 async def test_a_citation_of_a_pdf_counts_though_nobody_can_check_it() -> None:
-    cited = {"type": "page_location", "cited_text": "…", "document_index": 0, "document_title": None,
+    cited: Json = {"type": "page_location", "cited_text": "…", "document_index": 0, "document_title": None,
              "start_page_number": 1, "end_page_number": 2}  # fmt: skip
-    rules = {"min_citations": 1, "min_grounding_score": 0.0, "require_valid_citations": True,
+    rules: Json = {"min_citations": 1, "min_grounding_score": 0.0, "require_valid_citations": True,
              "action_on_violation": "block"}  # fmt: skip
     answer = whole(text(TRUE, citations=[cited]))
     body = await unary(await bench(answer, policy(**rules)), documents=None, content=[PDF, RESULT, QUESTION])
@@ -263,7 +265,7 @@ async def test_a_citation_of_a_pdf_counts_though_nobody_can_check_it() -> None:
 
 
 async def test_citations_within_a_sentence_stay_with_their_blocks() -> None:
-    cited = {"type": "search_result_location", "cited_text": TRUE, "search_result_index": 0, "title": "Leave",
+    cited: Json = {"type": "search_result_location", "cited_text": TRUE, "search_result_index": 0, "title": "Leave",
              "source": "https://kb.test/leave", "start_block_index": 1, "end_block_index": 2}  # fmt: skip
     blocks = text(TRUE[:16]), text(TRUE[16:-1], citations=[cited]), text(".")
     made = await stream(await bench(streamed(*blocks)), documents=None, content=[RESULT, QUESTION])
