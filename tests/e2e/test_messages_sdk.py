@@ -67,8 +67,8 @@ def chunks_of(*texts: str, stop: str = "end_turn") -> list[bytes]:
             delta = {"type": "text_delta", "text": text[start : start + 7]}
             made.append({"type": "content_block_delta", "index": index, "delta": delta})
         made.append({"type": "content_block_stop", "index": index})
-    delta = {"stop_reason": stop, "stop_sequence": None}
-    made.append({"type": "message_delta", "delta": delta, "usage": {"output_tokens": 20}})
+    end = {"stop_reason": stop, "stop_sequence": None}
+    made.append({"type": "message_delta", "delta": end, "usage": {"output_tokens": 20}})
     made.append({"type": "message_stop"})
     return [frame(event) for event in made]
 
