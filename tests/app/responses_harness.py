@@ -152,7 +152,7 @@ def shown(found: Iterable[Event], place: tuple[int, int] | None = None) -> str:
 def output_text(body: Mapping[str, Any]) -> str:
     """All text of a whole response."""
     parts = [part for item in body["output"] if item["type"] == "message" for part in item["content"]]
-    return "".join(part["text"] for part in parts if part["type"] == "output_text")
+    return "".join(part["text"] for part in parts if part["type"] in ("output_text", "text"))
 
 
 def consistent(found: Sequence[Event]) -> None:
@@ -161,7 +161,7 @@ def consistent(found: Sequence[Event]) -> None:
     for event in of(found, "output_text.done"):
         assert event["text"] == shown(found, (event["output_index"], event["content_index"]))
     for event in of(found, "content_part.done"):
-        if event["part"]["type"] == "output_text":
+        if event["part"]["type"] in ("output_text", "text"):
             place = (event["output_index"], event["content_index"])
             assert event["part"]["text"] == shown(found, place)
             added = of(found, "output_text.annotation.added")

@@ -316,3 +316,34 @@ def test_a_bad_request_is_refused_by_name(gateway: Gateway, body: dict[str, Any]
         assert call.json()["error"]["param"] == param
     assert call.status == 400
     assert gateway.upstream.exchanges == []
+
+
+def test_a_sentence_leaves_while_the_next_is_on_its_way(gateway: Gateway) -> None:
+    made = events(response(message(f"{PLANS}{SUPPORT}")))
+    chunks = [frame(event) for event in made]
+    whole_first = next(i for i, event in enumerate(made) if event.get("delta", "").endswith("Support")) + 1
+    gateway.upstream.script(Reply(chunks=chunks, gated=True))
+    body = request_of(gateway.agent(grounding=CLOSED), DOCUMENTS)
+    body = {**body, **body.pop("extra_body"), "stream": True}
+    with gateway.call(body, path="/v1/responses") as call:
+        exchange = gateway.upstream.wait_exchange()
+        exchange.release(whole_first)
+        data = call.read_until(PLANS.strip().encode() + b'"')
+        assert b'"grounding":{"claims"' in data
+        assert b"Support answers" not in data.partition(b"best_source")[0]
+        exchange.release(len(chunks) - whole_first)
+        assert b"response.completed" in call.read_all()
+
+
+def test_a_client_that_goes_away_ends_the_upstream_call(gateway: Gateway) -> None:
+    chunks = [frame(event) for event in events(response(message(PLANS + SUPPORT)))]
+    gateway.upstream.script(Reply(chunks=chunks, gated=True))
+    body = request_of(gateway.agent(grounding=CLOSED), DOCUMENTS)
+    with gateway.call({**body, **body.pop("extra_body"), "stream": True}, path="/v1/responses") as call:
+        exchange = gateway.upstream.wait_exchange()
+        exchange.release(3)
+        call.read_until(b"output_item.added")
+        request_id = call.request_id
+        call.abort()
+        assert exchange.peer_closed.wait(5)
+    left(gateway.trace(request_id), status="cancelled")

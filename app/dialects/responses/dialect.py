@@ -11,7 +11,7 @@ from app.dialects.responses.reading import Reader, usage_of
 from app.dialects.responses.whole import events_of
 from app.dialects.responses.wire import frame_of
 from app.dialects.responses.writing import Writer
-from app.errors import UpstreamConnectError
+from app.errors import GatewayError, UpstreamConnectError
 from app.parts import Event, Failure, Output
 from app.trace import Trace
 from judges.types import Chunk
@@ -40,9 +40,14 @@ class ResponsesDialect:
             for event in self._whole(read_object(b"".join([data async for data in body]))):
                 yield event
             return
-        async for data in body:
-            for event in self._reader.feed(data):
+        try:
+            async for data in body:
+                for event in self._reader.feed(data):
+                    yield event
+        except GatewayError:
+            for event in self._reader.settle():
                 yield event
+            raise
         for event in self._reader.close():
             yield event
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.dialects.responses.reading import Reader
+from app.dialects.responses.texts import Texts
 from app.dialects.responses.wire import (
     ANNOTATION,
     ITEM_ADDED,
@@ -43,13 +43,13 @@ class Sent:
 class Ledger:
     """Keeps the books of one reply. ``see`` takes in each event of the upstream as it leaves."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, texts: Texts) -> None:
         self.response: dict[str, Any] = {}
         self.items: dict[int, dict[str, Any]] = {}
         self._contents: dict[int, dict[int, dict[str, Any]]] = {}
         self._done: set[tuple[int, ...]] = set()
         self._sent: dict[int, Sent] = {}
-        self._reader = reader
+        self._texts = texts
 
     def sent(self, choice: int) -> Sent:
         return self._sent.setdefault(choice, Sent())
@@ -123,7 +123,7 @@ class Ledger:
         item, contents = self.items[index], self._contents.get(index, {})
         if item.get("type") != "message" or (index,) in self._done:
             return dict(item)
-        parts = {part.place: part for part in self._reader.parts if part.place not in self._done}
+        parts = {part.place: part for part in self._texts.parts if part.place not in self._done}
         content = [
             self.standing_part(parts[index, i]) if (index, i) in parts else part for i, part in sorted(contents.items())
         ]
@@ -132,7 +132,7 @@ class Ledger:
     def _content(self, place: tuple[int, int], item: Mapping[str, Any], given: Any) -> Any:
         if not isinstance(given, dict) or not is_text(given):
             return given
-        part = self._reader.find(place, item.get("id"))
+        part = self._texts.find(place, item.get("id"))
         return self.part(part, given) if part is not None else {**given, "text": "", "annotations": []}
 
     def _see_item(self, event: dict[str, Any]) -> None:
@@ -145,7 +145,7 @@ class Ledger:
     def _open(self, place: Place, item_id: Any, given: dict[str, Any]) -> None:
         """A part of content that the client knows of from now on, and what it shows of its text at once (``live``)."""
         self._contents.setdefault(place[0], {})[place[1]] = given
-        found = self._reader.find(place, item_id) if is_text(given) else None
+        found = self._texts.find(place, item_id) if is_text(given) else None
         if found is not None:
             sent = self.sent(found.choice)
             sent.texts.append(text_of(given).removeprefix(sent.text))
@@ -153,7 +153,7 @@ class Ledger:
     def _see_part(self, event: dict[str, Any]) -> dict[str, Any]:
         output_index, content_index = place_of(event)
         given = object_of(event.get("part"))
-        found = self._reader.find((output_index, content_index), event.get("item_id"))
+        found = self._texts.about(event)
         if event["type"] == PART_ADDED:
             self._open((output_index, content_index), event.get("item_id"), given)
         else:
@@ -163,7 +163,7 @@ class Ledger:
         return _with(event, part=given)
 
     def _see_text(self, event: dict[str, Any]) -> dict[str, Any]:
-        found = self._reader.find(place_of(event), event.get("item_id"))
+        found = self._texts.about(event)
         return self.text_done(found, event) if found is not None else event
 
     def text_done(self, part: TextPart, event: dict[str, Any]) -> dict[str, Any]:
@@ -177,7 +177,7 @@ class Ledger:
         return changed
 
     def _see_live(self, event: dict[str, Any]) -> None:
-        part = self._reader.find(place_of(event), event.get("item_id"))
+        part = self._texts.about(event)
         if part is None:
             return
         if event["type"] == ANNOTATION:

@@ -8,8 +8,10 @@ from contextlib import suppress
 from typing import Any
 
 from app.dialects.framing import Decoder
+from app.dialects.responses.texts import Texts
 from app.dialects.responses.wire import (
     ANNOTATION,
+    COMPLETED,
     FAILED,
     INCOMPLETE,
     ITEM_ADDED,
@@ -20,21 +22,19 @@ from app.dialects.responses.wire import (
     TERMINAL,
     TEXT_DELTA,
     TEXT_DONE,
-    Place,
-    TextPart,
+    begun,
     frame_of,
     index_of,
     is_text,
     object_of,
     objects_in,
-    place_of,
     text_of,
 )
 from app.errors import InvalidRequestError, UpstreamConnectError
 from app.intake import Limits
 from app.intake.documents import Documents
 from app.intake.responses import take_search
-from app.parts import Done, Event, Evidence, Failure, Finish, Frame, Part, Passing, Text, Usage
+from app.parts import Done, Event, Evidence, Failure, Frame, Part, Passing, Text, Usage
 from app.trace import Trace
 
 _REASONS = {"max_output_tokens": "length"}
@@ -49,13 +49,12 @@ _TOOLS = frozenset(
 
 
 class Reader:
-    """Reads one reply. ``parts`` are its text parts in order of arrival, ``unchecked`` names content of other kinds."""
+    """Reads one reply. ``named``: the upstream sends its events under their names."""
 
     def __init__(self) -> None:
         self.trace: Trace | None = None
         """Is told of the model, once it is set."""
-        self.parts: list[TextPart] = []
-        self.unchecked: set[str] = set()
+        self.texts = Texts()
         self.response: dict[str, Any] | None = None
         """The final response, once it is here."""
         self.named = True
@@ -63,13 +62,16 @@ class Reader:
         self._event: dict[str, Any] | None = None
         self._found = Documents(Limits(), prefix="search")
         self._waiting: list[tuple[bytes, dict[str, Any]]] = []
-        self._finished = False
         self._over = False
 
     def feed(self, data: bytes) -> Iterator[Event]:
         """The events completed by ``data``. Raises UpstreamConnectError where it is malformed."""
         for event in self._decoder.feed(data):
             yield from self._decoded(event)
+
+    def settle(self) -> Iterator[Event]:
+        """The events that wait for another one, since none will come."""
+        return self._settle("stop")
 
     def close(self) -> Iterator[Event]:
         """The events at the end of the body. Raises UpstreamConnectError where the reply is not complete."""
@@ -104,13 +106,14 @@ class Reader:
         yield from self._settle("stop")
         if any(isinstance(part, Done) for part in decoded.parts):
             if not self._over:
-                yield Event(raw=b"", parts=tuple(self._finish_all("stop")))
+                yield Event(raw=b"", parts=tuple(self.texts.end_all({}, "stop")))
                 self._over = True
             yield Event(raw=decoded.raw, parts=(Done(decoded.raw),))
         else:
             yield decoded
 
-    def _ends_text(self, event: Mapping[str, Any]) -> bool:
+    @staticmethod
+    def _ends_text(event: Mapping[str, Any]) -> bool:
         kind = event.get("type")
         if kind == PART_DONE:
             return is_text(object_of(event.get("part")))
@@ -137,7 +140,7 @@ class Reader:
     def _ordinary(self, raw: bytes, event: dict[str, Any]) -> Iterator[Part]:
         kind = str(event.get("type"))
         if kind == TEXT_DELTA:
-            yield from self._text(event, event.get("delta"))
+            yield from self.texts.add(event, event.get("delta"))
         elif kind == ANNOTATION:
             yield self._annotation(raw, event)
         elif kind in LIFECYCLE:
@@ -151,7 +154,7 @@ class Reader:
             yield from self._end_text(raw, event, "stop", cut=False)
         else:
             if kind.startswith("response.refusal."):
-                self.unchecked.add("refusal")
+                self.texts.unchecked.add("refusal")
             yield Passing(raw=raw)
 
     # What begins
@@ -159,9 +162,9 @@ class Reader:
     def _lifecycle(self, raw: bytes, event: dict[str, Any]) -> Passing:
         response = object_of(event.get("response"))
         self._name_model(response)
-        if response.get("output"):
+        if response.get("output") or response.get("output_text"):
             # No text leaves by this way; its own events bring it.
-            raw = frame_of({**event, "response": {**response, "output": []}}, named=self.named)
+            raw = frame_of({**event, "response": begun(response)}, named=self.named)
         return Passing(raw=raw)
 
     def _item_added(self, raw: bytes, event: dict[str, Any]) -> Iterator[Part]:
@@ -169,7 +172,7 @@ class Reader:
         kind = item.get("type")
         if kind != "message":
             if isinstance(kind, str) and kind not in _NO_CONTENT:
-                self.unchecked.add("tool_calls" if kind in _TOOLS else kind)
+                self.texts.unchecked.add("tool_calls" if kind in _TOOLS else kind)
             yield Passing(raw=raw)
             return
         content = [(i, part) for i, part in objects_in(item.get("content")) if is_text(part) and text_of(part)]
@@ -179,22 +182,22 @@ class Reader:
         yield Passing(raw=raw)
         for place, part in content:
             index = index_of(event, "output_index")
-            yield from self._catch_up(self._part((index, place), item.get("id")), text_of(part), event)
+            yield from self.texts.reach(self.texts.at((index, place), item.get("id")), text_of(part), event)
 
     def _part_added(self, raw: bytes, event: dict[str, Any]) -> Iterator[Part]:
         part = object_of(event.get("part"))
         if not is_text(part):
             if isinstance(part.get("type"), str):
-                self.unchecked.add(part["type"])
+                self.texts.unchecked.add(part["type"])
             yield Passing(raw=raw)
             return
         text = text_of(part)
         yield Passing(raw=frame_of({**event, "part": {**part, "text": ""}}, named=self.named) if text else raw)
         if text:
-            yield from self._catch_up(self._part(place_of(event), event.get("item_id")), text, event)
+            yield from self.texts.reach(self.texts.of(event), text, event)
 
     def _annotation(self, raw: bytes, event: dict[str, Any]) -> Part:
-        part = self._part(place_of(event), event.get("item_id"))
+        part = self.texts.of(event)
         if part.closed:
             return Passing(raw=raw)
         # A shell without text: it is told apart from what passes, since its text may have to go and it with it.
@@ -216,63 +219,23 @@ class Reader:
         """An event that says a text whole: what of it did not come before, its end, and the event itself."""
         kind = event.get("type")
         if kind == TEXT_DONE:
-            part = self._part(place_of(event), event.get("item_id"))
-            if part.closed:
-                yield Passing(raw=raw)
-            else:
-                yield from self._end(part, text_of(event), reason, event, cut=cut)
-            return
-        if kind == PART_DONE:
-            part = self._part(place_of(event), event.get("item_id"))
-            yield from self._end(part, text_of(object_of(event.get("part"))), reason, event, cut=cut)
+            part = self.texts.of(event)
+            if not part.closed:
+                # Its end is told by the event, so it does not pass as well.
+                yield from self.texts.end(part, text_of(event), event, reason, cut=cut)
+                return
+        elif kind == PART_DONE:
+            text = text_of(object_of(event.get("part")))
+            yield from self.texts.end(self.texts.of(event), text, event, reason, cut=cut)
         else:
             item = object_of(event.get("item"))
-            yield from self._end_item(index_of(event, "output_index"), item, reason, event, cut=cut)
+            yield from self.texts.end_item(index_of(event, "output_index"), item, event, reason, cut=cut)
         yield Passing(raw=raw)
-
-    def _end_item(
-        self, index: int, item: Mapping[str, Any], reason: str, event: dict[str, Any], *, cut: bool
-    ) -> Iterator[Part]:
-        if item.get("type") != "message":
-            return
-        for place, content in objects_in(item.get("content")):
-            if is_text(content):
-                yield from self._end(
-                    self._part((index, place), item.get("id")), text_of(content), reason, event, cut=cut
-                )
-
-    def _end(
-        self, part: TextPart, text: str, reason: str, event: dict[str, Any], *, cut: bool = False
-    ) -> Iterator[Part]:
-        if part.closed:
-            return
-        yield from self._catch_up(part, text, event)
-        yield from self._marks(part.choice)
-        part.closed = self._finished = True
-        yield Finish(choice=part.choice, reason=reason, frame=Frame(json=event), final=True, cut=cut)
-
-    def _catch_up(self, part: TextPart, text: str, event: dict[str, Any]) -> Iterator[Part]:
-        """What ``text``, which is all of the part so far, has beyond what came before."""
-        received = part.text
-        if not part.closed and len(text) > len(received) and text.startswith(received):
-            rest = text[len(received) :]
-            part.received.append(rest)
-            yield Text(choice=part.choice, text=rest, frame=Frame(json=event))
-
-    def _finish_all(self, reason: str, *, cut: bool = False) -> Iterator[Part]:
-        """The end of every text that has none yet; a reply without text ends as well."""
-        for part in self.parts:
-            yield from self._end(part, "", reason, {}, cut=cut)
-        if not self._finished:
-            self._finished = True
-            reason = "tool_calls" if reason == "stop" and "tool_calls" in self.unchecked else reason
-            yield from self._marks(0)
-            yield Finish(choice=0, reason=reason, frame=Frame(json={}), final=True)
 
     def _error(self, raw: bytes, event: dict[str, Any]) -> Iterator[Event]:
         inner = object_of(event.get("error"))
         message = str(inner.get("message") or event.get("message") or event.get("error") or "error")
-        yield Event(raw=raw, parts=(*self._finish_all("failed", cut=True), Failure(message=message, raw=raw)))
+        yield Event(raw=raw, parts=(*self.texts.end_all({}, "failed", cut=True), Failure(message=message, raw=raw)))
         self._over = True
 
     def _terminal(self, raw: bytes, event: dict[str, Any]) -> Iterator[Event]:
@@ -291,41 +254,10 @@ class Reader:
             yield Event(raw=raw, parts=(Done(raw, trailer=True),))
 
     def _last_parts(self, event: dict[str, Any], response: Mapping[str, Any]) -> Iterator[Part]:
-        reason, cut = _reason(event), event["type"] != "response.completed"
-        for index, item in objects_in(response.get("output")):
-            yield from self._end_item(index, item, reason, {}, cut=cut)
-        yield from self._finish_all(reason, cut=cut)
+        yield from self.texts.end_all(response, _reason(event), cut=event["type"] != COMPLETED)
         usage = usage_of(response)
         if usage is not None:
             yield usage
-
-    # Helpers
-
-    def find(self, place: Place, item_id: Any) -> TextPart | None:
-        """The text part of the item named, whatever index the upstream gives that item; else that at ``place``."""
-        for part in self.parts:
-            if item_id and part.item_id == item_id and part.place[1] == place[1]:
-                return part
-        return next((part for part in self.parts if part.place == place), None)
-
-    def _part(self, place: Place, item_id: Any) -> TextPart:
-        part = self.find(place, item_id)
-        if part is None:
-            part = TextPart(choice=len(self.parts), place=place, item_id=str(item_id or f"msg_{place[0]}"))
-            self.parts.append(part)
-        return part
-
-    def _text(self, event: dict[str, Any], text: Any) -> Iterator[Part]:
-        if not isinstance(text, str) or not text:
-            return
-        part = self._part(place_of(event), event.get("item_id"))
-        if not part.closed:  # what comes after the end cannot be judged any more, so it goes nowhere
-            part.received.append(text)
-            yield Text(choice=part.choice, text=text, frame=Frame(json=event, tokens=_tokens(event)))
-
-    def _marks(self, choice: int) -> Iterator[Passing]:
-        """Names of what no judge looks at. Only here: a choice opened earlier would not know of evidence to come."""
-        return (Passing(raw=b"", choice=choice, unchecked=kind) for kind in sorted(self.unchecked))
 
     def _name_model(self, response: Mapping[str, Any]) -> None:
         if self.trace is not None and self.trace.resolved_model is None and isinstance(response.get("model"), str):
@@ -350,11 +282,6 @@ def _reason(event: Mapping[str, Any]) -> str:
     details = object_of(object_of(event.get("response")).get("incomplete_details"))
     reason = str(details.get("reason") or "incomplete")
     return _REASONS.get(reason, reason)
-
-
-def _tokens(event: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
-    tokens = event.get("logprobs")
-    return [token for token in tokens if isinstance(token, dict)] if isinstance(tokens, list) else None
 
 
 def _count(usage: Mapping[str, Any], name: str) -> int | None:

@@ -14,6 +14,7 @@ from app.dialects.responses.wire import (
     PART_DONE,
     TEXT_DELTA,
     TEXT_DONE,
+    begun,
     is_text,
     objects_in,
     text_of,
@@ -32,19 +33,19 @@ def events_of(response: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _events(response: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    begun = {**response, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
-    yield {"type": "response.created", "response": begun}
-    yield {"type": "response.in_progress", "response": begun}
+    first = {**begun(response), "status": "in_progress", "usage": None, "incomplete_details": None}
+    yield {"type": "response.created", "response": first}
+    yield {"type": "response.in_progress", "response": first}
     for index, item in objects_in(response.get("output")):
         yield from _item(index, item)
     yield {"type": _LAST.get(str(response.get("status")), COMPLETED), "response": dict(response)}
 
 
 def _item(index: int, item: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    begun = {**item, "status": "in_progress"} if "status" in item else dict(item)
+    first = {**item, "status": "in_progress"} if "status" in item else dict(item)
     if item.get("type") == "message":
-        begun["content"] = []
-    yield {"type": ITEM_ADDED, "output_index": index, "item": begun}
+        first["content"] = []
+    yield {"type": ITEM_ADDED, "output_index": index, "item": first}
     if item.get("type") == "message":
         for place, part in objects_in(item.get("content")):
             yield from _part({"item_id": item.get("id"), "output_index": index, "content_index": place}, part)
@@ -57,10 +58,10 @@ def _part(position: Mapping[str, Any], part: Mapping[str, Any]) -> Iterator[dict
         yield {"type": PART_DONE, **position, "part": dict(part)}
         return
     text, tokens = text_of(part), part.get("logprobs") or []
-    begun = {**part, "text": "", "annotations": []}
+    first = {**part, "text": "", "annotations": []}
     if "logprobs" in part:
-        begun["logprobs"] = []
-    yield {"type": PART_ADDED, **position, "part": begun}
+        first["logprobs"] = []
+    yield {"type": PART_ADDED, **position, "part": first}
     if text:
         yield {"type": TEXT_DELTA, **position, "delta": text, "logprobs": tokens}
     for number, (_, annotation) in enumerate(objects_in(part.get("annotations"))):

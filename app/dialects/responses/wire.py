@@ -75,7 +75,12 @@ def objects_in(value: Any) -> list[tuple[int, dict[str, Any]]]:
 
 def is_text(part: Mapping[str, Any]) -> bool:
     """Whether a part of content is text of the reply."""
-    return part.get("type") == "output_text"
+    return part.get("type") in ("output_text", "text")
+
+
+def begun(response: Mapping[str, Any]) -> dict[str, Any]:
+    """``response`` without its output, as it stands when it begins."""
+    return {name: value for name, value in {**response, "output": []}.items() if name != "output_text"}
 
 
 def text_of(part: Mapping[str, Any]) -> str:

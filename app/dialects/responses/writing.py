@@ -4,13 +4,11 @@ Nothing is rebuilt as long as nothing was changed. From the first event of ours 
 those that repeat text say what was delivered of it.
 """
 
-import re
 import uuid
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
-
+from app.dialects.responses.frames import Frames, event_in
 from app.dialects.responses.ledger import Ledger
 from app.dialects.responses.reading import Reader
 from app.dialects.responses.summary import annotation_of, located, summary_of
@@ -24,8 +22,10 @@ from app.dialects.responses.wire import (
     TEXT_DELTA,
     TEXT_DONE,
     TextPart,
-    frame_of,
+    is_text,
     object_of,
+    objects_in,
+    text_of,
 )
 from app.parts import (
     CountedUsage,
@@ -41,9 +41,6 @@ from app.parts import (
     Shell,
     Usage,
 )
-from app.sse import SSEParser
-
-_NUMBER = re.compile(rb'(?<!\\)"sequence_number"\s*:\s*(\d+)')
 
 
 class Writer:
@@ -52,10 +49,10 @@ class Writer:
     def __init__(self, reader: Reader) -> None:
         self.final: dict[str, Any] | None = None
         self._reader = reader
-        self._ledger = Ledger(reader)
+        self._ledger = Ledger(reader.texts)
         self._passed: list[bytes] = []
         self._governed = False
-        self._next = 0
+        self._frames = Frames(reader)
         self._summaries: list[Mapping[str, Any]] = []
         self._usage: Mapping[str, Any] | None = None
         self._blocked = False
@@ -101,40 +98,21 @@ class Writer:
         if not self._governed:
             self._passed.append(raw)
             return raw
-        event = _event_in(raw)
+        event = event_in(raw)
         if event is None:
             return raw
         seen = self._ledger.see(event)
-        return self._renumbered(raw, event) if seen is event else self._emit(seen)
+        return self._frames.renumbered(raw, event) if seen is event else self._frames.emit(seen)
 
     def _govern(self) -> None:
         """Something of ours leaves. What passed before is looked at now, since nobody had to before."""
         if self._governed:
             return
         self._governed = True
-        for event in filter(None, map(_event_in, self._passed)):
+        for event in filter(None, map(event_in, self._passed)):
             self._ledger.see(event)
-            number = event.get("sequence_number")
-            self._next = number + 1 if isinstance(number, int) else self._next + 1
+            self._frames.passed(event)
         self._passed.clear()
-
-    def _renumbered(self, raw: bytes, event: Mapping[str, Any]) -> bytes:
-        number, ours = event.get("sequence_number"), self._next
-        if not isinstance(number, int):
-            return raw
-        self._next += 1
-        if number == ours:
-            return raw
-        places = list(_NUMBER.finditer(raw))
-        if len(places) == 1:
-            start, end = places[0].span(1)
-            return b"%b%d%b" % (raw[:start], ours, raw[end:])
-        return frame_of({**event, "sequence_number": ours}, named=self._reader.named)
-
-    def _emit(self, event: Mapping[str, Any]) -> bytes:
-        numbered = {**event, "sequence_number": self._next}
-        self._next += 1
-        return frame_of(numbered, named=self._reader.named)
 
     # Text
 
@@ -154,7 +132,7 @@ class Writer:
         event = {"type": TEXT_DELTA, **part.position, **(like or {}), "delta": text, "logprobs": list(tokens)}
         if claims:
             event["grounding"] = {"claims": located(claims, part)}
-        return self._emit(event)
+        return self._frames.emit(event)
 
     def _announce(self, part: TextPart) -> bytes:
         """The events that open a part, where the upstream has not sent them."""
@@ -170,24 +148,24 @@ class Writer:
 
     def _own_event(self, event: dict[str, Any]) -> bytes:
         self._ledger.see(event)
-        return self._emit(event)
+        return self._frames.emit(event)
 
     def _part(self, choice: int) -> TextPart:
         """The text part of a choice; a new one behind all others where the upstream sent no text."""
-        if choice < len(self._reader.parts):
-            return self._reader.parts[choice]
+        if choice < len(self._reader.texts.parts):
+            return self._reader.texts.parts[choice]
         if self._own is None:
             place = (max(self._ledger.items, default=-1) + 1, 0)
             self._own = TextPart(choice=choice, place=place, item_id=f"msg_{uuid.uuid4().hex}")
-            self._reader.parts.append(self._own)
+            self._reader.texts.parts.append(self._own)
         return self._own
 
     # Ends
 
     def _ended(self, ended: Ended) -> bytes:
-        known = ended.choice < len(self._reader.parts)
+        known = ended.choice < len(self._reader.texts.parts)
         if ended.summary is not None:
-            part = self._reader.parts[ended.choice] if known else None
+            part = self._reader.texts.parts[ended.choice] if known else None
             self._summaries.append(
                 {**ended.summary, "claims": located(ended.summary["claims"], part)}
                 if part is not None and "claims" in ended.summary
@@ -196,12 +174,12 @@ class Writer:
         self._blocked = self._blocked or ended.blocked
         if not known:
             return b""
-        part = self._reader.parts[ended.choice]
+        part = self._reader.texts.parts[ended.choice]
         data = self._annotate(part, ended)
         if ended.blocked:
             return data + self._close(part)
         event = dict(ended.frame.json)
-        return data + self._emit(self._ledger.text_done(part, event)) if event.get("type") == TEXT_DONE else data
+        return data + self._frames.emit(self._ledger.text_done(part, event)) if event.get("type") == TEXT_DONE else data
 
     def _annotate(self, part: TextPart, ended: Ended) -> bytes:
         """The upstream's annotations that still hold, then ours."""
@@ -214,18 +192,18 @@ class Writer:
         for event in added:
             number = len(sent.annotations)
             sent.annotations.append(object_of(event.get("annotation")))
-            data += self._emit({"type": ANNOTATION, **part.position, **event, "annotation_index": number})
+            data += self._frames.emit({"type": ANNOTATION, **part.position, **event, "annotation_index": number})
         return data
 
     def _close(self, part: TextPart) -> bytes:
         """The end of a part and of its item, which the upstream is not given the time to say."""
         content = self._ledger.standing_part(part)
         tokens = content.get("logprobs") or []
-        data = self._emit({"type": TEXT_DONE, **part.position, "text": content["text"], "logprobs": tokens})
-        data += self._emit({"type": PART_DONE, **part.position, "part": content})
+        data = self._frames.emit({"type": TEXT_DONE, **part.position, "text": content["text"], "logprobs": tokens})
+        data += self._frames.emit({"type": PART_DONE, **part.position, "part": content})
         item = self._ledger.standing_item(part.place[0])
         self._ledger.items[part.place[0]] = item
-        return data + self._emit({"type": ITEM_DONE, "output_index": part.place[0], "item": item})
+        return data + self._frames.emit({"type": ITEM_DONE, "output_index": part.place[0], "item": item})
 
     def _done(self, raw: bytes) -> bytes:
         if not self._governed:
@@ -242,9 +220,9 @@ class Writer:
                 "output": self._ledger.standing(),
                 "usage": self._usage,
             }
-            self.final = self._with_summary(response)
-            return self._emit({"type": INCOMPLETE, "response": self.final})
-        event = _event_in(raw)
+            self.final = self._with_summary(_with_text(response))
+            return self._frames.emit({"type": INCOMPLETE, "response": self.final})
+        event = event_in(raw)
         if event is None or self.final is not None:
             return raw
         return self._last(raw, event)
@@ -253,8 +231,8 @@ class Writer:
         response = object_of(event.get("response"))
         self.final = self._with_summary(self._delivered(response))
         if self.final == response:
-            return self._renumbered(raw, event)
-        return self._emit({**event, "response": self.final})
+            return self._frames.renumbered(raw, event)
+        return self._frames.emit({**event, "response": self.final})
 
     def _delivered(self, response: Mapping[str, Any]) -> dict[str, Any]:
         output = response.get("output")
@@ -263,46 +241,41 @@ class Writer:
         items = [self._ledger.item(i, item) if isinstance(item, dict) else item for i, item in enumerate(output)]
         if self._own is not None and self._own.place[0] in self._ledger.items:
             items.append(self._ledger.standing_item(self._own.place[0]))
-        return {**response, "output": items}
+        return _with_text({**response, "output": items})
 
     def _with_summary(self, response: dict[str, Any]) -> dict[str, Any]:
         if not self._summaries:
             return response
-        return {**response, "grounding": summary_of(self._summaries, unchecked=self._reader.unchecked)}
+        return {**response, "grounding": summary_of(self._summaries, unchecked=self._reader.texts.unchecked)}
 
     def _failure(self, failure: Failure) -> bytes:
         if failure.raw and not self._governed:
             self.final = self._reader.response
             return failure.raw
         self._govern()
-        event = _event_in(failure.raw) if failure.raw else None
+        event = event_in(failure.raw) if failure.raw else None
         if event is None:
             return self._error(failure.message, "upstream_error")
         self._over = True
         if "response" in event:
             return self._last(failure.raw, event)
-        return self._renumbered(failure.raw, event)
+        return self._frames.renumbered(failure.raw, event)
 
     def _error(self, message: str, code: str | None, **more: Any) -> bytes:
         self._over = True
-        return self._emit({"type": "error", "code": code, "message": message, "param": None, **more})
+        return self._frames.emit({"type": "error", "code": code, "message": message, "param": None, **more})
 
 
 _BARE: Mapping[str, Any] = {"object": "response", "error": None, "metadata": {}}
 """What a response has at least."""
 
 
-def _event_in(raw: bytes) -> dict[str, Any] | None:
-    """The JSON object of a frame; None where it holds none."""
-    parser = SSEParser()
-    for event in (*parser.feed(raw), *parser.close()):
-        if event.data is not None:
-            try:
-                decoded = orjson.loads(event.data)
-            except orjson.JSONDecodeError:
-                return None
-            return decoded if isinstance(decoded, dict) else None
-    return None
+def _with_text(response: dict[str, Any]) -> dict[str, Any]:
+    """Some upstreams say all text of the output once more."""
+    if not isinstance(response.get("output_text"), str):
+        return response
+    contents = [part for _, item in objects_in(response["output"]) for _, part in objects_in(item.get("content"))]
+    return {**response, "output_text": "".join(text_of(part) for part in contents if is_text(part))}
 
 
 def _usage(prompt: int, completion: int) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The Responses API through the pipeline, streamed and not."""
 
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -237,6 +238,37 @@ class TestHold:
         assert shown(read(data)) == "Please ask HR."
         assert shown(await stream(await bench(sse(full)))) == FALSE
 
+    async def test_text_that_the_response_says_once_more_is_what_was_delivered(self) -> None:
+        body = response(message(f"{TRUE} {UNKNOWN}"), output_text=f"{TRUE} {UNKNOWN}")
+        for answer in (body, sse(events(body))):
+            at = await bench(answer, policy(unverifiable_action="strip"))
+            data = await stream_bytes(at)
+            assert b"Bicycles" not in data
+            assert last(read(data))["output_text"] == TRUE
+            blocked = await bench(answer, policy(unverifiable_action="block", action_on_violation="block"))
+            assert b"Bicycles" not in await stream_bytes(blocked)
+
+    async def test_parts_by_their_short_name_are_text_too(self) -> None:
+        body = response(message(f"{TRUE} {FALSE}", type="text"))
+        for answer in (body, sse(events(body))):
+            data = await stream_bytes(await bench(answer, policy(**BLOCK)))
+            assert b"40 days" not in data
+            assert shown(read(data)) == f"{TRUE} Please ask HR."
+
+    async def test_numbers_inside_of_an_event_are_left_alone(self) -> None:
+        upstream = events(response(message(TRUE), {**CALL, "sequence_number": 3, "arguments": '"sequence_number": 4'}))
+        found = await stream(await bench(sse(upstream)))
+        consistent(found)
+        assert last(found)["output"][1]["sequence_number"] == 3
+        assert of(found, "function_call_arguments.done")[0]["arguments"] == '"sequence_number": 4'
+
+    async def test_events_of_unknown_shape_pass(self) -> None:
+        upstream = events(response(message(TRUE)))
+        odd = b'event: vendor.note\ndata: {"type": "vendor.note", "n": [1]}\n\n' + b"data: not JSON\n\n: hello\n\n"
+        data = await stream_bytes(await bench(sse(upstream[:7]) + odd + sse(upstream[7:])))
+        assert odd in data
+        assert shown(read(data.replace(b"data: not JSON\n\n", b""))) == TRUE
+
     async def test_include_nothing_is_clean_and_checked_all_the_same(self) -> None:
         at = await bench(said(TRUE))
         data = await stream_bytes(at, grounding={"include": []})
@@ -375,6 +407,21 @@ class TestFailures:
         assert shown(found) == TRUE
         assert found[-1]["type"] == "error"
         assert [event["sequence_number"] for event in found] == list(range(len(found)))
+        assert at.event.request.status == "incomplete"
+
+    @pytest.mark.parametrize("documents", [DOCUMENTS, None])
+    async def test_a_connection_that_breaks_behind_a_text_loses_none_of_it(self, documents: Any) -> None:
+        async def broken() -> AsyncIterator[bytes]:
+            yield sse(events(response(message(f"{TRUE} {UNKNOWN}")))[:-3])
+            raise httpx.ReadError("gone")
+
+        def answer(_: httpx.Request) -> httpx.Response:
+            return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=broken())
+
+        at = await bench(answer)
+        found = await stream(at, documents=documents)
+        assert shown(found) == of(found, "output_text.done")[0]["text"] == f"{TRUE} {UNKNOWN}"
+        assert found[-1]["type"] == "error"
         assert at.event.request.status == "incomplete"
 
     @pytest.mark.parametrize("documents", [DOCUMENTS, None])
