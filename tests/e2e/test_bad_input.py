@@ -12,7 +12,7 @@ from .gateway import Gateway
 
 MESSAGES = [{"role": "user", "content": "Q?"}]
 GOOD = {"model": "test-model-1", "messages": MESSAGES}
-TOMORROW_WEEK = (datetime.now(UTC) + timedelta(days=8)).isoformat()
+TOMORROW_WEEK = (datetime.now(UTC).date() + timedelta(days=8)).isoformat()
 
 
 @pytest.fixture(autouse=True)
