@@ -421,16 +421,18 @@ class Enforcement:
 
     def _curtail(self) -> Sequence[Output]:
         """Nothing more can reach the client: end the reply without waiting for the rest of the upstream's."""
-        outputs: list[Output] = []
-        if self._usage is None:
+        usage = self._usage
+        if usage is None:
             prompt, completion = self._trace.estimate_usage(sum(choice.received for choice in self.choices))
-            if self._wants_usage:
-                frame = self.choices[0].frame
-                outputs.append(CountedUsage(prompt_tokens=prompt, completion_tokens=completion, frame=frame))
-        elif self._wants_usage and self._usage.frame is not None:
-            outputs.append(self._usage)
-        outputs.append(Done())
-        return outputs
+        else:
+            prompt, completion = usage.prompt_tokens or 0, usage.completion_tokens or 0
+        if not self._wants_usage:
+            return (Done(),)
+        if usage is not None and usage.frame is not None:
+            return usage, Done()
+        # Of counts that came with text, the client gets the last in a chunk of their own.
+        counted = CountedUsage(prompt_tokens=prompt, completion_tokens=completion, frame=self.choices[0].frame)
+        return counted, Done()
 
     def _choice(self, index: int) -> Choice:
         choice = self._choices.get(index)

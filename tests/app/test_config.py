@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from app.cli import main
 from app.config import Config, Timeouts, load_config, read_config
+from app.config.tables import UpstreamTable
 from app.settings import Settings, SettingsError, UpstreamApi
 
 MINIMAL = '[[upstreams]]\nname = "one"\nbase_url = "http://one.test/v1"\n'
@@ -196,3 +198,33 @@ def test_keys_come_from_the_environment_or_else_from_the_env_file(
     (tmp_path / "c.toml").write_text(f'{MINIMAL}api_key_env = "FILE_KEY"\n{second}api_key_env = "BOTH_KEY"\n', "utf-8")
     keys = [spec.key.get_secret_value() for spec in load_config(settings(config="c.toml")).upstreams if spec.key]
     assert keys == ["sk-file", "sk-environment"]
+
+
+def test_a_bad_file_stops_the_start_with_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.toml").write_text(MINIMAL + 'colour = "red"', "utf-8")
+    monkeypatch.setenv("GROUNDLANE_CONFIG", "bad.toml")
+    monkeypatch.setattr("sys.argv", ["groundlane", "serve"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "Error: GROUNDLANE_CONFIG: bad.toml: upstreams[0].colour: unknown key\n"
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "upstreams.md"
+
+
+def test_the_example_in_the_documentation_is_valid(tmp_path: Path) -> None:
+    example = PAGE.read_text("utf-8").partition("```toml\n")[2].partition("```")[0]
+    path = tmp_path / "groundlane.toml"
+    path.write_text(example, "utf-8")
+    config = read_config(path, {"OPENAI_API_KEY": "k", "AZURE_OPENAI_API_KEY": "k"})
+    assert [spec.name for spec in config.upstreams] == ["openai", "azure", "local"]
+    assert [draft.name for draft in config.policies] == ["manuals"]
+
+
+def test_every_key_is_documented() -> None:
+    page = PAGE.read_text("utf-8")
+    assert [name for name in UpstreamTable.model_fields if f"| `{name}` |" not in page] == []

@@ -3,7 +3,7 @@ usage is recorded wherever it stands."""
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -265,6 +265,22 @@ async def test_the_finish_comes_once_with_the_summary(provider: Provider, mode: 
     ]
     assert len(ends) == 1
     assert ends[0]["grounding"]["verdict"] == "supported"
+
+
+@pytest.mark.parametrize("provider", [VLLM, GEMINI], ids=lambda provider: provider.name)
+async def test_a_blocked_reply_ends_with_the_usage_that_came_so_far(provider: Provider) -> None:
+    text = json.dumps(list(provider.frames)).replace("25", "40")
+    at = await bench(
+        replace(provider, frames=json.loads(text)).body(),
+        policy(min_citations=0, contradiction_action="block", stream_mode="hold"),
+    )
+    stream = await at.stream(stream_options={"include_usage": True})
+    assert stream[-1] == "[DONE]"
+    last = stream[-2]
+    assert isinstance(last, dict)
+    assert (last["choices"], last["usage"]["prompt_tokens"]) == ([], 21)
+    assert at.event.request.status == "blocked"
+    assert (at.event.request.prompt_tokens, at.event.request.usage_estimated) == (21, False)
 
 
 async def test_azures_filter_results_stay_with_their_choices() -> None:
