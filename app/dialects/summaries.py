@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _ACTIONS = ("allow", "warn", "block")
+_BEFORE = "before_workflow"
 _WORST_FIRST = ("has_contradictions", "has_unverifiable", "not_checked", "no_sources", "supported", "no_claims")
 
 
@@ -26,7 +27,20 @@ def merge_summaries(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     merged["unverifiable_ratio"] = round(merged["unverifiable_count"] / total, 4) if total else 0.0
     merged["coverage"] = min(s["coverage"] for s in summaries)
     merged["summary"] = f"{merged['supported_count']}/{total} claims supported"
-    for name in ("claims", "decisions"):
-        if name in merged:
-            merged[name] = [item for s in summaries for item in s[name]]
+    if "claims" in merged:
+        merged["claims"] = [claim for s in summaries for claim in s["claims"]]
+    if "decisions" in merged:
+        # What was decided before the reply was decided once, and stands in each summary.
+        later = [d for s in summaries[1:] for d in s["decisions"] if d["phase"] != _BEFORE]
+        merged["decisions"] = [*summaries[0]["decisions"], *later]
+    if kinds := {kind for s in summaries for kind in s.get("not_checked", ())}:
+        merged["not_checked"] = sorted(kinds)
+    if skipped := sum(s.get("claims_skipped", 0) for s in summaries):
+        merged["claims_skipped"] = skipped
+    merged["judge"] = _judge([s["judge"] for s in summaries])
     return merged
+
+
+def _judge(judges: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    times = [judge["latency_ms"] for judge in judges if judge["latency_ms"] is not None]
+    return {**judges[0], "latency_ms": round(sum(times), 1) if times else None}

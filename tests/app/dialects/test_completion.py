@@ -113,14 +113,16 @@ def test_odd_choices_stay_as_they_are(choices: object) -> None:
 
 
 def test_the_grounding_of_several_choices_is_summed_up() -> None:
+    first, second = {"phase": "after_workflow", "reason": "a"}, {"phase": "after_workflow", "reason": "b"}
     base = {
         "action": "allow", "verdict": "supported", "trust_score": 1.0, "is_trusted": True, "total_claims": 1,
         "supported_count": 1, "contradicted_count": 0, "unverifiable_count": 0, "unverifiable_ratio": 0.0,
-        "coverage": 1.0, "summary": "1/1 claims supported", "claims": [1], "decisions": [1],
+        "coverage": 1.0, "summary": "1/1 claims supported", "claims": [1], "decisions": [first],
+        "judge": {"name": "j", "latency_ms": None},
     }  # fmt: skip
     other = {
         **base, "action": "block", "verdict": "has_contradictions", "trust_score": 0.0, "is_trusted": False,
-        "supported_count": 0, "contradicted_count": 1, "claims": [2], "decisions": [2],
+        "supported_count": 0, "contradicted_count": 1, "claims": [2], "decisions": [second],
     }  # fmt: skip
     completion = Completion(whole("A.", "B."))
     completion.take(Ended(choice=0, reason="stop", frame=FRAME, text="A.", summary=base))
@@ -128,4 +130,4 @@ def test_the_grounding_of_several_choices_is_summed_up() -> None:
     merged = completion.body()["grounding"]
     assert (merged["action"], merged["verdict"], merged["trust_score"]) == ("block", "has_contradictions", 0.0)
     assert (merged["total_claims"], merged["supported_count"], merged["summary"]) == (2, 1, "1/2 claims supported")
-    assert (merged["claims"], merged["decisions"], merged["is_trusted"]) == ([1, 2], [1, 2], False)
+    assert (merged["claims"], merged["decisions"], merged["is_trusted"]) == ([1, 2], [first, second], False)
