@@ -1,6 +1,7 @@
 """Request bodies: JSON that every reader takes the same way, or a clear error."""
 
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -12,6 +13,9 @@ from app.intake.fields import join_path, kind, refuse
 
 _MAX_DEPTH = 200
 """Encoders give up at some 250 levels, and no request has a use for half as many."""
+
+_EXACT = 2.0**63
+"""From here on a float may stand for an integer that orjson has rounded."""
 
 _MANY_FIELDS = 64
 _ESCAPED_NAME = re.compile(rb'\\u[0-9a-fA-F]{4}[^"\\]*"\s*:')
@@ -29,33 +33,27 @@ def parse_json(raw: bytes) -> dict[str, Any]:
     try:
         body = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
-        body = _parse_leniently(raw, error)
+        body = _parse_slowly(raw, str(error))
+    if isinstance(body, dict) and _look_through(body):
+        body = _parse_slowly(raw, "a number is too long")
     if not isinstance(body, dict):
         raise InvalidRequestError(f"The request body must be a JSON object, not {kind(body)}.")
-    _refuse_depth(raw, body)
     _refuse_repeated(raw, body)
     return body
 
 
-def _parse_leniently(raw: bytes, error: orjson.JSONDecodeError) -> Any:
-    """What orjson refuses: integers beyond 64 bits are fine; NaN, infinities and lone surrogates are named."""
+def _parse_slowly(raw: bytes, error: str) -> Any:
+    """What orjson refuses or rounds: integers beyond 64 bits stay exact; what is no JSON or no text is named."""
     try:
-        body = json.loads(raw.decode("utf-8"), parse_constant=_Constant)
+        body = json.loads(raw.decode("utf-8"))
     except (ValueError, RecursionError):
         raise InvalidRequestError(f"The request body is not valid JSON: {error}.") from None
     for path, value in _values(body):
-        if isinstance(value, _Constant):
+        if isinstance(value, float) and not math.isfinite(value):
             refuse(_written(path), "a finite number", value)
         elif isinstance(value, str) and _is_broken(value):
             refuse(_written(path), "valid Unicode", value)
     return body
-
-
-class _Constant(float):
-    """NaN or an infinity in a request body."""
-
-    def __new__(cls, name: str) -> "_Constant":
-        return super().__new__(cls, name.replace("Infinity", "inf"))
 
 
 def _is_broken(text: str) -> bool:
@@ -84,14 +82,16 @@ def _written(path: _Path) -> str:
     return join_path("", parts[::-1]) or "body"
 
 
-def _refuse_depth(raw: bytes, body: dict[str, Any]) -> None:
-    if raw.count(b"[") + raw.count(b"{") <= _MAX_DEPTH:
-        return
+def _look_through(body: dict[str, Any]) -> bool:
+    """Whether a number may have been rounded. Raises InvalidRequestError where ``body`` is nested too deep."""
+    rounded = False
     level: list[Any] = [body]
     for _ in range(_MAX_DEPTH):
-        level = [inner for item in level for inner in _children(item) if isinstance(inner, dict | list)]
+        values = [inner for item in level for inner in _children(item)]
+        rounded = rounded or any(isinstance(value, float) and abs(value) >= _EXACT for value in values)
+        level = [value for value in values if isinstance(value, dict | list)]
         if not level:
-            return
+            return rounded
     raise InvalidRequestError(f"The request body is nested more than {_MAX_DEPTH} levels deep.", param="body")
 
 

@@ -23,7 +23,7 @@ from app.intake.request import OUR_FIELDS, Intake, read_choices, read_model, rea
 from app.intake.tools import tool_documents
 
 _QUERY = "query"
-_PROMPT_ROLES = frozenset({"system", "developer", "user"})
+_PROMPT_ROLES = ("system", "developer", "user")
 
 
 def read_chat(raw: bytes, headers: Mapping[str, str], limits: Limits) -> Intake:

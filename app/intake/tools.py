@@ -14,7 +14,7 @@ from app.intake.blocks import plain_text
 from app.intake.documents import Documents, Limits
 from judges.types import Chunk
 
-_ROLES = frozenset({"tool", "function"})
+_ROLES = ("tool", "function")
 _LISTS = ("documents", "results")
 
 

@@ -228,6 +228,10 @@ class TestTools:
         (chunk,) = read(HELLO, {"role": "assistant", "tool_calls": [5, {"function": 5}]}, message).with_tools().chunks
         assert chunk.source is None
 
+    def test_a_role_may_be_anything(self) -> None:
+        message = {"role": ["tool"], "content": [SOURCE]}
+        assert read(message, grounding={"inject": "user"}).with_tools().body["messages"] == [{**message, "content": ""}]
+
     def test_limits_hold_where_they_are_wanted(self) -> None:
         body = json.dumps({"messages": [HELLO, tool("x" * 11)]}).encode()
         intake = read_chat(body, {}, Limits(document_chars=10))
