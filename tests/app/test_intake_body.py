@@ -39,9 +39,9 @@ def test_a_number_beyond_every_float_is_no_number() -> None:
 
 def test_integers_beyond_64_bits_go_upstream_exact() -> None:
     seed = 123456789012345678901234567890
-    for given in (seed, -seed, 2**64, 2**64 - 1, -(2**63) - 1):
-        raw = json.dumps({"seed": given, "documents": ["x"], "messages": [{"role": "user"}]}).encode()
-        assert read_chat(raw, {}, Limits()).body["seed"] == given
+    for number in (seed, -seed, 2**64, 2**64 - 1, -(2**63) - 1):
+        raw = json.dumps({"seed": number, "documents": ["x"], "messages": [{"role": "user"}]}).encode()
+        assert read_chat(raw, {}, Limits()).body["seed"] == number
 
 
 @pytest.mark.parametrize(
