@@ -19,20 +19,21 @@ async def put_in_force(drafts: Sequence[PolicyDraft], store: PolicyStore) -> Non
     Raises DatabaseUnavailableError; ConflictError or PreconditionError if others keep changing the same policies.
     """
     for draft in drafts:
-        for left in reversed(range(_ATTEMPTS)):
-            try:
-                change = await _put(draft, store)
-            except (ConflictError, PreconditionError):
-                # Another worker is doing the same; what it did is seen next time.
-                if not left:
-                    raise
-                continue
-            if change is not None:
-                _log.info("policy_bootstrapped", policy=draft.name, change=change)
-            break
+        if (change := await _put(draft, store, attempts=_ATTEMPTS)) is not None:
+            _log.info("policy_bootstrapped", policy=draft.name, change=change)
 
 
-async def _put(draft: PolicyDraft, store: PolicyStore) -> str | None:
+async def _put(draft: PolicyDraft, store: PolicyStore, *, attempts: int) -> str | None:
+    try:
+        return await _put_once(draft, store)
+    except (ConflictError, PreconditionError):
+        # Another worker is doing the same; what it did is seen next time.
+        if attempts == 1:
+            raise
+        return await _put(draft, store, attempts=attempts - 1)
+
+
+async def _put_once(draft: PolicyDraft, store: PolicyStore) -> str | None:
     found = await store.list(name=draft.name, limit=1)
     if not found:
         await store.create(draft)

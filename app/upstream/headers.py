@@ -17,6 +17,11 @@ CALLER_KEYS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-ke
 _NOT_SENT = _HOP_BY_HOP | {"host", "content-length", "accept-encoding", "cookie", "expect"}
 _NOT_RETURNED = _HOP_BY_HOP | CALLER_KEYS | {"content-length", "date", "server", "set-cookie"}
 
+_KEY = {
+    UpstreamApi.OPENAI: ("authorization", "Bearer "),
+    UpstreamApi.AZURE: ("api-key", ""),
+    UpstreamApi.ANTHROPIC: ("x-api-key", ""),
+}
 _OURS = ("user-agent", "groundlane")
 _DEFAULTS: Mapping[UpstreamApi, Headers] = {
     UpstreamApi.OPENAI: [_OURS],
@@ -28,13 +33,8 @@ _DEFAULTS: Mapping[UpstreamApi, Headers] = {
 
 def key_header(api: UpstreamApi, key: str) -> tuple[str, str]:
     """The header that carries the key."""
-    match api:
-        case UpstreamApi.OPENAI:
-            return "authorization", f"Bearer {key}"
-        case UpstreamApi.AZURE:
-            return "api-key", key
-        case UpstreamApi.ANTHROPIC:
-            return "x-api-key", key
+    name, scheme = _KEY[api]
+    return name, scheme + key
 
 
 def sent_headers(

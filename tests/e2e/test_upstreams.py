@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,15 @@ def test_path_and_query_reach_the_upstream_byte_by_byte(gateway: Gateway) -> Non
         "/v1/files/a%2Fb?after=c%2Fd%20e&x=%7E~",
         "/v1/models?q=a,b;c:d@e+f",
     ]
+
+
+def test_a_passing_answer_that_breaks_off_is_seen_to_be_broken(gateway: Gateway) -> None:
+    gateway.upstream.script(Reply(headers={"content-type": "audio/wav"}, chunks=[b"half"], end=End.RESET))
+    with gateway.call(method="GET", path="/v1/files/f-1/content") as call:
+        assert call.status == 200
+        with pytest.raises(HTTPException):
+            call.read_all()
+        assert call.raw in (b"", b"half")
 
 
 def test_the_operator_sees_the_upstreams_without_secrets(configured: Start) -> None:
