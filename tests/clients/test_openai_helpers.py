@@ -94,12 +94,11 @@ def test_an_upstream_failure_is_retried(gateway: Gateway, client: OpenAI, stream
     down = json_reply(UPSTREAM_DOWN, status=500, headers={"retry-after": "0.01"})
     gateway.upstream.script(down, answer(PLANS, stream=stream))
     request = arguments(gateway, gateway.agent(grounding=CLOSED))
-    answered = client.chat.completions.create(**request, stream=stream)
+    answered: Any = client.chat.completions.create(**request, stream=stream)
     if stream:
-        text = "".join(chunk.choices[0].delta.content or "" for chunk in answered)
+        assert "".join(chunk.choices[0].delta.content or "" for chunk in answered) == PLANS
     else:
-        text = answered.choices[0].message.content
-    assert text == PLANS
+        assert answered.choices[0].message.content == PLANS
     first, second = (gateway.upstream.wait_exchange(index) for index in (0, 1))
     assert json.loads(first.body) == json.loads(second.body)
 

@@ -45,7 +45,8 @@ def ask(
             return processes.curl(question)
         python = python_with(client.package)
         assert python is not None
-        return worker(python, client.package).ask(*client.driver.split(":"), question)
+        module, _, function = client.driver.partition(":")
+        return worker(python, client.package).ask(module, function, question)
 
     return ask
 
