@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from .gateway import Gateway
 
 MESSAGES = [{"role": "user", "content": "Q?"}]
 GOOD = {"model": "test-model-1", "messages": MESSAGES}
-TOMORROW_WEEK = (datetime.now(UTC).date() + timedelta(days=8)).isoformat()
+FUTURE = "2999-01-01T00:00:00Z"
 
 
 @pytest.fixture(autouse=True)
@@ -101,8 +100,8 @@ def test_wrong_types_in_the_request(gateway: Gateway, body: Any, param: str) -> 
         {"updated_at": True},
         {"updated_at": ["2026-01-31"]},
         {"updated_at": 4_000_000_000},
-        {"updated_at": TOMORROW_WEEK},
-        {"published_at": TOMORROW_WEEK},
+        {"updated_at": FUTURE},
+        {"published_at": FUTURE},
         {"id": {"a": 1}},
         {"source": 7},
         {"collection": ["kb"]},
@@ -146,7 +145,7 @@ def test_nan_elsewhere_in_the_request_is_named(gateway: Gateway) -> None:
         ([{"text": "  \n"}], "documents[0].text"),
         ([{"text": 7}], "documents[0].text"),
         ([{"source": "a.pdf"}], "documents[0].text"),
-        ([{"text": "a"}, ""], "documents[1].text"),
+        ([{"text": "a"}, ""], "documents[1]"),
     ],
     ids=lambda value: json.dumps(value)[:30],
 )
