@@ -1,6 +1,5 @@
 """The documents of a request, wherever in it they stand."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -65,13 +64,11 @@ class Documents:
     def take(self, document: Any, path: str) -> None:
         """One document: an object of any shape, or a plain string."""
         if isinstance(document, str):
-            if not document.strip():
-                raise InvalidRequestError(f"{path}: the text is empty.", param=path)
-            self.add(Chunk(id=self.next_id, text=document), path)
-            return
+            document = {"text": document}
         if not isinstance(document, dict):
             refuse(path, "an object or a string", document)
-        self._add(document, path)
+        found = read_document(document, path, default_id=self.next_id, now=self._now)
+        self.add(found.chunk, path, text_path=found.text_path)
 
     def add(self, chunk: Chunk, path: str, *, text_path: str | None = None) -> None:
         """A document that has been read already."""
@@ -92,10 +89,6 @@ class Documents:
     def next_id(self) -> str:
         """The id that the next document gets if it has none."""
         return f"{self._prefix}-{len(self._chunks) + 1}"
-
-    def _add(self, document: Mapping[str, Any], path: str) -> None:
-        found = read_document(document, path, default_id=self.next_id, now=self._now)
-        self.add(found.chunk, path, text_path=found.text_path)
 
     def _check_count(self, more: int, path: str) -> None:
         count = len(self._chunks) + more

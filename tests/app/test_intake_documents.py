@@ -266,7 +266,7 @@ class TestLimits:
         with pytest.raises(InvalidRequestError, match="at most 2"):
             documents.take("c", "y")
 
-    @pytest.mark.parametrize(("document", "param"), [("x" * 11, "d"), ({"content": "x" * 11}, "d.content")])
+    @pytest.mark.parametrize(("document", "param"), [("x" * 11, "d.text"), ({"content": "x" * 11}, "d.content")])
     def test_the_text_of_one(self, document: Any, param: str) -> None:
         documents = Documents(Limits(document_chars=10))
         documents.take("x" * 10, "d")
