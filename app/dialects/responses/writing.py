@@ -223,9 +223,7 @@ class Writer:
             self.final = self._with_summary(_with_text(response))
             return self._frames.emit({"type": INCOMPLETE, "response": self.final})
         event = event_in(raw)
-        if event is None or self.final is not None:
-            return raw
-        return self._last(raw, event)
+        return raw if event is None else self._last(raw, event)
 
     def _last(self, raw: bytes, event: dict[str, Any]) -> bytes:
         response = object_of(event.get("response"))
@@ -239,8 +237,6 @@ class Writer:
         if not isinstance(output, list):
             return dict(response)
         items = [self._ledger.item(i, item) if isinstance(item, dict) else item for i, item in enumerate(output)]
-        if self._own is not None and self._own.place[0] in self._ledger.items:
-            items.append(self._ledger.standing_item(self._own.place[0]))
         return _with_text({**response, "output": items})
 
     def _with_summary(self, response: dict[str, Any]) -> dict[str, Any]:

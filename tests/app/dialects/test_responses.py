@@ -255,6 +255,14 @@ class TestHold:
             assert b"40 days" not in data
             assert shown(read(data)) == f"{TRUE} Please ask HR."
 
+    async def test_text_behind_its_end_does_not_get_by(self) -> None:
+        upstream = events(response(message(TRUE)))
+        late = {**of(upstream, "output_text.delta")[0], "delta": f" {FALSE}"}
+        again = of(upstream, "output_text.done")[0]
+        at = await bench(sse([*upstream[:-2], late, {**again, "text": f"{TRUE} {FALSE}"}, *upstream[-2:]]))
+        assert shown(await stream(at)) == TRUE
+        assert b"40 days" not in await stream_bytes(at)
+
     async def test_numbers_inside_of_an_event_are_left_alone(self) -> None:
         upstream = events(response(message(TRUE), {**CALL, "sequence_number": 3, "arguments": '"sequence_number": 4'}))
         found = await stream(await bench(sse(upstream)))
@@ -301,6 +309,16 @@ class TestLive:
         assert of(found, "output_text.done")[0]["text"] == TRUE
         assert output_text(last(found)) == TRUE
         assert last(found)["grounding"]["verdict"] == "supported"
+
+    async def test_the_upstreams_annotations_pass_at_once_and_ours_count_on(self) -> None:
+        theirs = {"type": "url_citation", "url": "https://x.test", "title": "X", "start_index": 0, "end_index": 9}
+        upstream = events(response(message(TRUE, annotations=[theirs])))
+        found = await stream(await bench(sse(upstream), policy(stream_mode="live")))
+        consistent(found)
+        first, second = of(found, "output_text.annotation.added")
+        assert first["annotation"] == theirs
+        assert second["annotation"]["type"] == "file_citation"
+        assert found.index(first) < found.index(of(found, "output_text.done")[0])
 
     async def test_a_block_stops_the_stream(self) -> None:
         at = await bench(said(f"{FALSE} {LATER}"), policy(stream_mode="live", **BLOCK))
@@ -362,11 +380,26 @@ class TestUnary:
 
     async def test_a_blocked_reply_without_text_gets_one(self) -> None:
         strict = policy(require_source_grounding=True, action_on_violation="block", abstention_response="Please ask.")
-        for answer in (response(REASONING), sse(events(response(REASONING)))):
+        body = response(SEARCH)
+        for answer in (body, sse(events(body))):
             found = await stream(await bench(answer, strict))
             consistent(found)
-            if found[-1]["type"] == "response.incomplete":
-                assert shown(found) == "Please ask."
+            assert shown(found) == "Please ask."
+            assert [item["type"] for item in last(found)["output"]] == ["file_search_call", "message"]
+            assert last(found)["incomplete_details"] == {"reason": "content_filter"}
+        assert output_text(await unary(await bench(body, strict))) == "Please ask."
+        live = await bench(
+            sse(events(body)), policy(stream_mode="live", **strict.rules.model_dump(exclude={"stream_mode"}))
+        )
+        assert last(await stream(live))["output"] == [SEARCH]
+
+    async def test_usage_is_counted_where_the_upstream_reports_none(self) -> None:
+        for answer in (response(message(FALSE), usage=None), sse(events(response(message(FALSE), usage=None)))):
+            at = await bench(answer, policy(**BLOCK))
+            usage = last(await stream(at))["usage"]
+            assert usage["output_tokens"] > 0
+            assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
+            assert at.event.request.usage_estimated
 
     async def test_a_stream_where_a_whole_reply_was_asked_for(self) -> None:
         reply = await unary(await bench(said(TRUE)))
@@ -397,6 +430,21 @@ class TestUntouched:
         answer = json.dumps(response(message(TRUE)), indent=1).encode()
         at = await bench(lambda _: httpx.Response(200, content=answer, headers={"content-type": "application/json"}))
         assert (await ask(at, documents=None)).body == answer
+
+    async def test_a_text_of_another_kind_is_laid_out_as_events(self) -> None:
+        """A whole reply where a stream was asked for, with parts that are no text."""
+        found = await stream(await bench(response(refusal("I won't."), {**CALL, "status": "completed"})))
+        consistent(found)
+        assert last(found)["output"] == [refusal("I won't."), CALL]
+
+    async def test_done_without_a_last_event_ends_the_reply(self) -> None:
+        data = sse(events(response(message(TRUE)))[:-1]) + b"data: [DONE]\n\n"
+        at = await bench(data)
+        raw = await stream_bytes(at)
+        assert raw.endswith(b"data: [DONE]\n\n")
+        assert shown(read(raw.removesuffix(b"data: [DONE]\n\n"))) == TRUE
+        assert at.event.request.status == "completed"
+        assert await stream_bytes(await bench(data), documents=None) == data
 
 
 class TestFailures:
