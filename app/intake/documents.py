@@ -64,7 +64,10 @@ class Documents:
     def take(self, document: Any, path: str) -> None:
         """One document: an object of any shape, or a plain string."""
         if isinstance(document, str):
-            document = {"text": document}
+            if not document.strip():
+                raise InvalidRequestError(f"{path}: the text is empty.", param=path)
+            self.add(Chunk(id=self.next_id, text=document), path)
+            return
         if not isinstance(document, dict):
             refuse(path, "an object or a string", document)
         found = read_document(document, path, default_id=self.next_id, now=self._now)

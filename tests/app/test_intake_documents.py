@@ -30,6 +30,7 @@ def days_ago(days: float) -> datetime:
 class TestCohere:
     def test_a_string_is_a_text(self) -> None:
         assert read("Emperor penguins are the tallest.").text == "Emperor penguins are the tallest."
+        assert refused(" ") == "documents[0]"
 
     def test_title_and_snippet(self) -> None:
         chunk = read(
@@ -266,7 +267,7 @@ class TestLimits:
         with pytest.raises(InvalidRequestError, match="at most 2"):
             documents.take("c", "y")
 
-    @pytest.mark.parametrize(("document", "param"), [("x" * 11, "d.text"), ({"content": "x" * 11}, "d.content")])
+    @pytest.mark.parametrize(("document", "param"), [("x" * 11, "d"), ({"content": "x" * 11}, "d.content")])
     def test_the_text_of_one(self, document: Any, param: str) -> None:
         documents = Documents(Limits(document_chars=10))
         documents.take("x" * 10, "d")
