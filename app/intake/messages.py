@@ -34,10 +34,6 @@ class Block:
     title: str | None
     document: int | None
 
-    @property
-    def text(self) -> str:
-        return "\n".join(self.texts)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagesRequest:

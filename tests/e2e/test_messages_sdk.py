@@ -374,3 +374,11 @@ def test_a_raw_stream_has_every_event_in_order(gateway: Gateway) -> None:
         types = [event.type for event in client.messages.create(**body, stream=True)]
     assert types == ["message_start", "content_block_start", "content_block_delta", "content_block_delta",
                      "content_block_delta", "content_block_stop", "message_delta", "message_stop"]  # fmt: skip
+
+
+def test_signs_of_life_between_events_disturb_no_client(gateway: Gateway) -> None:
+    """They are comment lines without a blank line, so each becomes a part of the event behind it."""
+    chunks = [piece for chunk in chunks_of(PLANS) for piece in (b": waiting\n", chunk)]
+    gateway.upstream.script(Reply(chunks=chunks, pause_s=0))
+    seen = sync_helper(gateway, request_of(None, None, "Cost?"))
+    assert seen.text == PLANS

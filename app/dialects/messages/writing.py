@@ -77,17 +77,10 @@ class Writer:
             case Ended():
                 self._ended = output
                 return self._close(whole=not output.blocked)
-            case Usage(frame=frame) if frame is not None:
-                return self._message_delta(frame.json)
+            case Usage(frame=frame):
+                return self._message_delta(frame.json if frame is not None else {})
             case CountedUsage(completion_tokens=tokens):
                 return self._message_delta({"usage": {"output_tokens": tokens}})
-            case Refused() | Failure() | Done():
-                return self._end(output)
-            case _:
-                return b""
-
-    def _end(self, output: Refused | Failure | Done) -> bytes:
-        match output:
             case Refused(reason=reason, reason_code=code, decisions=decisions):
                 more = {"kind": "grounding_policy_violation", "code": code, "violations": list(decisions)}
                 return error_event("invalid_request_error", reason, **more)
@@ -95,6 +88,7 @@ class Writer:
                 return raw or error_event("api_error", message)
             case Done(raw=raw):
                 return raw or (event_bytes({"type": "message_stop"}) if self._complete else b"")
+        return b""  # a shell: text shares its event with nothing
 
     # Blocks
 
@@ -103,15 +97,12 @@ class Writer:
         if b"content_block_st" not in raw and not (self._renumbers and b"content_block_delta" in raw):
             return raw
         event = parse_event(raw)
-        match event.get("type"):
-            case "content_block_start":
-                return self._start(raw, event)
-            case "content_block_stop":
-                return self._stop(raw, event)
-            case "content_block_delta":
-                return self._numbered(raw, event)
-            case _:
-                return raw
+        kind = event.get("type")
+        if kind == "content_block_start":
+            return self._start(raw, event)
+        if kind == "content_block_stop":
+            return self._stop(raw, event)
+        return self._numbered(raw, event) if kind == "content_block_delta" else raw
 
     @property
     def _renumbers(self) -> bool:
@@ -141,9 +132,8 @@ class Writer:
 
     def _number(self, index: int) -> int:
         """The client's number for a block: the upstream's, less the text blocks before it that were left out."""
-        if index not in self._numbers:
-            self._numbers[index] = index - sum(i < index and i not in self._numbers for i in self._texts)
-        return self._numbers[index]
+        left_out = sum(i < index and i not in self._numbers for i in self._texts)
+        return self._numbers.setdefault(index, index - left_out)
 
     def _enter(self, index: int) -> bytes:
         """Open the text block of the upstream's index, unless it is open."""
