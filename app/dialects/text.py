@@ -144,7 +144,7 @@ class TextDialect:
         self._reply.begin(index, entries, hidden)
         if not text and not choice.get("finish_reason"):
             return choice, [Passing(raw=raw or frame_of(_single(chunk, choice)), choice=index)]
-        parts = list(self._parts(chunk, choice, entries, index, hidden, repeated))
+        parts = list(self._parts(chunk, {**choice, "text": text}, entries, index, hidden, repeated))
         if not self._reply.hides(index):
             return choice, parts
         return self._reply.moved(_between(choice, entries, hidden, len(text)), index), parts
@@ -158,7 +158,7 @@ class TextDialect:
         hidden: int,
         repeated: int,
     ) -> Iterator[Part]:
-        text, reason = choice.get("text") or "", choice.get("finish_reason") or None
+        text, reason = choice["text"], choice.get("finish_reason") or None
         if repeated > hidden:
             shown = self._reply.echoed(_between(choice, entries, hidden, repeated), index)
             raw = frame_of(_single(chunk, {**shown, "finish_reason": None}))
@@ -203,7 +203,7 @@ def _between(
     choice: Mapping[str, Any], entries: Sequence[Mapping[str, Any]] | None, start: int, end: int
 ) -> dict[str, Any]:
     """The choice with the code points ``[start, end)`` of its text, and the log-probabilities of those."""
-    cut = {**choice, "text": (choice.get("text") or "")[start:end]}
+    cut = {**choice, "text": choice["text"][start:end]}
     if entries is not None:
         cut["logprobs"] = logprobs_of(choice["logprobs"], entries[split(entries, start) : split(entries, end)])
     return cut

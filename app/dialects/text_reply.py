@@ -98,7 +98,7 @@ class TextReply:
         choices = [choice for choice in body.get("choices") or () if isinstance(choice, dict)]
         body["choices"] = [
             self._delivered(choice, ends[index], released.get(index, ())) if index in ends else dict(choice)
-            for index, choice in ((choice.get("index", position), choice) for position, choice in enumerate(choices))
+            for index, choice in ((_index(choice, position), choice) for position, choice in enumerate(choices))
         ]
         summaries = [self.told(end.summary, index) for index, end in sorted(ends.items()) if end.summary is not None]
         if summaries:
@@ -155,7 +155,7 @@ def chunks_of(completion: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for position, choice in enumerate(choices if isinstance(choices, list) else ()):
         if isinstance(choice, dict):
             reason = choice.get("finish_reason") or "stop"
-            yield {**shared, "choices": [{"index": position, **choice, "finish_reason": reason}]}
+            yield {**shared, "choices": [{**choice, "index": _index(choice, position), "finish_reason": reason}]}
     if isinstance(completion.get("usage"), dict):
         yield {**shared, "choices": [], "usage": completion["usage"]}
 
@@ -168,7 +168,7 @@ def reply_of(outputs: Sequence[Output]) -> dict[str, Any]:
         for chunk in _chunks(output):
             reply = {**{name: value for name, value in chunk.items() if name != "choices"}, **reply}
             for choice in chunk.get("choices") or ():
-                index = choice.get("index") or 0
+                index = _index(choice, 0)
                 texts[index] = texts.get(index, "") + (choice.get("text") or "")
     choices = [{"index": index, "text": text, "logprobs": None} for index, text in sorted(texts.items())]
     return {**reply, "choices": choices}
@@ -184,6 +184,11 @@ def _chunks(output: Output) -> Iterator[Mapping[str, Any]]:
             yield {**frame.json, "choices": [{"index": index, "text": text}]}
         case Usage(frame=frame) if frame is not None:
             yield frame.json
+
+
+def _index(choice: Mapping[str, Any], position: int) -> int:
+    index = choice.get("index")
+    return index if isinstance(index, int) else position
 
 
 def _tokens(released: Released) -> list[Mapping[str, Any]]:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time
 from typing import Any, NoReturn
 
@@ -41,15 +41,6 @@ def kind(value: Any) -> str:
 def _shown(value: Any) -> str:
     # Python refuses to print integers of thousands of digits.
     return str(value) if isinstance(value, int) and value.bit_length() < 64 else kind(value)
-
-
-def read_object(value: Any, path: str) -> Mapping[str, Any]:
-    """An object; an empty one where there is none."""
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        refuse(path, "an object", value)
-    return value
 
 
 def read_string(value: Any, path: str) -> str | None:

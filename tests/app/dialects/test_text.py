@@ -26,8 +26,8 @@ HEAD = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": "m-1
 
 
 def part(text: str, finish: str | None = None, index: int = 0, logprobs: Any = None, **fields: Any) -> dict[str, Any]:
-    choice = {"text": text, "index": index, "logprobs": logprobs, "finish_reason": finish, **fields}
-    return {**HEAD, "choices": [choice]}
+    choice = {"text": text, "index": index, "logprobs": logprobs, "finish_reason": finish}
+    return {**HEAD, "choices": [choice], **fields}
 
 
 def whole(*texts: str, **fields: Any) -> dict[str, Any]:
@@ -76,7 +76,12 @@ def text_of(stream: list[dict[str, Any] | str], index: int = 0) -> str:
 
 
 def choices_of(stream: list[dict[str, Any] | str]) -> list[dict[str, Any]]:
-    return [choice for frame in stream if isinstance(frame, dict) for choice in frame["choices"]]
+    return [choice for frame in stream if isinstance(frame, dict) for choice in listed(frame)]
+
+
+def listed(frame: dict[str, Any]) -> list[dict[str, Any]]:
+    choices = frame["choices"]
+    return choices if isinstance(choices, list) else []
 
 
 def forwarded(at: Bench) -> dict[str, Any]:
@@ -199,6 +204,59 @@ class TestStream:
         await reply.stream.aclose()
 
 
+class TestOddUpstreams:
+    async def test_several_choices_in_one_chunk(self) -> None:
+        both = {**HEAD, "choices": [part(TRUE, "stop", 0)["choices"][0], part(FALSE, "stop", 1)["choices"][0]]}
+        received = await stream(await bench(sse(both), policy(**BLOCK)), prompt=["a", "b"])
+        assert (text_of(received, 0), text_of(received, 1)) == (TRUE, "Please ask HR.")
+
+    async def test_chunks_without_text_pass_as_they_are(self) -> None:
+        empty = {**HEAD, "choices": [{"text": "", "index": 0, "x": 1}, {"index": 1}]}
+        at = await bench(sse(part("", x=1), empty, part(TRUE), {**HEAD, "choices": 5}, part("", "stop", model="m-2")))
+        received = await stream(at)
+        assert received[0] == part("", x=1)
+        assert [choice.get("x") for choice in choices_of(received[1:3])] == [1, None]
+        assert text_of(received[3:]) == TRUE
+
+    async def test_choices_without_an_index_are_counted(self) -> None:
+        body = whole(TRUE, FALSE)
+        for choice in body["choices"]:
+            choice["index"] = None
+        at = await bench(body, policy(**BLOCK))
+        assert [choice["text"] for choice in (await unary(at, n=2))["choices"]] == [TRUE, "Please ask HR."]
+
+    async def test_a_text_that_is_none_is_no_text(self) -> None:
+        for text in (None, 5, ["x"]):
+            body = await unary(await bench({**HEAD, "choices": [{"index": 0, "text": text}, 5]}))
+            assert body["choices"][0].get("text") in (text, "")
+
+    async def test_an_error_in_place_of_a_reply_is_passed_on(self) -> None:
+        at = await bench({"error": {"message": "overloaded", "code": 1}})
+        assert (await unary(at))["error"] == {"message": "overloaded", "code": 1}
+        assert at.event.request.status == "upstream_error"
+
+    async def test_what_is_shown_can_be_less(self) -> None:
+        body = await unary(await bench(whole(TRUE)), grounding={"include": []})
+        assert "grounding" not in body
+        assert "annotations" not in body["choices"][0]
+        some = await unary(await bench(whole(TRUE)), grounding={"include": ["documents"]})
+        assert "claims" not in some["grounding"]
+
+    async def test_a_blocked_stream_that_was_not_asked_for(self) -> None:
+        at = await bench(sse(part(f"{TRUE} "), part(FALSE), part("", "stop")), policy(**BLOCK))
+        (choice,) = (await unary(at))["choices"]
+        assert (choice["text"], choice["finish_reason"]) == ("Please ask HR.", "content_filter")
+
+    async def test_offsets_that_are_none_are_left_alone(self) -> None:
+        spoken = [*tokens(TRUE), *tokens(f" {UNKNOWN}")[1:]]
+        given = {**logprobs(*spoken), "text_offset": [None] * len(spoken), "top_logprobs": None}
+        at = await bench(whole("".join(spoken), logprobs=given), policy(**STRIP))
+        (choice,) = (await unary(at))["choices"]
+        assert "".join(choice["logprobs"]["tokens"]) == choice["text"] == TRUE
+        assert set(choice["logprobs"]["text_offset"]) == {None}
+        assert choice["logprobs"]["top_logprobs"] is None
+
+
 class TestPrompt:
     @pytest.mark.parametrize("where", ["system", "user"])
     async def test_documents_are_written_before_each_prompt(self, where: str) -> None:
@@ -286,6 +344,27 @@ class TestEcho:
             name: values[: len(choice["logprobs"]["tokens"])] for name, values in logprobs(*spoken).items()
         }
         assert "".join(choice["logprobs"]["tokens"]) == choice["text"]
+
+    async def test_in_live_mode_it_is_taken_off_the_bytes(self) -> None:
+        def answer(request: httpx.Request) -> httpx.Response:
+            prompt = json.loads(request.content)["prompt"]
+            listed = logprobs(*tokens(prompt))
+            data = sse(part(prompt, logprobs=listed), part(f" {TRUE}"), part("", "stop"))
+            return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=data)
+
+        at = await bench(answer, policy(stream_mode="live"))
+        received = await stream(at, prompt=self.PROMPT, echo=True, grounding={"inject": "user"})
+        assert text_of(received) == f"{self.PROMPT} {TRUE}"
+        first = choices_of(received)[0]["logprobs"]
+        assert self.PROMPT.endswith("".join(first["tokens"]).strip())
+        claims = [
+            claim
+            for frame in received
+            if isinstance(frame, dict)
+            for claim in frame.get("grounding", {}).get("claims", ())
+        ]
+        spans = {text_of(received)[claim["span"]["start"] : claim["span"]["end"]] for claim in claims}
+        assert spans == {TRUE}
 
     @given(st.text(), st.text(), st.lists(st.integers(0, 20)), st.integers(0, 5))
     def test_any_cuts_tell_the_prompt_from_the_text(self, prompt: str, text: str, cuts: list[int], hidden: int) -> None:
