@@ -14,6 +14,7 @@ from app.dialects.echo import Echo, Prompts
 from app.dialects.framing import Decoder, frame_of, is_object, read_object
 from app.dialects.logprobs import entries_of, logprobs_of, split
 from app.dialects.text_reply import TextReply, chunks_of, reply_of
+from app.errors import UpstreamConnectError
 from app.inject import documents_block
 from app.intake.request import read_choices
 from app.intake.text import read_prompts
@@ -97,6 +98,8 @@ class TextDialect:
 
     def collect(self, body: bytes, outputs: Sequence[Output]) -> bytes:
         """The body of a unary reply: the upstream's, with the delivered text and what was found of it."""
+        if failure := next((output for output in outputs if isinstance(output, Failure)), None):
+            raise UpstreamConnectError(failure.message)
         template = orjson.loads(body) if is_object(body) else reply_of(outputs)
         return orjson.dumps(self._reply.whole(template, outputs))
 
@@ -106,11 +109,15 @@ class TextDialect:
         error = chunk.get("error")
         if error:
             message = error.get("message") if isinstance(error, dict) else error
-            return Event(raw=raw, parts=(Failure(message=str(message), raw=raw),))
+            # What else the frame says is not judged, so it does not leave with the error.
+            alone = raw if "choices" not in chunk else frame_of({"error": error})
+            return Event(raw=raw, parts=(Failure(message=str(message), raw=alone),))
         if trace.resolved_model is None and isinstance(chunk.get("model"), str):
             trace.resolved_model = chunk["model"]
-        choices = chunk.get("choices")
-        choices = [choice for choice in choices if isinstance(choice, dict)] if isinstance(choices, list) else []
+        given = chunk.get("choices")
+        choices = [choice for choice in given if isinstance(choice, dict)] if isinstance(given, list) else []
+        if given and len(choices) != len(given if isinstance(given, list) else (given,)):
+            return Event(raw=raw, parts=(Passing(raw=b"", choice=0, unchecked="choices"),))
         parts: list[Part] = []
         shown: list[Mapping[str, Any]] = []
         for choice in choices:
@@ -135,9 +142,12 @@ class TextDialect:
     ) -> tuple[Mapping[str, Any], Sequence[Part]]:
         """The choice as the client may see it at once, and its parts."""
         index = choice.get("index")
-        index = index if isinstance(index, int) else 0
+        index = index if isinstance(index, int) and index >= 0 else 0
         text = choice.get("text")
-        text = text if isinstance(text, str) else ""
+        if text is not None and not isinstance(text, str):
+            # No client takes it for text; nobody can judge it, so it stays here.
+            return choice, [Passing(raw=b"", choice=index, unchecked="text"), *self._finish(chunk, choice, index)]
+        text = text or ""
         echo = self._echoes.setdefault(index, self._prompts.echo(index))
         hidden, repeated = echo.take(text)
         entries = entries_of(choice)
@@ -158,7 +168,7 @@ class TextDialect:
         hidden: int,
         repeated: int,
     ) -> Iterator[Part]:
-        text, reason = choice["text"], choice.get("finish_reason") or None
+        text = choice["text"]
         if repeated > hidden:
             shown = self._reply.echoed(_between(choice, entries, hidden, repeated), index)
             raw = frame_of(_single(chunk, {**shown, "finish_reason": None}))
@@ -167,8 +177,11 @@ class TextDialect:
             rest = _between(choice, entries, repeated, len(text)) if repeated else choice
             frame = Frame(json=_single(chunk, rest), tokens=entries_of(rest))
             yield Text(choice=index, text=text[repeated:], frame=frame)
-        if reason is not None:
-            yield Finish(choice=index, reason=str(reason), frame=Frame(json=_single(chunk, choice)))
+        yield from self._finish(chunk, choice, index)
+
+    def _finish(self, chunk: Mapping[str, Any], choice: Mapping[str, Any], index: int) -> Iterator[Part]:
+        if choice.get("finish_reason"):
+            yield Finish(choice=index, reason=str(choice["finish_reason"]), frame=Frame(json=_single(chunk, choice)))
 
     # Out
 

@@ -188,7 +188,7 @@ def _chunks(output: Output) -> Iterator[Mapping[str, Any]]:
 
 def _index(choice: Mapping[str, Any], position: int) -> int:
     index = choice.get("index")
-    return index if isinstance(index, int) else position
+    return index if isinstance(index, int) and index >= 0 else position
 
 
 def _tokens(released: Released) -> list[Mapping[str, Any]]:

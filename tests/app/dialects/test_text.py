@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from app.dialects.echo import Echo
 from app.dialects.logprobs import entries_of, joined, logprobs_of
 from app.dialects.text import TextDialect
+from app.errors import UpstreamConnectError
 from app.gateway import Call, Reply
 from app.intake import Limits
 from app.intake.text import read_text
@@ -212,11 +213,22 @@ class TestOddUpstreams:
 
     async def test_chunks_without_text_pass_as_they_are(self) -> None:
         empty = {**HEAD, "choices": [{"text": "", "index": 0, "x": 1}, {"index": 1}]}
-        at = await bench(sse(part("", x=1), empty, part(TRUE), {**HEAD, "choices": 5}, part("", "stop", model="m-2")))
-        received = await stream(at)
+        at = await bench(sse(part("", x=1), empty, part(TRUE), part("", "stop", model="m-2")))
+        received = await stream(at, prompt=["a", "b"])
         assert received[0] == part("", x=1)
         assert [choice.get("x") for choice in choices_of(received[1:3])] == [1, None]
-        assert text_of(received[3:]) == TRUE
+        assert "".join(choice["text"] for choice in choices_of(received[3:])) == TRUE
+
+    @pytest.mark.parametrize("choices", [5, "x", {"text": FALSE}, [FALSE], [{"index": 0, "text": [FALSE]}]])
+    async def test_what_nobody_can_judge_does_not_leave(self, choices: Any) -> None:
+        at = await bench(sse({**HEAD, "choices": choices}, part(TRUE, "stop")), policy(**BLOCK))
+        received = await stream(at)
+        assert text_of(received) == TRUE
+        assert "40 days" not in json.dumps(received)
+
+    async def test_an_error_takes_no_text_along(self) -> None:
+        at = await bench(sse({**part(FALSE), "error": {"message": "overloaded"}}), policy(**BLOCK))
+        assert "40 days" not in json.dumps(await stream(at))
 
     async def test_choices_without_an_index_are_counted(self) -> None:
         body = whole(TRUE, FALSE)
@@ -230,9 +242,10 @@ class TestOddUpstreams:
             body = await unary(await bench({**HEAD, "choices": [{"index": 0, "text": text}, 5]}))
             assert body["choices"][0].get("text") in (text, "")
 
-    async def test_an_error_in_place_of_a_reply_is_passed_on(self) -> None:
+    async def test_an_error_in_place_of_a_reply_is_one(self) -> None:
         at = await bench({"error": {"message": "overloaded", "code": 1}})
-        assert (await unary(at))["error"] == {"message": "overloaded", "code": 1}
+        with pytest.raises(UpstreamConnectError, match="overloaded"):
+            await unary(at)
         assert at.event.request.status == "upstream_error"
 
     async def test_what_is_shown_can_be_less(self) -> None:
