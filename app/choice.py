@@ -270,7 +270,7 @@ class Choice:
     # What is told of it
 
     def annotations(self) -> list[dict[str, Any]]:
-        if self._terms.options.silent:
+        if not self._terms.options.shows("documents"):
             return []
         return annotations_of(self._entries, self._terms.chunks)
 
