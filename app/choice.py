@@ -1,5 +1,6 @@
 """One choice of a reply while it is judged: its text, its verdicts, its audit."""
 
+import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +21,9 @@ from policies.names import DocumentNames
 from policies.types import Action, Citation, Decision, Phase, Record
 
 _EMPTY_FRAME = Frame(json={})
+
+_LONG_TEXT = 20_000
+"""Characters in one piece beyond which they are split off the event loop."""
 _CALLS = frozenset({"tool_calls", "tool_use"})
 """What the APIs name a part of a reply that calls a tool."""
 
@@ -104,9 +108,13 @@ class Choice:
         self.received += len(part.text)
         self._say(part.text)
 
-    def push(self, text: str) -> Sequence[Sentence]:
+    async def push(self, text: str) -> Sequence[Sentence]:
         """The sentences completed by ``text``; without a judge all of the reply is one, at its end."""
-        return self._check.push(text) if self._check is not None else ()
+        if self._check is None:
+            return ()
+        if len(text) > _LONG_TEXT:
+            return await asyncio.to_thread(self._check.push, text)
+        return self._check.push(text)
 
     def flush(self, *, truncated: bool) -> Sequence[Sentence]:
         if self._check is not None:
@@ -131,6 +139,10 @@ class Choice:
         slices: list[Slice] = []
         while self._pending and (end is None or self._cut < end):
             pending = self._pending[0]
+            if not pending.rest:  # log-probabilities alone, of a character that comes in several tokens
+                slices.append(Slice(frame=pending.frame, text="", tokens=pending.frame.tokens or ()))
+                self._pending.popleft()
+                continue
             taken = pending.take(len(pending.rest) if end is None else end - self._cut)
             slices.append(taken)
             self._cut += len(taken.text)

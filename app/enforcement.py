@@ -111,9 +111,10 @@ Opener = Callable[[int], Choice]
 class Enforcement:
     """Turns the events of one reply into what the client may see.
 
-    ``open_choice`` makes the state of a choice when its first part arrives; ``expected`` is how many there will be.
-    ``wants_usage``: the client asked for a usage chunk, so a blocked reply must have one too. ``admit`` takes in
-    documents that the reply brings along and returns what opens the choices after them; None: they are no evidence.
+    ``open_choice`` makes the state of a choice when its first part arrives. ``expected``: how many there will be, and
+    not one more; None: the reply is one, of any number of parts. ``wants_usage``: the client asked for a usage chunk,
+    so a blocked reply must have one too. ``admit`` takes in documents that the reply brings along and returns what opens the
+    choices after them; None: they are no evidence.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class Enforcement:
         mode: Mode,
         trace: Trace,
         open_choice: Opener,
-        expected: int,
+        expected: int | None,
         wants_usage: bool,
         admit: Callable[[Sequence[Chunk]], Awaitable[Opener]] | None = None,
     ) -> None:
@@ -130,12 +131,14 @@ class Enforcement:
         self._trace = trace
         self._open_choice = open_choice
         self._admit = admit
-        self._expected = expected
+        self._most = expected
+        self._expected = expected or 1
         self._wants_usage = wants_usage
         self._choices: dict[int, Choice] = {}
         self._queue: asyncio.Queue[_Item] = asyncio.Queue(_AHEAD)
         self._tasks = TaskScope()
         self._usage: Usage | None = None
+        self._late: list[Usage] = []
         self._failed = False
 
     @property
@@ -201,6 +204,8 @@ class Enforcement:
             for part in event.parts:
                 if isinstance(part, Done):
                     return part
+            if self._surplus(event):
+                continue
             if self.mode is Mode.UNTOUCHED or (self.mode is Mode.LIVE and not _ends(event)):
                 await self._queue.put(_whole(event))
                 for part in event.parts:
@@ -209,6 +214,13 @@ class Enforcement:
                 for part in event.parts:
                     await self._forward(part)
         return None
+
+    def _surplus(self, event: Event) -> bool:
+        """Whether an event is of a choice that the client did not ask for: it is not judged, so it does not leave."""
+        if self._most is None or self.mode is Mode.UNTOUCHED:
+            return False
+        numbers = [part.choice for part in event.parts if isinstance(part, Text | Passing | Finish)]
+        return any(number is not None and number >= self._most for number in numbers)
 
     async def _drain(self, events: AsyncIterator[Event], *, passing: bool) -> None:
         """Read what may still come after the end, so that the connection can be used again; not for long."""
@@ -221,13 +233,8 @@ class Enforcement:
     async def _note(self, part: Part) -> None:
         """Take in what a part says; its bytes go to the client by another way."""
         match part:
-            case Text() if self.mode is Mode.UNTOUCHED:
-                self._choice(part.choice).see(part)
             case Text():
-                choice = self._choice(part.choice)
-                choice.hold(part)
-                for sentence in choice.push(part.text):
-                    await self._start_check(choice, sentence, part.frame)
+                await self._hear(part)
             case Break() if self.mode is not Mode.UNTOUCHED:
                 await self._pause(self._choice(part.choice))
             case Cited():
@@ -243,15 +250,26 @@ class Enforcement:
                 self._trace.count(part.prompt_tokens, part.completion_tokens)
             case Failure():
                 self._failed = True
-                self._trace.fail("upstream_error", part.message)
+                self._trace.fail_upstream(part.message)
             case Passing() | Break() | Evidence() | Done():
                 pass
+
+    async def _hear(self, part: Text) -> None:
+        choice = self._choice(part.choice)
+        if self.mode is Mode.UNTOUCHED:
+            choice.see(part)
+        elif choice.closing:
+            choice.unchecked.add("text_after_end")
+        else:
+            choice.hold(part)
+            for sentence in await choice.push(part.text):
+                await self._start_check(choice, sentence, part.frame)
 
     async def _forward(self, part: Part) -> None:
         """Take in a part and send on what of it may leave now.
 
         Text leaves by sentence. A finish that is not final may still be followed by text, since some providers finish
-        their reasoning first, so it waits for the end.
+        their reasoning first, so it waits for the end, and token counts wait behind it.
         """
         if isinstance(part, Text):
             if part.shell is not None:
@@ -259,14 +277,12 @@ class Enforcement:
             if self.mode is Mode.LIVE:
                 await self._queue.put(_unjudged(part))
         await self._note(part)
-        if isinstance(part, Passing | Failure):
+        if isinstance(part, Failure) or (isinstance(part, Passing) and not part.opaque):
             await self._queue.put(part)
         elif isinstance(part, Finish) and part.final:
             await self._close_choice(self._choice(part.choice))
         elif isinstance(part, Usage) and part.frame is not None:
-            if self._finished():
-                await self._close_choices(truncated=False)
-            await self._queue.put(part)
+            self._late.append(part)
 
     async def _start_check(self, choice: Choice, sentence: Sentence, frame: Frame) -> None:
         # White space between sentences leaves with the later one: tokenizers glue it to the word behind it, and a
@@ -302,6 +318,8 @@ class Enforcement:
 
     async def _end(self, done: Done) -> None:
         await self._close_choices(truncated=False)
+        for usage in self._late:
+            await self._queue.put(usage)
         await self._queue.put(done)
 
     async def _break(self, message: str) -> None:
@@ -309,6 +327,8 @@ class Enforcement:
         if not self._failed:
             self._trace.fail("incomplete", message)
         await self._close_choices(truncated=True)
+        for usage in self._late:
+            await self._queue.put(usage)
         if not self._failed:
             await self._queue.put(Failure(message=message, broken=True))
         await self._queue.put(Done())
@@ -372,7 +392,7 @@ class Enforcement:
         """What ends the text: its last white space, or a word on why there is none."""
         slices = choice.cut()
         text = "".join(piece.text for piece in slices)
-        if choice.trail(text):
+        if text.isspace() and choice.trail(text):
             return (Released(choice=choice.index, text=text, slices=slices),)
         if choice.emptied:
             return (Replacement(choice=choice.index, text=choice.replace(DEFAULT_REPLACEMENT), frame=frame),)

@@ -17,7 +17,7 @@ import structlog
 
 from app.choice import Choice, Terms
 from app.enforcement import Enforcement, Mode, Opener
-from app.errors import PolicyBlockedError
+from app.errors import PolicyBlockedError, UpstreamConnectError
 from app.events.records import EventLog, RequestEvent
 from app.exchange import Exchange
 from app.intake import Intake
@@ -125,7 +125,7 @@ class Gateway:
             mode = self._mode(policies, intake, kept)
             evidence = exchange.tasks.start(self.checker.prepare(kept)) if self._judges(mode, kept) else None
             response = await self._send(replace(call, intake=intake.drop(ruling.dropped)), kept, exchange)
-            if response.status_code >= httpx.codes.BAD_REQUEST:
+            if not response.is_success:
                 return await self._pass_error(response, exchange)
             index = await evidence if evidence is not None else None
             terms = self._terms(policies, ruling, intake, kept, mode)
@@ -133,7 +133,7 @@ class Gateway:
                 mode=_effective(mode, judged=terms.unjudged is None or intake.late),
                 trace=trace,
                 open_choice=_opener(policies, terms, trace, self.checker, index if terms.unjudged is None else None),
-                expected=terms.expected,
+                expected=intake.choices,
                 wants_usage=intake.include_usage,
                 admit=self._admit(policies, ruling, intake, kept, mode, trace) if intake.late else None,
             )
@@ -195,7 +195,7 @@ class Gateway:
             unjudged=unjudged,
             judge_unavailable=bool(kept) and not available,
             judge_name=self.checker.name if available else None,
-            expected=intake.choices,
+            expected=intake.choices or 1,
             store_text=self.settings.store_text,
         )
 
@@ -262,7 +262,8 @@ class Gateway:
     ) -> Reply:
         trace = exchange.trace
         body = await _read(response)
-        events = call.dialect.events(_once(body), _content_type(response), trace)
+        kind = "application/json" if body.lstrip()[:1] == b"{" else _content_type(response)
+        events = call.dialect.events(_once(body), kind, trace)
         async with aclosing(enforcement.run(events)) as run:
             outputs = [output async for output in run]
         headers = self._headers(response, trace)
@@ -276,7 +277,11 @@ class Gateway:
                 param=None,
                 violations=refused.decisions,
             )
-        if enforcement.mode is not Mode.UNTOUCHED or not _is_json(response):
+        governed = enforcement.mode is not Mode.UNTOUCHED
+        broken = next((output for output in outputs if isinstance(output, Failure) and output.broken), None)
+        if broken is not None and governed:
+            raise UpstreamConnectError(broken.message)
+        if governed or not _is_json(response):
             body = call.dialect.collect(body, outputs)
             headers = [(name, value) for name, value in headers if name != "content-type"]
             headers.append(("content-type", "application/json"))

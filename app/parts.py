@@ -50,6 +50,8 @@ class Passing:
     raw: bytes
     choice: int | None = None
     unchecked: str | None = None
+    opaque: bool = False
+    """What it holds could not be read: where text is held, it does not leave."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

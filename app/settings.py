@@ -37,7 +37,9 @@ Count = Annotated[int, Field(ge=1)]
 class Settings(BaseSettings):
     """Read once at start and passed down; nothing reads the environment later."""
 
-    model_config = SettingsConfigDict(env_prefix="GROUNDLANE_", env_file=".env", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="GROUNDLANE_", env_file=".env", env_ignore_empty=True, extra="ignore", frozen=True
+    )
 
     upstream_base_url: Annotated[HttpUrl, Field(description="Base URL of the upstream, with its version path")] = (
         HttpUrl("https://api.openai.com/v1")

@@ -68,6 +68,11 @@ class Trace:
         if http_status is not None:
             self.http_status = http_status
 
+    def fail_upstream(self, message: str) -> None:
+        """The upstream reports an error in its reply. What it says may quote prompts and keys, so it counts as text."""
+        full = self.store_text is StoreText.FULL
+        self.fail("upstream_error", message if full else "the upstream reported an error")
+
     def block(self, *, http_status: int | None = None) -> None:
         self.status = "blocked"
         if http_status is not None:

@@ -7,10 +7,9 @@ fields this code knows nothing of stay as they came.
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
-import orjson
-
 from app.dialects.completion import Completion, chunks_of, completion_of
-from app.dialects.framing import Decoder, done_frame, frame_of, is_object, read_object
+from app.dialects.framing import Decoder, done_frame, dump, frame_of, load, read_object
+from app.errors import UpstreamConnectError
 from app.inject import inject
 from app.parts import (
     CountedUsage,
@@ -35,6 +34,7 @@ from app.trace import Trace
 from judges.types import Chunk
 
 _PLAIN_DELTA = frozenset({"role", "content"})
+_MISPLACED = ("message", "text")
 
 
 class ChatDialect:
@@ -95,21 +95,31 @@ class ChatDialect:
 
     def collect(self, body: bytes, outputs: Sequence[Output]) -> bytes:
         """The body of a unary reply: the upstream's, with the delivered text and what was found of it."""
-        completion = Completion(orjson.loads(body) if is_object(body) else completion_of(outputs))
+        if failure := next((output for output in outputs if isinstance(output, Failure)), None):
+            raise UpstreamConnectError(failure.message)
+        whole = load(body)
+        template, streamed = (whole, False) if isinstance(whole, dict) else (completion_of(outputs), True)
+        if not any(isinstance(output, Ended) for output in outputs) and streamed:
+            return dump(template)  # nothing was decided about it: it passes, in the form that was asked for
+        completion = Completion(template, streamed=streamed)
         for output in outputs:
             completion.take(output)
-        return orjson.dumps(completion.body())
+        return dump(completion.body())
 
 
 def _read_chunk(raw: bytes, chunk: dict[str, Any], trace: Trace) -> Event:
     error = chunk.get("error")
     if error:
         message = error.get("message") if isinstance(error, dict) else error
-        return Event(raw=raw, parts=(Failure(message=str(message), raw=raw),))
+        # What else the frame says is not judged, so it does not leave with the error.
+        told = raw if "choices" not in chunk else frame_of({"error": error})
+        return Event(raw=raw, parts=(Failure(message=str(message), raw=told),))
     if trace.resolved_model is None and isinstance(chunk.get("model"), str):
         trace.resolved_model = chunk["model"]
-    choices = chunk.get("choices")
-    choices = [choice for choice in choices if isinstance(choice, dict)] if isinstance(choices, list) else []
+    given = chunk.get("choices")
+    choices = [choice for choice in given if isinstance(choice, dict)] if isinstance(given, list) else []
+    if given and len(choices) != len(given if isinstance(given, list) else (given,)):
+        return Event(raw=raw, parts=(Passing(raw=raw, choice=0, unchecked="choices", opaque=True),))
     usage = _usage(chunk)
     if usage is not None and not any(_says_something(choice) for choice in choices):
         return Event(raw=raw, parts=(_read_usage(usage, Frame(json=chunk), raw),))
@@ -148,17 +158,27 @@ def _says_something(choice: Mapping[str, Any]) -> bool:
 
 def _read_choice(raw: bytes, chunk: Mapping[str, Any], choice: Mapping[str, Any]) -> Iterator[Part]:
     index = choice.get("index")
-    index = index if isinstance(index, int) else 0
+    index = index if isinstance(index, int) and index >= 0 else 0
+    if misplaced := [name for name in _MISPLACED if choice.get(name)]:
+        # Text where a stream has none, the same as the delta's perhaps: clients don't look there, and neither do we.
+        choice = {name: value for name, value in choice.items() if name not in _MISPLACED}
+        raw, chunk = b"", {**chunk, "choices": [choice]}
+        yield Passing(raw=b"", choice=index, unchecked=misplaced[0])
     delta = choice.get("delta")
+    if delta is not None and not isinstance(delta, dict):
+        raw, delta = b"", {}
+        choice = {**choice, "delta": delta}
+        chunk = {**chunk, "choices": [choice]}
+        yield Passing(raw=b"", choice=index, unchecked="delta")
     delta = delta if isinstance(delta, dict) else {}
     text, rest = _split_content(delta.get("content"))
     extra = [name for name, value in delta.items() if name not in _PLAIN_DELTA and value not in (None, [], "")]
     reason = choice.get("finish_reason") or None
-    if not text and reason is None:
+    if not text and reason is None and (extra or rest or not _tokens(choice)):
         passed = raw or frame_of(chunk)
         yield Passing(raw=passed, choice=index, unchecked=_kind(extra, rest))
         return
-    if text:
+    if text or (not extra and not rest and _tokens(choice)):
         frame = Frame(json=chunk, tokens=_tokens(choice), as_list=isinstance(delta.get("content"), list))
         needs_shell = bool(extra or rest or delta.get("role"))
         shell = _without_text(chunk, choice, delta, rest) if needs_shell else None
@@ -179,7 +199,7 @@ def _split_content(content: Any) -> tuple[str, list[Any]]:
     if isinstance(content, str):
         return content, []
     if not isinstance(content, list):
-        return "", []
+        return "", [] if content is None else [content]
     texts, rest = [], []
     for part in content:
         if isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str):
@@ -210,14 +230,14 @@ def released_chunk(released: Released) -> dict[str, Any]:
         chunk.update(piece.frame.json)
         choice.update(source)
         if isinstance(source.get("logprobs"), dict):
-            logprobs = {**(logprobs or {}), **source["logprobs"]}
+            logprobs = {"refusal": None} if "refusal" in source["logprobs"] else {}
         tokens.extend(piece.tokens)
     chunk.pop("usage", None)
     as_list = any(piece.frame.as_list for piece in released.slices)
     content = [{"type": "text", "text": released.text}] if as_list else released.text
     choice.update(index=released.choice, delta={"content": content}, finish_reason=None)
     if logprobs is not None:
-        choice["logprobs"] = {**logprobs, "content": tokens}
+        choice["logprobs"] = {"content": tokens, **logprobs}
     chunk["choices"] = [choice]
     if released.claims:
         chunk["grounding"] = {"claims": list(released.claims)}

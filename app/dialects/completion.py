@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import orjson
-
+from app.dialects.framing import load
 from app.dialects.summaries import merge_summaries
+from app.errors import UpstreamConnectError
 from app.parts import CountedUsage, Ended, Output, Passing, Released, Replacement, Shell, Usage
 
 
@@ -21,8 +21,8 @@ def chunks_of(completion: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         message = choice.get("message") if isinstance(choice, dict) else None
         if not isinstance(message, dict):
             continue
-        kept = {name: value for name, value in choice.items() if name != "message"}
-        kept.setdefault("index", position)
+        # Its place tells a choice from the others: what it says of its index may be anything.
+        kept = {name: value for name, value in choice.items() if name != "message"} | {"index": position}
         yield {**shared, "choices": [{**kept, "delta": message, "finish_reason": None}]}
         reason = choice.get("finish_reason") or "stop"
         yield {**shared, "choices": [{**kept, "delta": {}, "logprobs": None, "finish_reason": reason}]}
@@ -31,10 +31,14 @@ def chunks_of(completion: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 class Completion:
-    """A completion that takes in what may be delivered of it. ``template`` is the upstream's."""
+    """A completion that takes in what may be delivered of it.
 
-    def __init__(self, template: Mapping[str, Any]) -> None:
+    ``template`` is the upstream's; ``streamed``: it was put together from a stream, whose choices go by their index.
+    """
+
+    def __init__(self, template: Mapping[str, Any], *, streamed: bool = False) -> None:
         self._template = template
+        self._streamed = streamed
         self._delivered: dict[int, list[Released]] = {}
         self._ends: dict[int, Ended] = {}
 
@@ -46,23 +50,29 @@ class Completion:
                 self._ends[output.choice] = output
 
     def body(self) -> dict[str, Any]:
+        """The completion, of which only choices are left that were decided on.
+
+        Raises UpstreamConnectError where there were choices and none of them is one.
+        """
         body = dict(self._template)
-        body["choices"] = [
-            self._choice(position, choice) if isinstance(choice, dict) else choice
-            for position, choice in enumerate(body.get("choices") or ())
-        ]
+        given = body.get("choices")
+        decided = [self._choice(*item) for item in enumerate(given if isinstance(given, list) else ())]
+        body["choices"] = [choice for choice in decided if choice is not None]
+        if given and not body["choices"]:
+            raise UpstreamConnectError("The upstream's reply is not a completion.")
         summaries = [end.summary for _, end in sorted(self._ends.items()) if end.summary is not None]
         if summaries:
             body["grounding"] = merge_summaries(summaries)
         return body
 
-    def _choice(self, position: int, choice: Mapping[str, Any]) -> dict[str, Any]:
-        index = choice.get("index", position)
+    def _choice(self, position: int, choice: Any) -> dict[str, Any] | None:
+        message = choice.get("message") if isinstance(choice, dict) else None
+        index = choice["index"] if self._streamed else position
         end = self._ends.get(index)
-        message = choice.get("message")
         if end is None or not isinstance(message, dict):
-            return dict(choice)
-        changed = {**choice, "message": dict(message), "finish_reason": end.reason}
+            return None
+        kept = {name: value for name, value in choice.items() if name not in ("text", "delta")}
+        changed = {**kept, "message": dict(message), "finish_reason": end.reason}
         original = message.get("content")
         if end.blocked:
             changed["message"]["content"] = end.text
@@ -94,7 +104,7 @@ def completion_of(outputs: Sequence[Output]) -> dict[str, Any]:
                     ends[index] = choice["finish_reason"]
     completion["object"] = "chat.completion"
     completion["choices"] = [
-        {"index": index, "message": message, "finish_reason": ends.get(index)}
+        {"index": index, "message": _with_calls(message), "finish_reason": ends.get(index)}
         for index, message in sorted(messages.items())
     ]
     return completion
@@ -105,8 +115,8 @@ def _chunks(output: Output) -> Iterator[Mapping[str, Any]]:
         case Passing(raw=raw) if raw:
             for line in raw.splitlines():
                 data = line.removeprefix(b"data:").strip()
-                if line.startswith(b"data:") and data.startswith(b"{"):
-                    yield orjson.loads(data)
+                if line.startswith(b"data:") and isinstance(chunk := load(data), dict):
+                    yield chunk
         case Shell(json=json):
             yield json
         case Released(choice=index, text=text, slices=slices):
@@ -124,22 +134,27 @@ def _chunks(output: Output) -> Iterator[Mapping[str, Any]]:
             }
 
 
+def _with_calls(message: dict[str, Any]) -> dict[str, Any]:
+    """The message with its tool calls as a list, in the order in which they began."""
+    return {**message, "tool_calls": list(message["tool_calls"].values())} if "tool_calls" in message else message
+
+
 def _merge_delta(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
     for name, value in delta.items():
         if name == "tool_calls" and isinstance(value, list):
             for call in value:
-                _merge_call(message.setdefault("tool_calls", []), call)
+                _merge_call(message.setdefault("tool_calls", {}), call)
         elif name != "role" and isinstance(value, str) and isinstance(message.get(name), str):
             message[name] += value
         elif value is not None and value != "":
             message[name] = value
 
 
-def _merge_call(calls: list[dict[str, Any]], piece: Mapping[str, Any]) -> None:
-    index = piece.get("index", len(calls) - 1 if calls and not piece.get("id") else len(calls))
-    while len(calls) <= index:
-        calls.append({})
-    call = calls[index]
+def _merge_call(calls: dict[Any, dict[str, Any]], piece: Mapping[str, Any]) -> None:
+    index = piece.get("index")
+    if index is None:
+        index = len(calls) - 1 if calls and not piece.get("id") else len(calls)
+    call = calls.setdefault(index, {})
     function = piece.get("function")
     call.update({name: value for name, value in piece.items() if name not in ("index", "function") and value})
     if isinstance(function, dict):
@@ -153,7 +168,7 @@ def _keep_tokens(choice: dict[str, Any], delivered: Sequence[Released]) -> None:
     logprobs = choice.get("logprobs")
     if isinstance(logprobs, dict) and isinstance(logprobs.get("content"), list):
         kept = [token for released in delivered for piece in released.slices for token in piece.tokens]
-        choice["logprobs"] = {**logprobs, "content": kept}
+        choice["logprobs"] = {"content": kept} | ({"refusal": None} if "refusal" in logprobs else {})
 
 
 def _with_text(parts: Sequence[Any], text: str) -> list[Any]:

@@ -1,5 +1,6 @@
 """Server-sent frames of JSON objects that end with ``[DONE]``: what the completion APIs of OpenAI have in common."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -45,14 +46,12 @@ class Decoder:
         if data == b"[DONE]":
             yield Event(raw=event.raw, parts=(Done(event.raw),))
             return
-        try:
-            chunk = orjson.loads(data)
-        except orjson.JSONDecodeError:
-            chunk = None
+        chunk = load(data)
         if isinstance(chunk, dict):
             yield self._read(event.raw, chunk)
         else:
-            yield Event(raw=event.raw, parts=(Passing(raw=event.raw),))
+            unread = Passing(raw=event.raw, choice=0, unchecked="unreadable", opaque=True)
+            yield Event(raw=event.raw, parts=(unread,))
 
     def _without_data(self, event: SSEEvent) -> Iterator[Event]:
         """Comments pass; control fields alone do not, since clients take them for an empty event.
@@ -69,9 +68,31 @@ class Decoder:
         yield Event(raw=raw, parts=(Passing(raw=raw),))
 
 
+def load(data: bytes) -> Any:
+    """The JSON value in ``data``, read as clients read it. None where it is no JSON at all.
+
+    Halves of a character, stray bytes, NaN and long integers are taken.
+    """
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        try:
+            return json.loads(data.decode("utf-8", "replace"), strict=False)
+        except (ValueError, RecursionError):
+            return None
+
+
+def dump(value: Any) -> bytes:
+    """``value`` as JSON. Halves of a character are escaped, so that two of them make one again."""
+    try:
+        return orjson.dumps(value)
+    except (TypeError, orjson.JSONEncodeError):
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
 def frame_of(chunk: Mapping[str, Any]) -> bytes:
     """A frame that carries ``chunk``."""
-    return b"data: " + orjson.dumps(chunk) + b"\n\n"
+    return b"data: " + dump(chunk) + b"\n\n"
 
 
 def done_frame(raw: bytes) -> bytes:
@@ -85,19 +106,17 @@ def objects_in(raw: bytes) -> Iterator[dict[str, Any]]:
     """The JSON objects that whole frames carry."""
     for event in SSEParser().feed(raw):
         if event.data is not None and is_object(event.data):
-            yield orjson.loads(event.data)
+            yield load(event.data)
 
 
 def is_object(body: bytes) -> bool:
     """Whether ``body`` is a JSON object."""
-    try:
-        return isinstance(orjson.loads(body), dict)
-    except orjson.JSONDecodeError:
-        return False
+    return isinstance(load(body), dict)
 
 
 def read_object(body: bytes) -> dict[str, Any]:
     """The JSON object of a whole reply. Raises UpstreamConnectError where it is none."""
-    if not is_object(body):
+    value = load(body)
+    if not isinstance(value, dict):
         raise UpstreamConnectError("The upstream's reply is not a JSON object.")
-    return dict(orjson.loads(body))
+    return value

@@ -9,6 +9,9 @@ from app.intake.fields import read_flag, refuse
 from app.intake.options import Options
 from judges.types import Chunk
 
+_MOST_CHOICES = 128
+"""As many as OpenAI takes."""
+
 OUR_FIELDS = ("documents", "grounding")
 Path = tuple[str | int, ...]
 """Where in a body something stands: names of fields and positions in lists."""
@@ -30,8 +33,8 @@ class Intake:
     model: str | None
     stream: bool
     include_usage: bool
-    choices: int = 1
-    """How many choices the reply will have (``n``)."""
+    choices: int | None = None
+    """How many choices the reply will have (``n``); None where it is one of any number of parts."""
     paths: tuple[str, ...] = ()
     from_tools: Callable[[], Documents] | None = None
     standing: int = 0
@@ -94,9 +97,16 @@ def read_stream(body: Mapping[str, Any]) -> tuple[bool, bool]:
 
 
 def read_choices(body: Mapping[str, Any]) -> int:
-    """How many choices ``n`` asks for; what is wrong with it is for the upstream to say."""
+    """How many choices ``n`` asks for, exactly: a reply with more of them would leave some unjudged.
+
+    Raises InvalidRequestError.
+    """
     choices = body.get("n")
-    return choices if isinstance(choices, int) and choices > 0 else 1
+    if choices is None:
+        return 1
+    if isinstance(choices, bool) or not isinstance(choices, int) or not 1 <= choices <= _MOST_CHOICES:
+        refuse("n", f"a whole number from 1 to {_MOST_CHOICES}", choices)
+    return choices
 
 
 def without(body: dict[str, Any], names: Sequence[str] = OUR_FIELDS) -> dict[str, Any]:

@@ -352,7 +352,10 @@ class TestEnds:
             stream = await at.stream(documents=documents)
             assert {"error": "rate limit reached"} in stream
             assert stream.count("[DONE]") == 1
-            assert (at.event.request.status, at.event.request.error) == ("upstream_error", "rate limit reached")
+            assert (at.event.request.status, at.event.request.error) == (
+                "upstream_error",
+                "the upstream reported an error",
+            )
 
     async def test_a_reply_that_breaks_off_is_delivered_and_visibly_unfinished(self) -> None:
         for documents in (None, DOCUMENTS):

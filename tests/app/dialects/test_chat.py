@@ -99,12 +99,45 @@ class TestEvents:
         (part,) = (await only(frame({"error": error}))).parts
         assert part == Failure(message="slow down", raw=frame({"error": error}))
 
-    @pytest.mark.parametrize("odd", [b"data: {broken\n\n", b"data: 5\n\n", b"data: {}\n\n", b'data: {"choices":5}\n\n'])
-    async def test_what_is_not_understood_passes(self, odd: bytes) -> None:
-        event = await only(odd)
-        assert event.parts == (Passing(raw=odd),)
+    async def test_a_chunk_without_choices_passes(self) -> None:
+        assert (await only(b"data: {}\n\n")).parts == (Passing(raw=b"data: {}\n\n"),)
 
-    @pytest.mark.parametrize("odd", ['{"choices":[5]}', '{"choices":[{"index":"x","delta":[]}]}', '{"choices":[{}]}'])
+    @pytest.mark.parametrize(
+        "odd", [b"{broken", b"5", b'{"choices":5}', b'{"choices":[5]}', b"[{}]", b"{}{}", b"[" * 5000, b'{"a":1,}']
+    )
+    async def test_what_cannot_be_read_is_said_to_be_so(self, odd: bytes) -> None:
+        (part,) = (await only(b"data: " + odd + b"\n\n")).parts
+        assert isinstance(part, Passing)
+        assert part.opaque
+        assert part.unchecked
+
+    @pytest.mark.parametrize(
+        ("odd", "text"),
+        [
+            (b'"content":"\\ud83d"', "\ud83d"),
+            (b'"content":"a\xffb"', "a\N{REPLACEMENT CHARACTER}b"),
+            (b'"content":"a\tb"', "a\tb"),
+            (b'"content":"a","x":NaN', "a"),
+        ],
+    )
+    async def test_what_clients_read_all_the_same_is_read(self, odd: bytes, text: str) -> None:
+        parts = (await only(b'data: {"choices":[{"index":0,"delta":{' + odd + b"}}]}\n\n")).parts
+        assert [part.text for part in parts if isinstance(part, Text)] == [text]
+
+    @pytest.mark.parametrize("name", ["message", "text"])
+    async def test_text_out_of_place_is_left_out_and_said_to_be_unchecked(self, name: str) -> None:
+        odd = chunk({"content": "Hi"})
+        odd["choices"][0][name] = "Secret"
+        parts = (await only(frame(odd))).parts
+        assert [part.unchecked for part in parts if isinstance(part, Passing)] == [name]
+        assert "Secret" not in repr(parts)
+
+    async def test_an_error_takes_no_text_along(self) -> None:
+        (part,) = (await only(frame({**chunk({"content": "Secret"}), "error": "x"}))).parts
+        assert isinstance(part, Failure)
+        assert b"Secret" not in part.raw
+
+    @pytest.mark.parametrize("odd", ['{"choices":[{"index":"x","delta":[]}]}', '{"choices":[{}]}'])
     async def test_odd_choices_pass(self, odd: str) -> None:
         event = await only(f"data: {odd}\n\n".encode())
         assert all(isinstance(part, Passing) for part in event.parts)

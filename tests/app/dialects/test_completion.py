@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from app.dialects.completion import Completion, completion_of
+from app.dialects.completion import Completion, chunks_of, completion_of
+from app.errors import UpstreamConnectError
 from app.parts import CountedUsage, Ended, Frame, Passing, Released, Replacement, Shell, Slice
 from tests.app.harness import chunk, whole
 
@@ -104,12 +105,29 @@ def test_typed_parts_keep_what_is_no_text() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("choices", [None, [], ["odd"], [{"index": 0}], [{"index": 0, "message": None}]])
-def test_odd_choices_stay_as_they_are(choices: object) -> None:
-    template = {**whole("A."), "choices": choices}
-    completion = Completion(template)
+@pytest.mark.parametrize("choices", [5, ["odd"], [{"index": 0}], [{"index": 0, "message": None}]])
+def test_choices_that_could_not_be_decided_on_are_no_reply(choices: object) -> None:
+    completion = Completion({**whole("A."), "choices": choices})
     completion.take(ended("A."))
-    assert completion.body()["choices"] == (choices or [])
+    with pytest.raises(UpstreamConnectError):
+        completion.body()
+
+
+def test_a_choice_beside_the_one_decided_on_is_left_out() -> None:
+    completion = Completion(whole("A.", "B."))
+    completion.take(ended("A."))
+    assert [choice["message"]["content"] for choice in completion.body()["choices"]] == ["A."]
+
+
+@pytest.mark.parametrize("index", [None, "0", [0], 7, -1])
+def test_a_choice_is_known_by_its_place_whatever_it_says(index: object) -> None:
+    template = whole("A.")
+    template["choices"][0]["index"] = index
+    (chunk, _, _) = chunks_of(template)
+    assert chunk["choices"][0]["index"] == 0
+    completion = Completion(template)
+    completion.take(Ended(choice=0, reason="content_filter", frame=FRAME, blocked=True, text="No."))
+    assert completion.body()["choices"][0]["message"]["content"] == "No."
 
 
 def test_the_grounding_of_several_choices_is_summed_up() -> None:
