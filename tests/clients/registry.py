@@ -72,6 +72,7 @@ CLIENTS = (
     Client(name="curl", driver="curl", package="curl"),
     Client(name="openai-node", driver="openai.mjs", package="openai"),
     Client(name="ai-sdk", driver="ai-sdk.mjs", package="ai", filtered="content-filter"),
+    Client(name="ai-sdk-openai", driver="ai-sdk-openai.mjs", package="@ai-sdk/openai", filtered="content-filter"),
 )
 
 

@@ -90,6 +90,18 @@ def test_streamed_and_blocked_structured_output_raises_and_leaks_nothing(gateway
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_annotations_can_be_left_out_for_clients_that_refuse_them(gateway: Gateway, stream: bool) -> None:
+    gateway.upstream.script(answer(f"{PLANS} {SUPPORT}", stream=stream))
+    request = arguments(gateway, gateway.agent(grounding=CLOSED))
+    extension = request.pop("extra_body")
+    extension["grounding"]["include"] = ["claims", "decisions"]
+    with gateway.call({**request, **extension, "stream": stream}) as call:
+        raw = call.read_all()
+    assert b'"annotations"' not in raw
+    assert b'"verdict":"supported"' in raw
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_an_upstream_failure_is_retried(gateway: Gateway, client: OpenAI, stream: bool) -> None:
     down = json_reply(UPSTREAM_DOWN, status=500, headers={"retry-after": "0.01"})
     gateway.upstream.script(down, answer(PLANS, stream=stream))
