@@ -113,8 +113,8 @@ class Enforcement:
 
     ``open_choice`` makes the state of a choice when its first part arrives. ``expected``: how many there will be, and
     not one more; None: the reply is one, of any number of parts. ``wants_usage``: the client asked for a usage chunk,
-    so a blocked reply must have one too. ``admit`` takes in documents that the reply brings along and returns what opens the
-    choices after them; None: they are no evidence.
+    so a blocked reply must have one too. ``admit`` takes in documents that the reply brings along and returns what
+    opens the choices after them; None: they are no evidence.
     """
 
     def __init__(

@@ -1,12 +1,14 @@
 """Every ``/v1`` path that is not governed: passed through, bytes unchanged."""
 
 from collections.abc import AsyncIterator
+from urllib.parse import unquote
 
 import httpx
 import orjson
 from fastapi import APIRouter, Request, Response
 
 from app.api.respond import OwnedStream, read_body, with_headers
+from app.errors import InvalidRequestError
 from app.resources import Resources
 from app.upstream import Content, UpstreamRequest, returned_headers, translate
 
@@ -14,6 +16,8 @@ router = APIRouter(include_in_schema=False)
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _LEAVING_NOTHING = frozenset({"/completions", "/embeddings", "/moderations"})
 """What only answers: to ask twice makes nothing twice."""
+GOVERNED = frozenset({"chat/completions", "completions", "responses", "messages"})
+_NOT_FOUND = 404
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
@@ -23,6 +27,7 @@ async def pass_through(request: Request, path: str) -> Response:
     resources: Resources = request.state.resources
     raw_path = request.scope.get("raw_path") or request.url.path.encode()
     target = raw_path.decode("latin-1").removeprefix("/v1")
+    check_path(target)
     model, content = await _content(request, resources)
     sent = await resources.upstream.send(
         UpstreamRequest(
@@ -46,6 +51,23 @@ async def pass_through(request: Request, path: str) -> Response:
         ),
         [*returned_headers(response, decoded=False), *_length(response)],
     )
+
+
+def check_path(target: str) -> None:
+    """Refuse a path that an upstream may read as another one: what governs that one would be gone around.
+
+    Raises InvalidRequestError for dot and empty segments, also encoded, and for other spellings of a governed path.
+    """
+    plain = unquote(unquote(target))
+    segments = plain.split("/")[1:]
+    odd = any(part in (".", "..") for part in segments) or "" in segments[:-1] or "\\" in plain
+    if odd or any(ord(letter) < ord(" ") for letter in plain):
+        raise InvalidRequestError(
+            "The path holds empty, dot or control characters; write it out plainly.", param="path"
+        )
+    folded = "/".join(part.partition(";")[0].strip().lower() for part in segments).strip("/")
+    if folded in GOVERNED:
+        raise InvalidRequestError(f"No such path. Did you mean /v1/{folded}?", param="path", status=_NOT_FOUND)
 
 
 async def _content(request: Request, resources: Resources) -> tuple[str | None, Content]:

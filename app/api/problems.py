@@ -10,6 +10,8 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 
 from app.api import messages
 from app.db import DatabaseUnavailableError
@@ -18,6 +20,9 @@ from app.errors import AdminError, GatewayError, InvalidRequestError, Unauthoriz
 from app.policy_document import invalid
 
 _log = structlog.stdlib.get_logger(__name__)
+
+
+_CLIENT_GONE = 499
 
 
 class _UnavailableError(AdminError):
@@ -45,6 +50,7 @@ def install_error_handlers(app: FastAPI) -> None:
     app.exception_handler(RequestValidationError)(_validation_error)
     app.exception_handler(HTTPException)(_http_error)
     app.exception_handler(DatabaseUnavailableError)(_database_unavailable)
+    app.exception_handler(ClientDisconnect)(_client_gone)
     app.exception_handler(Exception)(_unexpected)
 
 
@@ -71,6 +77,11 @@ async def _http_error(request: Request, error: HTTPException) -> JSONResponse:
 async def _database_unavailable(request: Request, error: DatabaseUnavailableError) -> JSONResponse:
     _log.warning("database_unavailable", path=request.url.path, error=str(error))
     return _answer(request, _UnavailableError("the database is not available; try again"), {"Retry-After": "1"})
+
+
+async def _client_gone(_request: Request, _error: ClientDisconnect) -> Response:
+    """It left while it was sending: nobody reads this."""
+    return Response(status_code=_CLIENT_GONE)
 
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:

@@ -14,6 +14,7 @@ LEFT_OUT = "[left out]"
 _SECRET_KEY = re.compile(
     r"(?:^|[-_.])(?:authorization|cookie|password|passwd|secret|token|api[-_]?key|apikey|credentials?)$", re.IGNORECASE
 )
+_TALKATIVE = ("aiohttp", "aiosqlite", "alembic", "asyncio", "httpcore", "httpx", "sqlalchemy.engine", "sse_starlette")
 _TEXT_KEYS = frozenset({"messages", "content", "text", "prompt", "reply", "documents", "input", "evidence"})
 _SECRET_VALUES = (
     (re.compile(r"(?i)\b(bearer|basic)\s+[^\s\"',;]+"), rf"\1 {MASK}"),
@@ -107,8 +108,8 @@ def configure_logging(level: str, format: str, *, stream: TextIO | None = None) 
         logger.handlers = []
         # The gateway writes a line of its own for each request, which says more.
         logger.propagate = name != "uvicorn.access"
-    # These say one line per request or statement at info; a proxy cannot afford it.
-    for name in ("httpx", "httpcore", "aiosqlite", "sqlalchemy.engine", "alembic"):
+    # These say a line per request or statement at info, and at debug what passes through them, texts included.
+    for name in _TALKATIVE:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
 
 

@@ -56,3 +56,33 @@ def test_an_upstream_that_is_away_is_a_502_in_openais_shape(start_gateway: Calla
     with gateway.call(method="GET", path="/v1/models") as call:
         assert call.status == 502
         assert call.json()["error"]["type"] == "upstream_error"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/x/../chat/completions",
+        "/v1/chat/./completions",
+        "/v1/%2e/chat/completions",
+        "/v1/x/%2e%2e/chat/completions",
+        "/v1/x/%252e%252e/chat/completions",
+        "/v1//chat/completions",
+        "/v1/chat//completions",
+        "/v1/chat/completions//",
+        "/v1/Chat/Completions",
+        "/v1/chat/completions;x=1",
+        "/v1/chat/completions%00",
+        "/v1/chat/completions%20",
+        "/v1/chat%2Fcompletions",
+        "/v1/chat\\completions",
+        "/v1/RESPONSES",
+        "/v1/messages;v",
+        "/v1/../../secret/admin",
+    ],
+)
+def test_a_governed_path_cannot_be_spelled_around(gateway: Gateway, path: str) -> None:
+    before = len(gateway.upstream.exchanges)
+    with gateway.call(b"{}", path=path) as call:
+        assert call.status in (400, 404)
+        assert call.json()["error"]["type"] == "invalid_request_error"
+    assert len(gateway.upstream.exchanges) == before

@@ -2,7 +2,7 @@
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Coroutine, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import orjson
@@ -56,12 +56,20 @@ def decode_cursor(cursor: str, *types: type[Any]) -> tuple[Any, ...]:
 
 def _part(part: Any, kind: type[Any]) -> Any:
     if kind is datetime and isinstance(part, str):
-        part = datetime.fromisoformat(part)
-        if part.tzinfo is None:
-            raise ValueError("a time without a time zone")
+        part = utc(datetime.fromisoformat(part))
     if not isinstance(part, kind) or isinstance(part, bool) or (isinstance(part, str) and "\0" in part):
         raise ValueError("a part of another type")
     return part
+
+
+def utc(time: datetime) -> datetime:
+    """``time`` in UTC. Raises ValueError where it has no zone, or is none that UTC knows (the last hours of 9999)."""
+    if time.tzinfo is None:
+        raise ValueError("a time without a time zone")
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("a time beyond those of the calendar") from None
 
 
 def page(items: Sequence[Any], next_cursor: str | None) -> dict[str, Any]:

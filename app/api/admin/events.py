@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 import orjson
 from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import StreamingResponse
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
-from app.api.admin.common import AdminRoute, CursorText, Word, decode_cursor, encode_cursor, page
+from app.api.admin.common import AdminRoute, CursorText, Word, decode_cursor, encode_cursor, page, utc
 from app.dependencies import QueriesDep
 from app.events.queries import EVENT_COLUMNS, REQUEST_COLUMNS, EventFilter, Key, Page
 from policies.types import Action, Phase
@@ -21,13 +21,23 @@ router = APIRouter(route_class=AdminRoute, tags=["events"])
 _CHUNK = 64 * 1024
 
 
+def _plain_text(value: Any) -> Any:
+    """A number would be read as seconds since 1970, which RFC 3339 knows nothing of."""
+    if isinstance(value, str) and value.strip().lstrip("+-").replace(".", "", 1).isdecimal():
+        raise ValueError("expected an RFC 3339 time")
+    return value
+
+
+Time = Annotated[AwareDatetime, BeforeValidator(_plain_text), AfterValidator(utc)]
+
+
 class FilterParams(BaseModel):
     """``since`` is the earliest time, ``until`` the first that is too late, both RFC 3339; ``policy`` is an id."""
 
     model_config = ConfigDict(extra="forbid")
 
-    since: AwareDatetime | None = None
-    until: AwareDatetime | None = None
+    since: Time | None = None
+    until: Time | None = None
     agent: Word | None = None
     model: Word | None = None
     run_id: Word | None = None
