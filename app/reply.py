@@ -148,7 +148,7 @@ def retrieval_summary(
 
 def _annotation(chunk: Chunk, span: Span) -> dict[str, Any]:
     place = {"start_index": span.start, "end_index": span.end}
-    if chunk.url:
+    if chunk.url and chunk.url.startswith(("https://", "http://")):  # a client may make a link of it
         citation = {**place, "url": chunk.url, "title": chunk.title or chunk.source or chunk.id}
         return {"type": "url_citation", "url_citation": citation}
     filename = chunk.source or chunk.title or chunk.id
