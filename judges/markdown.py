@@ -46,7 +46,16 @@ def plain(text: str) -> str:
 
 def plain_code(text: str) -> str:
     """The code of a fenced block without its fence, white space collapsed."""
-    return " ".join(_FENCE.sub("", text).split())
+    return " ".join(_FENCE.sub("", _joined(text)).split())
+
+
+def _joined(text: str) -> str:
+    """``text`` with the halves of characters joined that a stream brought one by one; a half left over is replaced."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def cells(row: str) -> list[str]:
@@ -59,7 +68,7 @@ def cells(row: str) -> list[str]:
 
 def inline(text: str) -> str:
     """``text`` without inline Markdown; block markers are left alone."""
-    spoken = _INLINE.sub(_speak, text)
+    spoken = _INLINE.sub(_speak, _joined(text))
     if "&" in spoken:
         spoken = html.unescape(spoken)
     return " ".join(spoken.split())

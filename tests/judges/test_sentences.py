@@ -329,3 +329,10 @@ def test_the_work_per_character_is_constant(piece: str) -> None:
         splitter.push(ch)
     splitter.flush()
     assert time.process_time() - start < 8
+
+
+def test_halves_of_a_character_are_one_for_the_judge() -> None:
+    splitter = IncrementalSplitter()
+    sentences = [*splitter.push("Good \ud83d"), *splitter.push("\ude82 day. Bad \ud83d day."), *splitter.flush()]
+    assert [sentence.plain for sentence in sentences] == ["Good 🚂 day.", "Bad \N{REPLACEMENT CHARACTER} day."]
+    assert "".join(sentence.text for sentence in sentences) == "Good \ud83d\ude82 day. Bad \ud83d day."
