@@ -1,12 +1,15 @@
 """One governed request, from the documents to the record, streamed and not."""
 
 import asyncio
+import gzip
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
+import brotli
 import httpx
 import pytest
+import zstandard
 
 from app.errors import PolicyBlockedError, UpstreamConnectError
 from judges.testing import ScriptedJudge
@@ -33,6 +36,10 @@ from tests.app.harness import (
 pytestmark = pytest.mark.anyio
 
 BLOCK = {"contradiction_action": "block", "abstention_response": "Please ask HR."}
+
+
+async def _once(data: bytes) -> AsyncIterator[bytes]:
+    yield data
 
 
 def phases(event: Any) -> list[tuple[str, str]]:
@@ -262,6 +269,20 @@ class TestUnary:
         at = await bench(lambda _: httpx.Response(200, content=raw, headers={"content-type": "application/json"}))
         assert (await at.ask(documents=None)).body == raw
         assert at.event.request.status == "completed"
+
+    @pytest.mark.parametrize(
+        ("encoding", "pack"), [("gzip", gzip.compress), ("br", brotli.compress), ("zstd", zstandard.compress)]
+    )
+    async def test_a_compressed_reply_is_judged_and_goes_on_plain(
+        self, encoding: str, pack: Callable[[bytes], bytes]
+    ) -> None:
+        packed = pack(json.dumps(whole(TRUE)).encode())
+        headers = {"content-type": "application/json", "content-encoding": encoding}
+        for documents in (DOCUMENTS, None):
+            at = await bench(lambda _: httpx.Response(200, headers=headers, content=_once(packed)))
+            reply = await at.ask(documents=documents)
+            assert json.loads(reply.body)["choices"][0]["message"]["content"] == TRUE
+            assert not {"content-encoding", "content-length"} & {name for name, _ in reply.headers}
 
     async def test_include_nothing_gives_a_byte_clean_reply(self) -> None:
         upstream = whole(TRUE)

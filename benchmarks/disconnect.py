@@ -1,0 +1,67 @@
+"""How soon the upstream call ends when a client hangs up: before the first token, in mid-stream, with text held.
+
+    python -m benchmarks.disconnect [--times 20]
+
+A real gateway on loopback with a scripted upstream; prints median and worst milliseconds from the client's reset to the
+upstream's end of connection, and how many tasks the gateway has left against the start.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from app.telemetry import configure_logging
+from tests.app.harness import DOCUMENTS, TRUE, chunk, sse
+from tests.e2e.gateway import Gateway
+from tests.e2e.upstream import Reply
+
+STAGES = {
+    "before the first token": ({"hold_head": True}, b""),
+    "in mid-stream": ({}, b"25 days"),
+    "while text is held": ({}, b'"role"'),
+}
+
+
+def once(gateway: Gateway, stage: str) -> float:
+    """Milliseconds until the upstream sees the end."""
+    how, needle = STAGES[stage]
+    text = f"{TRUE} And " if stage == "in mid-stream" else "Permanent staff receive "
+    pieces = [sse(chunk({"role": "assistant", "content": ""}), chunk({"content": text}), done=False)]
+    gateway.upstream.script(Reply(chunks=[*pieces, b": never\n\n"], gated=True, **how))
+    body = {"model": "m", "messages": [{"role": "user", "content": "?"}], "documents": DOCUMENTS, "stream": True}
+    with gateway.call(body) as call:
+        exchange = gateway.upstream.wait_exchange()
+        if needle:
+            exchange.release()
+            call.read_until(needle)
+        started = time.monotonic()
+        call.abort()
+        if not exchange.peer_closed.wait(10):
+            raise SystemExit(f"{stage}: the upstream call was not ended")
+        return (time.monotonic() - started) * 1e3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--times", type=int, default=20)
+    times = parser.parse_args().times
+    configure_logging("error", "console")
+    with tempfile.TemporaryDirectory() as folder:
+        gateway = Gateway(Path(folder)).start()
+        try:
+            once(gateway, "in mid-stream")
+            tasks = gateway.tasks()
+            for stage in STAGES:
+                taken = [once(gateway, stage) for _ in range(times)]
+                print(f"{stage:<24} median {statistics.median(taken):6.1f} ms, worst {max(taken):6.1f} ms")
+            rows = gateway.rows(3 * times + 1)
+            print(f"rows: {len(rows)}, cancelled: {sum(row['status'] == 'cancelled' for row in rows)}")
+            print(f"tasks: {tasks} at the start, {gateway.tasks()} at the end")
+        finally:
+            gateway.close()
+
+
+if __name__ == "__main__":
+    main()
