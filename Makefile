@@ -3,6 +3,7 @@
 VENV ?= .venv
 PYTHONS ?= python3.13 python3.12 python3.11 python3
 BIN := $(VENV)/bin
+CLIENTS := $(VENV)/clients/bin/python
 
 .PHONY: help run serve test lint format ci docker clean
 
@@ -15,8 +16,9 @@ run: $(VENV)/.installed ## The demo: a scripted upstream, the gateway, a short t
 serve: $(VENV)/.installed ## The gateway itself, with the settings of the environment
 	$(BIN)/groundlane serve $(ARGS)
 
-test: $(VENV)/.installed-dev ## All tests, with branch coverage
-	$(BIN)/pytest -n auto --cov --cov-branch --cov-report=term-missing:skip-covered $(ARGS)
+test: $(VENV)/.installed-dev $(VENV)/.installed-clients ## All tests, with branch coverage
+	@if [ -x $(CLIENTS) ]; then export GROUNDLANE_TEST_CLIENTS=$(abspath $(CLIENTS)); fi; \
+	set -x; $(BIN)/pytest -n auto --cov --cov-branch --cov-report=term-missing:skip-covered $(ARGS)
 
 lint: $(VENV)/.installed-dev ## Style, formatting, types and layers
 	$(BIN)/ruff check .
@@ -45,6 +47,15 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $(VENV)/.installed $@
+
+# The client libraries under test have an environment of their own, since they want other versions than we do. Without
+# them their tests are skipped, and say so.
+$(VENV)/.installed-clients: pyproject.toml | $(BIN)/python
+	@$(BIN)/python -m venv $(VENV)/clients && \
+		$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["clients"], sep="\n")' \
+			> $(VENV)/clients.txt && \
+		$(CLIENTS) -m pip install --quiet --quiet --disable-pip-version-check -r $(VENV)/clients.txt && touch $@ || \
+		{ rm -rf $(VENV)/clients; echo "SKIPPED: the tests with client libraries, which cannot be installed" >&2; }
 
 $(BIN)/python:
 	@for python in $(PYTHONS); do \
