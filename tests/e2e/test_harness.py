@@ -36,6 +36,7 @@ def test_a_gated_chunk_waits_for_its_release(scripted: ScriptedUpstream) -> None
         exchange = scripted.wait_exchange()
         exchange.release()
         assert one.read_some() == b"1"
+        exchange.wait_written(1)
         assert exchange.written == 1
         exchange.release()
         assert one.read_all() == b"12"
