@@ -1,17 +1,17 @@
 """One choice of a reply while it is judged: its text, its verdicts, its audit."""
 
 import asyncio
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.events.records import ClaimRow
+from app.claim_rows import claim_rows
+from app.held import HeldText
 from app.intake import Options
 from app.parts import Cited, Finish, Frame, Output, Refused, Slice, Support, Text
 from app.reply import Entry, annotations_of, claims_of, summary_of
 from app.settings import StoreText
-from app.trace import Trace, redact, stored
+from app.trace import Trace, redact
 from judges.pipeline import ReplyCheck
 from judges.reporting import SKIPPED, build_report
 from judges.types import Chunk, ClaimVerdict, GroundingReport, Label, ReplyVerdict, Sentence, SentenceVerdict, Span
@@ -86,8 +86,7 @@ class Choice:
         self._entries: list[Entry] = []
         self._delivered: list[str] = []
         self._delivered_chars = 0
-        self._pending: deque[_Pending] = deque()
-        self._cut = 0
+        self._text = HeldText()
         self._unjudged_runs = 0
         self._cited: list[Cited] = []
         opening = audit.start()
@@ -100,7 +99,7 @@ class Choice:
     def hold(self, part: Text) -> None:
         self.frame = part.frame
         self.received += len(part.text)
-        self._pending.append(_Pending.of(part))
+        self._text.add(part)
 
     def see(self, part: Text) -> None:
         """Text that goes to the client as it comes, and that nobody judges."""
@@ -127,28 +126,16 @@ class Choice:
 
     def _rest(self) -> Sequence[Sentence]:
         """What is held, as one sentence that nobody judges."""
-        text = "".join(pending.rest for pending in self._pending)
+        text = self._text.rest
         if not text:
             return ()
         self._unjudged_runs += 1
-        span = Span(self._cut, self._cut + len(text))
+        span = Span(self._text.taken, self._text.taken + len(text))
         return (Sentence(index=self._unjudged_runs - 1, text=text, span=span, plain=""),)
 
     def cut(self, end: int | None = None) -> Sequence[Slice]:
         """Take the text held up to ``end`` of the reply (all of it by default), as slices of the frames it came in."""
-        slices: list[Slice] = []
-        while self._pending and (end is None or self._cut < end):
-            pending = self._pending[0]
-            if not pending.rest:  # log-probabilities alone, of a character that comes in several tokens
-                slices.append(Slice(frame=pending.frame, text="", tokens=pending.frame.tokens or ()))
-                self._pending.popleft()
-                continue
-            taken = pending.take(len(pending.rest) if end is None else end - self._cut)
-            slices.append(taken)
-            self._cut += len(taken.text)
-            if pending.empty:
-                self._pending.popleft()
-        return slices
+        return self._text.cut(end)
 
     async def check(self, sentence: Sentence) -> SentenceVerdict:
         if self._check is None:
@@ -344,37 +331,18 @@ class Choice:
         )
         self._trace.sentences += len(self._entries)
         self._trace.reply += self.delivered
-        for entry in self._entries:
-            self._record(entry)
-
-    def _record(self, entry: Entry) -> None:
-        rows = self._trace.claims
-        sentence = entry.verdict.sentence
-        self._trace.withheld.extend(claim.claim.text for claim in entry.verdict.claims)
-        for verdict in entry.verdict.claims or (None,):
-            source = _decisive(verdict)
-            span = verdict.claim.span if verdict else sentence.span
-            rows.append(
-                ClaimRow(
-                    position=len(rows),
-                    choice=self.index,
-                    sentence_index=sentence.index,
-                    start=span.start,
-                    end=span.end,
-                    label=verdict.label if verdict else entry.verdict.label,
-                    score=verdict.score if verdict else None,
-                    confidence=verdict.confidence if verdict else None,
-                    document_id=source.document_id if source else None,
-                    document_index=self._terms.positions[source.document_index] if source else None,
-                    evidence_start=source.span.start if source else None,
-                    evidence_end=source.span.end if source else None,
-                    delivered=entry.offset is not None,
-                    reason=verdict.reason if verdict else None,
-                    judge_ms=None,
-                    text=stored(sentence.text, self._terms.store_text),
-                    evidence=stored(source.content, self._terms.store_text) if source else None,
-                )
+        self._trace.claims.extend(
+            claim_rows(
+                self._entries,
+                choice=self.index,
+                first=len(self._trace.claims),
+                positions=self._terms.positions,
+                store_text=self._terms.store_text,
             )
+        )
+        # What decisions may quote of the reply, and of what the caller says of it.
+        self._trace.withheld.extend(claim.claim.text for entry in self._entries for claim in entry.verdict.claims)
+        self._trace.withheld.extend(self._terms.options.reported.unsupported_claims)
 
     def _say(self, text: str) -> None:
         self._delivered.append(text)
@@ -432,50 +400,6 @@ class Choice:
         return "warn" if any(decision.action is not Action.ALLOW for decision in decisions) else "allow"
 
 
-@dataclass(slots=True)
-class _Pending:
-    """Text of a frame that has not left yet, and its log-probability entries, each with where it begins and ends."""
-
-    frame: Frame
-    rest: str
-    tokens: deque[tuple[int, int, Mapping[str, Any]]]
-    taken: int = 0
-
-    @classmethod
-    def of(cls, part: Text) -> "_Pending":
-        tokens: deque[tuple[int, int, Mapping[str, Any]]] = deque()
-        end = 0
-        for token in part.frame.tokens or ():
-            start, end = end, end + len(str(token.get("token", "")))
-            tokens.append((start, end, token))
-        if end != len(part.text):
-            # They do not spell the text (bytes of a split character, say), so none has a place of its own in it.
-            tokens = deque((0, len(part.text), token) for _, _, token in tokens)
-        return cls(part.frame, part.text, tokens)
-
-    @property
-    def empty(self) -> bool:
-        return not self.rest
-
-    def take(self, length: int) -> Slice:
-        """The next ``length`` code points. A token across their end counts as theirs if only white space of it lies
-        beyond; otherwise it goes with neither side, since either may be withheld."""
-        text, self.rest = self.rest[:length], self.rest[length:]
-        self.taken += len(text)
-        tokens = []
-        while self.tokens and self.tokens[0][0] < self.taken:
-            _, end, token = self.tokens.popleft()
-            if not self.rest[: max(0, end - self.taken)].strip():
-                tokens.append(token)
-        return Slice(frame=self.frame, text=text, tokens=tokens)
-
-
 def _judged(verdict: SentenceVerdict) -> list[ClaimVerdict]:
     """The claims that policies look at: not those beyond ``max_claims``, which are reported as skipped."""
     return [claim for claim in verdict.claims if claim.reason != SKIPPED]
-
-
-def _decisive(verdict: ClaimVerdict | None) -> Any:
-    if verdict is None:
-        return None
-    return verdict.contradicting_source if verdict.label is Label.CONTRADICTED else verdict.best_source

@@ -3,8 +3,8 @@
 from fastapi import APIRouter, Request, Response
 
 from app.api.respond import answer, read_body
+from app.call import Call
 from app.dialects.chat import ChatDialect
-from app.gateway import Call
 from app.intake import Limits, read_chat
 from app.resources import Resources
 

@@ -14,8 +14,8 @@ from sse_starlette.sse import SendTimeoutError
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
+from app.call import Call, ReplyStream
 from app.errors import InvalidRequestError
-from app.gateway import Call, ReplyStream
 from app.resources import Resources
 from app.tasks import TaskScope
 from app.upstream import Headers

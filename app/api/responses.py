@@ -3,8 +3,8 @@
 from fastapi import APIRouter, Request, Response
 
 from app.api.respond import answer, read_body
+from app.call import Call
 from app.dialects.responses import ResponsesDialect
-from app.gateway import Call
 from app.intake import Limits
 from app.intake.responses import read_responses
 from app.resources import Resources

@@ -7,10 +7,11 @@ from typing import Any
 
 import httpx
 
+from app.call import Call, Reply
 from app.config import UpstreamSpec, load_config
 from app.dialects.chat import ChatDialect
 from app.events.records import RequestEvent
-from app.gateway import Call, Gateway, Reply
+from app.gateway import Gateway
 from app.intake import Limits, read_chat
 from app.settings import Settings
 from app.upstream import Upstreams

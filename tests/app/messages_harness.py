@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.call import Call, Reply
 from app.dialects.messages import MessagesDialect
 from app.dialects.messages.whole import message_of
-from app.gateway import Call, Reply
 from app.intake import Limits
 from app.intake.messages import read_messages
 from tests.app.harness import DOCUMENTS, Bench

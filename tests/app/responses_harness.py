@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from app.call import Call, Reply
 from app.dialects.responses import ResponsesDialect
-from app.gateway import Call, Reply
 from app.intake import Limits
 from app.intake.responses import read_responses
 from tests.app.harness import DOCUMENTS, Bench

@@ -204,6 +204,7 @@ def test_s72_proxies_are_told_not_to_buffer_and_the_first_event_leaves_at_once(g
         assert call.header("x-accel-buffering") == "no"
         if mode != "final":
             assert b'"role"' in call.read_until(b"\n\n")
+            exchange.wait_written(1)
             assert exchange.written == 1
         exchange.release(3)
         assert call.reading().text() == "Hi."

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.call import Call, Reply
 from app.dialects.echo import Echo
 from app.dialects.logprobs import entries_of, joined, logprobs_of
 from app.dialects.text import TextDialect
 from app.errors import UpstreamConnectError
-from app.gateway import Call, Reply
 from app.intake import Limits
 from app.intake.text import read_text
 from tests.app.harness import DOCUMENTS, FALSE, TRUE, UNKNOWN, Bench, bench, frames, policy, sse, summary_of

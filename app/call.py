@@ -1,0 +1,100 @@
+"""What passes between an API's adapter and the gateway: the call, the dialect to read and write it with, the reply."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import structlog
+
+from app.exchange import Exchange
+from app.intake import Intake
+from app.parts import Done, Event, Failure, Output
+from app.trace import Trace
+from app.upstream import Headers
+from judges.types import Chunk
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+class Dialect(Protocol):
+    """What an API's own adapter does: upstream bytes to events, outputs to client bytes."""
+
+    @property
+    def api(self) -> str: ...
+
+    @property
+    def path(self) -> str:
+        """The upstream's path, after ``/v1``."""
+        ...
+
+    def prompt_text(self, body: Mapping[str, Any]) -> str:
+        """All text that goes upstream, for hashing and for counting tokens."""
+        ...
+
+    def inject(self, body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
+        """A copy of the request's body with ``chunks`` written into its prompt, as ``where`` says."""
+        ...
+
+    def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncIterator[Event]:
+        """The events of a reply, whether it comes as a stream or whole."""
+        ...
+
+    def encode(self, output: Output) -> bytes:
+        """An output of a streamed reply, in bytes. Empty where the client gets nothing for it."""
+        ...
+
+    def collect(self, body: bytes, outputs: Sequence[Output]) -> bytes:
+        """The body of a unary reply, from the upstream's and what came out of the enforcement."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A governed request as an adapter hands it over."""
+
+    dialect: Dialect
+    intake: Intake
+    headers: Headers
+    query: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What to answer: ``stream`` where there is one, which must be closed, else ``body``.
+
+    ``held``: text may be held back, so the client needs a sign of life now and then.
+    """
+
+    status: int
+    headers: Headers
+    body: bytes = b""
+    stream: "ReplyStream | None" = None
+    held: bool = False
+
+
+class ReplyStream:
+    """The bytes of a streamed reply. ``aclose`` ends the upstream call and every check, and writes the event if the end
+    of the stream has not."""
+
+    def __init__(self, dialect: Dialect, exchange: Exchange, outputs: AsyncIterator[Output]) -> None:
+        self._dialect = dialect
+        self._exchange = exchange
+        self._outputs = outputs
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for output in self._outputs:
+                if isinstance(output, Done):
+                    # Before the last byte leaves, so that with ``sync`` what the client saw end is in the log.
+                    await self._exchange.record()
+                if data := self._dialect.encode(output):
+                    yield data
+        except Exception:
+            _log.exception("reply_failed")
+            self._exchange.trace.fail("failed", "internal error", http_status=200)
+            await self._exchange.record()
+            yield self._dialect.encode(Failure(message="The gateway failed to complete the reply.", broken=True))
+            yield self._dialect.encode(Done())
+
+    async def aclose(self) -> None:
+        await self._exchange.aclose()

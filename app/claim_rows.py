@@ -1,0 +1,48 @@
+"""Sentences and claims as rows of the event log."""
+
+from collections.abc import Iterator, Sequence
+
+from app.events.records import ClaimRow
+from app.reply import Entry
+from app.settings import StoreText
+from app.trace import stored
+from judges.types import ClaimVerdict, Label, Source
+
+
+def claim_rows(
+    entries: Sequence[Entry], *, choice: int, first: int, positions: Sequence[int], store_text: StoreText
+) -> Iterator[ClaimRow]:
+    """A row for each claim, and one for each sentence that makes none.
+
+    ``first`` is the position of the first row in its request; ``positions`` says where in the request each document
+    stood that the judge saw.
+    """
+    verdicts = [(entry, verdict) for entry in entries for verdict in entry.verdict.claims or (None,)]
+    for position, (entry, verdict) in enumerate(verdicts, first):
+        sentence, source = entry.verdict.sentence, _decisive(verdict)
+        span = verdict.claim.span if verdict else sentence.span
+        yield ClaimRow(
+            position=position,
+            choice=choice,
+            sentence_index=sentence.index,
+            start=span.start,
+            end=span.end,
+            label=verdict.label if verdict else entry.verdict.label,
+            score=verdict.score if verdict else None,
+            confidence=verdict.confidence if verdict else None,
+            document_id=source.document_id if source else None,
+            document_index=positions[source.document_index] if source else None,
+            evidence_start=source.span.start if source else None,
+            evidence_end=source.span.end if source else None,
+            delivered=entry.offset is not None,
+            reason=verdict.reason if verdict else None,
+            judge_ms=None,
+            text=stored(sentence.text, store_text),
+            evidence=stored(source.content, store_text) if source else None,
+        )
+
+
+def _decisive(verdict: ClaimVerdict | None) -> Source | None:
+    if verdict is None:
+        return None
+    return verdict.contradicting_source if verdict.label is Label.CONTRADICTED else verdict.best_source
