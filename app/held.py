@@ -9,7 +9,7 @@ from app.parts import Frame, Slice, Text
 
 
 class HeldText:
-    """A queue of text: ``add`` puts a piece at its end, ``cut`` takes what comes first, ``taken`` is how much has left."""
+    """A queue of text. ``add`` puts a piece at its end, ``cut`` takes what comes first; ``taken`` is what has left."""
 
     def __init__(self) -> None:
         self.taken = 0
