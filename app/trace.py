@@ -1,6 +1,7 @@
 """What is known of one request while it runs; in the end it becomes one event, whatever the end was."""
 
 import hashlib
+import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from policies.types import Action, Decision, strictest
 
 _CHARS_PER_TOKEN = 4
 """A rule of thumb for the tokenizers in use; only for usage that an upstream had no time to report."""
+
+_REASON = re.compile(r"[A-Za-z_-]{1,40}")
 
 _FAILED = {"blocked": 3, "upstream_error": 2, "failed": 2, "incomplete": 1, "cancelled": 1}
 
@@ -79,7 +82,8 @@ class Trace:
             self.http_status = http_status
 
     def finish(self, reason: str | None) -> None:
-        self.finish_reason = reason
+        """Why a choice ended. An upstream may put anything there, so only what looks like a reason is kept."""
+        self.finish_reason = reason if reason is None or _REASON.fullmatch(reason) else "unknown"
 
     def count(self, prompt_tokens: int | None, completion_tokens: int | None) -> None:
         """Usage as the upstream reports it."""

@@ -112,7 +112,7 @@ def _read_chunk(raw: bytes, chunk: dict[str, Any], trace: Trace) -> Event:
     if error:
         message = error.get("message") if isinstance(error, dict) else error
         # What else the frame says is not judged, so it does not leave with the error.
-        told = raw if "choices" not in chunk else frame_of({"error": error})
+        told = raw if len(chunk) == 1 else frame_of({"error": error})
         return Event(raw=raw, parts=(Failure(message=str(message), raw=told),))
     if trace.resolved_model is None and isinstance(chunk.get("model"), str):
         trace.resolved_model = chunk["model"]
