@@ -3,9 +3,7 @@
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
-import orjson
-
-from app.dialects.framing import is_object, read_object
+from app.dialects.framing import dump, read_object
 from app.dialects.responses.prompt import inject, prompt_text
 from app.dialects.responses.reading import Reader, usage_of
 from app.dialects.responses.whole import events_of
@@ -15,6 +13,8 @@ from app.errors import GatewayError, UpstreamConnectError
 from app.parts import Event, Failure, Output
 from app.trace import Trace
 from judges.types import Chunk
+
+_NO_OUTPUT = "The upstream's reply has no output."
 
 
 class ResponsesDialect:
@@ -57,19 +57,21 @@ class ResponsesDialect:
     def collect(self, body: bytes, outputs: Sequence[Output]) -> bytes:
         """The response object that a stream of ``outputs`` would have ended with.
 
-        Raises UpstreamConnectError where it would have broken off.
+        Raises UpstreamConnectError where there would have been none.
         """
         for output in outputs:
             self._writer.encode(output)
         final = self._writer.final
         if final is not None:
-            return orjson.dumps(final)
-        broken = next((output for output in outputs if isinstance(output, Failure) and output.broken), None)
-        if broken is not None:
-            raise UpstreamConnectError(broken.message)
-        return body if is_object(body) else b"{}"
+            return dump(final)
+        failure = next((output for output in outputs if isinstance(output, Failure)), None)
+        if failure is None or failure.broken:
+            raise UpstreamConnectError(failure.message if failure is not None else _NO_OUTPUT)
+        raise UpstreamConnectError(f"The upstream reports an error: {failure.message}")
 
     def _whole(self, response: Mapping[str, Any]) -> Iterator[Event]:
+        if not isinstance(response.get("output"), list) and not response.get("error"):
+            raise UpstreamConnectError(_NO_OUTPUT)
         usage = usage_of(response)
         if usage is not None:  # known before anything can be blocked
             yield Event(raw=b"", parts=(usage,))

@@ -4,8 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
-
+from app.dialects.framing import load
 from app.dialects.responses.reading import Reader
 from app.dialects.responses.wire import frame_of
 from app.sse import SSEParser
@@ -46,14 +45,14 @@ class Frames:
         return frame_of(numbered, named=self._reader.named)
 
 
+def data_in(raw: bytes) -> bytes | None:
+    """The data of a frame; None where it has none, as a comment."""
+    parser = SSEParser()
+    return next((event.data for event in (*parser.feed(raw), *parser.close()) if event.data is not None), None)
+
+
 def event_in(raw: bytes) -> dict[str, Any] | None:
     """The JSON object of a frame; None where it holds none."""
-    parser = SSEParser()
-    for event in (*parser.feed(raw), *parser.close()):
-        if event.data is not None:
-            try:
-                decoded = orjson.loads(event.data)
-            except orjson.JSONDecodeError:
-                return None
-            return decoded if isinstance(decoded, dict) else None
-    return None
+    data = data_in(raw)
+    decoded = load(data) if data is not None else None
+    return decoded if isinstance(decoded, dict) else None

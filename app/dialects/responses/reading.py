@@ -8,10 +8,12 @@ from contextlib import suppress
 from typing import Any
 
 from app.dialects.framing import Decoder
+from app.dialects.responses.clean import clean, passes
 from app.dialects.responses.texts import Texts
 from app.dialects.responses.wire import (
     ANNOTATION,
     COMPLETED,
+    ERROR,
     FAILED,
     INCOMPLETE,
     ITEM_ADDED,
@@ -23,6 +25,7 @@ from app.dialects.responses.wire import (
     TEXT_DELTA,
     TEXT_DONE,
     begun,
+    emptied,
     frame_of,
     index_of,
     is_text,
@@ -40,12 +43,8 @@ from app.trace import Trace
 _REASONS = {"max_output_tokens": "length"}
 """Why a response is incomplete, in the words of the other API where it has one."""
 
-_NO_CONTENT = frozenset({"message", "file_search_call", "web_search_call", "mcp_list_tools", "compaction"})
-_TOOLS = frozenset(
-    {"function_call", "custom_tool_call", "computer_call", "local_shell_call", "shell_call", "apply_patch_call",
-     "mcp_approval_request"}
-)  # fmt: skip
-"""Calls that the client is to carry out."""
+_UNCHECKED = {"response.refusal.": "refusal", "response.reasoning_": "reasoning", "response.audio.": "audio"}
+"""What events of these names bring is no text."""
 
 
 class Reader:
@@ -61,7 +60,7 @@ class Reader:
         self._decoder = Decoder(self._keep)
         self._event: dict[str, Any] | None = None
         self._found = Documents(Limits(), prefix="search")
-        self._waiting: list[tuple[bytes, dict[str, Any]]] = []
+        self._waiting: list[tuple[bytes, bytes, dict[str, Any]]] = []
         self._over = False
 
     def feed(self, data: bytes) -> Iterator[Event]:
@@ -83,15 +82,31 @@ class Reader:
         yield Event(raw=b"", parts=(Done(),))
 
     def read(self, raw: bytes, event: dict[str, Any]) -> Iterator[Event]:
-        """The events of an upstream event.
+        """The events of an upstream event. Its own bytes go with them for those who pass it as it is.
 
         The events that end a text wait for the next one, since that says whether the text was cut off.
         """
-        if self._ends_text(event):
-            self._waiting.append((raw, event))
+        if event.get("type") == ERROR or (event.get("type") is None and event.get("error")):
+            yield from self._settle("stop")
+            yield from self._error(raw, event)
             return
-        yield from self._settle(_reason(event), cut=event.get("type") == INCOMPLETE)
-        yield from self._read(raw, event)
+        known = clean(event)
+        if known != event:
+            self.texts.unchecked.add("unknown")
+        if known is None:
+            yield from self._settle("stop")
+            yield Event(raw=raw, parts=(Passing(raw=raw, opaque=True),))
+            return
+        frame = raw if passes(raw, event, known) else frame_of(known, named=self.named)
+        if self._ends_text(known):
+            self._waiting.append((raw, frame, known))
+            return
+        yield from self._settle(_reason(known), cut=known["type"] == INCOMPLETE)
+        if known["type"] in TERMINAL:
+            self.response = object_of(event.get("response"))
+            yield from self._terminal(raw, known)
+        else:
+            yield Event(raw=raw, parts=tuple(self._ordinary(frame, known)))
 
     def _keep(self, raw: bytes, event: dict[str, Any]) -> Event:
         self._event = event
@@ -124,18 +139,9 @@ class Reader:
 
     def _settle(self, reason: str, *, cut: bool = False) -> Iterator[Event]:
         waiting, self._waiting = self._waiting, []
-        cut = cut or any(event.get("type") == ITEM_DONE for _, event in waiting)
-        for raw, event in waiting:
-            yield Event(raw=raw, parts=tuple(self._end_text(raw, event, reason, cut=cut)))
-
-    def _read(self, raw: bytes, event: dict[str, Any]) -> Iterator[Event]:
-        kind = event.get("type")
-        if kind == "error" or (kind is None and event.get("error")):
-            yield from self._error(raw, event)
-        elif kind in TERMINAL:
-            yield from self._terminal(raw, event)
-        else:
-            yield Event(raw=raw, parts=tuple(self._ordinary(raw, event)))
+        cut = cut or any(event.get("type") == ITEM_DONE for _, _, event in waiting)
+        for raw, frame, event in waiting:
+            yield Event(raw=raw, parts=tuple(self._end_text(frame, event, reason, cut=cut)))
 
     def _ordinary(self, raw: bytes, event: dict[str, Any]) -> Iterator[Part]:
         kind = str(event.get("type"))
@@ -150,11 +156,11 @@ class Reader:
         elif kind == PART_ADDED:
             yield from self._part_added(raw, event)
         elif kind == ITEM_DONE:
+            self.texts.name(object_of(event.get("item")))
             yield from self._search(object_of(event.get("item")))
             yield from self._end_text(raw, event, "stop", cut=False)
         else:
-            if kind.startswith("response.refusal."):
-                self.texts.unchecked.add("refusal")
+            self.texts.unchecked.update(name for begin, name in _UNCHECKED.items() if kind.startswith(begin))
             yield Passing(raw=raw)
 
     # What begins
@@ -169,16 +175,14 @@ class Reader:
 
     def _item_added(self, raw: bytes, event: dict[str, Any]) -> Iterator[Part]:
         item = object_of(event.get("item"))
-        kind = item.get("type")
-        if kind != "message":
-            if isinstance(kind, str) and kind not in _NO_CONTENT:
-                self.texts.unchecked.add("tool_calls" if kind in _TOOLS else kind)
+        self.texts.name(item)
+        if item.get("type") != "message":
             yield Passing(raw=raw)
             return
         content = [(i, part) for i, part in objects_in(item.get("content")) if is_text(part) and text_of(part)]
         if content:
-            emptied = [{**p, "text": ""} if is_text(p) else p for _, p in objects_in(item["content"])]
-            raw = frame_of({**event, "item": {**item, "content": emptied}}, named=self.named)
+            first = [emptied(part) if is_text(part) else part for part in item["content"]]
+            raw = frame_of({**event, "item": {**item, "content": first}}, named=self.named)
         yield Passing(raw=raw)
         for place, part in content:
             index = index_of(event, "output_index")
@@ -187,12 +191,11 @@ class Reader:
     def _part_added(self, raw: bytes, event: dict[str, Any]) -> Iterator[Part]:
         part = object_of(event.get("part"))
         if not is_text(part):
-            if isinstance(part.get("type"), str):
-                self.texts.unchecked.add(part["type"])
+            self.texts.unchecked.add(part["type"])
             yield Passing(raw=raw)
             return
         text = text_of(part)
-        yield Passing(raw=frame_of({**event, "part": {**part, "text": ""}}, named=self.named) if text else raw)
+        yield Passing(raw=frame_of({**event, "part": emptied(part)}, named=self.named) if text else raw)
         if text:
             yield from self.texts.reach(self.texts.of(event), text, event)
 
@@ -240,9 +243,10 @@ class Reader:
 
     def _terminal(self, raw: bytes, event: dict[str, Any]) -> Iterator[Event]:
         response = object_of(event.get("response"))
-        self.response = response
         self._name_model(response)
         self._over = True
+        for _, item in objects_in(response.get("output")):
+            self.texts.name(item)
         parts = list(self._last_parts(event, response))
         if event["type"] == FAILED:
             error = object_of(response.get("error"))

@@ -8,6 +8,13 @@ from app.parts import Finish, Frame, Part, Passing, Text
 
 Event = Mapping[str, Any]
 
+_NO_CONTENT = frozenset({"message", "file_search_call", "web_search_call", "mcp_list_tools", "compaction"})
+_TOOLS = frozenset(
+    {"function_call", "custom_tool_call", "computer_call", "local_shell_call", "shell_call", "apply_patch_call",
+     "mcp_approval_request"}
+)  # fmt: skip
+"""Calls that the client is to carry out."""
+
 
 class Texts:
     """``parts`` are in order of arrival; ``unchecked`` names what the reply has of content that is no text.
@@ -19,6 +26,15 @@ class Texts:
         self.parts: list[TextPart] = []
         self.unchecked: set[str] = set()
         self._finished = False
+
+    def name(self, item: Mapping[str, Any]) -> None:
+        """Take down what an item of the output has that is no text."""
+        kind = str(item.get("type"))
+        if kind not in _NO_CONTENT:
+            self.unchecked.add("tool_calls" if kind in _TOOLS else kind)
+        elif kind == "message":
+            parts = [part for _, part in objects_in(item.get("content")) if not is_text(part)]
+            self.unchecked.update(str(part["type"]) for part in parts)
 
     def find(self, place: Place, item_id: Any) -> TextPart | None:
         """The text part of the item named, whatever index the upstream gives that item; else that at ``place``."""

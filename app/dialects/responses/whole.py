@@ -25,7 +25,7 @@ _LAST = {"failed": FAILED, "incomplete": INCOMPLETE}
 
 def events_of(response: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """The events of ``response``, numbered."""
-    if response.get("error") and "output" not in response:
+    if response.get("error") and not isinstance(response.get("output"), list):
         yield dict(response)
         return
     for number, event in enumerate(_events(response)):

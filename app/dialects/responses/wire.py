@@ -1,10 +1,11 @@
 """The events of the Responses API: their names, their frames, and where in the output their text stands."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
+from app.dialects import framing
 
 ITEM_ADDED = "response.output_item.added"
 ITEM_DONE = "response.output_item.done"
@@ -13,12 +14,15 @@ PART_DONE = "response.content_part.done"
 TEXT_DELTA = "response.output_text.delta"
 TEXT_DONE = "response.output_text.done"
 ANNOTATION = "response.output_text.annotation.added"
+ERROR = "error"
 FAILED = "response.failed"
 INCOMPLETE = "response.incomplete"
 COMPLETED = "response.completed"
 
 LIFECYCLE = frozenset({"response.created", "response.queued", "response.in_progress"})
 TERMINAL = frozenset({COMPLETED, INCOMPLETE, FAILED})
+
+_NAME = re.compile(r"[\w.-]+", re.ASCII)
 
 Place = tuple[int, int]
 """Where a part of content stands: the index of its item in the output, and its own in the item's content."""
@@ -48,8 +52,8 @@ class TextPart:
 def frame_of(event: Mapping[str, Any], *, named: bool = True) -> bytes:
     """A frame that carries ``event``; ``named``: under its name, as OpenAI sends it."""
     name = event.get("type")
-    head = f"event: {name}\n".encode() if named and isinstance(name, str) else b""
-    return head + b"data: " + orjson.dumps(event) + b"\n\n"
+    head = f"event: {name}\n".encode() if named and isinstance(name, str) and _NAME.fullmatch(name) else b""
+    return head + framing.frame_of(event)
 
 
 def index_of(event: Mapping[str, Any], name: str) -> int:
@@ -81,6 +85,11 @@ def is_text(part: Mapping[str, Any]) -> bool:
 def begun(response: Mapping[str, Any]) -> dict[str, Any]:
     """``response`` without its output, as it stands when it begins."""
     return {name: value for name, value in {**response, "output": []}.items() if name != "output_text"}
+
+
+def emptied(part: Mapping[str, Any]) -> dict[str, Any]:
+    """A text part without its text, as it stands when it begins."""
+    return {**part, "text": "", **({"logprobs": []} if part.get("logprobs") else {})}
 
 
 def text_of(part: Mapping[str, Any]) -> str:

@@ -4,21 +4,25 @@ Nothing is rebuilt as long as nothing was changed. From the first event of ours 
 those that repeat text say what was delivered of it.
 """
 
+import re
 import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from app.dialects.responses.frames import Frames, event_in
+from app.dialects.responses.clean import clean, clean_response
+from app.dialects.responses.frames import Frames, data_in, event_in
 from app.dialects.responses.ledger import Ledger
 from app.dialects.responses.reading import Reader
 from app.dialects.responses.summary import annotation_of, located, summary_of
 from app.dialects.responses.wire import (
     ANNOTATION,
+    ERROR,
     INCOMPLETE,
     ITEM_ADDED,
     ITEM_DONE,
     PART_ADDED,
     PART_DONE,
+    TERMINAL,
     TEXT_DELTA,
     TEXT_DONE,
     TextPart,
@@ -100,9 +104,10 @@ class Writer:
             return raw
         event = event_in(raw)
         if event is None:
-            return raw
-        seen = self._ledger.see(event)
-        return self._frames.renumbered(raw, event) if seen is event else self._frames.emit(seen)
+            return raw if data_in(raw) is None else b""
+        known = clean(event)
+        seen = self._ledger.see(known) if known is not None else None
+        return self._frames.renumbered(raw, event) if seen is known or seen is None else self._frames.emit(seen)
 
     def _govern(self) -> None:
         """Something of ours leaves. What passed before is looked at now, since nobody had to before."""
@@ -110,7 +115,7 @@ class Writer:
             return
         self._governed = True
         for event in filter(None, map(event_in, self._passed)):
-            self._ledger.see(event)
+            self._ledger.see(clean(event) or {})
             self._frames.passed(event)
         self._passed.clear()
 
@@ -123,6 +128,7 @@ class Writer:
         for piece in released.slices:
             if piece.frame.json.get("type") == TEXT_DELTA:
                 merged.update(piece.frame.json)
+        merged.pop("obfuscation", None)  # it hides the length of a delta that is not the upstream's any more
         tokens = [token for piece in released.slices for token in piece.tokens]
         sent.texts.append(released.text)
         sent.tokens.extend(tokens)
@@ -223,21 +229,21 @@ class Writer:
             self.final = self._with_summary(_with_text(response))
             return self._frames.emit({"type": INCOMPLETE, "response": self.final})
         event = event_in(raw)
-        return raw if event is None else self._last(raw, event)
+        if event is None:
+            return raw if data_in(raw) in (None, b"[DONE]") else b""
+        return self._last(event)
 
-    def _last(self, raw: bytes, event: dict[str, Any]) -> bytes:
-        response = object_of(event.get("response"))
-        self.final = self._with_summary(self._delivered(response))
-        if self.final == response:
-            return self._frames.renumbered(raw, event)
-        return self._frames.emit({**event, "response": self.final})
+    def _last(self, event: dict[str, Any]) -> bytes:
+        self.final = self._with_summary(self._delivered(object_of(event.get("response"))))
+        return self._frames.emit({**(clean(event) or {}), "response": self.final})
 
-    def _delivered(self, response: Mapping[str, Any]) -> dict[str, Any]:
-        output = response.get("output")
-        if not isinstance(output, list):
-            return dict(response)
-        items = [self._ledger.item(i, item) if isinstance(item, dict) else item for i, item in enumerate(output)]
-        return _with_text({**response, "output": items})
+    def _delivered(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        response = clean_response(given)
+        if isinstance(given.get("output"), list):
+            items = [self._ledger.item(index, item) for index, item in enumerate(response["output"])]
+            return _with_text({**response, "output": items})
+        response.pop("output_text", None)
+        return {**response, "output": self._ledger.standing()} if "output" in response else response
 
     def _with_summary(self, response: dict[str, Any]) -> dict[str, Any]:
         if not self._summaries:
@@ -252,14 +258,15 @@ class Writer:
         event = event_in(failure.raw) if failure.raw else None
         if event is None:
             return self._error(failure.message, "upstream_error")
-        self._over = True
-        if "response" in event:
-            return self._last(failure.raw, event)
-        return self._frames.renumbered(failure.raw, event)
+        if event.get("type") in TERMINAL:
+            self._over = True
+            return self._last(event)
+        error = object_of(event.get("error")) or event
+        return self._error(failure.message, _word(error.get("code")), param=_word(error.get("param")))
 
     def _error(self, message: str, code: str | None, **more: Any) -> bytes:
         self._over = True
-        return self._frames.emit({"type": "error", "code": code, "message": message, "param": None, **more})
+        return self._frames.emit({"type": ERROR, "code": code, "message": message, "param": None, **more})
 
 
 _BARE: Mapping[str, Any] = {"object": "response", "error": None, "metadata": {}}
@@ -272,6 +279,11 @@ def _with_text(response: dict[str, Any]) -> dict[str, Any]:
         return response
     contents = [part for _, item in objects_in(response["output"]) for _, part in objects_in(item.get("content"))]
     return {**response, "output_text": "".join(text_of(part) for part in contents if is_text(part))}
+
+
+def _word(value: Any) -> str | None:
+    """A name of the upstream's; None where it is a text, or none."""
+    return value if isinstance(value, str) and not re.search(r"\s", value) else None
 
 
 def _usage(prompt: int, completion: int) -> dict[str, Any]:

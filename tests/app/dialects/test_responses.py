@@ -500,8 +500,12 @@ class TestFailures:
     async def test_a_whole_reply_that_is_an_error_stays_one(self) -> None:
         body = {"error": {"message": "Boom.", "type": "server_error", "param": None, "code": None}}
         at = await bench(body)
-        assert await unary(at) == body
+        with pytest.raises(UpstreamConnectError, match=r"Boom\."):
+            await unary(at)
         assert at.event.request.status == "upstream_error"
+        plain = await bench(body)
+        assert await unary(plain, documents=None) == body
+        assert plain.event.request.status == "upstream_error"
 
     async def test_a_broken_stream_where_a_whole_reply_was_asked_for(self) -> None:
         at = await bench(sse(events(response(message(TRUE)))[:-1]))
