@@ -1,10 +1,13 @@
 """Log-probabilities of plain completions: parallel lists on the wire, one entry a token inside."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 _LISTS = {"tokens": "token", "token_logprobs": "logprob", "top_logprobs": "top", "text_offset": "offset"}
 """The lists of the wire, and what an entry calls a value of each."""
+_LONGEST = 64
+"""Characters of an alternative token; longer ones are runs of signs, or no tokens."""
 
 
 def entries_of(choice: Mapping[str, Any]) -> Sequence[Mapping[str, Any]] | None:
@@ -16,6 +19,20 @@ def entries_of(choice: Mapping[str, Any]) -> Sequence[Mapping[str, Any]] | None:
     if len({len(values) for values in lists.values()}) != 1:
         return None
     return [dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True)]
+
+
+def spelling(logprobs: Any, text: str) -> dict[str, Any] | None:
+    """The lists of ``logprobs``, without what else stands there; None where their tokens do not spell ``text``.
+
+    Of a token's alternatives those stay that are one word: no token is several.
+    """
+    entries = entries_of({"logprobs": logprobs})
+    if entries is None or not _spell(entries, text):
+        return None
+    given = {name: logprobs[name] for name in _LISTS if isinstance(logprobs.get(name, 0), list | None)}
+    return {
+        name: None if values is None else [_value(name, value) for value in values] for name, values in given.items()
+    }
 
 
 def logprobs_of(template: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], *, back: int = 0) -> dict[str, Any]:
@@ -38,14 +55,40 @@ def joined(template: Mapping[str, Any], pieces: Sequence[Mapping[str, Any]]) -> 
     return lists
 
 
-def split(entries: Sequence[Mapping[str, Any]], chars: int) -> int:
-    """How many of ``entries`` belong to the first ``chars`` code points of the text that they spell."""
-    end = 0
-    for position, entry in enumerate(entries):
-        if end >= chars:
-            return position
-        end += len(str(entry.get("token", "")))
-    return len(entries)
+def within(entries: Sequence[Mapping[str, Any]], text: str, start: int, end: int) -> Sequence[Mapping[str, Any]]:
+    """Those of ``entries``, which spell ``text``, that begin in ``[start, end)`` and beyond it are white space.
+
+    A token that says something on either side of a cut goes with neither, since either side may be withheld.
+    """
+    found, place = [], 0
+    for entry in entries:
+        begin, place = place, place + len(str(entry.get("token", "")))
+        if start <= begin < end and not text[end:place].strip():
+            found.append(entry)
+    return found
+
+
+def _spell(entries: Sequence[Mapping[str, Any]], text: str) -> bool:
+    tokens = [entry["token"] for entry in entries]
+    return all(isinstance(token, str) for token in tokens) and "".join(tokens) == text
+
+
+def _value(name: str, value: Any) -> Any:
+    """A value of the list ``name``; None where it is not of the list's kind."""
+    if name == "top_logprobs":
+        if not isinstance(value, dict):
+            return None
+        return {token: number(top) for token, top in value.items() if _is_word(token)}
+    return value if name == "tokens" else number(value)
+
+
+def number(value: Any) -> int | float | None:
+    """``value`` if it is a number that JSON can write, else None."""
+    return value if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)) else None
+
+
+def _is_word(token: str) -> bool:
+    return len(token) <= _LONGEST and len(token.split()) <= 1
 
 
 def _moved(offset: Any, back: int) -> Any:

@@ -7,12 +7,11 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import orjson
-
 from app.dialects.chat import ChatDialect
 from app.dialects.echo import Echo, Prompts
-from app.dialects.framing import Decoder, frame_of, is_object, read_object
-from app.dialects.logprobs import entries_of, logprobs_of, split
+from app.dialects.framing import Decoder, dump, frame_of, load, read_object
+from app.dialects.logprobs import entries_of, logprobs_of, within
+from app.dialects.text_frame import ENVELOPE, Sifted, index_of, sift_choice, sift_envelope, sift_usage
 from app.dialects.text_reply import TextReply, chunks_of, reply_of
 from app.errors import UpstreamConnectError
 from app.inject import documents_block
@@ -39,7 +38,6 @@ from judges.types import Chunk
 
 _CHAT = ChatDialect()
 """What is no text is the same there."""
-_ENVELOPE = ("id", "object", "created", "model", "system_fingerprint")
 
 
 class TextDialect:
@@ -100,8 +98,9 @@ class TextDialect:
         """The body of a unary reply: the upstream's, with the delivered text and what was found of it."""
         if failure := next((output for output in outputs if isinstance(output, Failure)), None):
             raise UpstreamConnectError(failure.message)
-        template = orjson.loads(body) if is_object(body) else reply_of(outputs)
-        return orjson.dumps(self._reply.whole(template, outputs))
+        whole = load(body)
+        streamed = not isinstance(whole, dict)
+        return dump(self._reply.whole(reply_of(outputs) if streamed else whole, outputs, streamed=streamed))
 
     # In
 
@@ -110,58 +109,49 @@ class TextDialect:
         if error:
             message = error.get("message") if isinstance(error, dict) else error
             # What else the frame says is not judged, so it does not leave with the error.
-            alone = raw if "choices" not in chunk else frame_of({"error": error})
-            return Event(raw=raw, parts=(Failure(message=str(message), raw=alone),))
-        if trace.resolved_model is None and isinstance(chunk.get("model"), str):
-            trace.resolved_model = chunk["model"]
+            return Event(raw=raw, parts=(Failure(message=str(message), raw=frame_of({"error": error})),))
+        envelope = sift_envelope(chunk)
+        if trace.resolved_model is None and isinstance(envelope.kept.get("model"), str):
+            trace.resolved_model = envelope.kept["model"]
         given = chunk.get("choices")
         choices = [choice for choice in given if isinstance(choice, dict)] if isinstance(given, list) else []
         if given and len(choices) != len(given if isinstance(given, list) else (given,)):
-            return Event(raw=raw, parts=(Passing(raw=b"", choice=0, unchecked="choices"),))
+            return Event(raw=raw, parts=(Passing(raw=b"", choice=0, unchecked="choices", opaque=True),))
         parts: list[Part] = []
         shown: list[Mapping[str, Any]] = []
         for choice in choices:
-            # Several choices in one chunk are told apart; one alone keeps the chunk's own bytes.
-            told, read = self._read_choice(raw if len(choices) == 1 else b"", chunk, choice)
+            told, read = self._read_choice(envelope.kept, choice)
             shown.append(told)
             parts.extend(read)
         if raw and any(told is not choice for told, choice in zip(shown, choices, strict=True)):
             raw = frame_of({**chunk, "choices": shown})
-        usage = chunk.get("usage")
-        if isinstance(usage, dict):
-            counts = [usage.get(f"{side}_tokens") for side in ("prompt", "completion")]
-            prompt, completion = (count if isinstance(count, int) else None for count in counts)
-            frame = None if choices else Frame(json=chunk)
-            parts.append(
-                Usage(prompt_tokens=prompt, completion_tokens=completion, frame=frame, raw=b"" if choices else raw)
-            )
-        return Event(raw=raw, parts=parts or (Passing(raw=raw),))
+        parts.extend(_rest(chunk, envelope, choices))
+        return Event(raw=raw, parts=parts)
 
     def _read_choice(
-        self, raw: bytes, chunk: Mapping[str, Any], choice: Mapping[str, Any]
+        self, envelope: Mapping[str, Any], given: Mapping[str, Any]
     ) -> tuple[Mapping[str, Any], Sequence[Part]]:
-        """The choice as the client may see it at once, and its parts."""
-        index = choice.get("index")
-        index = index if isinstance(index, int) and index >= 0 else 0
-        text = choice.get("text")
-        if text is not None and not isinstance(text, str):
-            # No client takes it for text; nobody can judge it, so it stays here.
-            return choice, [Passing(raw=b"", choice=index, unchecked="text"), *self._finish(chunk, choice, index)]
-        text = text or ""
+        """The choice as the client may see it at once where nothing is held, and its parts."""
+        index = index_of(given, 0)
+        sifted = sift_choice(given, index)
+        choice = sifted.kept
+        text = choice.get("text") or ""
         echo = self._echoes.setdefault(index, self._prompts.echo(index))
         hidden, repeated = echo.take(text)
         entries = entries_of(choice)
         self._reply.begin(index, entries, hidden)
-        if not text and not choice.get("finish_reason"):
-            return choice, [Passing(raw=raw or frame_of(_single(chunk, choice)), choice=index)]
-        parts = list(self._parts(chunk, {**choice, "text": text}, entries, index, hidden, repeated))
+        parts: list[Part] = [Passing(raw=b"", choice=index, unchecked=name) for name in sifted.left]
+        if text or choice.get("finish_reason"):
+            parts.extend(self._parts(envelope, {**choice, "text": text}, entries, index, hidden, repeated))
+        elif not sifted.left or isinstance(choice.get("text"), str):
+            parts.append(Passing(raw=frame_of(_single(envelope, choice)), choice=index))
         if not self._reply.hides(index):
-            return choice, parts
-        return self._reply.moved(_between(choice, entries, hidden, len(text)), index), parts
+            return given, parts
+        return self._reply.moved(_between({**choice, "text": text}, entries, hidden, len(text)), index), parts
 
     def _parts(
         self,
-        chunk: Mapping[str, Any],
+        envelope: Mapping[str, Any],
         choice: Mapping[str, Any],
         entries: Sequence[Mapping[str, Any]] | None,
         index: int,
@@ -171,17 +161,17 @@ class TextDialect:
         text = choice["text"]
         if repeated > hidden:
             shown = self._reply.echoed(_between(choice, entries, hidden, repeated), index)
-            raw = frame_of(_single(chunk, {**shown, "finish_reason": None}))
+            raw = frame_of(_single(envelope, {**shown, "finish_reason": None}))
             yield Passing(raw=raw, choice=index, unchecked="echo")
         if len(text) > repeated:
             rest = _between(choice, entries, repeated, len(text)) if repeated else choice
-            frame = Frame(json=_single(chunk, rest), tokens=entries_of(rest))
+            frame = Frame(json=_single(envelope, rest), tokens=entries_of(rest))
             yield Text(choice=index, text=text[repeated:], frame=frame)
-        yield from self._finish(chunk, choice, index)
+        yield from self._finish(envelope, choice, index)
 
-    def _finish(self, chunk: Mapping[str, Any], choice: Mapping[str, Any], index: int) -> Iterator[Part]:
+    def _finish(self, envelope: Mapping[str, Any], choice: Mapping[str, Any], index: int) -> Iterator[Part]:
         if choice.get("finish_reason"):
-            yield Finish(choice=index, reason=str(choice["finish_reason"]), frame=Frame(json=_single(chunk, choice)))
+            yield Finish(choice=index, reason=choice["finish_reason"], frame=Frame(json=_single(envelope, choice)))
 
     # Out
 
@@ -203,13 +193,34 @@ class TextDialect:
 
 def _chunk(frame: Frame, index: int, text: str, finish_reason: str | None = None) -> dict[str, Any]:
     """A chunk of our own, with the ids of the upstream's."""
-    ours = {name: frame.json[name] for name in _ENVELOPE if name in frame.json}
+    ours = {name: frame.json[name] for name in ENVELOPE if name in frame.json}
     return {**ours, "choices": [{"index": index, "text": text, "logprobs": None, "finish_reason": finish_reason}]}
 
 
-def _single(chunk: Mapping[str, Any], choice: Mapping[str, Any]) -> dict[str, Any]:
-    """``chunk`` with this choice alone, and without the usage, which has a place of its own."""
-    return {name: value for name, value in {**chunk, "choices": [choice]}.items() if name != "usage"}
+def _single(envelope: Mapping[str, Any], choice: Mapping[str, Any]) -> dict[str, Any]:
+    """The chunk of this choice alone."""
+    return {**envelope, "choices": [choice]}
+
+
+def _rest(chunk: Mapping[str, Any], envelope: Sifted, choices: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
+    """What a chunk holds beside its choices: names of what was left out, token counts, or no more than the envelope."""
+    index = index_of(choices[0], 0) if choices else 0
+    usage = chunk.get("usage")
+    counts = sift_usage(usage) if isinstance(usage, dict) else None
+    left = [*envelope.left, *(counts.left if counts else ("usage",) if usage else ())]
+    for name in left:
+        yield Passing(raw=b"", choice=index, unchecked=name)
+    if counts is not None:
+        frame = {**envelope.kept, "choices": [], "usage": counts.kept}
+        prompt, completion = (_count(counts.kept.get(f"{side}_tokens")) for side in ("prompt", "completion"))
+        yield Usage(prompt_tokens=prompt, completion_tokens=completion, frame=None if choices else Frame(json=frame))
+    elif not choices and not left:
+        given = {"choices": chunk["choices"]} if "choices" in chunk else {}
+        yield Passing(raw=frame_of({**envelope.kept, **given}))
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) else None
 
 
 def _between(
@@ -218,5 +229,5 @@ def _between(
     """The choice with the code points ``[start, end)`` of its text, and the log-probabilities of those."""
     cut = {**choice, "text": choice["text"][start:end]}
     if entries is not None:
-        cut["logprobs"] = logprobs_of(choice["logprobs"], entries[split(entries, start) : split(entries, end)])
+        cut["logprobs"] = logprobs_of(choice["logprobs"], within(entries, choice["text"], start, end))
     return cut

@@ -10,7 +10,11 @@ from typing import Any
 from app.dialects.framing import objects_in
 from app.dialects.logprobs import entries_of, joined, logprobs_of
 from app.dialects.summaries import merge_summaries
+from app.dialects.text_frame import index_of, indices_of, sift_choice, sift_envelope, sift_usage
+from app.errors import UpstreamConnectError
 from app.parts import Ended, Output, Passing, Released, Replacement, Usage
+
+_NO_COMPLETION = "The upstream's reply is not a completion."
 
 
 @dataclass(slots=True)
@@ -85,8 +89,12 @@ class TextReply:
             chunk["grounding"] = {"claims": self.placed(released.claims, released.choice)}
         return chunk
 
-    def whole(self, template: Mapping[str, Any], outputs: Sequence[Output]) -> dict[str, Any]:
-        """A reply with what was delivered of it. ``template`` is the upstream's."""
+    def whole(self, template: Mapping[str, Any], outputs: Sequence[Output], *, streamed: bool) -> dict[str, Any]:
+        """A reply with what was delivered of it.
+
+        ``template`` is the upstream's, of which only choices are left that were decided on; or it is ``streamed``, made
+        of what left. Raises UpstreamConnectError where it is no completion, or none of its choices is left.
+        """
         released: dict[int, list[Released]] = {}
         ends: dict[int, Ended] = {}
         for output in outputs:
@@ -94,12 +102,21 @@ class TextReply:
                 released.setdefault(output.choice, []).append(output)
             elif isinstance(output, Ended):
                 ends[output.choice] = output
-        body = dict(template)
-        choices = [choice for choice in body.get("choices") or () if isinstance(choice, dict)]
-        body["choices"] = [
-            self._delivered(choice, ends[index], released.get(index, ())) if index in ends else dict(choice)
-            for index, choice in ((_index(choice, position), choice) for position, choice in enumerate(choices))
-        ]
+        given = template.get("choices")
+        if not isinstance(given, list):
+            raise UpstreamConnectError(_NO_COMPLETION)
+        body = dict(template) if streamed else sift_envelope(template).kept
+        body["choices"] = choices = []
+        indices = [choice["index"] for choice in given] if streamed else indices_of(given)
+        for index, choice in zip(indices, given, strict=True):
+            if index in ends:
+                choices.append(self._delivered(sift_choice(choice, index).kept, ends[index], released.get(index, ())))
+            elif streamed:
+                choices.append(dict(choice))
+        if (given and not choices) or (streamed and not given):
+            raise UpstreamConnectError(_NO_COMPLETION)
+        if isinstance(template.get("usage"), dict):
+            body["usage"] = sift_usage(template["usage"]).kept
         summaries = [self.told(end.summary, index) for index, end in sorted(ends.items()) if end.summary is not None]
         if summaries:
             body["grounding"] = merge_summaries(summaries)
@@ -150,13 +167,15 @@ def chunks_of(completion: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     if completion.get("error"):
         yield dict(completion)
         return
-    choices = completion.get("choices")
+    given = completion.get("choices")
+    choices = given if isinstance(given, list) else []
     shared = {name: value for name, value in completion.items() if name not in ("choices", "usage")}
-    for position, choice in enumerate(choices if isinstance(choices, list) else ()):
+    for index, choice in zip(indices_of(choices), choices, strict=True):
         if isinstance(choice, dict):
             reason = choice.get("finish_reason") or "stop"
-            yield {**shared, "choices": [{**choice, "index": _index(choice, position), "finish_reason": reason}]}
-    if isinstance(completion.get("usage"), dict):
+            choice = {**choice, "index": index, "finish_reason": reason}
+        yield {**shared, "choices": [choice]}
+    if completion.get("usage"):
         yield {**shared, "choices": [], "usage": completion["usage"]}
 
 
@@ -164,14 +183,23 @@ def reply_of(outputs: Sequence[Output]) -> dict[str, Any]:
     """A completion from the chunks of a stream that came where a whole reply was asked for."""
     reply: dict[str, Any] = {}
     texts: dict[int, str] = {}
+    reasons: dict[int, Any] = {}
     for output in outputs:
         for chunk in _chunks(output):
             reply = {**{name: value for name, value in chunk.items() if name != "choices"}, **reply}
-            for choice in chunk.get("choices") or ():
-                index = _index(choice, 0)
-                texts[index] = texts.get(index, "") + (choice.get("text") or "")
-    choices = [{"index": index, "text": text, "logprobs": None} for index, text in sorted(texts.items())]
+            for choice in _objects(chunk.get("choices")):
+                index, text = index_of(choice, 0), choice.get("text")
+                texts[index] = texts.get(index, "") + (text if isinstance(text, str) else "")
+                reasons[index] = choice.get("finish_reason") or reasons.get(index)
+    choices = [
+        {"index": index, "text": text, "logprobs": None, "finish_reason": reasons[index]}
+        for index, text in sorted(texts.items())
+    ]
     return {**reply, "choices": choices}
+
+
+def _objects(values: Any) -> Sequence[Mapping[str, Any]]:
+    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else ()
 
 
 def _chunks(output: Output) -> Iterator[Mapping[str, Any]]:
@@ -184,11 +212,6 @@ def _chunks(output: Output) -> Iterator[Mapping[str, Any]]:
             yield {**frame.json, "choices": [{"index": index, "text": text}]}
         case Usage(frame=frame) if frame is not None:
             yield frame.json
-
-
-def _index(choice: Mapping[str, Any], position: int) -> int:
-    index = choice.get("index")
-    return index if isinstance(index, int) and index >= 0 else position
 
 
 def _tokens(released: Released) -> list[Mapping[str, Any]]:
