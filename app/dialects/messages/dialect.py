@@ -3,10 +3,9 @@
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
-import orjson
-
-from app.dialects.framing import read_object
+from app.dialects.framing import dump, read_object
 from app.dialects.messages import prompt
+from app.dialects.messages.cleaning import plain
 from app.dialects.messages.events import TextBlock, event_bytes, object_of
 from app.dialects.messages.reading import Reader
 from app.dialects.messages.references import References
@@ -14,7 +13,7 @@ from app.dialects.messages.whole import events_of, message_of
 from app.dialects.messages.writing import Writer
 from app.errors import GatewayError, UpstreamConnectError
 from app.intake.messages import MessagesRequest
-from app.parts import Event, Output
+from app.parts import Event, Failure, Output
 from app.sse import EventTooLargeError, SSEEvent, SSEParser
 from app.trace import Trace
 from judges.types import Chunk
@@ -45,7 +44,14 @@ class MessagesDialect:
     async def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncIterator[Event]:
         """The events of a reply. A whole message is laid out as events, so that both take the same way."""
         dropped = {row.position for row in trace.documents if not row.kept}
-        reader = Reader(trace, References(self._request.blocks, self._chunks, dropped), self._texts)
+        stops = self._request.intake.body.get("stop_sequences")
+        reader = Reader(
+            trace,
+            References(self._request.blocks, self._chunks, dropped),
+            self._texts,
+            stops=stops if isinstance(stops, list) else (),
+            needs_start=not self._request.intake.stream,
+        )
         if "event-stream" not in content_type:
             whole = b"".join([data async for data in body])
             for event in events_of(read_object(whole)):
@@ -73,14 +79,21 @@ class MessagesDialect:
         return self._writer.write(output)
 
     def collect(self, body: bytes, outputs: Sequence[Output]) -> bytes:
-        """The body of a unary reply: the upstream's, with the text delivered and what was found of it."""
+        """The body of a unary reply: the upstream's, with the text delivered and what was found of it.
+
+        A reply that passes untouched and begins no message is answered as it is. Raises UpstreamConnectError where the
+        upstream reports an error in its place.
+        """
+        failed = next((output for output in outputs if isinstance(output, Failure) and not output.broken), None)
+        if failed is not None:
+            raise UpstreamConnectError(f"The upstream reports an error: {failed.message}")
         message = message_of(b"".join(map(self.encode, outputs)))
         if message is None:
             return body
         whole = object_of(body)
         if whole is not None and "usage" in whole:
-            message["usage"] = whole["usage"]  # a reply that is blocked was paid for in full
-        return orjson.dumps(message)
+            message["usage"] = plain(whole["usage"])  # a reply that is blocked was paid for in full
+        return dump(message)
 
 
 def _feed(parser: SSEParser, data: bytes) -> Sequence[SSEEvent]:
@@ -91,5 +104,8 @@ def _feed(parser: SSEParser, data: bytes) -> Sequence[SSEEvent]:
 
 
 def _read(reader: Reader, parsed: SSEEvent) -> Iterator[Event]:
-    event = object_of(parsed.data) if parsed.data is not None else None
-    yield from reader.let_by(parsed.raw) if event is None else reader.read(parsed.raw, event)
+    if parsed.data is None or not parsed.data.strip():
+        yield from reader.without_data(parsed.raw)
+        return
+    event = object_of(parsed.data)
+    yield from reader.unread(parsed.raw) if event is None else reader.read(parsed.raw, event)

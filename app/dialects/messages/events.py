@@ -1,11 +1,10 @@
 """Events of a Messages stream as bytes and as JSON, and the text blocks that they are about."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
-
+from app.dialects.framing import dump, load
 from app.sse import SSEParser
 
 
@@ -13,14 +12,27 @@ from app.sse import SSEParser
 class TextBlock:
     """A text block of the upstream's. ``start`` is the block as it begins, without text.
 
-    ``tail`` are the events of it that are no text, citations above all; ``place`` is where its text begins in the text
-    of the message. ``announced``: the upstream said that it begins.
+    ``tail`` are the events of its citations; ``place`` is where its text begins in the text of the message.
+    ``announced``: the upstream said that it begins. ``said`` is the text that came of it, ``shown`` what left of that.
     """
 
     start: Mapping[str, Any]
     tail: list[dict[str, Any]] = field(default_factory=list)
     place: int | None = None
     announced: bool = True
+    said: list[str] = field(default_factory=list)
+    shown: list[str] = field(default_factory=list)
+
+    def withheld(self) -> Iterator[tuple[int, str]]:
+        """What came of its text and did not leave, each with the place in it."""
+        said, done = "".join(self.said), 0
+        for text in self.shown:
+            at = said.find(text, done)
+            if at > done:
+                yield done, said[done:at]
+            done = max(done, at + len(text)) if at >= 0 else done
+        if said[done:]:
+            yield done, said[done:]
 
 
 EMPTY_TEXT: Mapping[str, Any] = {"type": "text", "text": ""}
@@ -28,7 +40,7 @@ EMPTY_TEXT: Mapping[str, Any] = {"type": "text", "text": ""}
 
 def event_bytes(event: Mapping[str, Any]) -> bytes:
     """The event, framed under its name: clients pass over one without."""
-    return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), orjson.dumps(event))
+    return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), dump(event))
 
 
 def error_event(name: str, message: str, **more: Any) -> bytes:
@@ -38,10 +50,7 @@ def error_event(name: str, message: str, **more: Any) -> bytes:
 
 def object_of(data: bytes | None) -> dict[str, Any] | None:
     """The JSON object that ``data`` is; None where it is none."""
-    try:
-        value = orjson.loads(data or b"")
-    except orjson.JSONDecodeError:
-        return None
+    value = load(data or b"")
     return value if isinstance(value, dict) else None
 
 
@@ -54,7 +63,7 @@ def parse_event(raw: bytes) -> dict[str, Any]:
 
 def index_of(event: Mapping[str, Any]) -> int:
     index = event.get("index")
-    return index if isinstance(index, int) else 0
+    return index if isinstance(index, int) and not isinstance(index, bool) else 0
 
 
 def block_of(event: Mapping[str, Any]) -> dict[str, Any]:

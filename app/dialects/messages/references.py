@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
+from app.dialects.messages.cleaning import name_of, word_of
 from app.intake.messages import Block
 from app.parts import Cited, Support
 from judges.types import Chunk
@@ -42,13 +43,17 @@ class References:
     def cited(self, citation: Mapping[str, Any], place: int) -> Cited:
         """What a citation of the upstream's, as it came, says of the text at ``place``."""
         block = self._cited(citation)
-        names = (citation.get(name) for name in ("url", "source", "document_title", "title"))
-        marker = next((name for name in names if isinstance(name, str) and name), str(citation.get("type")))
+        marker = self._marker(citation)
         if block is not None:
             return Cited(
                 choice=0, place=place, marker=marker, document=block.document, unreadable=block.document is None
             )
         return Cited(choice=0, place=place, marker=marker, document=self._named(marker))
+
+    def says(self, quoted: str) -> bool:
+        """Whether a document of the request has that text."""
+        said = "".join(quoted.split())
+        return any(said in "".join(chunk.text.split()) for chunk in self._chunks)
 
     def citation(self, support: Support) -> dict[str, Any]:
         """A citation of our own: the passage that supports a sentence."""
@@ -87,6 +92,17 @@ class References:
         kind, name = _NUMBERS.get(str(citation.get("type")), ("", ""))
         number, sent = citation.get(name), self._sent.get(kind, [])
         return sent[number] if isinstance(number, int) and 0 <= number < len(sent) else None
+
+    def _marker(self, citation: Mapping[str, Any]) -> str:
+        """What a citation calls its document. Free text is taken for a name only where a document has it."""
+        known = {name for chunk in self._chunks for name in (chunk.title, chunk.source, chunk.url)}
+        for field in ("url", "source", "document_title", "title"):
+            name = citation.get(field)
+            if isinstance(name, str) and (name in known or word_of(name)):
+                return name
+        kind = name_of(citation.get("type"))
+        number = citation.get(_NUMBERS[kind][1]) if kind in _NUMBERS else None
+        return f"{kind} {number}" if isinstance(number, int) else kind
 
     def _named(self, marker: str) -> int | None:
         """The document of that source or URL, for citations of what the upstream found itself."""

@@ -3,20 +3,24 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from app.dialects.messages.cleaning import citations_of
 from app.dialects.messages.events import block_of, delta_of, index_of, object_of
+from app.errors import UpstreamConnectError
 from app.sse import SSEParser
 
 _OF_THE_END = ("stop_reason", "stop_sequence", "stop_details", "container")
 
 
 def events_of(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The events of a stream that would have brought the message."""
-    if message.get("type") == "error":
-        yield dict(message)
-        return
+    """The events of a stream that would have brought the message. Raises UpstreamConnectError where it is none."""
     content = message.get("content")
+    if message.get("type") == "error" or ("error" in message and not isinstance(content, list)):
+        yield {**message, "type": "error"}
+        return
+    if not isinstance(content, list):
+        raise UpstreamConnectError("The upstream's reply is not a message: it has no list of content.")
     yield {"type": "message_start", "message": {**message, "content": []}}
-    for index, block in enumerate(content if isinstance(content, list) else ()):
+    for index, block in enumerate(content):
         yield from _block_events(index, block)
     ended = {name: message[name] for name in _OF_THE_END if name in message}
     yield {"type": "message_delta", "delta": {"stop_reason": "end_turn", **ended}, "usage": message.get("usage")}
@@ -31,7 +35,7 @@ def _block_events(index: int, block: Any) -> Iterator[dict[str, Any]]:
     yield {"type": "content_block_start", "index": index, "content_block": start}
     if is_text:
         deltas = [{"type": "text_delta", "text": block.get("text")}]
-        deltas += ({"type": "citations_delta", "citation": citation} for citation in block.get("citations") or ())
+        deltas += ({"type": "citations_delta", "citation": citation} for citation in citations_of(block))
         for delta in deltas:
             yield {"type": "content_block_delta", "index": index, "delta": delta}
     yield {"type": "content_block_stop", "index": index}
@@ -46,7 +50,8 @@ def message_of(data: bytes) -> dict[str, Any] | None:
         event = object_of(parsed.data) or {}
         match event.get("type"):
             case "message_start":
-                message = dict(event["message"])
+                begun = event.get("message")
+                message = dict(begun) if isinstance(begun, dict) else message
             case "content_block_start":
                 blocks[index_of(event)] = _Block(block_of(event))
             case "content_block_delta" if index_of(event) in blocks:
@@ -69,16 +74,21 @@ def _end(message: dict[str, Any], event: Mapping[str, Any]) -> None:
 class _Block:
     """A block of content that takes in its deltas."""
 
-    _JOINED = ("text", "thinking", "signature")
+    _JOINED: Mapping[str, str] = {
+        "text_delta": "text",
+        "thinking_delta": "thinking",
+        "signature_delta": "signature",
+        "compaction_delta": "content",
+    }
 
     def __init__(self, start: Mapping[str, Any]) -> None:
         self._value = dict(start)
         self._json: list[str] = []
 
     def take(self, delta: Mapping[str, Any]) -> None:
-        for name in self._JOINED:
-            if isinstance(delta.get(name), str):
-                self._value[name] = (self._value.get(name) or "") + delta[name]
+        name = self._JOINED.get(str(delta.get("type")))
+        if name is not None and isinstance(delta.get(name), str):
+            self._value[name] = f"{self._value.get(name) or ''}{delta[name]}"
         if isinstance(delta.get("citation"), dict):
             self._value["citations"] = [*(self._value.get("citations") or ()), delta["citation"]]
         if isinstance(delta.get("partial_json"), str):

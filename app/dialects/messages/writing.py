@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from app.dialects.messages.events import (
@@ -63,6 +64,8 @@ class Writer:
         self._support: list[Support] = []
         self._ended: Ended | None = None
         self._complete = False
+        self._decided: set[int] = set()
+        self._withheld: list[str] = []
 
     def write(self, output: Output) -> bytes:
         match output:
@@ -87,7 +90,9 @@ class Writer:
             case Failure(message=message, raw=raw):
                 return raw or error_event("api_error", message)
             case Done(raw=raw):
-                return raw or (event_bytes({"type": "message_stop"}) if self._complete else b"")
+                if self._ended is None:  # it passes as it is
+                    return raw
+                return event_bytes({"type": "message_stop"}) if raw or self._complete else b""
         return b""  # a shell: text shares its event with nothing
 
     # Blocks
@@ -165,8 +170,11 @@ class Writer:
         """What follows the text of a block: what the upstream said of it, and the passages that support it."""
         block = self._texts.get(opened.index)
         tail = block.tail if block is not None and whole else ()
-        for event in tail if opened.ours else ():
-            yield event_bytes({**event, "index": opened.number})
+        if opened.ours and block is not None:
+            self._withhold(opened.index)
+            tail = [event for event in tail if self._may_leave(block, delta_of(event)["citation"])]
+            for event in tail:
+                yield event_bytes({**event, "index": opened.number})
         told = {document_key(delta_of(event).get("citation") or {}) for event in tail}
         seen: list[dict[str, Any]] = []
         support, self._support = self._support, []
@@ -175,6 +183,26 @@ class Writer:
                 seen.append(citation)
                 yield self._delta(opened.number, {"type": "citations_delta", "citation": citation})
 
+    def _withhold(self, index: int) -> None:
+        """Note what was left out of the text up to the end of a block, which is decided by now."""
+        if index in self._decided:
+            return
+        for number in islice(self._texts, len(self._decided), None):
+            self._decided.add(number)
+            self._withheld.extend(text for _, text in self._texts[number].withheld() if text.strip())
+            if number == index:
+                return
+
+    def _may_leave(self, block: TextBlock, citation: Mapping[str, Any]) -> bool:
+        """Whether a citation is of text that left, and quotes none that did not, unless a document says the same."""
+        said = "".join(block.said)
+        begins = len(said) - len(said.lstrip())
+        if any(at <= begins < at + len(text) for at, text in block.withheld()):
+            return False
+        quoted = [said for said in citation.values() if isinstance(said, str)] if self._withheld else []
+        quotes = (said for said in quoted if any(_share(text, said) for text in self._withheld))
+        return all(self._references.says(said) for said in quotes)
+
     # Text
 
     def _released(self, released: Released) -> bytes:
@@ -182,6 +210,7 @@ class Writer:
         written = []
         for position, (index, text) in enumerate(pieces):
             written.append(self._enter(index))
+            self._texts[index].shown.append(text)
             written.append(self._text(text, claims=released.claims if position == len(pieces) - 1 else ()))
         if pieces:
             self._support.extend(released.support)
@@ -216,6 +245,17 @@ class Writer:
         if ended.summary is not None:
             event["grounding"] = ended.summary
         return event_bytes(event)
+
+
+_RUN = 4
+"""Words in a row by which a quotation is known."""
+
+
+def _share(withheld: str, quoted: str) -> bool:
+    """Whether ``quoted`` repeats ``withheld``, which is no white space alone, or a run of its words."""
+    words, within = withheld.split(), " ".join(quoted.split())
+    runs = (" ".join(words[at : at + _RUN]) for at in range(max(1, len(words) - _RUN + 1)))
+    return any(run in within for run in runs)
 
 
 def _by_block(released: Released) -> list[tuple[int, str]]:

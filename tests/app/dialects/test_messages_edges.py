@@ -13,6 +13,7 @@ from app.dialects.messages.prompt import inject, prompt_text
 from app.dialects.messages.references import References
 from app.dialects.messages.whole import message_of
 from app.dialects.messages.writing import Writer
+from app.errors import UpstreamConnectError
 from app.intake import Limits
 from app.intake.messages import read_messages
 from app.parts import Frame, Judged, Released, Shell, Slice
@@ -111,12 +112,13 @@ async def test_what_a_message_leaves_out_is_not_missed() -> None:
     assert "usage" not in body
 
 
-async def test_a_delta_that_nobody_knows_follows_the_text_of_its_block() -> None:
+async def test_a_delta_that_nobody_knows_is_left_out_and_named() -> None:
     made = events(text(TRUE))
     new = {"type": "content_block_delta", "index": 0, "delta": {"type": "new_delta", "value": 1}}
     made.insert(3, new)
     seen = await stream(await bench(sse(made)))
-    assert new in seen
+    assert new not in seen
+    assert seen[-2]["grounding"]["not_checked"] == ["new_delta"]
     assert is_well_formed(seen)
 
 
@@ -151,11 +153,13 @@ async def test_a_message_where_a_stream_was_asked_for_is_laid_out_as_one() -> No
         assert [block["type"] for block in found_in(seen)["content"]] == ["text", "tool_use"]
 
 
-async def test_an_error_in_place_of_a_message_is_answered_as_it_is() -> None:
+async def test_an_error_in_place_of_a_message_is_none() -> None:
     body = b'{"type": "error", "error": {"type": "api_error", "message": "no"}}'
     b = await bench(answering(body, "application/json"))
-    assert (await ask(b)).body == body
+    with pytest.raises(UpstreamConnectError, match="reports an error: no"):
+        await ask(b)
     assert b.event.request.status == "upstream_error"
+    assert (await ask(await bench(answering(body, "application/json")), documents=None)).body == body
 
 
 async def test_an_event_beyond_all_bounds_ends_the_reply() -> None:
@@ -190,7 +194,8 @@ async def test_text_that_speaks_of_events_is_text(mode: str) -> None:
     assert is_well_formed(made)
     assert text_of(found_in(made)) == said
     odd = {"type": "new_event", "of": "content_block_start"}
-    assert odd in await stream(await bench(sse([*events(text(TRUE))[:-2], odd, *events(text(TRUE))[-2:]])))
+    data = sse([*events(text(TRUE))[:-2], odd, *events(text(TRUE))[-2:]])
+    assert odd in await stream(await bench(data), documents=None)
 
 
 async def test_a_reply_whose_beginning_was_left_out_does_not_begin_with_space() -> None:
