@@ -14,16 +14,19 @@ from app.dialects.responses.known import (
     EVENT_FIELDS,
     ITEMS,
     MESSAGE_FIELDS,
+    NUMBERS,
     OTHER_EVENTS,
     OTHER_PARTS,
     RESPONSE_FIELDS,
     TEXT_FIELDS,
+    WORDS,
 )
 from app.dialects.responses.wire import TEXT_DELTA, is_text, object_of, objects_in
 
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}", re.ASCII)
 _CALL = re.compile(r"[a-z_]{1,48}_call(_output)?", re.ASCII)
 _BYTES = re.compile(r"(bytes:)?(\\x[0-9a-fA-F]{2})+")
+_SPACE = re.compile(r"\s")
 _DEEP = 16
 _PLAIN = re.compile(rb"(?:(?:data:[^\r\n]*|event: ?[\w.-]{1,80}|id: ?[\w.:-]{0,80}|retry: ?\d{1,9})?(?:\r\n|\n|\r))*+")
 
@@ -69,8 +72,9 @@ def clean_response(response: Mapping[str, Any]) -> dict[str, Any]:
     for name in _SETTINGS & found.keys():
         if found[name] is not None and not isinstance(found[name], dict):
             del found[name]
-    if isinstance(found.get("error"), dict):
-        found["error"] = _only(found["error"], ERROR_FIELDS)
+    for name, fields in (("error", ERROR_FIELDS), ("incomplete_details", frozenset({"reason"}))):
+        if isinstance(found.get(name), dict):
+            found[name] = _only(found[name], fields)
     if not isinstance(found.get("output_text", ""), str):
         del found["output_text"]
     if "output" in found:
@@ -117,7 +121,15 @@ def _list(value: Any, inner: Any) -> list[dict[str, Any]]:
 
 
 def _only(value: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    return {name: inner for name, inner in value.items() if name in names or _wordless({name: inner})}
+    return {name: inner for name, inner in value.items() if _fits(name, inner, names)}
+
+
+def _fits(name: str, value: Any, names: frozenset[str]) -> bool:
+    if name not in names:
+        return _wordless({name: value})
+    if name in WORDS and isinstance(value, str):
+        return not _SPACE.search(value)
+    return (name not in NUMBERS and name not in WORDS) or _wordless(value)
 
 
 def _wordless(value: Any, depth: int = 0) -> bool:

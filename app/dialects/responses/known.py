@@ -87,6 +87,14 @@ ANNOTATION_FIELDS = frozenset(
 )
 ERROR_FIELDS = frozenset({"code", "message", "param", "type"})
 
+NUMBERS = frozenset(
+    {"sequence_number", "output_index", "content_index", "annotation_index", "index", "start_index", "end_index"}
+)
+WORDS = frozenset(
+    {"id", "item_id", "type", "role", "status", "phase", "object", "reason", "code", "param", "file_id", "container_id"}
+)
+"""Fields that are a name and no text, wherever they stand."""
+
 RESPONSE_FIELDS = frozenset(
     {
         "access_programs",

@@ -237,7 +237,8 @@ class Reader:
 
     def _error(self, raw: bytes, event: dict[str, Any]) -> Iterator[Event]:
         inner = object_of(event.get("error"))
-        message = str(inner.get("message") or event.get("message") or event.get("error") or "error")
+        found = (inner.get("message"), event.get("message"), event.get("error"))
+        message = next((text for text in found if isinstance(text, str) and text), "error")
         yield Event(raw=raw, parts=(*self.texts.end_all({}, "failed", cut=True), Failure(message=message, raw=raw)))
         self._over = True
 

@@ -130,6 +130,9 @@ SHAPES: dict[str, Change] = {
     "a text in an object": lambda b: first(b).update(text={"value": FALSE}),
     "output_text alone": lambda b: (b.pop("output"), b.update(output_text=FALSE)),
     "choices": lambda b: (b.pop("output"), b.update(choices=[{"message": {"content": FALSE}}])),
+    "words for a status": lambda b: b.update(status=FALSE),
+    "words for a reason": lambda b: b.update(incomplete_details={"reason": FALSE}),
+    "words for an identifier": lambda b: b["output"][0].update(id=[FALSE]),
     "text beside the settings": lambda b: b.update(text=FALSE),
 }
 
@@ -250,6 +253,7 @@ class TestBesides:
             ("in_progress", lambda e: e["response"].update(text_so_far=UNKNOWN)),
             ("output_text.delta", lambda e: e.update(logprobs=[{"token": FALSE, "logprob": -1}])),
             ("output_text.done", lambda e: e.update(logprobs=[{"token": FALSE, "logprob": -1}])),
+            ("content_part.added", lambda e: e.update(output_index=UNKNOWN)),
             ("content_part.added", lambda e: e["part"].update(logprobs=[{"token": FALSE}])),
             ("content_part.done", lambda e: e["part"].update(logprobs=[{"token": FALSE}])),
         ],
