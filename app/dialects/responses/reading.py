@@ -43,7 +43,7 @@ from app.trace import Trace
 _REASONS = {"max_output_tokens": "length"}
 """Why a response is incomplete, in the words of the other API where it has one."""
 
-_UNCHECKED = {"response.refusal.": "refusal", "response.reasoning_": "reasoning", "response.audio.": "audio"}
+_UNCHECKED = {"response.refusal.": "refusal", "response.reasoning": "reasoning", "response.audio.": "audio"}
 """What events of these names bring is no text."""
 
 
