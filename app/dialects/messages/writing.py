@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from app.dialects.messages.events import (
@@ -64,7 +63,7 @@ class Writer:
         self._support: list[Support] = []
         self._ended: Ended | None = None
         self._complete = False
-        self._decided: set[int] = set()
+        self._decided = 0
         self._withheld: list[str] = []
 
     def write(self, output: Output) -> bytes:
@@ -185,13 +184,10 @@ class Writer:
 
     def _withhold(self, index: int) -> None:
         """Note what was left out of the text up to the end of a block, which is decided by now."""
-        if index in self._decided:
-            return
-        for number in islice(self._texts, len(self._decided), None):
-            self._decided.add(number)
+        numbers = list(self._texts)
+        for number in numbers[self._decided : numbers.index(index) + 1]:
+            self._decided += 1
             self._withheld.extend(text for _, text in self._texts[number].withheld() if text.strip())
-            if number == index:
-                return
 
     def _may_leave(self, block: TextBlock, citation: Mapping[str, Any]) -> bool:
         """Whether a citation is of text that left, and quotes none that did not, unless a document says the same."""

@@ -88,6 +88,10 @@ FRAMES: dict[str, tuple[bytes, str]] = {
     "text that is a list": (inserted(3, delta(type="text_delta", text=[FALSE])), "unknown_fields"),
     "citation that is a string": (inserted(3, delta(type="citations_delta", citation=FALSE)), "citations_delta"),
     "delta of a block never begun": (inserted(3, delta(9, type="thinking_delta", thinking=FALSE)), "thinking_delta"),
+    "delta of another type in a call": (
+        inserted(4, block({"type": "tool_use", "input": {}})[0], delta(1, type="foo", text=FALSE), block("", 1)[1]),
+        "foo",
+    ),
     "block of no type": (inserted(4, *block({"text": FALSE})), "unknown"),
     "block that is a string": (inserted(4, *block(FALSE)), "unknown"),
     "block of another case": (inserted(4, *block({"type": "Text", "text": FALSE})), "unknown"),
@@ -257,6 +261,42 @@ async def test_a_refusal_is_explained_and_named() -> None:
     made = parsed(await stream_bytes(await governed(changed(4, "delta", stop_reason="refusal", stop_details=details))))
     assert made[-2]["delta"]["stop_details"] == details
     assert made[-2]["grounding"]["not_checked"] == ["refusal"]
+
+
+async def test_what_is_known_of_the_end_is_told() -> None:
+    usage = {"output_tokens": 9, "iterations": [{"type": "message", "output_tokens": 9}], "service_tier": "standard"}
+    end = {"stop_details": None, "container": {"id": "container_1", "expires_at": "2026-01-01T00:00:00Z"}}
+    data = changed(4, usage=usage, delta={"stop_reason": "end_turn", "stop_sequence": None, **end})
+    made = parsed(await stream_bytes(await governed(data)))
+    assert made[-2]["delta"] == {"stop_reason": "end_turn", "stop_sequence": None, **end}
+    assert made[-2]["usage"] == usage
+    assert "not_checked" not in made[-2]["grounding"]
+
+
+async def test_blocks_of_every_known_kind_pass_with_what_is_known_of_them() -> None:
+    kinds: list[Json] = [
+        {"type": "redacted_thinking", "data": "eA=="},
+        {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "leave"}},
+        {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [{"type": "web_search_result"}]},
+        {"type": "container_upload", "file_id": "file_1"},
+        {"type": "compaction", "content": None},
+    ]
+    blocks = [[kind] for kind in kinds]
+    blocks[-1].append({"type": "compaction_delta", "content": "They asked of leave."})
+    made = parsed(await stream_bytes(await governed(streamed(*blocks, text(TRUE), pings=False))))
+    assert [event["content_block"] for event in made if event["type"] == "content_block_start"][:5] == kinds
+    body = await unary(await governed(streamed(*blocks, text(TRUE))))
+    assert body["content"][:5] == [*kinds[:-1], {"type": "compaction", "content": "They asked of leave."}]
+    assert body["grounding"]["not_checked"] == sorted(kind["type"] for kind in kinds)
+
+
+async def test_a_block_that_is_gone_back_to_brings_its_citations() -> None:
+    made = events(text(f"{TRUE} ", citations=[cite(TRUE)]), text(f"{TRUE} "), pings=False)
+    again = delta(0, type="text_delta", text=TRUE)
+    seen = parsed(await stream_bytes(await governed(sse([*made[:8], again, *made[8:]]))))
+    said = [e["delta"].get("text", "") for e in seen if e["type"] == "content_block_delta"]
+    assert "".join(said) == f"{TRUE} {TRUE} {TRUE}"
+    assert cite(TRUE) in [e["delta"].get("citation") for e in seen if e["type"] == "content_block_delta"]
 
 
 def cite(said: str, **fields: Any) -> Json:
