@@ -79,6 +79,7 @@ class Choice:
         self.held: list[Output] = []
         self.unchecked: set[str] = set()
         self.received = 0
+        self._spoke = False
         self._terms = terms
         self._trace = trace
         self._audit = audit
@@ -99,12 +100,14 @@ class Choice:
     def hold(self, part: Text) -> None:
         self.frame = part.frame
         self.received += len(part.text)
+        self._spoke = self._spoke or not part.text.isspace()
         self._text.add(part)
 
     def see(self, part: Text) -> None:
         """Text that goes to the client as it comes, and that nobody judges."""
         self.frame = part.frame
         self.received += len(part.text)
+        self._spoke = self._spoke or not part.text.isspace()
         self._say(part.text)
 
     async def push(self, text: str) -> Sequence[Sentence]:
@@ -363,10 +366,11 @@ class Choice:
         )
 
     def _unjudged(self) -> ReplyVerdict | None:
-        """The verdict where there is none of a judge: no judge, no documents, or a reply of tool calls alone."""
+        """The verdict where there is none of a judge: no judge, no documents, a reply of tool calls alone, or one that
+        nobody was to judge or that ended before a sentence of it was judged."""
         if self._terms.unjudged is not None:
             return self._terms.unjudged
-        if not self._entries and self.unchecked:
+        if not self._entries and (self.unchecked or self._spoke):
             return ReplyVerdict.NOT_CHECKED
         return None
 

@@ -10,7 +10,7 @@ GatewayError
     ├── UnauthorizedError      401
     ├── NotFoundError          404
     ├── ConflictError          409
-    ├── PreconditionError      412 stale ETag, 428 none given
+    ├── PreconditionError      412 stale ETag
     └── InvalidAdminRequestError   422: ``errors[{loc, msg}]``
 """
 

@@ -101,12 +101,5 @@ class Documents:
             )
 
 
-def read_documents(value: Any, limits: Limits, path: str = "documents") -> tuple[Chunk, ...]:
-    """The documents of one field. Raises InvalidRequestError."""
-    documents = Documents(limits)
-    documents.take_all(value, path)
-    return documents.chunks
-
-
 def _too_long(path: str, size: int, limit: int) -> InvalidRequestError:
     return InvalidRequestError(f"{path}: the text has {size} characters, at most {limit} are taken.", param=path)

@@ -435,6 +435,20 @@ class TestEnds:
             await task
         assert at.event.request.status == "cancelled"
 
+    async def test_a_reply_that_nobody_judged_is_not_recorded_as_clean(self) -> None:
+        at = await bench(whole(TRUE), settings={"annotate_by_default": False})
+        assert await at.unary() == whole(TRUE)
+        assert at.event.request.verdict == "not_checked"
+
+    async def test_a_reply_given_up_before_it_was_judged_is_not_recorded_as_clean(self) -> None:
+        gate = asyncio.Event()
+        at = await bench(said(f"{TRUE} ", UNKNOWN), judge=ScriptedJudge(verdict, gate=gate))
+        reply = await at.ask(stream=True)
+        assert reply.stream is not None
+        await anext(aiter(reply.stream))
+        await reply.stream.aclose()
+        assert (at.event.request.status, at.event.request.verdict) == ("cancelled", "not_checked")
+
     async def test_usage_not_asked_for_passes_as_it_came(self) -> None:
         at = await bench(said(TRUE, usage=True))
         assert USAGE in await at.stream()

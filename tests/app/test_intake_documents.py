@@ -7,12 +7,14 @@ import pytest
 
 from app.errors import InvalidRequestError
 from app.intake import Limits
-from app.intake.documents import Documents, read_documents
+from app.intake.documents import Documents
 from judges.types import Chunk
 
 
 def read(document: Any) -> Chunk:
-    (chunk,) = read_documents([document], Limits())
+    documents = Documents(Limits())
+    documents.take_all([document], "documents")
+    (chunk,) = documents.chunks
     return chunk
 
 

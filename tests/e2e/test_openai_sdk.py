@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -162,13 +162,13 @@ def stream(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture
-def ask(gateway: Gateway, client: Callable[[Gateway, bool, dict[str, Any]], Seen], stream: bool) -> Iterator[Ask]:
+def ask(gateway: Gateway, client: Callable[[Gateway, bool, dict[str, Any]], Seen], stream: bool) -> Ask:
     """Asks with documents, for an agent, by the SDK and in the way that the parameters say."""
 
     def ask(agent: str | None = None, documents: list[dict[str, Any]] | None = None, **options: Any) -> Seen:
         return client(gateway, stream, request_of(agent, documents, **options))
 
-    return ask  # type: ignore[return-value]
+    return ask
 
 
 def citation(annotation: dict[str, Any]) -> dict[str, Any]:

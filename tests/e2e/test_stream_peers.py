@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -559,13 +560,18 @@ def test_s87_a_locked_database_delays_rows_not_replies(start_gateway: StartGatew
 def test_s86_checking_does_not_block_the_loop(start_gateway: StartGateway) -> None:
     """The real judge checks twenty streams, its cache off; the health path answers within 200 ms all the while.
 
-    A probe that another process of a busy machine kept from running is no sign of a blocked loop: nine in ten must make
-    it, and none may wait as long as the checks of a single stream take.
+    A probe that other processes of a busy machine kept from running is no sign of a blocked loop. Those come and go, a
+    blocked loop stays: so there are three rounds, and one must keep the bound with every probe.
     """
     case = load("S86")
     gateway = start_gateway(real_judge=True, judge_timeout_ms=60_000)
     gateway.upstream.script(reply_of(case))
     body = {**body_of(gateway, case, "hold"), "documents": [{"id": "d1", "text": "The contract ends on 31 May 2027."}]}
+    assert any(max(_probed_while_checking(gateway, body)) < 0.2 for _ in range(3))
+
+
+def _probed_while_checking(gateway: Gateway, body: dict[str, Any]) -> list[float]:
+    """Seconds that each question after the gateway's health took while twenty streams were checked."""
     over = threading.Event()
     probes: list[float] = []
 
@@ -590,8 +596,7 @@ def test_s86_checking_does_not_block_the_loop(start_gateway: StartGateway) -> No
         over.set()
         watcher.join()
     assert set(texts) == {TEXTS["S86"]}
-    assert sorted(probes)[len(probes) * 9 // 10] < 0.2
-    assert max(probes) < 1.0
+    return probes
 
 
 def test_two_interleaved_streams_do_not_mix(gateway: Gateway) -> None:
