@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from policies.audit import Audit, SentenceRuling
 from policies.decisions import Ruling, Verdict, decide, decision_to_dict, rule
 from policies.registry import CATEGORIES
-from policies.types import Phase, Policy, Record
+from policies.types import Names, Phase, Policy, Record
 
 __all__ = [
     "DEFAULT_GROUNDING",
@@ -76,15 +76,15 @@ class PolicyEngine:
                 raise ValueError(f"Policy {policy.name!r} is of the unknown category {policy.category!r}")
         enforced = [policy for policy in policies if policy.enabled and policy.mode == "enforce"]
         self._policies = tuple(sorted(enforced, key=lambda policy: (-policy.priority, policy.name, policy.id)))
-        self._in_scope: dict[tuple[str | None, str | None, str | None], PolicySet] = {}
+        self._in_scope: dict[tuple[str | None, str | None, Names], PolicySet] = {}
 
     @property
     def policies(self) -> tuple[Policy, ...]:
         """The policies enforced, the highest priority first."""
         return self._policies
 
-    def in_scope(self, *, agent: str | None = None, model: str | None = None, key: str | None = None) -> PolicySet:
-        """The policies for a request of ``agent`` to ``model`` with the gateway key ``key``."""
+    def in_scope(self, *, agent: str | None = None, model: str | None = None, key: Names = None) -> PolicySet:
+        """The policies for a request of ``agent`` to ``model`` with the gateway key that goes by the names ``key``."""
         of = (agent, model, key)
         found = self._in_scope.get(of)
         if found is None:

@@ -38,6 +38,14 @@ class Phase(StrEnum):
     AFTER_WORKFLOW = "after_workflow"
 
 
+Names = str | tuple[str, ...] | None
+"""What something is called: nothing, one name, or several of which any will do."""
+
+
+def _names(value: Names) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else () if value is None else (value,)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
     """Shell globs for the agents, models and keys that a policy is for; an empty list means all."""
@@ -46,9 +54,10 @@ class Scope:
     models: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
 
-    def covers(self, *, agent: str | None, model: str | None, key: str | None) -> bool:
+    def covers(self, *, agent: str | None, model: str | None, key: Names) -> bool:
+        """``key``: what a glob may match of the gateway key, such as its name and its prefix."""
         return all(
-            not globs or (value is not None and any(fnmatchcase(value, glob) for glob in globs))
+            not globs or any(fnmatchcase(name, glob) for name in _names(value) for glob in globs)
             for globs, value in ((self.agents, agent), (self.models, model), (self.keys, key))
         )
 

@@ -48,6 +48,16 @@ def test_scope(scope: Scope, agent: str | None, model: str | None, covered: bool
     assert bool(engine.in_scope(agent=agent, model=model)) is covered
 
 
+@pytest.mark.parametrize(
+    ("globs", "covered"),
+    [(("ci-*",), True), (("gl-abcd*",), True), (("ci-*", "x"), True), (("prod",), False), ((), True)],
+)
+def test_a_key_is_known_by_each_of_its_names(globs: tuple[str, ...], covered: bool) -> None:
+    engine = PolicyEngine([policy("retrieval", scope=Scope(keys=globs))])
+    assert bool(engine.in_scope(key=("ci-runner", "gl-abcdefgh"))) is covered
+    assert bool(engine.in_scope()) is (globs == ())
+
+
 def test_what_is_in_scope_is_remembered_within_bounds() -> None:
     engine = PolicyEngine([policy("retrieval", scope=Scope(agents=("a1",)))])
     first = engine.in_scope(agent="a1")
