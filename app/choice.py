@@ -7,6 +7,7 @@ from typing import Any
 
 from app.claim_rows import claim_rows
 from app.held import HeldText
+from app.inquiry import Inquiry, Said, ask_all
 from app.intake import Options
 from app.parts import Cited, Finish, Frame, Output, Refused, Slice, Support, Text
 from app.reply import Entry, annotations_of, claims_of, summary_of
@@ -33,7 +34,7 @@ class Terms:
     """What holds for every choice of a reply.
 
     ``chunks`` are the documents that the retrieval policy kept; ``positions`` says where each stood in the request.
-    ``unjudged`` is the verdict where no judge looks at the reply, else None.
+    ``unjudged`` is the verdict where no judge looks at the reply, else None. ``inquiries`` are made at its end.
     """
 
     options: Options
@@ -49,6 +50,7 @@ class Terms:
     judge_name: str | None
     expected: int
     store_text: StoreText
+    inquiries: Sequence[Inquiry] = ()
 
     def record(self, **found: Any) -> Record:
         """What policies read, with what was found of the reply."""
@@ -94,6 +96,7 @@ class Choice:
         self._opening, self._cause = opening.action, opening.cause
         self._settled = False
         self._audited = False
+        self._found: Mapping[str, Any] = {}
 
     # Text in
 
@@ -158,6 +161,19 @@ class Choice:
         self._cause = ruling.cause
         return ruling.action
 
+    async def conclude(self) -> None:
+        """Find out what takes time and needs the whole reply. To be awaited once, before ``audit_end``."""
+        if self._opening is Action.BLOCK or not self._terms.inquiries:
+            return
+        shown = (entry.verdict for entry in self._entries if entry.offset is not None)
+        said = Said(
+            text=self.delivered,
+            claims=[claim for verdict in shown for claim in _judged(verdict)],
+            chunks=self._terms.chunks,
+            audit=self._audit,
+        )
+        self._found = await ask_all(self._terms.inquiries, said)
+
     def audit_end(self) -> Action:
         """What the policies say of the whole reply. To be asked once, when all of it is judged."""
         self._audited = True
@@ -168,6 +184,7 @@ class Choice:
                 trust_score=self.trust_score,
                 judged=self._unjudged() is None,
                 tool_calls_only=bool(_CALLS & self.unchecked) and not self._entries,
+                **self._found,
             )
         )
         if self._opening is Action.BLOCK:

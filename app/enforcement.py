@@ -169,7 +169,7 @@ class Enforcement:
                 elif isinstance(item, _Pause):
                     outputs = self._paused(item)
                 elif isinstance(item, _Close):
-                    outputs = self._close(item)
+                    outputs = await self._close(item)
                 elif isinstance(item, _Crash):
                     raise item.error
                 else:
@@ -375,10 +375,11 @@ class Enforcement:
             return ()
         return self._release(choice, Released(choice=choice.index, text=text, slices=item.slices))
 
-    def _close(self, item: _Close) -> Sequence[Output]:
+    async def _close(self, item: _Close) -> Sequence[Output]:
         choice = item.choice
         if choice.blocked:
             return ()
+        await choice.conclude()
         if choice.audit_end() is Action.BLOCK:
             return self._block(choice, item.frame)
         outputs: list[Output] = list(choice.held)
