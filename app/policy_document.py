@@ -27,7 +27,8 @@ class ScopeDocument(BaseModel):
 
 
 class PolicyDocument(BaseModel):
-    """What a client writes. ``rules`` are checked by their category; ``shadow`` keeps a policy without enforcing it."""
+    """What a client writes. ``rules`` are checked by their category; ``shadow`` asks a policy without enforcing it, and
+    ``canary_percent`` is the share of requests on which it is enforced, the others being in shadow."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -38,6 +39,7 @@ class PolicyDocument(BaseModel):
     enabled: bool = True
     priority: Annotated[int, Field(ge=-(2**31), lt=2**31)] = 0
     mode: Mode = "enforce"
+    canary_percent: Annotated[int, Field(ge=0, le=100)] = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,7 @@ class PolicyDraft:
     enabled: bool
     priority: int
     mode: str
+    canary_percent: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,7 @@ class StoredPolicy:
     enabled: bool
     priority: int
     mode: str
+    canary_percent: int
     version: int
     created_at: datetime
     updated_at: datetime
@@ -88,6 +92,7 @@ class PolicyVersion:
     enabled: bool
     priority: int
     mode: str
+    canary_percent: int
 
 
 def draft(document: PolicyDocument) -> PolicyDraft:

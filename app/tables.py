@@ -21,6 +21,7 @@ from sqlalchemy import (
     Table,
     Text,
     TypeDecorator,
+    false,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
@@ -71,6 +72,7 @@ policies = Table(
     Column("enabled", Boolean, nullable=False),
     Column("priority", Integer, nullable=False),
     Column("mode", String, nullable=False),
+    Column("canary_percent", Integer, nullable=False, server_default="100"),
     Column("version", Integer, nullable=False),
     Column("created_at", UTCDateTime, nullable=False),
     Column("updated_at", UTCDateTime, nullable=False),
@@ -91,6 +93,7 @@ policy_versions = Table(
     Column("enabled", Boolean, nullable=False),
     Column("priority", Integer, nullable=False),
     Column("mode", String, nullable=False),
+    Column("canary_percent", Integer, nullable=False, server_default="100"),
 )
 
 requests = Table(
@@ -122,6 +125,7 @@ requests = Table(
     Column("error", Text),
     Column("prompt", Text),
     Column("reply", Text),
+    Column("extra", Json, nullable=False, server_default="{}"),
     Index(None, "ts", "request_id"),
     Index(None, "agent", "ts", "request_id"),
     Index(None, "model", "ts", "request_id"),
@@ -149,6 +153,7 @@ decisions = Table(
     Column("reason_code", String),
     Column("metadata", Json, nullable=False),
     Column("latency_ms", Double, nullable=False),
+    Column("shadow", Boolean, nullable=False, server_default=false()),
     Index(None, "request_id", "position"),
     *(
         Index(None, *column, "ts", "id")
@@ -235,6 +240,19 @@ feedback = Table(
     Column("correct", Boolean, nullable=False),
     Column("note", Text),
     Column("created_at", UTCDateTime, nullable=False),
+)
+
+# One row for each worker process that serves, renewed every few seconds. ``versions``: what it has loaded, by policy id.
+workers = Table(
+    "workers",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("host", String, nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("versions", Json, nullable=False),
+    Column("started_at", UTCDateTime, nullable=False),
+    Column("loaded_at", UTCDateTime, nullable=False),
+    Column("seen_at", UTCDateTime, nullable=False),
 )
 
 meta = Table("meta", metadata, Column("key", String, primary_key=True), Column("value", Text, nullable=False))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 
 from policies.audit import Audit, SentenceRuling
 from policies.decisions import Ruling, Verdict, decide, decision_to_dict, rule
@@ -19,13 +20,18 @@ __all__ = [
 ]
 
 _LARGEST_CACHE = 1024
+_SHARES = 2**64
 
 
 @dataclass(frozen=True, slots=True)
 class PolicySet:
-    """Policies that are enforced together, the highest priority first."""
+    """Policies that are enforced together, the highest priority first.
+
+    ``shadow`` are those beside them: they are asked as well, and what they say is logged and changes nothing.
+    """
 
     policies: tuple[Policy, ...] = ()
+    shadow: tuple[Policy, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.policies)
@@ -65,7 +71,7 @@ class PolicyEngine:
     """An immutable snapshot of the policies. A change makes a new engine, which the gateway then uses.
 
     Args:
-        policies: all of them; those that are disabled, or in another mode than ``enforce``, are passed over.
+        policies: all of them; those that are disabled are passed over.
 
     Raises ValueError for a policy of an unknown category.
     """
@@ -74,23 +80,71 @@ class PolicyEngine:
         for policy in policies:
             if policy.category not in CATEGORIES:
                 raise ValueError(f"Policy {policy.name!r} is of the unknown category {policy.category!r}")
-        enforced = [policy for policy in policies if policy.enabled and policy.mode == "enforce"]
-        self._policies = tuple(sorted(enforced, key=lambda policy: (-policy.priority, policy.name, policy.id)))
-        self._in_scope: dict[tuple[str | None, str | None, Names], PolicySet] = {}
+        enabled = [policy for policy in policies if policy.enabled]
+        self._enabled = tuple(sorted(enabled, key=lambda policy: (-policy.priority, policy.name, policy.id)))
+        self._in_scope: dict[tuple[str | None, str | None, Names], _Scoped] = {}
 
     @property
     def policies(self) -> tuple[Policy, ...]:
-        """The policies enforced, the highest priority first."""
-        return self._policies
+        """The policies enforced, on a share of the requests at least; the highest priority first."""
+        return tuple(policy for policy in self._enabled if policy.mode == "enforce")
 
-    def in_scope(self, *, agent: str | None = None, model: str | None = None, key: Names = None) -> PolicySet:
-        """The policies for a request of ``agent`` to ``model`` with the gateway key that goes by the names ``key``."""
+    @property
+    def enabled(self) -> tuple[Policy, ...]:
+        """The policies enforced and those in shadow, the highest priority first."""
+        return self._enabled
+
+    def in_scope(
+        self, *, agent: str | None = None, model: str | None = None, key: Names = None, unit: str | None = None
+    ) -> PolicySet:
+        """The policies for a request of ``agent`` to ``model`` with the gateway key that goes by the names ``key``.
+
+        ``unit`` is what a canary is drawn by: the id of the run that the request is part of, else its own. One unit
+        gets one answer. Without it a policy that is enforced on a share alone is in shadow.
+        """
         of = (agent, model, key)
         found = self._in_scope.get(of)
         if found is None:
-            found = PolicySet(tuple(p for p in self._policies if p.scope.covers(agent=agent, model=model, key=key)))
+            found = _Scoped.of([p for p in self._enabled if p.scope.covers(agent=agent, model=model, key=key)])
             if len(self._in_scope) >= _LARGEST_CACHE:
                 # Agents and models come from clients, so the cache must not grow with them: the oldest goes.
                 self._in_scope.pop(next(iter(self._in_scope)))
             self._in_scope[of] = found
-        return found
+        return found.all if found.whole else _split(found.policies, unit)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scoped:
+    """What is in scope of some requests; ``whole``: every request sees the same of it, which is ``all``."""
+
+    policies: Sequence[Policy]
+    whole: bool
+    all: PolicySet
+
+    @classmethod
+    def of(cls, policies: Sequence[Policy]) -> "_Scoped":
+        whole = all(policy.mode != "enforce" or policy.canary_percent in (0, 100) for policy in policies)
+        return cls(policies, whole, _split(policies, None))
+
+
+def _split(policies: Sequence[Policy], unit: str | None) -> PolicySet:
+    enforced: list[Policy] = []
+    shadow: list[Policy] = []
+    for policy in policies:
+        (enforced if _is_enforced(policy, unit) else shadow).append(policy)
+    return PolicySet(tuple(enforced), tuple(shadow))
+
+
+def _is_enforced(policy: Policy, unit: str | None) -> bool:
+    if policy.mode != "enforce" or policy.canary_percent <= 0:
+        return False
+    if policy.canary_percent >= 100:
+        return True
+    # By the policy too, so that two canaries do not always meet in the same requests; not by its version, so that a
+    # larger share holds those that the smaller one held.
+    return unit is not None and _share(f"{policy.id}/{unit}") * 100 < policy.canary_percent
+
+
+def _share(text: str) -> float:
+    """A number in 0–1 that depends on ``text`` alone, evenly spread."""
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()) / _SHARES

@@ -74,6 +74,8 @@ class Policy:
     enabled: bool = True
     priority: int = 0
     mode: str = "enforce"
+    canary_percent: int = 100
+    """Share of requests, in percent, on which the policy is enforced; on the others it is in shadow."""
     version: int = 1
 
 

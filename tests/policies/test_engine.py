@@ -21,15 +21,43 @@ def test_the_highest_priority_comes_first_then_the_name() -> None:
     assert engine.policies == engine.in_scope().policies
 
 
-def test_only_what_is_enabled_and_enforced_is_in_scope() -> None:
+def test_only_what_is_enabled_is_in_scope_and_what_is_not_enforced_stands_beside() -> None:
     engine = PolicyEngine(
         [
             policy("retrieval", "on"),
             policy("retrieval", "off", enabled=False),
-            policy("retrieval", "shadow", mode="shadow"),
+            policy("retrieval", "beside", mode="shadow"),
+            policy("retrieval", "none yet", canary_percent=0),
         ]
     )
-    assert names(engine.in_scope()) == ["on"]
+    found = engine.in_scope()
+    assert names(found) == ["on"]
+    assert [p.name for p in found.shadow] == ["beside", "none yet"]
+    assert found is engine.in_scope(unit="req_1")
+
+
+def test_a_canary_is_enforced_on_its_share_and_always_on_the_same_requests() -> None:
+    """Each request has the policy either enforced or in shadow, and a larger share holds all of the smaller one."""
+    units = [f"req_{number}" for number in range(4000)]
+
+    def held(percent: int, name: str = "new") -> set[str]:
+        engine = PolicyEngine([policy("retrieval", name, canary_percent=percent), policy("grounding", "old")])
+        found = {unit: engine.in_scope(agent="a", unit=unit) for unit in units}
+        assert all(len(one.policies) + len(one.shadow) == 2 for one in found.values())
+        return {unit for unit, one in found.items() if len(one.policies) == 2}
+
+    tenth, half = held(10), held(50)
+    assert 0.08 < len(tenth) / len(units) < 0.12
+    assert 0.46 < len(half) / len(units) < 0.54
+    assert tenth < half
+    assert held(10) == tenth
+    assert held(10, "another") != tenth
+    assert held(100) == set(units)
+
+
+def test_without_anything_to_draw_by_a_canary_is_in_shadow() -> None:
+    found = PolicyEngine([policy("retrieval", "new", canary_percent=99)]).in_scope()
+    assert (found.policies, [p.name for p in found.shadow]) == ((), ["new"])
 
 
 @pytest.mark.parametrize(

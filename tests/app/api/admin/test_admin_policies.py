@@ -36,7 +36,7 @@ async def test_a_policy_is_made_and_found_where_it_says(client: httpx.AsyncClien
     assert answer.headers["location"] == f"{URL}/{policy['id']}"
     assert answer.headers["etag"] == '"1"'
     assert set(policy) == {
-        *("id", "name", "category", "rules", "scope", "enabled", "priority", "mode"),
+        *("id", "name", "category", "rules", "scope", "enabled", "priority", "mode", "canary_percent"),
         *("version", "created_at", "updated_at"),
     }
     assert policy["id"].startswith("pol_")
