@@ -242,7 +242,7 @@ feedback = Table(
     Column("created_at", UTCDateTime, nullable=False),
 )
 
-# One row for each worker process that serves, renewed every few seconds. ``versions``: what it has loaded, by policy id.
+# One row for each worker process, renewed every few seconds. ``versions``: what it has loaded, by policy id.
 workers = Table(
     "workers",
     metadata,

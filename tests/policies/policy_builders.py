@@ -44,7 +44,8 @@ NOT_A_CLAIM = Label.NOT_A_CLAIM
 
 
 def policy(category: str, name: str = "p", **fields: Any) -> Policy:
-    known = {key: fields.pop(key) for key in ("scope", "priority", "enabled", "mode", "canary_percent") if key in fields}
+    names = ("scope", "priority", "enabled", "mode", "canary_percent")
+    known = {key: fields.pop(key) for key in names if key in fields}
     return Policy(id=name, name=name, category=category, rules=parse_rules(category, fields), **known)
 
 
