@@ -126,7 +126,7 @@ def _run(checks: Sequence[Check], rules: GroundingRules, record: Record) -> tupl
 
 
 def _anything_reported(record: Record) -> bool:
-    reported = record.reported_scores or record.reported_unsupported or record.output_confidence is not None
+    reported = record.of_run or record.reported_scores or record.reported_unsupported or record.output_confidence is not None
     return bool(reported) or any(citation.reported for citation in record.citations)
 
 

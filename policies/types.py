@@ -152,3 +152,5 @@ class Record:
     """The indices of the sentences that were left out of the reply."""
     dropped: frozenset[int] = frozenset()
     """The indices of the documents that other policies take out."""
+    of_run: bool = False
+    """True for a run: its caller reports what it cites, so that nothing reported is something missing."""
