@@ -126,8 +126,9 @@ def _run(checks: Sequence[Check], rules: GroundingRules, record: Record) -> tupl
 
 
 def _anything_reported(record: Record) -> bool:
-    reported = record.of_run or record.reported_scores or record.reported_unsupported or record.output_confidence is not None
-    return bool(reported) or any(citation.reported for citation in record.citations)
+    if record.of_run or record.reported_scores or record.reported_unsupported or record.output_confidence is not None:
+        return True
+    return any(citation.reported for citation in record.citations)
 
 
 def _unjudged(rules: GroundingRules, record: Record) -> Iterator[Violation]:
