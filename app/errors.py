@@ -2,10 +2,15 @@
 
 GatewayError
 ├── InvalidRequestError        400/413/415: the request or its extension is malformed; names the field
-│   └── UnknownModelError      404: no upstream serves the model
+│   ├── UnknownModelError      404: no upstream serves the model
+│   └── RunError               404/409/400: there is no such run, it is complete, or it is full
+├── WrongKeyError              401: no gateway key, or not one of ours
+├── KeyLimitError              403: the gateway key is not for that model or collection
+├── RateLimitError             429: the gateway key was used too often
 ├── PolicyBlockedError         400: a policy refused the request or the reply
 ├── UpstreamConnectError       502: the upstream could not be reached, or broke off before it answered
 ├── UpstreamTimeoutError       504: the upstream did not answer in time
+├── UpstreamKeyError           502: the secret that holds the upstream's key is not there
 └── AdminError                 4xx under /admin, as RFC 9457 problem JSON
     ├── UnauthorizedError      401
     ├── NotFoundError          404
@@ -48,6 +53,35 @@ class UnknownModelError(InvalidRequestError):
     code = "model_not_found"
 
 
+class WrongKeyError(GatewayError):
+    status = 401
+    type = "invalid_request_error"
+    code = "invalid_api_key"
+
+
+class KeyLimitError(GatewayError):
+    status = 403
+    type = "permission_error"
+
+    def __init__(self, message: str, *, code: str, param: str) -> None:
+        super().__init__(message, param=param)
+        self.code = code
+
+
+class RateLimitError(GatewayError):
+    status = 429
+    type = "requests"
+    code = "rate_limit_exceeded"
+
+
+class RunError(InvalidRequestError):
+    """A run cannot take what it is told. ``code`` is ``run_not_found``, ``run_completed`` or ``run_full``."""
+
+    def __init__(self, message: str, *, code: str, status: int, param: str = "run_id") -> None:
+        super().__init__(message, param=param, status=status)
+        self.code = code
+
+
 class PolicyBlockedError(GatewayError):
     """``violations`` are all decisions taken, as they stand in the event log."""
 
@@ -83,6 +117,12 @@ class UpstreamTimeoutError(GatewayError):
     status = 504
     type = "upstream_error"
     code = "upstream_timeout"
+
+
+class UpstreamKeyError(GatewayError):
+    status = 502
+    type = "upstream_error"
+    code = "upstream_key_missing"
 
 
 class AdminError(GatewayError):

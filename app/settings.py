@@ -68,6 +68,13 @@ class Settings(BaseSettings):
         SecretStr | None,
         Field(description="Token of the admin API; unset: one is made at first start, printed once, kept as a hash"),
     ] = None
+    require_keys: Annotated[
+        bool, Field(description="Refuse calls without a gateway key; otherwise other keys are the upstream's matter")
+    ] = False
+    secret_key: Annotated[
+        SecretStr | None,
+        Field(description="Fernet keys, separated by commas, that open the stored secrets; the first encrypts"),
+    ] = None
     judge: Annotated[str, Field(description="embedded, st:<model>, onnx:<folder> or none")] = "embedded"
     judge_preload: Annotated[bool, Field(description="Load the judge at start rather than on first use")] = True
     judge_timeout_ms: Annotated[
@@ -93,7 +100,7 @@ class Settings(BaseSettings):
         StoreText,
         Field(description="What the event log keeps of prompts, documents and replies: none, hash or full"),
     ] = StoreText.HASH
-    policy_poll_s: Annotated[Seconds, Field(description="How often a worker looks for changed policies")] = 0.5
+    policy_poll_s: Annotated[Seconds, Field(description="How often a worker looks for changes")] = 0.5
     heartbeat_s: Annotated[Seconds, Field(description="Pause after which a comment line goes out on a held stream")] = (
         10.0
     )

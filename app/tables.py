@@ -226,9 +226,34 @@ api_keys = Table(
     Column("prefix", String, nullable=False, index=True),
     Column("hash", String, nullable=False, unique=True),
     Column("models", Json, nullable=False),
+    Column("collections", Json, nullable=False, server_default="[]"),
     Column("requests_per_minute", Integer),
     Column("created_at", UTCDateTime, nullable=False),
     Column("revoked_at", UTCDateTime),
+)
+
+# ``value`` is encrypted; see app/vault.py.
+secrets = Table(
+    "secrets",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("value", Text, nullable=False),
+    Column("created_at", UTCDateTime, nullable=False),
+    Column("updated_at", UTCDateTime, nullable=False),
+)
+
+# Lines are written with the change they tell of, never changed, and outlive what they are about.
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("ts", UTCDateTime, nullable=False),
+    Column("actor", String, nullable=False),
+    Column("action", String, nullable=False),
+    Column("target", String, nullable=False),
+    Column("before", Json),
+    Column("after", Json),
+    *(Index(None, *column, "ts", "id") for column in ((), ("actor",), ("action",), ("target",))),
 )
 
 feedback = Table(
@@ -259,3 +284,6 @@ meta = Table("meta", metadata, Column("key", String, primary_key=True), Column("
 
 POLICY_REVISION = "policy_revision"
 """Key in ``meta`` of the counter that every change of a policy raises; the first migration puts it there."""
+
+KEY_REVISION, SECRET_REVISION = "key_revision", "secret_revision"
+"""The same for gateway keys and for secrets; they are there from the first change on."""

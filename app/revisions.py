@@ -1,0 +1,85 @@
+"""Counters in the database by which a process sees what others have changed."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+
+import structlog
+from sqlalchemy import Integer, String, cast, select, update
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.db import Database, DatabaseUnavailableError
+from app.tables import meta
+from app.tasks import TaskScope
+
+_log = structlog.stdlib.get_logger(__name__)
+_CLOSE_S = 1.0
+
+Reader = Callable[[], Awaitable[None]]
+"""Reads again what a counter stands for. Raises DatabaseUnavailableError."""
+
+
+async def raise_revision(database: Database, connection: AsyncConnection, name: str) -> None:
+    """Count a change, first of all in its transaction: on PostgreSQL its lock puts changes into one order."""
+    await connection.execute(database.insert_ignore(meta), [{"key": name, "value": "0"}])
+    raised = cast(cast(meta.c.value, Integer) + 1, String)
+    await connection.execute(update(meta).where(meta.c.key == name).values(value=raised))
+
+
+class RevisionWatch:
+    """Calls the reader of a counter whenever that has another value. ``poll_s``: how often it looks, in seconds.
+
+    While the database is away, everybody goes on with what they know.
+    """
+
+    def __init__(self, database: Database, readers: Mapping[str, Reader], *, poll_s: float = 0.5) -> None:
+        self._database, self._readers, self._poll_s = database, readers, poll_s
+        self._seen: dict[str, str] = {}
+        self._scope = TaskScope()
+        self._stopping = asyncio.Event()
+        self._polling: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Call every reader once and keep looking. Raises DatabaseUnavailableError."""
+        self._seen = await self._stored()
+        for read in self._readers.values():
+            await read()
+        self._polling = self._scope.start(self._poll())
+
+    async def aclose(self) -> None:
+        """Stop looking. A query in progress may end; one that hangs is cancelled."""
+        self._stopping.set()
+        if self._polling is not None:
+            await asyncio.wait({self._polling}, timeout=_CLOSE_S)
+        await self._scope.aclose()
+
+    async def _poll(self) -> None:
+        away = False
+        while not await self._stopping_within(self._poll_s):
+            try:
+                await self._look()
+            except (DatabaseUnavailableError, SQLAlchemyError) as error:
+                if not away:
+                    _log.warning("revision_database_away", error=type(error).__name__)
+                away = True
+            else:
+                away = False
+
+    async def _look(self) -> None:
+        # The counters first: a change in between is then seen twice rather than not at all.
+        for name, revision in (await self._stored()).items():
+            if revision != self._seen.get(name):
+                await self._readers[name]()
+                self._seen[name] = revision
+
+    async def _stored(self) -> dict[str, str]:
+        query = select(meta.c.key, meta.c.value).where(meta.c.key.in_(list(self._readers)))
+        async with self._database.read() as connection:
+            return {key: value for key, value in (await connection.execute(query)).all()}
+
+    async def _stopping_within(self, seconds: float) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        return self._stopping.is_set()
