@@ -1,17 +1,21 @@
 """The protocols of judging, and its errors."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
 
-from judges.types import Claim, Probabilities, Sentence
+from judges.types import Claim, Evidence, LlmCall, Opinion, Probabilities, Sentence
 
 
 class JudgeError(Exception):
-    """A judge could not answer. The base of the two below; none of them ever fails a user's request."""
+    """A judge could not answer. The base of those below; none of them ever fails a user's request."""
 
 
 class JudgeUnavailableError(JudgeError):
     """The back end could not be loaded or reached."""
+
+
+class JudgeUnreachableError(JudgeUnavailableError):
+    """A judge that is served elsewhere does not answer, or not yet: that may pass, and it can be asked again."""
 
 
 class JudgeOverloadedError(JudgeError):
@@ -72,3 +76,45 @@ class PairScorer(Protocol):
         ...
 
     async def aclose(self) -> None: ...
+
+
+class ClaimJudge(Protocol):
+    """An LLM that reads a claim against passages; asked where the cross-encoder comes to no verdict."""
+
+    @property
+    def name(self) -> str:
+        """As it stands in reports."""
+        ...
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can be asked now: it has a key."""
+        ...
+
+    async def judge(
+        self, claim: str, context: str, passages: Sequence[Evidence], record: Callable[[LlmCall], None]
+    ) -> Opinion:
+        """Say what ``passages``, the most relevant first, hold of ``claim``; ``context`` is what it points back to.
+
+        ``record`` is told of each call made, a failed one too. Raises JudgeError.
+        """
+        ...
+
+    async def decompose(self, sentence: str, context: str, record: Callable[[LlmCall], None]) -> Sequence[str]:
+        """The atomic claims of ``sentence``, each to be understood by itself. Raises JudgeError."""
+        ...
+
+
+@runtime_checkable
+class EvidenceReader(Protocol):
+    """What a scorer also is if it keeps what it has read of evidence."""
+
+    async def read(self, texts: Sequence[str]) -> None:
+        """Read texts ahead of the claims about them, while there is time. Raises JudgeError."""
+        ...
+
+
+async def read_ahead(scorer: object, texts: Sequence[str]) -> None:
+    """Let ``scorer`` read ``texts`` if it is one that keeps what it has read. Raises JudgeError."""
+    if isinstance(scorer, EvidenceReader):
+        await scorer.read(texts)

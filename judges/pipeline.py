@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 
 from judges import signals as default_signals
 from judges.adjudication import Adjudicator, Signals
-from judges.base import ClaimExtractor, JudgeError, PairScorer, SentenceSplitter
+from judges.base import ClaimExtractor, ClaimJudge, JudgeError, PairScorer, SentenceSplitter
 from judges.claims import HeuristicExtractor
+from judges.decomposition import DecomposingExtractor
+from judges.escalation import Escalation
 from judges.evidence import EvidenceIndex, Windowing, build_index
 from judges.reply import ReplyCheck
 from judges.sentences import IncrementalSplitter
@@ -23,9 +25,15 @@ log = logging.getLogger(__name__)
 
 _UNLOADED_MAX_TOKENS = 512
 
+_DECOMPOSING = 0.4
+"""The share of a sentence's time that may go into taking it apart."""
+
 
 class GroundingChecker:
-    """Checks replies with ``scorer``, which it starts and closes; None for no judge at all.
+    """Checks replies with ``scorer``, which it starts and closes; None for no cross-encoder.
+
+    ``llm`` takes the claims that ``scorer`` leaves open, and all of them where there is no scorer or it fails to load;
+    it also takes long sentences apart. Whoever made it closes it.
 
     ``timeout_s`` bounds the check of one sentence. ``max_sentence_chars``: a longer sentence is checked in parts.
     ``extractor``, ``signals``, ``splitter`` and ``windowing`` replace the parts that ship with the package.
@@ -35,6 +43,7 @@ class GroundingChecker:
         self,
         scorer: PairScorer | None,
         *,
+        llm: ClaimJudge | None = None,
         extractor: ClaimExtractor | None = None,
         timeout_s: float = 5.0,
         max_sentence_chars: int = 4000,
@@ -43,40 +52,57 @@ class GroundingChecker:
         windowing: Windowing | None = None,
     ) -> None:
         self._scorer = scorer
+        self._llm = llm
         self._timeout_s = timeout_s
         self._extractor = extractor or HeuristicExtractor()
         self._signals: Signals = signals or default_signals
         self._splitter = splitter or (lambda: IncrementalSplitter(max_chars=max_sentence_chars))
         self._windowing = windowing
         self._starting = asyncio.Lock()
-        self.available = False
-        """The judge is loaded and answers."""
-        self.error: str | None = None if scorer is not None else "no judge is configured"
-        """Why it is not available, once that is known."""
+        self._loaded = False
+        self.fault: str | None = None
+        """Why the cross-encoder cannot be loaded, once that is known; an LLM may stand in for it."""
+
+    @property
+    def available(self) -> bool:
+        """The cross-encoder is loaded, or there is an LLM to judge alone."""
+        return self._loaded or self._has_llm
+
+    @property
+    def error(self) -> str | None:
+        """Why no judge is available, once that is known."""
+        if self.available:
+            return None
+        return "no judge is configured" if self._scorer is None else self.fault
 
     @property
     def name(self) -> str:
-        """Name and version of the judge; ``none`` if there is none."""
-        return "none" if self._scorer is None else self._scorer.name
+        """Name and version of what judges, joined by ``+`` where there are two; ``none`` if there is nothing."""
+        scorer = self._scorer.name if self._scorer is not None and (self._loaded or not self._has_llm) else None
+        llm = self._llm.name if self._llm is not None and self._llm.ready else None
+        return " + ".join(name for name in (scorer, llm) if name is not None) or "none"
+
+    @property
+    def _has_llm(self) -> bool:
+        return self._llm is not None and self._llm.ready
 
     async def start(self) -> None:
-        """Load the judge. Idempotent and never raises: a failure leaves ``available`` False and says why in ``error``;
-        it is not tried again."""
+        """Load the cross-encoder. Idempotent and never raises: ``fault`` says why it failed; it is not tried again."""
         async with self._starting:
-            if self._scorer is None or self.available or self.error is not None:
+            if self._scorer is None or self._loaded or self.fault is not None:
                 return
             try:
                 await self._scorer.start()
             except JudgeError as error:
-                self.error = str(error)
+                self.fault = str(error)
             except Exception as error:
                 log.exception("the judge failed to load")
-                self.error = f"{type(error).__name__}: {error}"
+                self.fault = f"{type(error).__name__}: {error}"
             else:
-                self.available = True
+                self._loaded = True
 
     async def aclose(self) -> None:
-        self.available = False
+        self._loaded = False
         if self._scorer is not None:
             await self._scorer.aclose()
 
@@ -92,24 +118,33 @@ class GroundingChecker:
         thresholds: Thresholds,
         max_sources_per_claim: int = 5,
         max_claims: int | None = None,
+        correct: bool = False,
     ) -> ReplyCheck:
-        """Open the check of one reply. ``max_claims``: judge only so many, the first ones; the rest is reported."""
+        """Open the check of one reply. ``max_claims``: judge only so many, the first ones; the rest is reported.
+        ``correct``: ask the LLM, if there is one, what should stand in place of a contradicted claim."""
         adjudicator = (
             Adjudicator(self._scorer, evidence, self._signals, thresholds=thresholds, max_sources=max_sources_per_claim)
-            if self._scorer is not None and self.available
+            if self._scorer is not None and self._loaded
             else None
         )
+        extractor, escalation = self._extractor, None
+        if self._llm is not None and self._llm.ready:
+            escalation = Escalation(self._llm, evidence, max_sources=max_sources_per_claim, correct=correct)
+            extractor = DecomposingExtractor(
+                extractor, self._llm, timeout_s=self._timeout_s * _DECOMPOSING, record=escalation.calls.append
+            )
         return ReplyCheck(
             splitter=self._splitter(),
-            extractor=self._extractor,
+            extractor=extractor,
             adjudicator=adjudicator,
             has_sources=len(evidence) > 0,
             timeout_s=self._timeout_s,
             max_claims=max_claims,
+            escalation=escalation,
         )
 
     def _build(self, chunks: Sequence[Chunk]) -> EvidenceIndex:
-        scorer = self._scorer if self.available else None
+        scorer = self._scorer if self._loaded else None
         return build_index(
             chunks,
             splitter=self._splitter,

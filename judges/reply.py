@@ -8,8 +8,9 @@ from contextlib import contextmanager
 
 from judges.adjudication import Adjudicator
 from judges.base import ClaimExtractor, JudgeError, JudgeOverloadedError, SentenceSplitter
+from judges.escalation import Escalation
 from judges.reporting import SKIPPED, build_report, worst
-from judges.types import Claim, ClaimVerdict, GroundingReport, Label, Sentence, SentenceVerdict
+from judges.types import Claim, ClaimVerdict, GroundingReport, Label, LlmCall, Sentence, SentenceVerdict
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +24,8 @@ class ReplyCheck:
 
     ``check`` may run for many sentences at once: what it says of one depends on the sentences before it in the reply,
     never on which check ends first.
+
+    ``escalation`` takes what ``adjudicator`` leaves open to an LLM, or all claims where there is no adjudicator.
     """
 
     def __init__(
@@ -34,10 +37,12 @@ class ReplyCheck:
         has_sources: bool,
         timeout_s: float,
         max_claims: int | None,
+        escalation: Escalation | None = None,
     ) -> None:
         self._splitter = splitter
         self._extractor = extractor
         self._adjudicator = adjudicator
+        self._escalation = escalation
         self._has_sources = has_sources
         self._timeout_s = timeout_s
         self._max_claims = max_claims
@@ -54,6 +59,11 @@ class ReplyCheck:
     def judge_ms(self) -> float:
         """Milliseconds during which at least one sentence was being checked."""
         return self._judge_s * 1000.0
+
+    @property
+    def llm_calls(self) -> Sequence[LlmCall]:
+        """The calls made to an LLM for this reply so far."""
+        return () if self._escalation is None else self._escalation.calls
 
     def push(self, text: str) -> Sequence[Sentence]:
         """Take a delta of the reply; return the sentences whose end is now certain."""
@@ -85,7 +95,7 @@ class ReplyCheck:
             [self._verdicts[index] for index in sorted(self._verdicts)],
             characters=sum(len(sentence.text) for sentence in self._sentences),
             has_sources=self._has_sources,
-            available=self._adjudicator is not None,
+            available=self._adjudicator is not None or self._escalation is not None,
         )
 
     def _keep(self, sentences: Sequence[Sentence]) -> Sequence[Sentence]:
@@ -128,10 +138,16 @@ class ReplyCheck:
         return [task.result() for task in tasks]
 
     async def _judge(self, claim: Claim, deadline: float) -> ClaimVerdict:
+        if not self._has_sources and self._adjudicator is not None:
+            return _unjudged(claim, None)
+        verdict = await self._adjudicate(claim, deadline)
+        if self._escalation is None or not self._has_sources:
+            return verdict
+        return await self._escalation.review(verdict, deadline)
+
+    async def _adjudicate(self, claim: Claim, deadline: float) -> ClaimVerdict:
         if self._adjudicator is None:
             return _unjudged(claim, "unavailable")
-        if not self._has_sources:
-            return _unjudged(claim, None)
         try:
             async with asyncio.timeout_at(deadline):
                 return await self._adjudicator.judge(claim)

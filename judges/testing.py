@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from judges.types import Probabilities
+from judges.types import Evidence, Label, LlmCall, Opinion, Probabilities
 
 Pair = tuple[str, str]
 Answer = Callable[[str, str], Probabilities]
@@ -84,3 +84,55 @@ class ScriptedJudge:
             return self._answer(evidence, claim)
         by_claim = self._script.get(claim, self._default)
         return self._script.get((evidence, claim), by_claim)
+
+
+UNDECIDED = Opinion(label=Label.UNVERIFIABLE, confidence=0.9)
+
+
+class ScriptedLlm:
+    """A claim judge that answers from a script.
+
+    ``opinions`` maps a claim to the answer, an exception being raised; what it does not name gets ``default``.
+    ``parts`` maps a sentence to its atomic claims. ``gate``: an answer waits until it is set. ``asked`` holds the
+    claims asked about with their passages, in order.
+    """
+
+    def __init__(
+        self,
+        opinions: Mapping[str, Opinion | Exception] | None = None,
+        *,
+        parts: Mapping[str, Sequence[str] | Exception] | None = None,
+        default: Opinion = UNDECIDED,
+        name: str = "scripted-llm",
+        ready: bool = True,
+        gate: asyncio.Event | None = None,
+    ) -> None:
+        self._opinions = dict(opinions or {})
+        self._parts = dict(parts or {})
+        self._default = default
+        self._gate = gate
+        self.name = name
+        self.ready = ready
+        self.asked: list[tuple[str, Sequence[Evidence]]] = []
+
+    async def judge(
+        self, claim: str, context: str, passages: Sequence[Evidence], record: Callable[[LlmCall], None]
+    ) -> Opinion:
+        self.asked.append((claim, passages))
+        if self._gate is not None:
+            await self._gate.wait()
+        opinion = self._opinions.get(claim, self._default)
+        if isinstance(opinion, Exception):
+            record(LlmCall(mode="claim", model=self.name, outcome="error"))
+            raise opinion
+        record(LlmCall(mode="claim", model=self.name, outcome="ok", prompt_tokens=10, completion_tokens=2))
+        return opinion
+
+    async def decompose(self, sentence: str, context: str, record: Callable[[LlmCall], None]) -> Sequence[str]:
+        if self._gate is not None:
+            await self._gate.wait()
+        parts = self._parts.get(sentence, [sentence])
+        if isinstance(parts, Exception):
+            raise parts
+        record(LlmCall(mode="decompose", model=self.name, outcome="ok", prompt_tokens=5, completion_tokens=5))
+        return parts

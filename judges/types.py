@@ -7,7 +7,7 @@ comes from, *evidence* a window of a chunk, a *verdict* what the judge holds of 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 
 class Label(StrEnum):
@@ -92,6 +92,18 @@ class Evidence:
     span: Span
 
 
+class Windows(str):
+    """Texts that are judged together. As a string, they stand one below another: all that a plain cross-encoder needs;
+    ``parts`` are the texts by themselves, for one that has read them already."""
+
+    parts: tuple[str, ...]
+
+    def __new__(cls, parts: Sequence[str]) -> Self:
+        made = super().__new__(cls, "\n".join(parts))
+        made.parts = tuple(parts)
+        return made
+
+
 @dataclass(frozen=True, slots=True)
 class Probabilities:
     """What a judge holds of one (evidence, claim) pair; the three sum to 1."""
@@ -135,6 +147,9 @@ class ClaimVerdict:
     ``entailed`` and ``contradicted`` are the highest probabilities over its evidence, before any threshold, so that
     each policy can label the same claim by its own thresholds (``at``). ``reason`` says why there is no better verdict
     (``timeout``, ``overloaded``, ``judge_error``, ``unavailable``, ``skipped``), and is None otherwise.
+
+    ``escalated``: an LLM gave the verdict, which then holds whatever the thresholds; ``explanation`` is its reasoning.
+    ``correction``: the statement that the documents support in place of a contradicted claim, where an LLM gave one.
     """
 
     claim: Claim
@@ -168,7 +183,7 @@ class ClaimVerdict:
 
     def at(self, thresholds: Thresholds) -> Label:
         """The label by other thresholds than those it was judged with."""
-        if self.label is Label.NOT_A_CLAIM or self.reason is not None:
+        if self.label is Label.NOT_A_CLAIM or self.reason is not None or self.escalated:
             return self.label
         return thresholds.label(self.entailed, self.contradicted)
 
@@ -200,3 +215,57 @@ class GroundingReport:
     """Share of the reply's characters that belong to sentences checked or found to make no claim."""
     claims_skipped: int = 0
     summary: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opinion:
+    """What an LLM holds of a claim after reading passages.
+
+    ``confidence`` is that of the verdict, 0–1; ``passages`` are the positions of those that it rests on. ``readable``
+    is False where the LLM answered in no form that could be read: then the label is ``unverifiable``, at 0.5.
+    """
+
+    label: Label
+    confidence: float
+    reasoning: str | None = None
+    correction: str | None = None
+    passages: tuple[int, ...] = ()
+    readable: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmCall:
+    """One request to an LLM and what came of it.
+
+    ``mode`` is ``score``, ``claim``, ``statements`` or ``decompose``; ``outcome`` is ``ok``, ``unreadable``,
+    ``timeout``, ``overloaded`` or ``error``. ``cost_usd`` is None where the price of the model is not known.
+    """
+
+    mode: str
+    model: str
+    outcome: str
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float | None = None
+    latency_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreRequest:
+    """What a policy asks an LLM of a whole reply: a score by this model, with these criteria beside the usual ones."""
+
+    model: str
+    criteria: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmScore:
+    """How well a reply is grounded, 0–1, by an LLM. ``score`` is None where it was not asked or gave no answer;
+    ``skipped`` then says why: ``no_key``, ``unknown_model``, ``timeout``, ``overloaded`` or ``error``."""
+
+    model: str
+    score: float | None = None
+    reasoning: str | None = None
+    skipped: str | None = None
+    detail: str | None = None
+    calls: tuple[LlmCall, ...] = ()

@@ -1,0 +1,99 @@
+"""Long sentences taken apart by an LLM, where that loses nothing."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from judges.base import ClaimExtractor, ClaimJudge, JudgeError
+from judges.lexical import substance, terms
+from judges.types import Claim, LlmCall, Sentence
+
+log = logging.getLogger(__name__)
+
+_MOST_WORDS = 20
+_MOST_NAMES = 2
+_CLAUSES = re.compile(r", and |; | while | however |(?:^|\s)However,", re.IGNORECASE)
+_NAME = re.compile(r"(?<=[\w,;:)\]] )(?:\w*\d[\w.,:%/-]*|[A-ZÀ-ÖØ-Þ][\w'’-]*)(?: [A-ZÀ-ÖØ-Þ][\w'’-]*)*")
+_NUMBER_FIRST = re.compile(r"\A\W*\d")
+_NEGATIONS = frozenset(
+    terms(
+        "no not nor neither never none without cannot nicht kein keine keinen nie ohne ne pas jamais sans sin nunca ni"
+    )
+)
+_FREE = frozenset(
+    terms(
+        "which that who whom whose while whereas however where when because since also they their them this these "
+        "those there with from into and but both each such then were have been has had does did being will would "
+        "und aber welche welcher welches während jedoch sich wurde wurden wird werden sind sein ihre ihrer diese "
+        "dieser dieses sowie auch dabei haben hatte qui que dont tandis cependant mais elle elles ils sont était "
+        "étaient cette leur leurs avec ainsi également cual cuales mientras pero ellos ellas está esta este estos "
+        "sus fueron también"
+    )
+)
+"""Words that a sentence needs and its parts may not, or the other way round."""
+_MOST_PARTS = 12
+
+
+class DecomposingExtractor:
+    """Finds claims by ``extractor`` and has ``llm`` take the complex ones apart; implements ``ClaimExtractor``.
+
+    What ``extractor`` found stands where the LLM fails, takes longer than ``timeout_s``, or returns parts that lose a
+    word of substance, a number or a negation of the sentence, or bring in others: what is left out would go unjudged.
+    ``record`` is told of each call.
+    """
+
+    def __init__(
+        self, extractor: ClaimExtractor, llm: ClaimJudge, *, timeout_s: float, record: Callable[[LlmCall], None]
+    ) -> None:
+        self._extractor = extractor
+        self._llm = llm
+        self._timeout_s = timeout_s
+        self._record = record
+
+    async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
+        """Return the claims of ``sentence``; the parts of a claim have its span."""
+        claims = await self._extractor.extract(sentence, previous)
+        if not any(is_complex(claim.text) for claim in claims):
+            return claims
+        taken_apart = [await self._parts(claim) for claim in claims]
+        return [part for parts in taken_apart for part in parts]
+
+    async def _parts(self, claim: Claim) -> Sequence[Claim]:
+        if not is_complex(claim.text):
+            return [claim]
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                parts = await self._llm.decompose(claim.text, claim.context, self._record)
+        except (JudgeError, TimeoutError) as error:
+            log.info("a sentence was not taken apart: %s", error or "timeout")
+            return [claim]
+        parts = list(dict.fromkeys(part.strip() for part in parts if part.strip()))
+        if not 1 < len(parts) <= _MOST_PARTS or not is_faithful(parts, claim.text, claim.context):
+            return [claim]
+        return [replace(claim, text=part, context="") for part in parts]
+
+
+def is_complex(text: str) -> bool:
+    """More than 20 words, several clauses, or three numbers and names or more."""
+    if len(text.split()) > _MOST_WORDS or _CLAUSES.search(text):
+        return True
+    return len(_NAME.findall(text)) + bool(_NUMBER_FIRST.match(text)) > _MOST_NAMES
+
+
+def is_faithful(parts: Sequence[str], text: str, context: str) -> bool:
+    """Whether ``parts`` say what ``text`` says and no more, by their words: none that matters is lost or new, and no
+    negation goes."""
+    told = terms(text)
+    kept = [term for part in parts for term in terms(part)]
+    if any(_matters(term) for term in set(told) - set(kept)):
+        return False
+    if any(_matters(term) for term in set(kept) - set(told) - set(terms(context))):
+        return False
+    before, after = (sum(term in _NEGATIONS for term in words) for words in (told, kept))
+    return after >= before if before else not after
+
+
+def _matters(term: str) -> bool:
+    return substance(term) == 1.0 and term not in _FREE and term not in _NEGATIONS
