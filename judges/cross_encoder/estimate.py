@@ -1,0 +1,40 @@
+"""How many tokens a text has, where the model's tokenizer is out of reach."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from judges.base import JudgeUnavailableError
+
+_PIECE = re.compile(
+    r"(?P<word>[A-Za-z]+)|(?P<number>\d+)"
+    r"|(?P<unspaced>[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af])"
+    r"|(?P<letters>[^\W\d_A-Za-z]+)|(?P<mark>\S)"
+)
+_CHARACTERS_A_TOKEN = {"word": 4, "number": 2, "unspaced": 1, "letters": 2, "mark": 1}
+"""Fewer than tokenizers in use have on average, so that a text estimated to fit does fit."""
+
+
+def estimate_tokens(text: str) -> int:
+    """More tokens, rather than fewer, than ``text`` has for the tokenizers of common cross-encoders."""
+    return sum(
+        -(-len(piece.group()) // _CHARACTERS_A_TOKEN[piece.lastgroup or "mark"]) for piece in _PIECE.finditer(text)
+    )
+
+
+def open_counter(path: str | None) -> Callable[[str], int]:
+    """Count by the ``tokenizer.json`` at ``path`` (the file or its folder), or estimate where there is none.
+
+    Raises JudgeUnavailableError for a file that cannot be read.
+    """
+    if path is None:
+        return estimate_tokens
+    file = Path(path).expanduser()
+    try:
+        tokenizer = Tokenizer.from_file(str(file / "tokenizer.json" if file.is_dir() else file))
+    except Exception as error:  # the library raises nothing more special
+        raise JudgeUnavailableError(f"cannot read the tokenizer {path}: {error}") from error
+    tokenizer.no_truncation()
+    return lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)
