@@ -10,24 +10,40 @@ from dataclasses import dataclass
 from typing import Any
 
 from judges.types import Chunk, Sentence, Span
+from policies.definitions import Definitions
+from policies.markers import BRACKETS, Target, label_of, read_marker
 from policies.names import DocumentNames
 from policies.types import Citation
 
-_BRACKETS = re.compile(r"\[(?P<square>[^\[\]\n]{1,200})\]|【(?P<lens>[^【】\n]{1,200})】")
-_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
-_SEPARATOR = re.compile(r"[,;，、；]")
-_NUMBER = re.compile(r"\^?(?:(?:doc|document|source|ref|reference)\.?[ #]*)?([0-9]{1,4})", re.IGNORECASE)
-_RANGE = re.compile(r"([0-9]{1,3})\s?[-–]\s?([0-9]{1,3})")
-_LENS = re.compile(r"(?:(?P<message>[0-9]{1,4}):)?(?P<number>[0-9]{1,4})(?:†(?P<name>.*))?", re.DOTALL)
-_LARGEST_MARKER = 999
-"""A larger number in brackets is a year or an issue rather than a marker, unless there are that many documents."""
+_CODE = re.compile(
+    r"```.*?(?:```|\Z)|^~~~.*?(?:^~~~|\Z)|``[^\n]*?``|`[^`\n]*`"
+    r"|\\\((?:(?!\\[()])[^\n]){0,300}\\\)|\\\[(?![0-9, ]*\\\])(?:(?!\\[\[\]]).){0,600}\\\]"
+    r"|\$(?=[^$\n]{0,200}[\\^_=∈]|\[[^$\n]{0,80}\]\$)[^\s$][^$\n]{0,300}(?<!\s)\$(?![0-9])",
+    re.DOTALL | re.MULTILINE,
+)
+"""Code and formulas: what is in brackets there is no marker."""
+_NAMES = ("url", "file_id", "filename", "title")
+_SPACE = re.compile(r"\s")
+_NO_WORDS = re.compile(
+    r"[\W_]*(?:(?:sources?|see|refs?|references?|from|via|cf|quellen?|siehe|vgl|fuentes?|voir)\b[\W_]*)?", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotation:
+    """An upstream's own citation object. ``names`` are what it calls its document, the surest first; ``place`` is a
+    place of the text that it is for, None where it gives none; ``marker`` is what it goes by."""
+
+    marker: str
+    names: Sequence[str]
+    place: int | None
 
 
 def find_citations(
     text: str,
     chunks: Sequence[Chunk] | DocumentNames,
     sentences: Sequence[Sentence] | None = None,
-    annotations: Sequence[Mapping[str, Any]] = (),
+    annotations: Sequence[Annotation] = (),
 ) -> tuple[Citation, ...]:
     """The citations of a reply, in the order of their place, those of ``annotations`` last.
 
@@ -35,34 +51,63 @@ def find_citations(
         text: the reply.
         chunks: the documents as the model saw them; ``[1]`` is the first. Who asks again and again for the same ones
             passes their ``DocumentNames``.
-        sentences: the sentences of ``text``, to say in which of them a citation stands.
-        annotations: OpenAI's ``url_citation`` and ``file_citation`` objects, of either API.
+        sentences: the sentences of ``text``, to say which of them a citation is for: that in which it stands, or that
+            before it where it stands behind its full stop. None for one in a list of sources.
+        annotations: what the upstream itself says that the text cites.
 
-    A number in brackets that names no document is a citation without one; any other word in brackets is none.
+    A marker that can only mean a document and names none is a citation without one; any other word in brackets is none.
     """
     names = chunks if isinstance(chunks, DocumentNames) else DocumentNames(chunks)
-    code = [Span(*match.span()) for match in _CODE.finditer(text)]
-    code += [sentence.span for sentence in sentences or () if sentence.in_code]
+    definitions = Definitions(text, names)
+    found = _marked(text, names, definitions, [sentence.span for sentence in sentences or () if sentence.in_code])
+    owners = _Sentences(text, sentences or (), [span for *_, span in found])
+    listed = _Spans.of(definitions.spans)
+    citations = [
+        Citation(
+            marker=marker,
+            document_index=index,
+            sentence_index=None if listed.cover(span.start) else owners.at(span.start),
+            span=span,
+        )
+        for marker, index, span in found
+    ]
+    citations += (
+        Citation(
+            marker=annotation.marker,
+            document_index=next((i for name in annotation.names if (i := names.get(name)) is not None), None),
+            sentence_index=None if annotation.place is None else owners.at(annotation.place),
+            span=None if annotation.place is None else Span(annotation.place, annotation.place),
+        )
+        for annotation in annotations
+    )
+    return tuple(citations)
+
+
+def _marked(
+    text: str, names: DocumentNames, definitions: Definitions, code: Sequence[Span]
+) -> list[tuple[str, int | None, Span]]:
+    """The markers of ``text``, each with its document and place, then the names between them; in order of place."""
+    code = [*code, *(Span(*match.span()) for match in _CODE.finditer(text))]
     places = _Spans.of(code)
     found: list[tuple[str, int | None, Span]] = []
-    for match in _BRACKETS.finditer(text):
+    for match in BRACKETS.finditer(text):
         if not places.cover(match.start()):
             span = Span(*match.span())
-            found += [(marker, index, span) for marker, index in _bracketed(match, names)]
+            found += [(marker, index, span) for marker, index in _targets(text, match, names, definitions)]
     markers = _Spans.of([*code, *(span for _, _, span in found)])
     found += [
         (text[span.start : span.end], index, span)
         for index, span in names.mentions(text)
         if not markers.cover(span.start)
     ]
-    found.sort(key=lambda item: item[2].start)
-    where = _Sentences.of(sentences or ())
-    citations = [
-        Citation(marker=marker, document_index=index, sentence_index=where.at(span.start), span=span)
-        for marker, index, span in found
-    ]
-    citations += (citation for annotation in annotations for citation in _annotation(annotation, names, where))
-    return tuple(citations)
+    return sorted(found, key=lambda item: item[2].start)
+
+
+def _targets(text: str, match: re.Match[str], names: DocumentNames, definitions: Definitions) -> Iterator[Target]:
+    label = label_of(match)
+    if label in definitions:
+        return ((match[0], index) for index in definitions.resolve(label))
+    return read_marker(text, match, names)
 
 
 def reported_citations(reported: Sequence[str], chunks: Sequence[Chunk]) -> tuple[Citation, ...]:
@@ -81,73 +126,22 @@ def distinct_documents(citations: Sequence[Citation]) -> frozenset[int | str]:
     )
 
 
-def _bracketed(match: re.Match[str], names: DocumentNames) -> Iterator[tuple[str, int | None]]:
-    whole = match[0]
-    if (lens := match["lens"]) is not None:
-        yield whole, _of_lens(lens, names)
-        return
-    content = match["square"].strip()
-    if (index := names.get(content)) is not None and not content.isdecimal():
-        yield whole, index
-        return
-    parts = [part.strip() for part in _SEPARATOR.split(content)]
-    if len(parts) > 1 and "0" in parts:
-        return  # an interval: markers count from one
-    yield from _listed(parts, names)
-
-
-def _listed(parts: Sequence[str], names: DocumentNames) -> Iterator[tuple[str, int | None]]:
-    """The citations of a list such as ``1, 3-5`` or ``faq, 2`` or ``4, p. 17``: up to the first part that is none."""
-    for part in parts:
-        if (several := _RANGE.fullmatch(part)) and 0 < int(several[1]) < int(several[2]) <= names.count:
-            for position in range(int(several[1]), int(several[2]) + 1):
-                yield f"[{position}]", position - 1
-        elif not part.isdecimal() and (index := names.get(part)) is not None:
-            yield f"[{part}]", index
-        elif number := _NUMBER.fullmatch(part):
-            index = names.numbered(int(number[1]))
-            index = names.get(part) if index is None else index
-            if index is None and int(number[1]) > _LARGEST_MARKER:
-                return
-            yield f"[{part}]", index
-        else:
-            return
-
-
-def _of_lens(content: str, names: DocumentNames) -> int | None:
-    """The document of ``4†source``, ``1:0†name`` (message and result, the result from zero), an id or a number."""
-    match = _LENS.fullmatch(content.strip())
-    if match is None:
-        return names.get(content)
-    name = (match["name"] or "").strip()
-    index = names.get(name) if name else None
-    if index is not None or (match["message"] and name.casefold() not in ("", "source")):
-        return index
-    number = int(match["number"])
-    index = names.numbered(number + 1 if match["message"] else number)
-    return names.get(content) if index is None else index
-
-
-def _annotation(annotation: Mapping[str, Any], names: DocumentNames, where: "_Sentences") -> Iterator[Citation]:
-    """Chat Completions nests the citation under its type, the Responses API does not."""
+def read_annotation(annotation: Mapping[str, Any]) -> Annotation | None:
+    """An OpenAI ``url_citation`` or ``file_citation``; None for an object of another kind. Chat Completions nests it
+    under its type, the Responses API does not."""
     kind = annotation.get("type")
     if not isinstance(kind, str) or not kind.endswith(("url_citation", "file_citation")):
-        return
+        return None
     nested = annotation.get(kind)
     body = nested if isinstance(nested, Mapping) else annotation
-    given = [body.get(key) for key in ("url", "file_id", "filename", "title")]
-    cited = [name for name in given if isinstance(name, str) and name]
-    index = next((index for name in cited if (index := names.get(name)) is not None), None)
-    start = _position(body.get("start_index", body.get("index")))
-    end = _position(body.get("end_index"))
-    span = None if start is None else Span(start, start if end is None else max(start, end))
-    if cited:
-        yield Citation(
-            marker=cited[0],
-            document_index=index,
-            sentence_index=None if span is None else where.at(span.start),
-            span=span,
-        )
+    names = [name for key in _NAMES if isinstance(name := body.get(key), str) and name]
+    if not names:
+        return None
+    place = _position(body.get("start_index"))
+    # An index is that of a mark behind the text; some put a file's number there, and the first is 0.
+    index = _position(body.get("index")) if place is None else None
+    marker = next((name for name in names if not _SPACE.search(name)), kind)
+    return Annotation(marker=marker, names=names, place=index - 1 if index else place)
 
 
 def _position(value: object) -> int | None:
@@ -177,16 +171,52 @@ class _Spans:
         at = bisect_right(self.starts, place) - 1
         return at >= 0 and place < self.ends[at]
 
+    def rest(self, text: str, start: int, end: int) -> str:
+        """``text`` between two places, without what the spans cover."""
+        pieces: list[str] = []
+        at = max(0, bisect_right(self.starts, start) - 1)
+        while start < end and at < len(self.starts) and self.starts[at] < end:
+            pieces.append(text[start : max(start, self.starts[at])])
+            start = max(start, self.ends[at])
+            at += 1
+        pieces.append(text[start:end])
+        return "".join(pieces)
 
-@dataclass(frozen=True, slots=True)
+
 class _Sentences:
-    starts: list[int]
-    indices: list[int]
+    """Says which sentence a citation is for. ``marks`` are the places of all citations, in order.
 
-    @classmethod
-    def of(cls, sentences: Sequence[Sentence]) -> "_Sentences":
-        return cls([sentence.span.start for sentence in sentences], [sentence.index for sentence in sentences])
+    A marker behind the full stop of a sentence belongs to it, though it comes after its end; so does one in brackets of
+    its own.
+    """
+
+    def __init__(self, text: str, sentences: Sequence[Sentence], marks: Sequence[Span]) -> None:
+        self._text = text
+        self._sentences = sentences
+        self._starts = [sentence.span.start for sentence in sentences]
+        self._marks = _Spans.of(marks)
+        self._owners: list[int | None] = []
+        for place, sentence in enumerate(sentences):
+            owner: int | None = sentence.index
+            if self._says_nothing(sentence.span.start, sentence.span.end):
+                owner = self._before(place)
+            self._owners.append(owner)
 
     def at(self, place: int) -> int | None:
-        at = bisect_right(self.starts, place) - 1
-        return self.indices[at] if at >= 0 else None
+        at = bisect_right(self._starts, place) - 1
+        if at < 0:
+            return None
+        start = self._starts[at]
+        leads = self._says_nothing(start, place) and place > 0 and self._marks.cover(place)
+        before = self._before(at) if leads else None
+        return self._owners[at] if before is None else before
+
+    def _before(self, at: int) -> int | None:
+        """The sentence before that at ``at``, unless a new line parts them."""
+        if at == 0 or self._text[self._starts[at - 1] : self._starts[at]].endswith("\n"):
+            return None
+        return self._owners[at - 1]
+
+    def _says_nothing(self, start: int, end: int) -> bool:
+        """Whether there is nothing but citations between."""
+        return _NO_WORDS.fullmatch(self._marks.rest(self._text, start, end)) is not None

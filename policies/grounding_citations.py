@@ -1,12 +1,17 @@
 """The checks of grounding policies that are about citations."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from judges.types import ClaimVerdict, Label
 from policies.citations import distinct_documents
 from policies.grounding_rules import GroundingRules
 from policies.types import Action, Citation, Record, Violation
+
+FABRICATED = "fabricated"
+"""The kind of a citation that names no document given."""
+MISATTRIBUTED = "misattributed"
+"""The kind of one whose document does not say what its sentence says, though another may."""
 
 
 def few_citations(rules: GroundingRules, record: Record) -> Iterator[Violation]:
@@ -34,6 +39,8 @@ def of_audit(rules: GroundingRules, record: Record, reason: str, code: str, **me
 
 
 def bad_citations(rules: GroundingRules, record: Record) -> Iterator[Violation]:
+    """Citations that are fabricated or misattributed, each once for its sentence. One that the caller reports is
+    neither."""
     if not rules.require_valid_citations:
         return
     by_sentence = _by_sentence(record)
@@ -44,33 +51,39 @@ def bad_citations(rules: GroundingRules, record: Record) -> Iterator[Violation]:
             continue
         seen.add((citation.marker, where))
         if citation.document_index is None:
-            count = len(record.chunks)
-            yield _bad_citation(
-                rules,
-                f"Citation {citation.marker} names no document ({count} given)",
-                {"marker": citation.marker, "count": count},
-            )
-        elif not _backs(rules, record, citation, by_sentence):
-            document = record.chunks[citation.document_index]
-            yield _bad_citation(
-                rules,
-                f"Citation {citation.marker} does not support its sentence",
-                {
-                    "marker": citation.marker,
-                    "count": len(record.chunks),
-                    "document_id": document.id,
-                    "document_index": citation.document_index,
-                    "sentence_index": citation.sentence_index,
-                },
-            )
+            yield _fabricated(rules, record, citation)
+        elif claims := by_sentence.get(-1 if where is None else where):
+            supporting = {i for c in claims for i in range(len(record.chunks)) if _supports(rules, record, i, c)}
+            if citation.document_index not in supporting:
+                yield _misattributed(rules, record, citation, citation.document_index, supporting)
 
 
-def _bad_citation(rules: GroundingRules, reason: str, metadata: dict[str, Any]) -> Violation:
+def _fabricated(rules: GroundingRules, record: Record, citation: Citation) -> Violation:
+    count = len(record.chunks)
     return Violation(
         action=Action(rules.action_on_violation),
-        reason=reason,
+        reason=f"Citation {citation.marker} names no document ({count} given)",
         reason_code="GROUNDING_BAD_CITATION",
-        metadata=metadata,
+        metadata={"kind": FABRICATED, "marker": citation.marker, "count": count},
+    )
+
+
+def _misattributed(
+    rules: GroundingRules, record: Record, citation: Citation, cited: int, supporting: Collection[int]
+) -> Violation:
+    return Violation(
+        action=Action(rules.action_on_violation),
+        reason=f"Citation {citation.marker} does not support its sentence",
+        reason_code="GROUNDING_BAD_CITATION",
+        metadata={
+            "kind": MISATTRIBUTED,
+            "marker": citation.marker,
+            "count": len(record.chunks),
+            "document_id": record.chunks[cited].id,
+            "document_index": cited,
+            "sentence_index": citation.sentence_index,
+            "supported_by": [record.chunks[index].id for index in sorted(supporting)],
+        },
     )
 
 
@@ -83,21 +96,15 @@ def _by_sentence(record: Record) -> dict[int, list[ClaimVerdict]]:
     return claims
 
 
-def _backs(
-    rules: GroundingRules, record: Record, citation: Citation, by_sentence: Mapping[int, Sequence[ClaimVerdict]]
-) -> bool:
-    """Whether the document cited supports one claim of the sentence at least; True where there is none to support."""
-    claims = by_sentence.get(citation.sentence_index, []) if citation.sentence_index is not None else []
-    cited = citation.document_index
-    if not claims or cited is None:
-        return True
-    return any(_supports(rules, record, cited, claim) for claim in claims)
-
-
-def _supports(rules: GroundingRules, record: Record, cited: int, claim: ClaimVerdict) -> bool:
-    if cited in claim.support:
-        return claim.support[cited] >= rules.entailment_threshold
+def _supports(rules: GroundingRules, record: Record, document: int, claim: ClaimVerdict) -> bool:
+    """Whether that document supports the claim. One that the judge was asked about by itself since it is cited, and one
+    of which it keeps the score, goes by that score."""
+    known = record.cited_support.get((claim.claim.span, document), claim.support.get(document))
+    if known is not None:
+        return known >= rules.entailment_threshold
     if rules.label(claim) is not Label.SUPPORTED or claim.best_source is None:
         return False
     best = claim.best_source
-    return cited == best.document_index or (best.source is not None and record.chunks[cited].source == best.source)
+    return document == best.document_index or (
+        best.source is not None and record.chunks[document].source == best.source
+    )

@@ -10,15 +10,28 @@ _WORD = re.compile(r"\w+")
 _LONGEST_NAME = 500
 _SHORTEST_NAME = 3
 _JOINERS = "-/\\@._~%"
+_DIGITS = re.compile(r"[0-9]+")
+_EXTENSION = re.compile(r"[^\s/\\].{0,120}(\.[A-Za-z][A-Za-z0-9]{1,4})")
+_SET_OFF = (('"', '"'), ("“", "”"), ("„", "“"), ("«", "»"), ("»", "«"), ("‘", "’"), ("《", "》"), ("「", "」"))
 
 
 @dataclass(slots=True)
 class _Node:
-    """A node of the trie of names, word by word. ``names``: those that end here, with the document and the length of
-    what stands before the first word (the slash of ``/kb/faq.md``)."""
+    """A node of the trie of names, word by word. ``names`` are those that end here."""
 
     after: dict[str, "_Node"] = field(default_factory=dict)
-    names: list[tuple[str, int, int]] = field(default_factory=list)
+    names: list["_Name"] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """A name to look for. ``lead`` is the length of what stands before its first word (the slash of ``/kb/faq.md``);
+    ``quoted``: it is ordinary words, so it counts where it is set off as a title alone."""
+
+    text: str
+    index: int
+    lead: int
+    quoted: bool
 
 
 class DocumentNames:
@@ -26,6 +39,7 @@ class DocumentNames:
 
     def __init__(self, chunks: Sequence[Chunk]) -> None:
         self.count = len(chunks)
+        self._texts = tuple(chunk.text for chunk in chunks)
         self._ids: dict[str, int] = {}
         self._folded: dict[str, int] = {}
         self._root = _Node()
@@ -35,11 +49,17 @@ class DocumentNames:
             for name in (chunk.id, chunk.source, chunk.url, chunk.title):
                 if name:
                     self._folded.setdefault(_fold(name), index)
+        self._shapes = {_shape(name) for name in self._ids if _is_numbered(name)}
+        self._extensions = {match[1].casefold() for name in self._folded if (match := _EXTENSION.fullmatch(name))}
         # A source of many documents is added once, for the first of them.
         spoken = {name.strip().rstrip("/"): index for name, index in reversed(list(_spoken(chunks)))}
         for name, index in spoken.items():
             if _telling(name):
                 self._add(name, index)
+        titles = {(chunk.title or "").strip(): index for index, chunk in reversed(list(enumerate(chunks)))}
+        for title, index in titles.items():
+            if title not in spoken and _SHORTEST_NAME <= len(title) <= _LONGEST_NAME and _WORD.search(title):
+                self._add(title, index, quoted=True)
 
     def get(self, name: str) -> int | None:
         """The index of the document called ``name``, exactly or but for case, a trailing slash or a URL's fragment."""
@@ -54,8 +74,21 @@ class DocumentNames:
         """The index of the document that a prompt numbers ``number``, the first being 1."""
         return number - 1 if 1 <= number <= self.count else None
 
+    def resemble(self, name: str) -> bool:
+        """Whether ``name``, which is none of these, looks like one all the same: an id with another number, a file of
+        the same kind."""
+        if self.quote(name):
+            return False
+        file = _EXTENSION.fullmatch(name)
+        return _shape(name) in self._shapes or (file is not None and file[1].casefold() in self._extensions)
+
+    def quote(self, text: str) -> bool:
+        """Whether a document has ``text`` in its own."""
+        return any(text in given for given in self._texts)
+
     def mentions(self, text: str) -> Iterator[tuple[int, Span]]:
-        """Where ``text`` names a source or URL in full, the longest name first and none within another."""
+        """Where ``text`` names a source or URL in full, or a title in quotation marks; the longest name first and
+        none within another."""
         words = [match.span() for match in _WORD.finditer(text)] if self._root.after else []
         at = 0
         while at < len(words):
@@ -67,12 +100,12 @@ class DocumentNames:
             while at < len(words) and words[at][0] < found[1].end:
                 at += 1
 
-    def _add(self, name: str, index: int) -> None:
+    def _add(self, name: str, index: int, *, quoted: bool = False) -> None:
         words = list(_WORD.finditer(name))
         node = self._root
         for word in words:
             node = node.after.setdefault(word[0].casefold(), _Node())
-        node.names.append((name, index, words[0].start()))
+        node.names.append(_Name(name, index, words[0].start(), quoted))
 
     def _longest(self, text: str, words: Sequence[tuple[int, int]], at: int) -> tuple[int, Span] | None:
         best: tuple[int, Span] | None = None
@@ -83,10 +116,12 @@ class DocumentNames:
             if following is None:
                 break
             node = following
-            for name, index, lead in node.names:
-                span = Span(words[at][0] - lead, words[at][0] - lead + len(name))
-                if _stands_at(text, name, span) and (best is None or span.end > best[1].end):
-                    best = (index, span)
+            for name in node.names:
+                first = words[at][0] - name.lead
+                span = Span(first, first + len(name.text))
+                found = _is_set_off(text, span) if name.quoted else True
+                if found and _stands_at(text, name.text, span) and (best is None or span.end > best[1].end):
+                    best = (name.index, span)
         return best
 
 
@@ -114,6 +149,21 @@ def _stands_at(text: str, name: str, span: Span) -> bool:
     written = text[span.start : span.end]
     same = written == name if name.isalpha() else written.casefold() == name.casefold()
     return same and not _joined_before(text, span.start) and not _joined_after(text, span.end)
+
+
+def _is_set_off(text: str, span: Span) -> bool:
+    """Whether quotation marks stand right round it; a comma or full stop may stand inside them."""
+    before, after = text[span.start - 1 : span.start], text[span.end : span.end + 2]
+    return any(before == first and last in (after[:1], after[1:].strip()) for first, last in _SET_OFF)
+
+
+def _shape(name: str) -> str:
+    return _DIGITS.sub("0", _fold(name))
+
+
+def _is_numbered(name: str) -> bool:
+    """Whether names of its kind are told apart by a number: ``doc-3``, ``hr7``."""
+    return _DIGITS.search(name) is not None and any(character.isalpha() for character in name)
 
 
 def _joined_before(text: str, start: int) -> bool:

@@ -152,5 +152,8 @@ class Record:
     """The indices of the sentences that were left out of the reply."""
     dropped: frozenset[int] = frozenset()
     """The indices of the documents that other policies take out."""
+    cited_support: Mapping[tuple[Span, int], float] = field(default_factory=dict)
+    """P(entailed) of a claim, by its span, by a document that its sentence cites: of those alone that no claim's own
+    evidence was taken from."""
     of_run: bool = False
     """True for a run: its caller reports what it cites, so that nothing reported is something missing."""

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judges.types import Chunk, Sentence, Span
-from policies.citations import distinct_documents, find_citations, reported_citations
+from policies.citations import distinct_documents, find_citations, read_annotation, reported_citations
 from policies.names import DocumentNames
 
 CHUNKS = (
@@ -51,10 +51,10 @@ def cited(text: str, chunks: tuple[Chunk, ...] = CHUNKS, **fields: Any) -> list[
         ("Five【1:0†product-manual.pdf】.", [("【1:0†product-manual.pdf】", 1)]),
         ("Five【8:1†source】.", [("【8:1†source】", 1)]),
         ("Five【2】and【doc-x】.", [("【2】", 1), ("【doc-x】", 2)]),
-        (
-            "Five【9†source】【1:0†gone.pdf】【nothing】.",
-            [("【9†source】", None), ("【1:0†gone.pdf】", None), ("【nothing】", None)],
-        ),
+        ("Five【9†source】【1:0†gone.pdf】.", [("【9†source】", None), ("【1:0†gone.pdf】", None)]),
+        ("【重要】年假为25天【2024年】。【注意】", []),
+        ("Five [4†source] and [1:0†faq.pdf].", [("[4†source]", 3), ("[1:0†faq.pdf]", 0)]),
+        ("Five［1］.", [("[1]", 0)]),
         # names and URLs in the text
         ("As faq.pdf says.", [("faq.pdf", 0)]),
         ("(See FAQ.pdf.)", [("FAQ.pdf", 0)]),
@@ -67,10 +67,100 @@ def cited(text: str, chunks: tuple[Chunk, ...] = CHUNKS, **fields: Any) -> list[
         ("Found on the web.", []),
         ("Frequent questions are answered.", []),
         ("[faq.pdf](https://example.org/manual)", [("[faq.pdf]", 0), ("https://example.org/manual", 1)]),
+        ("See the [manual](https://example.org/manual/).", [("https://example.org/manual", 1)]),
+        # titles, where they are set off as such
+        ("“Frequent questions” says five.", [("Frequent questions", 0)]),
+        ('As "Frequent questions," our guide, says.', [("Frequent questions", 0)]),
+        ("„Frequent questions“ und «Frequent questions»", [("Frequent questions", 0)] * 2),
+        ("“Frequent questions and answers”", []),
     ],
 )
 def test_markers(text: str, expected: list[tuple[str, int | None]]) -> None:
     assert cited(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Five [doc1][doc2].", [("[doc1]", 0), ("[doc2]", 1)]),
+        ("Five [Document 3] and [DOC-2].", [("[Document 3]", 2), ("[DOC-2]", 1)]),
+        ("Five [Source: faq.pdf, p. 3].", [("[faq.pdf]", 0)]),
+        ("Five [Sources: 1, 4].", [("[1]", 0), ("[4]", 3)]),
+        ("Five [cite: 1, 2] and [citation:3].", [("[1]", 0), ("[2]", 1), ("[3]", 2)]),
+        ("Five [[2]] and [[1]](https://elsewhere.org/a).", [("[2]", 1), ("[1]", 0)]),
+        ("Five [^1^][^2^].", [("[^1^]", 0), ("[^2^]", 1)]),
+        ("Five \\[1\\].", [("[1]", 0)]),
+        ("Five <sup>[1]</sup>.", [("[1]", 0)]),
+        ("> Five [1]", [("[1]", 0)]),
+        ("| Five [1] | Six [2] |", [("[1]", 0), ("[2]", 1)]),
+        ("**Five**[1], _six_[2], 'seven'[3], 2024[4]", [("[1]", 0), ("[2]", 1), ("[3]", 2), ("[4]", 3)]),
+        ("For COVID-19[1] and v2[2].", [("[1]", 0), ("[2]", 1)]),
+        ("Five [doc-x:2], [faq.pdf#page=3], [faq.pdf p. 3], [product-manual.pdf (page 3]", [
+            ("[doc-x:2]", 2), ("[faq.pdf#page=3]", 0), ("[faq.pdf p. 3]", 0), ("product-manual.pdf", 1)]),
+        ("Five [1-3] (source: product-manual.pdf).", [
+            ("[1]", 0), ("[2]", 1), ("[3]", 2), ("product-manual.pdf", 1)]),
+        ("It is $5 [1], and US$10 [2].", [("[1]", 0), ("[2]", 1)]),
+    ],
+)  # fmt: skip
+def test_markers_as_models_and_tools_write_them(text: str, expected: list[tuple[str, int | None]]) -> None:
+    assert cited(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Smith et al. [1999], [2019], [1999-2003].",
+        "[sic] [...] […] [ ] [x] [X] [?] [!] [TODO] [redacted] [name] [emphasis added] [Figure 3] [Section 2.1]",
+        "- [x] done\n- [ ] open",
+        "HTTP [404], issue [#123], page [p. 3], at [12:30], on [2024-01-05], version [1.2.3], code [E11]",
+        "x[9], a[8] = b[7], rows_left[9], matrix[i], items[-1], s[1:9], [a-z], [0-9], [^a-z]",
+        "Set `items[9]`, ``a[8]`` or\n~~~\nb[7]\n~~~\nand [9] = 5.",
+        "In [0, 1], x ∈ [6, 9], f = [7], the interval [6, 8], a list [6, 7, 8], the range [6-9].",
+        "Where $x_[7]$, $[6, 9]$, \\(a[7] + b\\) and \\[ \\sum [8] \\] hold.",
+        "[6, 9) and (6, 9], [6; 9[",
+        "[a link](https://elsewhere.org/7), [7](https://elsewhere.org/7), ![7](plot.png), [a][b], [b]: https://b.org",
+        "Ticket [7](#7) and [8](./8.md).",
+        "See [contact us], [optional], [Mr. Smith], [they] were, [sic!], [laughs], [01:12 Anna]",
+        "[e.g. a.b], [i.e. none], [config.json]",
+        "年假[注1]、[注释]、【附录】",
+        '{[7]: 1} [1,000] {"ids": [7]} [50%] [$7] [7 days] [ca. 7]',
+    ],
+)
+def test_brackets_that_cite_nothing(text: str) -> None:
+    assert [marker for marker, index in cited(text) if index is None] == []
+    assert [index for _, index in cited(text, ())] == []
+
+
+def test_a_marker_that_can_only_mean_a_document_not_given() -> None:
+    """Another number, an id with another number, a file of the same kind."""
+    expected = [("[7]", None), ("[d9]", None), ("[doc 12]", None), ("[pricing.pdf]", None), ("[2]", 1), ("[8]", None)]
+    assert cited("Five [7], [d9], [doc 12], [pricing.pdf] or [2, 8].") == expected
+
+
+def test_a_marker_that_a_document_has_itself_may_be_repeated() -> None:
+    chunks = (Chunk(id="d1", text="Leave is 25 days [12]; see [d9] and rates.pdf.", source="hr.pdf"),)
+    assert cited("Leave is 25 days [12] [d9] [rates.pdf] [13].", chunks) == [("[13]", None)]
+
+
+def test_footnotes_mean_what_they_are_defined_as() -> None:
+    text = "Five.[^1] Six.[^note] Seven.[^2]\n\n[^1]: product-manual.pdf, p. 3\n[^note]: As of May.\n[^2]: elsewhere\n"
+    assert cited(text) == [("[^1]", 1), ("[^1]", 1), ("product-manual.pdf", 1)]
+
+
+def test_a_list_of_sources_numbers_them_anew() -> None:
+    """What the reply calls [1] is what its own list says, whatever the order of the documents."""
+    for entries in ("[1] product-manual.pdf\n[2] Legal Review\n", "1. product-manual.pdf\n2. Legal Review, 2024\n"):
+        text = f"Five [1]. Six [2]. Seven [4].\n\n**Sources:**\n\n{entries}"
+        assert [index for _, index in cited(text)][:3] == [1, 2, 3]
+
+
+def test_definitions_of_links_are_no_citations() -> None:
+    text = "See [the shop][1] and [the manual][2].\n\n[1]: https://shop.example\n[2]: https://example.org/manual\n"
+    assert {index for _, index in cited(text)} == {1}
+
+
+def test_a_line_that_begins_with_a_marker_defines_nothing() -> None:
+    assert cited("[2] As we read in faq.pdf, five. And [2].") == [("[2]", 1), ("faq.pdf", 0), ("[2]", 1)]
 
 
 def test_a_number_is_a_place_before_it_is_an_id() -> None:
@@ -118,12 +208,34 @@ def sentences(*texts: str, code: frozenset[int] = frozenset()) -> tuple[str, lis
 
 
 def test_each_citation_has_its_sentence_and_span() -> None:
-    text, made = sentences("Ä first [1]. ", "A second. ", "See faq.pdf.")
+    text, made = sentences("Ä first [1]. ", "A second. ", "The faq.pdf says so.")
     first, second = find_citations(text, CHUNKS, made)
     assert (first.sentence_index, second.sentence_index) == (0, 2)
     assert first.span == Span(8, 11)
     assert second.span is not None
     assert text[second.span.start : second.span.end] == "faq.pdf"
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (("Five. ", "[1] ", "Six. "), [0]),
+        (("Five. ", "[1][2]\n\n", "Six."), [0, 0]),
+        (("Five. ", "【4:0†source】【4:1†source】 Six."), [0, 0]),
+        (("Five. ", "(Source: faq.pdf) ", "Six."), [0]),
+        (("Five. ", "See [1]. ", "Cf. [2]. ", "Six."), [0, 0]),
+        (("Five. ", "[1] says six."), [0]),
+        (("Five.\n", "[1] says six."), [1]),
+        (("Five.\n", "- faq.pdf\n"), [None]),
+        (("[1] Five. ", "Six [2]."), [0, 1]),
+        (("Five [1].\n\n", "Sources:\n", "1. faq.pdf\n", "2. product-manual.pdf, p. 3\n"), [0, None, None]),
+        (("Five.[^1]\n\n", "[^1]: faq.pdf\n"), [0, None, None]),
+    ],
+)
+def test_which_sentence_a_citation_is_for(texts: tuple[str, ...], expected: list[int | None]) -> None:
+    """That before it where it stands behind the full stop; none in a list of sources."""
+    text, made = sentences(*texts)
+    assert [c.sentence_index for c in find_citations(text, CHUNKS, made)] == expected
 
 
 def test_code_cites_nothing() -> None:
@@ -143,6 +255,11 @@ def test_code_cites_nothing() -> None:
             [("https://example.org/manual/", 1, 0)],
         ),
         ({"type": "file_citation", "file_id": "doc-x", "index": 3}, [("doc-x", 2, 0)]),
+        ({"type": "file_citation", "file_id": "doc-x", "index": 13}, [("doc-x", 2, 0)]),
+        ({"type": "file_citation", "file_id": "doc-x", "index": 14}, [("doc-x", 2, 1)]),
+        ({"type": "file_citation", "file_id": "doc-x", "index": 0}, [("doc-x", 2, None)]),
+        ({"type": "file_citation", "filename": "Legal Review"}, [("file_citation", 2, None)]),
+        ({"type": "container_file_citation", "file_id": "d4", "start_index": 13}, [("d4", 3, 1)]),
         ({"type": "file_citation", "file_id": "file-9", "filename": "faq.pdf"}, [("file-9", 0, None)]),
         ({"type": "file_citation", "file_citation": {"file_id": "d4"}}, [("d4", 3, None)]),
         ({"type": "url_citation", "url": "https://other.org"}, [("https://other.org", None, None)]),
@@ -154,7 +271,8 @@ def test_code_cites_nothing() -> None:
 )
 def test_annotations(annotation: dict[str, Any], expected: list[tuple[str, int | None, int | None]]) -> None:
     text, made = sentences("A first one. ", "A second.")
-    found = find_citations(text, CHUNKS, made, [annotation])
+    given = read_annotation(annotation)
+    found = find_citations(text, CHUNKS, made, [] if given is None else [given])
     assert [(c.marker, c.document_index, c.sentence_index) for c in found] == expected
 
 
@@ -173,6 +291,49 @@ def test_reported_citations() -> None:
 def test_distinct_documents() -> None:
     found = find_citations("[1] faq.pdf [d1] [2] [9]", CHUNKS)
     assert distinct_documents(found) == {0, 1}
+
+
+_WORDS = st.sampled_from(
+    ["Leave", "is", "25", "days", "of", "Ä", "年假", "(see)", "a,", "C++", "x", "$5", "50%", "“so”", "—"]
+)
+_INNER = st.sampled_from(
+    ["1", "2", "5", "^3", "doc 4", "Source 1", "d1", "doc-x", "faq.pdf", "1, 2", "2-4", "Legal Review"]
+)
+_PIECES = st.sampled_from(["Five", " ", ".", "[1]", "[9]", "[^2]", "\n", "【3】", "(Source: ", ")", "faq.pdf", "Six"])
+
+
+@given(st.lists(st.tuples(st.lists(_WORDS, min_size=1, max_size=6), _INNER), max_size=8), st.sampled_from(["", " "]))
+def test_every_marker_of_prose_is_found_where_it_stands(pieces: list[tuple[list[str], str]], gap: str) -> None:
+    """However the text round them reads, each bracket yields the documents that its content names, at its place."""
+    text, places = "", []
+    for words, inner in pieces:
+        text += f"{' '.join(words)}.{gap}"
+        places.append((len(text), inner))
+        text += f"[{inner}] "
+    found = find_citations(text, CHUNKS)
+    for place, inner in places:
+        alone = [c.document_index for c in find_citations(f"So [{inner}].", CHUNKS)]
+        assert [c.document_index for c in found if c.span is not None and c.span.start == place] == alone != []
+    assert all(citation.document_index is not None for citation in found)
+
+
+@given(st.text(alphabet=st.characters(blacklist_characters="[]【】［］", blacklist_categories=["Cs"]), max_size=80))
+def test_no_marker_no_stray_citation(text: str) -> None:
+    """Without a bracket nothing is cited but by a name that stands there in full."""
+    for citation in find_citations(text, CHUNKS):
+        assert citation.document_index is not None
+        assert citation.span is not None
+        assert text[citation.span.start : citation.span.end].casefold() == citation.marker.casefold()
+
+
+@given(st.lists(_PIECES))
+def test_each_citation_is_for_a_sentence_of_the_text(pieces: list[str]) -> None:
+    """One at or before the one in which it stands, however the sentences are cut."""
+    text, made = sentences(*pieces)
+    for citation in find_citations(text, CHUNKS, made):
+        assert citation.span is not None
+        standing = next(s.index for s in reversed(made) if s.span.start <= citation.span.start)
+        assert citation.sentence_index is None or 0 <= citation.sentence_index <= standing
 
 
 @given(st.text(alphabet="[]【】†:`1290,-–; dafq.pweb/^\n", max_size=60))

@@ -303,7 +303,7 @@ def test_a_marker_that_names_no_document() -> None:
     (violation,) = after({"require_valid_citations": True}, chunks=chunks, citations=[*CITED, bad, bad])
     assert violation.reason == "Citation [7] names no document (5 given)"
     assert violation.reason_code == "GROUNDING_BAD_CITATION"
-    assert violation.metadata == {"marker": "[7]", "count": 5}
+    assert violation.metadata == {"kind": "fabricated", "marker": "[7]", "count": 5}
 
 
 def test_a_marker_that_names_no_document_is_no_citation() -> None:
@@ -335,6 +335,33 @@ def test_a_document_cited_must_support_its_sentence(claims: list[Any], valid: bo
     if not valid:
         assert violations[0].reason == "Citation [1] does not support its sentence"
         assert violations[0].metadata["document_id"] == "d0"
+        assert violations[0].metadata["kind"] == "misattributed"
+
+
+def test_a_misattributed_citation_says_which_document_does_support_its_sentence() -> None:
+    chunks = [chunk(0, source="faq.pdf"), chunk(1, source="other.pdf"), chunk(2, source="third.pdf")]
+    claims = [claim(document=1, source="other.pdf", support={0: 0.2, 1: 0.9})]
+    (violation,) = after({"require_valid_citations": True}, chunks=chunks, claims=claims)
+    assert violation.reason_code == "GROUNDING_BAD_CITATION"
+    assert violation.metadata == {
+        "kind": "misattributed",
+        "marker": "[1]",
+        "count": 3,
+        "document_id": "d0",
+        "document_index": 0,
+        "sentence_index": 0,
+        "supported_by": ["d1"],
+    }
+
+
+def test_what_a_judge_said_of_the_document_cited_goes_before_what_it_did_not_look_at() -> None:
+    """A document that a claim's own evidence was not taken from may support it all the same."""
+    chunks = [chunk(0, source="faq.pdf"), chunk(1, source="other.pdf")]
+    made = claim(document=1, source="other.pdf", support={1: 0.9})
+    asked = {(made.claim.span, 0): 0.8}
+    rules = {"require_valid_citations": True}
+    assert after(rules, chunks=chunks, claims=[made], cited_support=asked) == ()
+    assert after(rules, chunks=chunks, claims=[made], cited_support={key: 0.1 for key in asked}) != ()
 
 
 def test_everything_is_collected_in_the_order_of_evaluation() -> None:
