@@ -17,6 +17,7 @@ from app.events.records import RequestEvent
 from app.events.writer import EventWriter
 from app.gateway import Gateway
 from app.policy_store import PolicyStore
+from app.runs import Runs
 from app.settings import EventDurability, Settings
 from app.telemetry import EventTotals, JudgeTotals, Metrics
 from app.upstream import Upstreams
@@ -42,6 +43,7 @@ class Resources:
     admin: AdminAuth
     metrics: Metrics
     gateway: Gateway
+    runs: Runs
 
 
 @asynccontextmanager
@@ -81,6 +83,10 @@ async def open_resources(settings: Settings, scorer: PairScorer | None = None) -
         metrics = Metrics(judge=judge.totals, events=lambda: _event_totals(events))
         upstream = Upstreams(config.upstreams, observe=metrics.observe_upstream_error)
         stack.push_async_callback(upstream.aclose)
+        observers = (metrics.observe_request, lambda event: _observe_upstream(metrics, event), _log_request)
+        runs = Runs(
+            database=database, settings=settings, engine=lambda: policies.engine, events=events, observers=observers
+        )
         yield Resources(
             settings=settings,
             database=database,
@@ -96,8 +102,9 @@ async def open_resources(settings: Settings, scorer: PairScorer | None = None) -
                 policies=policies,
                 checker=judge.checker,
                 events=events,
-                observers=(metrics.observe_request, lambda event: _observe_upstream(metrics, event), _log_request),
+                observers=observers,
             ),
+            runs=runs,
         )
 
 

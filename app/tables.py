@@ -155,6 +155,7 @@ decisions = Table(
     Column("latency_ms", Double, nullable=False),
     Column("shadow", Boolean, nullable=False, server_default=false()),
     Index(None, "request_id", "position"),
+    Index(None, "run_id", "ts", "id"),
     *(
         Index(None, *column, "ts", "id")
         for column in ((), ("agent",), ("model",), ("policy_id",), ("phase",), ("action",), ("reason_code",))
@@ -203,7 +204,7 @@ documents = Table(
     Column("text", Text),
 )
 
-# ``state`` is what was recorded so far; ``version`` counts its changes, so that two workers cannot undo each other's.
+# ``version`` is the number of the last step, ``state`` what holds for all of them.
 runs = Table(
     "runs",
     metadata,
@@ -216,6 +217,19 @@ runs = Table(
     Column("created_at", UTCDateTime, nullable=False),
     Column("updated_at", UTCDateTime, nullable=False),
     Index(None, "created_at", "run_id"),
+)
+
+# What a run was told, in order: steps are added, so that two workers cannot undo what the other recorded.
+run_steps = Table(
+    "run_steps",
+    metadata,
+    Column("run_id", String, ForeignKey("runs.run_id", ondelete="CASCADE"), primary_key=True),
+    Column("seq", Integer, primary_key=True),
+    Column("ts", UTCDateTime, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("key", String),
+    Column("data", Json, nullable=False),
+    Column("decisions", Json, nullable=False),
 )
 
 api_keys = Table(

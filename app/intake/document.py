@@ -31,10 +31,13 @@ class Found:
     text_path: str
 
 
-def read_document(document: Mapping[str, Any], path: str, *, default_id: str, now: datetime) -> Found:
-    """The document at ``path`` of the request; ``now`` dates it. Raises InvalidRequestError."""
+def read_document(
+    document: Mapping[str, Any], path: str, *, default_id: str, now: datetime, needs_text: bool = True
+) -> Found:
+    """The document at ``path`` of the request; ``now`` dates it. Without ``needs_text`` it may have none, and then has
+    an empty one. Raises InvalidRequestError."""
     shape = Shape.of(document, path)
-    text_path, text = _text(shape, path)
+    text_path, text = _text(shape, path) if needs_text or find(shape.layers, _TEXT) else (path, "")
     source = _string(shape.layers, _SOURCE)
     chunk = Chunk(
         id=_identifier(shape) or default_id,

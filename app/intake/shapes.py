@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.intake.fields import refuse
+from app.intake.fields import join_path, refuse
 
 _INNER = ("node", "document", "data", "text_resource")
 """LlamaIndex's node, a document beside its score, Cohere's data, LlamaIndex's text."""
@@ -48,24 +48,24 @@ def find(layers: Sequence[Layer], names: Sequence[str], *, blank: bool = False) 
             value = layer.fields.get(name)
             if value is None or (value == "" and not blank) or (name in _INNER and isinstance(value, dict)):
                 continue
-            return f"{layer.path}.{name}", value
+            return join_path(layer.path, [name]), value
     return None
 
 
 def _own(document: Mapping[str, Any], path: str) -> Iterator[Layer]:
     # LangChain's serialised objects: what they were made of stands in ``kwargs``, and ``id`` names their class.
     if "lc" in document and isinstance(document.get("kwargs"), dict):
-        document, path = document["kwargs"], f"{path}.kwargs"
+        document, path = document["kwargs"], join_path(path, ["kwargs"])
     yield Layer(document, path)
     for name in _INNER:
         if isinstance(document.get(name), dict):
-            yield from _own(document[name], f"{path}.{name}")
+            yield from _own(document[name], join_path(path, [name]))
 
 
 def _metadata(layer: Layer) -> Iterator[Layer]:
     for name in _METADATA:
         value = layer.fields.get(name)
         if value is not None and not isinstance(value, dict):
-            refuse(f"{layer.path}.{name}", "an object", value)
+            refuse(join_path(layer.path, [name]), "an object", value)
         if value:
-            yield Layer(value, f"{layer.path}.{name}")
+            yield Layer(value, join_path(layer.path, [name]))

@@ -1,0 +1,82 @@
+"""``/v1/runs``: the runs of multi-step agents."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Header, Path, Request, Response
+
+from app.api.respond import read_body
+from app.errors import InvalidRequestError
+from app.intake.runs import LARGEST_BODY, read_closing, read_grounding, read_opening, read_retrieved
+from app.resources import Resources
+from app.run_view import shown_run, shown_step
+from app.runs import Runs, Taken
+
+router = APIRouter(prefix="/v1/runs", tags=["runs"])
+RunId = Annotated[str, Path(min_length=1, max_length=200)]
+Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
+_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+
+
+@router.post("", status_code=201)
+@router.post("/", status_code=201, include_in_schema=False)
+async def start_run(request: Request) -> Response:
+    """Begin a run. The policies in force now are those that it is judged by."""
+    opening = read_opening(await _body(request), request.headers)
+    taken = await _runs(request).start(agent=opening.agent, model=opening.model)
+    return _answer(taken, status=201)
+
+
+@router.post("/{run_id}/retrieval")
+async def record_retrieval(request: Request, run_id: RunId, key: Key = None) -> Response:
+    """Record one retrieved document, and have it checked."""
+    return _answer(await _runs(request).record_document(run_id, read_retrieved(await _body(request)), key=key))
+
+
+@router.post("/{run_id}/grounding")
+async def record_grounding(request: Request, run_id: RunId, key: Key = None) -> Response:
+    """Record scores, citations, unsupported claims and a confidence, and have the scores checked."""
+    return _answer(await _runs(request).record_grounding(run_id, read_grounding(await _body(request)), key=key))
+
+
+@router.post("/{run_id}/complete")
+async def complete_run(request: Request, run_id: RunId, key: Key = None) -> Response:
+    """End a run, and have everything recorded in it checked."""
+    return _answer(await _runs(request).complete(run_id, read_closing(await _body(request)).result, key=key))
+
+
+@router.get("/{run_id}")
+async def get_run(request: Request, run_id: RunId) -> Response:
+    """A run, with all that was recorded and decided."""
+    return _json(shown_run(await _runs(request).get(run_id)))
+
+
+@router.api_route("", methods=_METHODS, include_in_schema=False)
+@router.api_route("/{rest:path}", methods=_METHODS, include_in_schema=False)
+async def no_such_path(request: Request) -> Response:
+    """Nothing under this path is the upstream's."""
+    raise InvalidRequestError(f"There is no {request.method} {request.url.path}.", param="path", status=404)
+
+
+def _runs(request: Request) -> Runs:
+    resources: Resources = request.state.resources
+    return resources.runs
+
+
+async def _body(request: Request) -> bytes:
+    resources: Resources = request.state.resources
+    return await read_body(request, limit=min(LARGEST_BODY, resources.settings.max_body_bytes))
+
+
+def _answer(taken: Taken, *, status: int = 200) -> Response:
+    """200 although a policy may block: what was told is recorded, and the client is who must stop."""
+    headers = {"x-groundlane-action": taken.outcome.action.value}
+    if taken.request_id is not None:
+        headers["x-groundlane-request-id"] = taken.request_id
+    return _json(shown_step(taken), status=status, headers=headers)
+
+
+def _json(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    content = orjson.dumps(body, option=orjson.OPT_UTC_Z)
+    return Response(content, status_code=status, headers=headers, media_type="application/json")
