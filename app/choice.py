@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from app.choice_log import choice_log
 from app.claim_rows import claim_rows
 from app.held import HeldText
 from app.inquiry import Inquiry, Said, ask_all
@@ -177,16 +178,7 @@ class Choice:
     def audit_end(self) -> Action:
         """What the policies say of the whole reply. To be asked once, when all of it is judged."""
         self._audited = True
-        ruling = self._audit.finish(
-            self._terms.record(
-                claims=[claim for entry in self._entries for claim in _judged(entry.verdict)],
-                citations=self._citations(),
-                trust_score=self.trust_score,
-                judged=self._unjudged() is None,
-                tool_calls_only=bool(_CALLS & self.unchecked) and not self._entries,
-                **self._found,
-            )
-        )
+        ruling = self._audit.finish(self._record(citations=self._citations()))
         if self._opening is Action.BLOCK:
             return Action.BLOCK
         self._cause = ruling.cause
@@ -349,6 +341,18 @@ class Choice:
             for decision in self._audit.decisions
             if self.index == 0 or decision.phase is not Phase.BEFORE_WORKFLOW
         )
+        self._trace.choices.append(
+            choice_log(
+                self._record(),
+                self._entries,
+                cited=self._cited_by_upstream(),
+                reported=self._reported_citations(),
+                names=self._terms.names,
+                positions=self._terms.positions,
+                ready=self._terms.unjudged is None,
+                complete=self._audited or (self.ended and not self.blocked),
+            )
+        )
         self._trace.sentences += len(self._entries)
         self._trace.reply += self.delivered
         self._trace.claims.extend(
@@ -363,6 +367,17 @@ class Choice:
         # What decisions may quote of the reply, and of what the caller says of it.
         self._trace.withheld.extend(claim.claim.text for entry in self._entries for claim in entry.verdict.claims)
         self._trace.withheld.extend(self._terms.options.reported.unsupported_claims)
+
+    def _record(self, **found: Any) -> Record:
+        """What policies read of the whole reply."""
+        return self._terms.record(
+            claims=[claim for entry in self._entries for claim in _judged(entry.verdict)],
+            trust_score=self.trust_score,
+            judged=self._unjudged() is None,
+            tool_calls_only=bool(_CALLS & self.unchecked) and not self._entries,
+            **self._found,
+            **found,
+        )
 
     def _say(self, text: str) -> None:
         self._delivered.append(text)
@@ -397,23 +412,32 @@ class Choice:
         return sorted(texts, key=len, reverse=True)
 
     def _citations(self) -> list[Citation]:
-        reported = reported_citations(self._terms.options.reported.citations, self._terms.chunks)
-        shown = (entry for entry in self._entries if entry.offset is not None)
-        by_upstream = [citation for cited in self._cited if (citation := self._citation(cited)) is not None]
-        return [*(citation for entry in shown for citation in entry.citations), *by_upstream, *reported]
+        shown = [entry for entry in self._entries if entry.offset is not None]
+        indices = {entry.verdict.sentence.index for entry in shown}
+        by_upstream = (citation for citation in self._cited_by_upstream() if citation.sentence_index in indices)
+        in_text = (citation for entry in shown for citation in entry.citations)
+        return [*in_text, *by_upstream, *self._reported_citations()]
 
-    def _citation(self, cited: Cited) -> Citation | None:
-        """A citation of the upstream's, unless its sentence was left out."""
-        before = [entry for entry in self._entries if entry.verdict.sentence.span.start <= cited.place]
-        if not before or before[-1].offset is None:
-            return None
+    def _reported_citations(self) -> Sequence[Citation]:
+        return reported_citations(self._terms.options.reported.citations, self._terms.chunks)
+
+    def _cited_by_upstream(self) -> list[Citation]:
+        """Citations of the upstream's; one before any sentence is none."""
         positions = self._terms.positions
-        return Citation(
-            marker=cited.marker,
-            document_index=positions.index(cited.document) if cited.document in positions else None,
-            sentence_index=before[-1].verdict.sentence.index,
-            reported=cited.unreadable,
-        )
+        found = []
+        for cited in self._cited:
+            before = [e.verdict.sentence for e in self._entries if e.verdict.sentence.span.start <= cited.place]
+            if before:
+                index = positions.index(cited.document) if cited.document in positions else None
+                found.append(
+                    Citation(
+                        marker=cited.marker,
+                        document_index=index,
+                        sentence_index=before[-1].index,
+                        reported=cited.unreadable,
+                    )
+                )
+        return found
 
     def _action(self, decisions: Sequence[Decision]) -> str:
         if self.blocked:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from app.events.records import ClaimRow
 from app.reply import Entry
+from app.request_log import claim_extra
 from app.settings import StoreText
 from app.trace import stored
 from judges.types import ClaimVerdict, Label, Source
@@ -39,6 +40,7 @@ def claim_rows(
             judge_ms=None,
             text=stored(sentence.text, store_text),
             evidence=stored(source.content, store_text) if source else None,
+            extra=claim_extra(verdict, store_text) if verdict else {},
         )
 
 

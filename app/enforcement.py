@@ -308,6 +308,7 @@ class Enforcement:
         choice.closing = True
         finish = choice.finish
         if self.mode is Mode.UNTOUCHED:
+            choice.ended = True
             self._trace.finish(finish.reason if finish else None)
             return
         frame = finish.frame if finish else choice.frame

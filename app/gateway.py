@@ -31,6 +31,7 @@ from judges.pipeline import GroundingChecker
 from judges.types import Chunk, ReplyVerdict
 from policies.engine import PolicyEngine, PolicySet, Ruling, decision_to_dict
 from policies.names import DocumentNames
+from policies.replay import Judging
 from policies.types import Action, Record
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -59,7 +60,9 @@ class Gateway:
         intake, trace = call.intake, self._open_trace(call)
         exchange = Exchange(trace=trace, events=self.events, observers=self.observers)
         async with exchange.recorded_on_error():
-            policies = self.policies.engine.in_scope(agent=trace.agent, model=intake.model, key=None)
+            policies = trace.policies = self.policies.engine.in_scope(
+                agent=trace.agent, model=intake.model, key=None, unit=trace.run_id or trace.request_id
+            )
             if self.settings.evidence_from_tools or policies.audit(Record()).evidence_from_tools:
                 intake = intake.with_tools()
                 call = replace(call, intake=intake)
@@ -68,6 +71,7 @@ class Gateway:
             ruling = self._retrieve(policies, intake, trace)
             kept = tuple(chunk for index, chunk in enumerate(intake.chunks) if index not in ruling.dropped)
             mode = self._mode(policies, intake, kept)
+            trace.judging = None if mode is Mode.UNTOUCHED else Judging.of(policies.audit(Record()))
             evidence = exchange.tasks.start(self.checker.prepare(kept)) if self._judges(mode, kept) else None
             response = await self._send(replace(call, intake=intake.drop(ruling.dropped)), kept, exchange)
             if not response.is_success:
@@ -101,6 +105,7 @@ class Gateway:
     def _retrieve(self, policies: PolicySet, intake: Intake, trace: Trace) -> Ruling:
         ruling = policies.retrieval(Record(chunks=intake.chunks, injectable=intake.injectable))
         trace.decisions.extend(ruling.decisions)
+        trace.injectable = intake.injectable
         trace.keep_documents(intake.chunks, ruling.dropped)
         if ruling.action is Action.BLOCK:
             trace.block(http_status=PolicyBlockedError.status)
@@ -153,7 +158,7 @@ class Gateway:
             nonlocal intake, kept
             intake = intake.with_chunks(documents, [f"output:{chunk.id}" for chunk in documents])
             kept = (*kept, *documents)
-            trace.keep_documents(intake.chunks, ruling.dropped)
+            trace.keep_documents(intake.chunks, ruling.dropped, late=trace.late + len(documents))
             index = await self.checker.prepare(kept) if self._judges(mode, kept) else None
             terms = self._terms(policies, ruling, intake, kept, mode)
             return _opener(policies, terms, trace, self.checker, index if terms.unjudged is None else None)

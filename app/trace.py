@@ -9,10 +9,17 @@ from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any
 
+import structlog
+
 from app.events.records import ClaimRow, DocumentRow, RequestEvent, RequestRow
+from app.request_log import request_extra
 from app.settings import StoreText
 from judges.types import Chunk
+from policies.engine import PolicySet
+from policies.replay import ChoiceLog, Judging, RequestLog, shadow_decisions
 from policies.types import Action, Decision, strictest
+
+_log = structlog.stdlib.get_logger(__name__)
 
 _CHARS_PER_TOKEN = 4
 """A rule of thumb for the tokenizers in use; only for usage that an upstream had no time to report."""
@@ -51,6 +58,15 @@ class Trace:
     decisions: list[Decision] = field(default_factory=list)
     claims: list[ClaimRow] = field(default_factory=list)
     documents: list[DocumentRow] = field(default_factory=list)
+    policies: PolicySet = field(default_factory=PolicySet)
+    """Those that the request is under: one snapshot, whatever changes meanwhile."""
+    injectable: bool = False
+    judging: Judging | None = None
+    """How the judge is asked; None where nothing is judged."""
+    choices: list[ChoiceLog] = field(default_factory=list)
+    chunks: Sequence[Chunk] = ()
+    late: int = 0
+    """How many of ``chunks`` came with the reply."""
     sentences: int = 0
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -105,7 +121,9 @@ class Trace:
         if self._upstream_started is not None:
             self.upstream_ms = (perf_counter() - self._upstream_started) * 1e3
 
-    def keep_documents(self, chunks: Sequence[Chunk], dropped: Mapping[int, str]) -> None:
+    def keep_documents(self, chunks: Sequence[Chunk], dropped: Mapping[int, str], *, late: int = 0) -> None:
+        """``late``: how many of the last of ``chunks`` came with the reply."""
+        self.chunks, self.late = chunks, late
         self.documents = [
             DocumentRow(
                 position=position,
@@ -131,9 +149,29 @@ class Trace:
         action = strictest([decision.action for decision in self.decisions])
         return "warn" if action is Action.DROP else action.value
 
+    def log(self) -> RequestLog:
+        """What the decisions hang on."""
+        return RequestLog(
+            chunks=self.chunks,
+            late=self.late,
+            dropped=frozenset(document.position for document in self.documents if not document.kept),
+            injectable=self.injectable,
+            stream=self.stream,
+            blocked=self.status == "blocked",
+            judging=self.judging,
+            choices=tuple(self.choices),
+        )
+
+    def _shadow(self, log: RequestLog) -> tuple[Decision, ...]:
+        try:
+            return shadow_decisions(self.policies, log)
+        except Exception:  # what only looks on must not cost the event of what was decided
+            _log.exception("shadow_policies_failed", request_id=self.request_id)
+            return ()
+
     def event(self) -> RequestEvent:
         """The record of the request as it stands."""
-        full = self.store_text is StoreText.FULL
+        log = self.log()
         return RequestEvent(
             request=RequestRow(
                 request_id=self.request_id,
@@ -162,13 +200,18 @@ class Trace:
                 error=self.error,
                 prompt=stored(self.prompt, self.store_text),
                 reply=stored(self.reply, self.store_text),
+                extra=request_extra(log, self.store_text),
             ),
-            decisions=tuple(self.decisions)
-            if full
-            else tuple(redact_decision(decision, self.withheld) for decision in self.decisions),
+            decisions=self._told(self.decisions),
             claims=tuple(self.claims),
             documents=tuple(self.documents),
+            shadow=self._told(self._shadow(log)) if self.policies.shadow else (),
         )
+
+    def _told(self, decisions: Sequence[Decision]) -> tuple[Decision, ...]:
+        if self.store_text is StoreText.FULL:
+            return tuple(decisions)
+        return tuple(redact_decision(decision, self.withheld) for decision in decisions)
 
 
 def tokens(chars: int) -> int:

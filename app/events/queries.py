@@ -14,7 +14,9 @@ from app.tables import claims, decisions, documents, requests
 
 _EXPORT_PAGE = 500
 _TEXTS = ("prompt", "reply")
-REQUEST_COLUMNS = tuple(column for column in requests.c if column.name not in _TEXTS)
+_INNER = "extra"
+"""What only the simulation of policies reads."""
+REQUEST_COLUMNS = tuple(column for column in requests.c if column.name not in (*_TEXTS, _INNER))
 EVENT_COLUMNS = tuple(column for column in decisions.c if column.name != "position")
 _WORST_FIRST = ("contradicted", "unverifiable", "supported", "not_a_claim")
 
@@ -24,7 +26,8 @@ class EventFilter:
     """Which requests or decisions. None: any. ``since`` is the earliest time, ``until`` the first that is too late.
 
     A request matches ``policy``, ``phase`` and ``reason_code`` if one of its decisions matches them all; ``action`` is
-    that of the whole request for requests, and of the decision for decisions.
+    that of the whole request for requests, and of the decision for decisions. ``shadow``: decisions of policies that
+    were not in force, or those of policies that were.
     """
 
     since: datetime | None = None
@@ -36,6 +39,7 @@ class EventFilter:
     policy: str | None = None
     phase: str | None = None
     reason_code: str | None = None
+    shadow: bool | None = None
 
 
 Key = tuple[datetime, str]
@@ -104,7 +108,7 @@ class EventQueries:
         if not found["requests"]:
             raise NotFoundError(f"there is no request {request_id!r}")
         return {
-            "request": found["requests"][0],
+            "request": _without(found["requests"][0], _INNER),
             "documents": [_without(row, "request_id") for row in found["documents"]],
             "decisions": [_without(row, "position") for row in found["decisions"]],
             "sentences": _sentences([_without(row, "request_id", "seq") for row in found["claims"]]),
@@ -138,7 +142,12 @@ def _shared(filter: EventFilter, table: Table) -> list[ColumnElement[bool]]:
 
 
 def _of_decisions(filter: EventFilter) -> list[ColumnElement[bool]]:
-    wanted = {"policy_id": filter.policy, "phase": filter.phase, "reason_code": filter.reason_code}
+    wanted = {
+        "policy_id": filter.policy,
+        "phase": filter.phase,
+        "reason_code": filter.reason_code,
+        "shadow": filter.shadow,
+    }
     return [decisions.c[name] == value for name, value in wanted.items() if value is not None]
 
 

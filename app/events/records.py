@@ -43,6 +43,8 @@ class RequestRow:
     prompt: str | None = None
     """Prompt text, its hash or nothing, as ``GROUNDLANE_STORE_TEXT`` says; the same holds for every text below."""
     reply: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """What the decisions can be made again from, beside documents and claims; ``app.request_log`` reads it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,12 +90,16 @@ class ClaimRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestEvent:
-    """All that one request leaves: a row, its decisions, its claims and its documents. Written whole or not at all."""
+    """All that one request leaves: a row, its decisions, its claims and its documents. Written whole or not at all.
+
+    ``shadow``: what policies would have decided that are not in force.
+    """
 
     request: RequestRow
     decisions: tuple[Decision, ...] = ()
     claims: tuple[ClaimRow, ...] = ()
     documents: tuple[DocumentRow, ...] = ()
+    shadow: tuple[Decision, ...] = ()
 
 
 class EventLog(Protocol):

@@ -40,8 +40,9 @@ def event_rows(event: RequestEvent) -> Rows:
                 "reason_code": decision.reason_code,
                 "metadata": plain(decision.metadata),
                 "latency_ms": plain(decision.latency_ms),
+                "shadow": position >= len(event.decisions),
             }
-            for position, decision in enumerate(event.decisions)
+            for position, decision in enumerate((*event.decisions, *event.shadow))
         ],
         "claims": [
             {name: plain(getattr(claim, name)) for name in _CLAIM} | {"request_id": request_id, "seq": seq}

@@ -45,6 +45,7 @@ class FilterParams(BaseModel):
     policy: Word | None = None
     phase: Phase | None = None
     reason_code: Word | None = None
+    shadow: bool | None = None
 
     def filter(self) -> EventFilter:
         values = {name: getattr(self, name) for name in FilterParams.model_fields}

@@ -108,6 +108,7 @@ async def test_an_event_row_is_a_decision_and_says_whose(client: httpx.AsyncClie
         "reason_code": "RETRIEVAL_STALE_SOURCE",
         "metadata": {"age_days": 400, "max_age": 90},
         "latency_ms": 0.2,
+        "shadow": False,
     }
 
 

@@ -1,0 +1,168 @@
+"""What a request's decisions can be made again from, as rows of the event log hold it, and back.
+
+Texts are kept as ``GROUNDLANE_STORE_TEXT`` says. Where they are not, an ellipsis stands for each, as it does in the
+decisions logged.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from app.settings import StoreText
+from judges.types import Chunk, ClaimVerdict, Source
+from policies.replay import ChoiceLog, Judging, RequestLog
+from policies.types import Citation, Record
+
+_VERSION = 1
+_ELLIPSIS = "…"
+_MARKER = re.compile(r"[\[【(]\^?[\d:,† -]{1,16}(?:source)?[\])】]")
+"""A citation marker that says nothing: a number in brackets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _StoredChoice:
+    record: Record
+    ready: bool = True
+    complete: bool = True
+    skipped: int = 0
+    documents: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _StoredRequest:
+    """``requests.extra``. ``v`` is 0 in the rows of a version that kept nothing here."""
+
+    v: int = 0
+    late: int = 0
+    injectable: bool = False
+    judging: Judging | None = None
+    choices: tuple[_StoredChoice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _StoredClaim:
+    """``claims.extra``."""
+
+    verdict: ClaimVerdict | None = None
+
+
+_REQUEST = TypeAdapter(_StoredRequest)
+_CLAIMS = TypeAdapter(list[_StoredClaim])
+_CLAIM = TypeAdapter(_StoredClaim)
+_OF_ROWS: Any = {"choices": {"__all__": {"record": {"chunks", "claims"}}}}
+
+
+def request_extra(log: RequestLog, how: StoreText) -> dict[str, Any]:
+    """``requests.extra`` of a request: what is not in its documents and claims."""
+    stored = _StoredRequest(
+        v=_VERSION,
+        late=log.late,
+        injectable=log.injectable,
+        judging=log.judging,
+        choices=tuple(
+            _StoredChoice(
+                record=choice.record if how is StoreText.FULL else _without_texts(choice.record),
+                ready=choice.ready,
+                complete=choice.complete,
+                skipped=choice.skipped,
+                documents=len(choice.positions),
+            )
+            for choice in log.choices
+        ),
+    )
+    found: dict[str, Any] = _REQUEST.dump_python(stored, mode="json", exclude=_OF_ROWS, exclude_defaults=True)
+    return found
+
+
+def claim_extra(verdict: ClaimVerdict, how: StoreText) -> dict[str, Any]:
+    """``claims.extra`` of a claim: the verdict in full. What its evidence says stands in a column of its own."""
+    full = how is StoreText.FULL
+    kept = replace(
+        verdict,
+        claim=replace(verdict.claim, text=verdict.claim.text if full else _ELLIPSIS, context=""),
+        best_source=_without_content(verdict.best_source),
+        contradicting_source=_without_content(verdict.contradicting_source),
+        explanation=verdict.explanation if full else None,
+        correction=verdict.correction if full or verdict.correction is None else _ELLIPSIS,
+    )
+    found: dict[str, Any] = _CLAIM.dump_python(_StoredClaim(verdict=kept), mode="json", exclude_defaults=True)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedRows:
+    """The rows of one request, as far as its decisions hang on them. ``extra`` and those in ``claims`` (with the choice
+    that each belongs to) are JSON text; ``documents`` come with whether they were kept."""
+
+    extra: str
+    stream: bool
+    blocked: bool
+    claims: Sequence[tuple[int, str]] = ()
+    documents: Sequence[tuple[Chunk, bool]] = field(default_factory=tuple)
+
+
+def read_log(rows: LoggedRows) -> RequestLog | None:
+    """The log of a request; None where its rows are of a version that did not keep one."""
+    stored = _REQUEST.validate_json(rows.extra)
+    if stored.v != _VERSION:
+        return None
+    kept = [position for position, (_, was_kept) in enumerate(rows.documents) if was_kept]
+    claims = _claims_by_choice(rows.claims)
+    return RequestLog(
+        chunks=[chunk for chunk, _ in rows.documents],
+        late=stored.late,
+        dropped=frozenset(range(len(rows.documents))).difference(kept),
+        injectable=stored.injectable,
+        stream=rows.stream,
+        blocked=rows.blocked,
+        judging=stored.judging,
+        choices=[
+            ChoiceLog(
+                record=replace(choice.record, claims=claims.get(number, ())),
+                positions=tuple(kept[: choice.documents]),
+                ready=choice.ready,
+                complete=choice.complete,
+                skipped=choice.skipped,
+            )
+            for number, choice in enumerate(stored.choices)
+        ],
+    )
+
+
+def _claims_by_choice(rows: Sequence[tuple[int, str]]) -> Mapping[int, Sequence[ClaimVerdict]]:
+    stored = _CLAIMS.validate_json(f"[{','.join(extra for _, extra in rows)}]")
+    found: dict[int, list[ClaimVerdict]] = {}
+    for (choice, _), claim in zip(rows, stored, strict=True):
+        if claim.verdict is not None:
+            found.setdefault(choice, []).append(claim.verdict)
+    return found
+
+
+def _without_texts(record: Record) -> Record:
+    return replace(
+        record,
+        citations=[_without_text(citation) for citation in record.citations],
+        reported_unsupported=[_ELLIPSIS for _ in record.reported_unsupported],
+    )
+
+
+def _without_text(citation: Citation) -> Citation:
+    """What names a document given says no more than the document's row does."""
+    if citation.reported and citation.document_index is None:
+        # How many different ones were reported is all that counts.
+        return replace(citation, marker=_digest(citation.marker.strip()))
+    if citation.document_index is not None or _MARKER.fullmatch(citation.marker):
+        return citation
+    return replace(citation, marker=_ELLIPSIS)
+
+
+def _digest(name: str) -> str:
+    return blake2b(name.encode("utf-8", "replace"), digest_size=8).hexdigest() if name else ""
+
+
+def _without_content(source: Source | None) -> Source | None:
+    return None if source is None else replace(source, content="")
