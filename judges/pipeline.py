@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from judges import signals as default_signals
 from judges.adjudication import Adjudicator, Signals
-from judges.base import ClaimExtractor, ClaimJudge, JudgeError, PairScorer, SentenceSplitter
+from judges.base import ClaimExtractor, ClaimJudge, JudgeError, PairScorer, SentenceSplitter, read_ahead
 from judges.claims import HeuristicExtractor
 from judges.decomposition import DecomposingExtractor
 from judges.escalation import Escalation
@@ -24,6 +24,8 @@ __all__ = ["GroundingChecker", "ReplyCheck"]
 log = logging.getLogger(__name__)
 
 _UNLOADED_MAX_TOKENS = 512
+_READ_AHEAD = 16
+"""Windows read before a claim asks for them, the most relevant ones."""
 
 _DECOMPOSING = 0.4
 """The share of a sentence's time that may go into taking it apart."""
@@ -68,6 +70,10 @@ class GroundingChecker:
         """The cross-encoder is loaded, or there is an LLM to judge alone."""
         return self._loaded or self._has_llm
 
+    def can_judge(self, *, llm: bool = True) -> bool:
+        """Whether there is anything to judge with. ``llm``: an LLM counts."""
+        return self._loaded or (llm and self._has_llm)
+
     @property
     def error(self) -> str | None:
         """Why no judge is available, once that is known."""
@@ -109,7 +115,10 @@ class GroundingChecker:
     async def prepare(self, chunks: Sequence[Chunk]) -> EvidenceIndex:
         """Cut ``chunks`` into evidence, off the event loop. Loads the judge if that has not been tried yet."""
         await self.start()
-        return await asyncio.to_thread(self._build, chunks)
+        index = await asyncio.to_thread(self._build, chunks)
+        if self._loaded:
+            await self._read_ahead(index)
+        return index
 
     def reply(
         self,
@@ -119,16 +128,25 @@ class GroundingChecker:
         max_sources_per_claim: int = 5,
         max_claims: int | None = None,
         correct: bool = False,
+        llm: bool = True,
     ) -> ReplyCheck:
         """Open the check of one reply. ``max_claims``: judge only so many, the first ones; the rest is reported.
-        ``correct``: ask the LLM, if there is one, what should stand in place of a contradicted claim."""
+        ``correct``: ask the LLM, if there is one, what should stand in place of a contradicted claim. ``llm``: False
+        leaves it out altogether."""
         adjudicator = (
-            Adjudicator(self._scorer, evidence, self._signals, thresholds=thresholds, max_sources=max_sources_per_claim)
+            Adjudicator(
+                self._scorer,
+                evidence,
+                self._signals,
+                thresholds=thresholds,
+                max_sources=max_sources_per_claim,
+                fuses=getattr(self._scorer, "fuses", False),
+            )
             if self._scorer is not None and self._loaded
             else None
         )
         extractor, escalation = self._extractor, None
-        if self._llm is not None and self._llm.ready:
+        if llm and self._llm is not None and self._llm.ready:
             escalation = Escalation(self._llm, evidence, max_sources=max_sources_per_claim, correct=correct)
             extractor = DecomposingExtractor(
                 extractor, self._llm, timeout_s=self._timeout_s * _DECOMPOSING, record=escalation.calls.append
@@ -142,6 +160,13 @@ class GroundingChecker:
             max_claims=max_claims,
             escalation=escalation,
         )
+
+    async def _read_ahead(self, index: EvidenceIndex) -> None:
+        """While the upstream still thinks, so that the first sentence does not wait for it."""
+        try:
+            await read_ahead(self._scorer, [window.text for window in index.windows[:_READ_AHEAD]])
+        except JudgeError as error:
+            log.warning("evidence could not be read ahead: %s", error)
 
     def _build(self, chunks: Sequence[Chunk]) -> EvidenceIndex:
         scorer = self._scorer if self._loaded else None
