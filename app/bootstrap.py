@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import structlog
 
+from app.audit_trail import acting_as
 from app.errors import ConflictError, PreconditionError
 from app.policy_document import PolicyDraft
 from app.policy_store import PolicyStore
@@ -18,9 +19,10 @@ async def put_in_force(drafts: Sequence[PolicyDraft], store: PolicyStore) -> Non
 
     Raises DatabaseUnavailableError; ConflictError or PreconditionError if others keep changing the same policies.
     """
-    for draft in drafts:
-        if (change := await _put(draft, store, attempts=_ATTEMPTS)) is not None:
-            _log.info("policy_bootstrapped", policy=draft.name, change=change)
+    with acting_as("config"):
+        for draft in drafts:
+            if (change := await _put(draft, store, attempts=_ATTEMPTS)) is not None:
+                _log.info("policy_bootstrapped", policy=draft.name, change=change)
 
 
 async def _put(draft: PolicyDraft, store: PolicyStore, *, attempts: int) -> str | None:

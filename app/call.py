@@ -8,6 +8,7 @@ import structlog
 
 from app.exchange import Exchange
 from app.intake import Intake
+from app.keys import GatewayKey
 from app.parts import Done, Event, Failure, Output
 from app.trace import Trace
 from app.upstream import Headers
@@ -56,6 +57,12 @@ class Call:
     intake: Intake
     headers: Headers
     query: str = ""
+    key: GatewayKey | None = None
+
+    @property
+    def key_names(self) -> tuple[str, ...] | None:
+        """What the scope of a policy may know the caller's key by."""
+        return None if self.key is None else self.key.names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

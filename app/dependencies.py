@@ -4,10 +4,13 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
+from app.audit_trail import act_as
 from app.errors import UnauthorizedError
 from app.events.queries import EventQueries
+from app.keys import GatewayKey, KeyStore
 from app.policy_store import PolicyStore
 from app.resources import Resources
+from app.vault import Vault
 
 
 # Coroutines, because the framework would call a plain function in a thread.
@@ -26,15 +29,32 @@ async def _queries(resources: ResourcesDep) -> EventQueries:
     return EventQueries(resources.database)
 
 
+async def _keys(resources: ResourcesDep) -> KeyStore:
+    return resources.keys
+
+
+async def _vault(resources: ResourcesDep) -> Vault:
+    return resources.vault
+
+
+async def _key(request: Request) -> GatewayKey | None:
+    return cast(GatewayKey | None, request.state.key)
+
+
 PoliciesDep = Annotated[PolicyStore, Depends(_policies)]
 QueriesDep = Annotated[EventQueries, Depends(_queries)]
+KeysDep = Annotated[KeyStore, Depends(_keys)]
+VaultDep = Annotated[Vault, Depends(_vault)]
+KeyDep = Annotated[GatewayKey | None, Depends(_key)]
+"""The gateway key that a call under ``/v1`` or ``/mcp`` has brought; whether it had to is decided by then."""
 
 
 async def require_admin(request: Request) -> None:
-    """Raises UnauthorizedError unless ``request`` carries the admin token."""
+    """Raises UnauthorizedError unless ``request`` carries the admin token, in whose name changes are made from here."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token:
         raise UnauthorizedError("the admin token is missing: send it as 'Authorization: Bearer <token>'")
     resources = await resources_of(request)
     if not resources.admin.accepts(token.strip()):
         raise UnauthorizedError("the admin token is wrong")
+    act_as(f"token:{resources.admin.id}")

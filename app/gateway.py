@@ -60,8 +60,11 @@ class Gateway:
         intake, trace = call.intake, self._open_trace(call)
         exchange = Exchange(trace=trace, events=self.events, observers=self.observers)
         async with exchange.recorded_on_error():
+            if call.key is not None:
+                call.key.check_model(intake.model)
+                call.key.check_documents(intake.chunks, intake.path_of)
             policies = trace.policies = self.policies.engine.in_scope(
-                agent=trace.agent, model=intake.model, key=None, unit=trace.run_id or trace.request_id
+                agent=trace.agent, model=intake.model, key=call.key_names, unit=trace.run_id or trace.request_id
             )
             if self.settings.evidence_from_tools or policies.audit(Record()).evidence_from_tools:
                 intake = intake.with_tools()
@@ -96,6 +99,7 @@ class Gateway:
         intake = call.intake
         trace = Trace(api=call.dialect.api, stream=intake.stream, store_text=self.settings.store_text)
         trace.model, trace.agent, trace.run_id = intake.model, intake.options.agent, intake.options.run_id
+        trace.key_prefix = call.key.prefix if call.key is not None else None
         trace.prompt = call.dialect.prompt_text(intake.body)
         structlog.contextvars.bind_contextvars(request_id=trace.request_id)
         return trace

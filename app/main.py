@@ -8,7 +8,9 @@ from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 
 from app.api import admin, chat, completions, health, messages, passthrough, responses, runs
+from app.api.authentication import Authentication
 from app.api.problems import install_error_handlers
+from app.keys import GatewayKey
 from app.resources import Resources, open_resources
 from app.settings import Settings
 from judges.base import PairScorer
@@ -20,6 +22,9 @@ _EXPOSED_HEADERS = [
     "x-groundlane-trust-score",
     "x-request-id",
     "retry-after",
+    "x-ratelimit-limit-requests",
+    "x-ratelimit-remaining-requests",
+    "x-ratelimit-reset-requests",
 ]
 
 
@@ -27,6 +32,8 @@ class State(TypedDict):
     """What ``request.state`` holds."""
 
     resources: Resources
+    key: GatewayKey | None
+    """What a call has brought; set for each by the authentication."""
 
 
 def create_app(settings: Settings, *, scorer: PairScorer | None = None) -> FastAPI:
@@ -38,7 +45,7 @@ def create_app(settings: Settings, *, scorer: PairScorer | None = None) -> FastA
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[State]:
         async with open_resources(settings, scorer) as resources:
-            yield {"resources": resources}
+            yield {"resources": resources, "key": None}
 
     app = FastAPI(
         title="Groundlane",
@@ -47,6 +54,7 @@ def create_app(settings: Settings, *, scorer: PairScorer | None = None) -> FastA
         redirect_slashes=False,
     )
     install_error_handlers(app)
+    app.add_middleware(Authentication)
     origins = [origin.strip() for origin in (settings.cors_origins or "").split(",") if origin.strip()]
     if origins:
         app.add_middleware(

@@ -5,6 +5,7 @@ from dataclasses import asdict, fields
 from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.audit_trail import note
 from app.errors import ConflictError, NotFoundError, PreconditionError
 from app.policy_document import StoredPolicy
 from app.tables import policies, policy_versions
@@ -30,8 +31,17 @@ async def check_name(connection: AsyncConnection, policy: StoredPolicy) -> None:
         raise ConflictError(f"there is a policy named {policy.name!r} already")
 
 
-async def keep_version(connection: AsyncConnection, policy: StoredPolicy, change: str) -> None:
-    """Note what ``policy`` is from now on, and by what kind of change."""
+async def keep_version(
+    connection: AsyncConnection, policy: StoredPolicy, change: str, *, before: StoredPolicy | None = None
+) -> None:
+    """Note what ``policy`` is from now on, what it was ``before``, by what kind of change, and who made it."""
+    await note(
+        connection,
+        f"policy.{change}",
+        policy.id,
+        before=None if before is None else asdict(before.draft()),
+        after=None if change == "delete" else asdict(policy.draft()),
+    )
     row = {**asdict(policy.draft()), "policy_id": policy.id, "version": policy.version}
     await connection.execute(insert(policy_versions), {**row, "change": change, "ts": policy.updated_at})
 

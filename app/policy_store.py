@@ -40,6 +40,7 @@ class PolicyStore:
         self._loaded: dict[str, Policy] = {}
         self._unreadable: dict[str, str] = {}
         self._revision: int | None = None
+        self._watchers: list[Callable[[], None]] = []
         self._loading = asyncio.Lock()
         self._scope = TaskScope()
         self._stopping = asyncio.Event()
@@ -64,6 +65,10 @@ class PolicyStore:
     def loaded_versions(self) -> Mapping[str, int]:
         """The version of each policy that this worker has loaded, by id."""
         return {policy.id: policy.version for policy in self._loaded.values()}
+
+    def watch(self, told: Callable[[], None]) -> None:
+        """Call ``told`` each time that policies were loaded; they are in force by then."""
+        self._watchers.append(told)
 
     async def start(self) -> None:
         """Read the policies and keep them up to date. Raises DatabaseUnavailableError: without its policies a gateway
@@ -102,6 +107,8 @@ class PolicyStore:
                 if policy.id not in self._unreadable:
                     _log.error("policy_unreadable", policy_id=policy.id, error=str(error))
         self._engine, self._loaded, self._unreadable = PolicyEngine(list(loaded.values())), loaded, unreadable
+        for told in self._watchers:
+            told()
 
     async def _poll(self) -> None:
         away = False
@@ -210,7 +217,7 @@ class PolicyStore:
             current = await rows.get(connection, policy_id, expected)
             await connection.execute(delete(policies).where(policies.c.id == policy_id))
             last = replace(current, version=current.version + 1, updated_at=datetime.now(UTC))
-            await rows.keep_version(connection, last, "delete")
+            await rows.keep_version(connection, last, "delete", before=current)
 
     async def _update(
         self,
@@ -226,7 +233,7 @@ class PolicyStore:
             )
             await rows.check_name(connection, changed)
             await connection.execute(update(policies).where(policies.c.id == policy_id), asdict(changed))
-            await rows.keep_version(connection, changed, label)
+            await rows.keep_version(connection, changed, label, before=current)
         return changed
 
     @asynccontextmanager

@@ -16,11 +16,16 @@ from app.db import Database, check_schema, upgrade
 from app.events.records import RequestEvent
 from app.events.writer import EventWriter
 from app.gateway import Gateway
+from app.keys import KeyStore, RateLimiter, TokenBuckets
 from app.policy_store import PolicyStore
+from app.revisions import RevisionWatch
 from app.runs import Runs
 from app.settings import EventDurability, Settings
+from app.tables import KEY_REVISION, SECRET_REVISION
 from app.telemetry import EventTotals, JudgeTotals, Metrics
 from app.upstream import Upstreams
+from app.vault import Vault
+from app.workers import WorkerRegister
 from judges.base import PairScorer
 from judges.batching import Batcher
 from judges.caching import CachingScorer
@@ -37,6 +42,9 @@ class Resources:
     settings: Settings
     database: Database
     policies: PolicyStore
+    keys: KeyStore
+    limiter: RateLimiter
+    vault: Vault
     events: EventWriter
     checker: GroundingChecker
     upstream: Upstreams
@@ -64,7 +72,15 @@ async def open_resources(settings: Settings, scorer: PairScorer | None = None) -
         policies = PolicyStore(database, poll_s=settings.policy_poll_s)
         await policies.start()
         stack.push_async_callback(policies.aclose)
+        register = WorkerRegister(database, policies)
+        register.start()
+        stack.push_async_callback(register.aclose)
         await put_in_force(config.policies, policies)
+        keys, vault = KeyStore(database), Vault(database, settings.secret_key)
+        readers = {KEY_REVISION: keys.refresh, SECRET_REVISION: vault.refresh}
+        watch = RevisionWatch(database, readers, poll_s=settings.policy_poll_s)
+        await watch.start()
+        stack.push_async_callback(watch.aclose)
         admin = await AdminAuth.open(database, settings.admin_token)
         events = EventWriter(
             database,
@@ -81,7 +97,7 @@ async def open_resources(settings: Settings, scorer: PairScorer | None = None) -
         if judge.checker.error is not None:
             _log.warning("judge_unavailable", judge=settings.judge, detail=judge.checker.error)
         metrics = Metrics(judge=judge.totals, events=lambda: _event_totals(events))
-        upstream = Upstreams(config.upstreams, observe=metrics.observe_upstream_error)
+        upstream = Upstreams(config.upstreams, keys=vault, observe=metrics.observe_upstream_error)
         stack.push_async_callback(upstream.aclose)
         observers = (metrics.observe_request, lambda event: _observe_upstream(metrics, event), _log_request)
         runs = Runs(
@@ -91,6 +107,9 @@ async def open_resources(settings: Settings, scorer: PairScorer | None = None) -
             settings=settings,
             database=database,
             policies=policies,
+            keys=keys,
+            limiter=TokenBuckets(),
+            vault=vault,
             events=events,
             checker=judge.checker,
             upstream=upstream,

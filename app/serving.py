@@ -17,6 +17,7 @@ from app.db import Database, upgrade
 from app.main import create_app
 from app.settings import Settings, SettingsError, load_settings
 from app.telemetry import configure_logging
+from app.vault import check_secret_keys
 from judges.cross_encoder import open_scorer
 
 _KEEP_ALIVE_S = 75
@@ -30,6 +31,7 @@ def prepare(settings: Settings) -> str | None:
     Raises SettingsError, DatabaseUrlError or DatabaseUnavailableError.
     """
     load_config(settings)
+    check_secret_keys(settings.secret_key)
     try:
         open_scorer(settings.judge)
     except ValueError as error:

@@ -1,5 +1,6 @@
 """Every knob of the gateway: environment variables with the prefix ``GROUNDLANE_``, or an ``.env`` file."""
 
+import re
 from enum import StrEnum
 from typing import Annotated
 
@@ -130,6 +131,16 @@ class Settings(BaseSettings):
     log_format: Annotated[str, Field(pattern="^(json|console)$", description="Log lines as JSON or for people")] = (
         "json"
     )
+
+
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+"""What an upstream or a secret may be called."""
+
+
+def secret_name(key: str) -> str | None:
+    """The name in ``secret:NAME``, which stands for a key that is kept as a secret; None for a key itself."""
+    found = re.fullmatch(f"secret:({NAME})", key)
+    return None if found is None else found.group(1)
 
 
 def load_settings() -> Settings:

@@ -49,6 +49,7 @@ class Trace:
     """The model as the upstream was asked for it."""
     agent: str | None = None
     run_id: str | None = None
+    key_prefix: str | None = None
     prompt: str = ""
     status: str = "completed"
     http_status: int = 200
@@ -181,7 +182,7 @@ class Trace:
                 resolved_model=self.resolved_model or self.sent_model,
                 agent=self.agent,
                 run_id=self.run_id,
-                key_prefix=None,
+                key_prefix=self.key_prefix,
                 stream=self.stream,
                 status=self.status,
                 http_status=self.http_status,

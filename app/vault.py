@@ -137,6 +137,12 @@ class Vault:
             _log.warning("secret_refresh_failed")  # the change is made; the next look will see it
 
 
+def check_secret_keys(keys: SecretStr | None) -> None:
+    """Raises SettingsError for what is no Fernet key."""
+    if keys is not None:
+        _cipher(keys.get_secret_value())
+
+
 def _cipher(keys: str) -> MultiFernet:
     try:
         return MultiFernet([Fernet(key.strip()) for key in keys.split(",") if key.strip()])

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request, Response
 
 from app.api.respond import OwnedStream, read_body, with_headers
 from app.errors import InvalidRequestError
+from app.keys import GatewayKey
 from app.resources import Resources
 from app.upstream import Content, UpstreamRequest, returned_headers, translate
 
@@ -28,13 +29,17 @@ async def pass_through(request: Request, path: str) -> Response:
     raw_path = request.scope.get("raw_path") or request.url.path.encode()
     target = raw_path.decode("latin-1").removeprefix("/v1")
     check_path(target)
-    model, content = await _content(request, resources)
+    key: GatewayKey | None = request.state.key
+    limited = key is not None and bool(key.models)
+    model, content = await _content(request, resources, whole=limited)
+    if key is not None and not (model is None and request.method in _SAFE):
+        key.check_model(model)
     sent = await resources.upstream.send(
         UpstreamRequest(
             method=request.method,
             path=target,
             query=request.scope["query_string"].decode("latin-1"),
-            headers=list(request.headers.items()),
+            headers=[item for item in request.headers.items() if not (limited and item[0] == "content-encoding")],
             accept_encoding=request.headers.get("accept-encoding", "identity"),
             content=content,
             model=model,
@@ -70,11 +75,15 @@ def check_path(target: str) -> None:
         raise InvalidRequestError(f"No such path. Did you mean /v1/{folded}?", param="path", status=_NOT_FOUND)
 
 
-async def _content(request: Request, resources: Resources) -> tuple[str | None, Content]:
-    """The body, and the model it names where that matters. Only a JSON body is read, and only for that."""
+async def _content(request: Request, resources: Resources, *, whole: bool) -> tuple[str | None, Content]:
+    """The body, and the model it names where that matters. Only a JSON body is read, and only for that.
+
+    ``whole``: the model decides whether the request may pass, so any body is read, and one that is JSON is written
+    anew: who reads it next finds the model that was found here.
+    """
     if not _has_body(request):
         return None, b""
-    if not (resources.upstream.by_model and _is_plain_json(request)):
+    if not whole and not (resources.upstream.by_model and _is_plain_json(request)):
         return None, request.stream()
     raw = await read_body(request, limit=resources.settings.max_body_bytes)
     try:
@@ -84,7 +93,7 @@ async def _content(request: Request, resources: Resources) -> tuple[str | None, 
     model = body.get("model") if isinstance(body, dict) else None
     if not isinstance(model, str):
         return None, raw
-    return model, lambda form: orjson.dumps({**body, "model": form.model}) if form.renamed else raw
+    return model, lambda form: orjson.dumps({**body, "model": form.model}) if form.renamed or whole else raw
 
 
 def _is_plain_json(request: Request) -> bool:

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from app.api import messages
 from app.db import DatabaseUnavailableError
 from app.dialects.messages.errors import error_body
-from app.errors import AdminError, GatewayError, InvalidRequestError, UnauthorizedError
+from app.errors import AdminError, GatewayError, InvalidRequestError, UnauthorizedError, WrongKeyError
 from app.policy_document import invalid
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -55,8 +55,7 @@ def install_error_handlers(app: FastAPI) -> None:
 
 
 async def _gateway_error(request: Request, error: GatewayError) -> JSONResponse:
-    headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, UnauthorizedError) else error.headers
-    return _answer(request, error, headers)
+    return error_response(request, error)
 
 
 async def _validation_error(request: Request, error: RequestValidationError) -> JSONResponse:
@@ -87,6 +86,12 @@ async def _client_gone(_request: Request, _error: ClientDisconnect) -> Response:
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:
     _log.error("unexpected_error", path=request.url.path, exc_info=error)
     return _answer(request, _UnexpectedError("something went wrong; the log says what"))
+
+
+def error_response(request: Request, error: GatewayError) -> JSONResponse:
+    """``error`` as the client of ``request`` expects it."""
+    headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, UnauthorizedError | WrongKeyError) else error.headers
+    return _answer(request, error, headers)
 
 
 def _answer(request: Request, error: GatewayError, headers: Mapping[str, str] | None = None) -> JSONResponse:

@@ -23,5 +23,5 @@ async def create_response(request: Request) -> Response:
     # The body was decoded on the way in.
     headers = [(name, value) for name, value in request.headers.items() if name != "content-encoding"]
     query = request.scope["query_string"].decode("latin-1")
-    call = Call(dialect=ResponsesDialect(), intake=intake, headers=headers, query=query)
+    call = Call(dialect=ResponsesDialect(), intake=intake, headers=headers, query=query, key=request.state.key)
     return await answer(request, resources, call)

@@ -13,7 +13,7 @@ from app.config.spec import Config, Timeouts, UpstreamSpec
 from app.config.tables import FileTables, UpstreamTable
 from app.errors import InvalidAdminRequestError
 from app.policy_document import PolicyDraft, parse_document
-from app.settings import Settings, SettingsError, UpstreamApi
+from app.settings import Settings, SettingsError, UpstreamApi, secret_name
 
 _SETTING = "GROUNDLANE_CONFIG"
 
@@ -25,10 +25,15 @@ class _KeyError(ValueError):
 def load_config(settings: Settings) -> Config:
     """Read the file that the settings name, if any. Raises SettingsError with one line that names the bad key."""
     if settings.config is None:
-        return Config(upstreams=(_from_settings(settings),))
-    # Keys may stand in the .env file, as the settings may.
-    known = {name: value for name, value in dotenv_values(".env").items() if value is not None} | dict(os.environ)
-    return read_config(Path(settings.config), known)
+        config = Config(upstreams=(_from_settings(settings),))
+    else:
+        # Keys may stand in the .env file, as the settings may.
+        known = {name: value for name, value in dotenv_values(".env").items() if value is not None} | dict(os.environ)
+        config = read_config(Path(settings.config), known)
+    named = [upstream.secret for upstream in config.upstreams if upstream.secret is not None]
+    if named and settings.secret_key is None:
+        raise SettingsError(f"GROUNDLANE_SECRET_KEY: not set, but the secret {named[0]!r} holds the key of an upstream")
+    return config
 
 
 def read_config(path: Path, environment: Mapping[str, str]) -> Config:
@@ -62,6 +67,8 @@ def _spec(table: UpstreamTable, where: str, environment: Mapping[str, str]) -> U
         if not value:
             raise _KeyError(f"{where}.api_key_env: the environment variable {table.api_key_env} is not set")
         key = SecretStr(value)
+        if table.api_key is not None:
+            raise _KeyError(f"{where}.api_key: stands beside api_key_env; one of them is enough")
     base_url = str(table.base_url).rstrip("/")
     if table.api is UpstreamApi.AZURE and table.api_version is None and not base_url.endswith("/openai/v1"):
         raise _KeyError(f"{where}.api_version: needed, unless base_url ends in /openai/v1")
@@ -69,7 +76,7 @@ def _spec(table: UpstreamTable, where: str, environment: Mapping[str, str]) -> U
         raise _KeyError(f'{where}.api_version: only for api = "azure"')
     values = {name: getattr(table, name) for name in _SAME}
     timeouts = Timeouts(**table.timeouts.model_dump())
-    return UpstreamSpec(base_url=base_url, key=key, timeouts=timeouts, **values)
+    return UpstreamSpec(base_url=base_url, key=key, secret=table.api_key, timeouts=timeouts, **values)
 
 
 _SAME = (
@@ -84,11 +91,14 @@ def _from_settings(settings: Settings) -> UpstreamSpec:
         raise SettingsError(
             f"GROUNDLANE_UPSTREAM_API: azure needs a base URL that ends in /openai/v1; older ones need {_SETTING}"
         )
+    key = settings.upstream_api_key
+    secret = None if key is None else secret_name(key.get_secret_value())
     return UpstreamSpec(
         name="default",
         base_url=base_url,
         api=settings.upstream_api,
-        key=settings.upstream_api_key,
+        key=key if secret is None else None,
+        secret=secret,
         timeouts=Timeouts(
             connect=settings.connect_timeout_s,
             first_byte=settings.read_timeout_s,

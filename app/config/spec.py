@@ -27,6 +27,8 @@ class UpstreamSpec:
     api: UpstreamApi = UpstreamApi.OPENAI
     api_version: str | None = None
     key: SecretStr | None = None
+    secret: str | None = None
+    """The name of the secret that holds the key, in place of ``key``."""
     models: Sequence[str] = ("*",)
     alias: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)

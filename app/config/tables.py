@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, HttpUrl, StringConstraints, field_validator
 
-from app.settings import Seconds, UpstreamApi
+from app.settings import NAME, Seconds, UpstreamApi, secret_name
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[^\x00-\x1f\x7f]*")
@@ -33,7 +33,17 @@ Line = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"
 Glob = Annotated[Line, AfterValidator(_glob)]
 HeaderName = Annotated[str, AfterValidator(_header)]
 HeaderValue = Annotated[str, StringConstraints(pattern=rf"^{_HEADER_VALUE.pattern}$")]
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Name = Annotated[str, StringConstraints(pattern=rf"^{NAME}$")]
+
+
+def _secret_name(reference: str) -> str:
+    name = secret_name(reference)
+    if name is None:
+        raise ValueError('a key must not stand here: name a secret ("secret:NAME"), or a variable in api_key_env')
+    return name
+
+
+SecretName = Annotated[str, AfterValidator(_secret_name)]
 
 
 class _Table(BaseModel):
@@ -52,6 +62,7 @@ class UpstreamTable(_Table):
     api: Annotated[UpstreamApi, Field(strict=False)] = UpstreamApi.OPENAI
     api_version: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]+$")] | None = None
     api_key_env: Line | None = None
+    api_key: SecretName | None = None
     models: list[Glob] = ["*"]
     alias: dict[Glob, Line] = {}
     headers: dict[HeaderName, HeaderValue] = {}

@@ -153,7 +153,7 @@ class KeyStore:
     ) -> StoredKey:
         async with self._changing() as connection:
             before = await _get(connection, key)
-            if only_in_force and before.revoked_at is not None:
+            if not changes or (only_in_force and before.revoked_at is not None):
                 return before
             await connection.execute(update(api_keys).where(api_keys.c.id == before.id).values(**changes))
             after = await _get(connection, before.id)

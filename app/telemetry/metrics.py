@@ -86,6 +86,7 @@ class Metrics:
         self._sentences = self._counter("sentences", "Claims and claim-less sentences by verdict", "label")
         self._decisions = self._counter("decisions", "Decisions", "category", "action", "reason_code")
         self._upstream_errors = self._counter("upstream_errors", "Failures of the upstream", "kind")
+        self._keys_refused = self._counter("keys_refused", "Calls refused for their gateway key", "reason")
         self._open_streams = self._gauge("open_streams", "Streamed replies in progress")
         self._judge_queue = self._gauge("judge_queue_depth", "Pairs that wait for the judge")
         self._judge_counters = {
@@ -122,6 +123,10 @@ class Metrics:
     def observe_upstream_error(self, kind: str) -> None:
         """Count a failure of the upstream: ``connect``, ``timeout``, ``status_4xx``, ``status_5xx`` or ``stream``."""
         self._upstream_errors.labels(self._kind(kind)).inc()
+
+    def observe_key_refused(self, reason: str) -> None:
+        """Count a call that was refused for its key: ``wrong`` (none, unknown or revoked) or ``rate``."""
+        self._keys_refused.labels(reason).inc()
 
     @contextmanager
     def open_stream(self) -> Iterator[None]:

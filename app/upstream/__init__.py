@@ -4,8 +4,19 @@ The API is httpx's; its transport is aiohttp's, which takes a fraction of the CP
 """
 
 from app.upstream.headers import Headers, returned_headers
+from app.upstream.keys import KeySource
 from app.upstream.outcome import translate
 from app.upstream.request import Content, Form, UpstreamRequest
 from app.upstream.upstreams import Sent, Upstreams
 
-__all__ = ["Content", "Form", "Headers", "Sent", "UpstreamRequest", "Upstreams", "returned_headers", "translate"]
+__all__ = [
+    "Content",
+    "Form",
+    "Headers",
+    "KeySource",
+    "Sent",
+    "UpstreamRequest",
+    "Upstreams",
+    "returned_headers",
+    "translate",
+]

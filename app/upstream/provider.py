@@ -7,14 +7,18 @@ from functools import lru_cache
 from typing import Any
 
 import httpx
+import structlog
 
 from app.config import UpstreamSpec
-from app.errors import InvalidRequestError
+from app.errors import InvalidRequestError, UpstreamKeyError
 from app.upstream.headers import key_header, sent_headers
+from app.upstream.keys import KeySource
 from app.upstream.outcome import Outcome, of_error, of_response
 from app.upstream.request import Form, UpstreamRequest
 from app.upstream.transport import AiohttpTransport
 from app.upstream.urls import by_deployment, url_of
+
+_log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,7 +49,9 @@ class Provider:
     With a key configured, that key is sent and every key of the caller is taken out; without one the caller's own pass.
     """
 
-    def __init__(self, spec: UpstreamSpec, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
+    def __init__(
+        self, spec: UpstreamSpec, *, keys: KeySource, transport: httpx.AsyncBaseTransport | None = None
+    ) -> None:
         self.spec = spec
         self.health = Health()
         self.by_deployment = by_deployment(spec)
@@ -53,7 +59,8 @@ class Provider:
         if spec.key is not None:
             name, value = key_header(spec.api, spec.key.get_secret_value())
             self._own[name] = value
-        self._has_key = bool({"authorization", "x-api-key", "api-key"} & self._own.keys())
+        self._keys = keys
+        self._has_key = spec.secret is not None or bool({"authorization", "x-api-key", "api-key"} & self._own.keys())
         self._transport = transport or AiohttpTransport(
             timeouts=spec.timeouts, connections=spec.max_connections, proxy_from_env=spec.proxy_from_env
         )
@@ -63,7 +70,7 @@ class Provider:
         spec = self.spec
         headers = sent_headers(
             request.headers,
-            own=self._own,
+            own=self._headers(),
             api=spec.api,
             accept_encoding=request.accept_encoding,
             with_keys=with_keys and not self._has_key,
@@ -94,6 +101,17 @@ class Provider:
             )
         self.health.note(outcome.kind)
         return outcome
+
+    def _headers(self) -> dict[str, str]:
+        """Those of its own. A secret is looked up each time, because it may change."""
+        spec = self.spec
+        if spec.secret is None:
+            return self._own
+        key = self._keys.key(spec.secret)
+        if key is None:
+            _log.error("upstream_key_missing", upstream=spec.name, name=spec.secret)
+            raise UpstreamKeyError(f"The key of the upstream {spec.name!r} is not there.")
+        return dict([*self._own.items(), key_header(spec.api, key)])
 
     def describe(self) -> dict[str, Any]:
         """What an operator may see: no key, and no header, since one may be a secret."""

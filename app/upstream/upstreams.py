@@ -13,6 +13,7 @@ import structlog
 
 from app.config import UpstreamSpec
 from app.errors import UnknownModelError
+from app.upstream.keys import KeySource, NoKeys
 from app.upstream.outcome import Outcome, pause
 from app.upstream.provider import Provider
 from app.upstream.request import UpstreamRequest
@@ -37,19 +38,21 @@ def _ignore(_kind: str) -> None:
 class Upstreams:
     """One per process; its pools live as long as it does. At least one upstream, the first for what names no model.
 
-    ``observe`` is told the kind of each failure that was made up for by another attempt; ``transport`` stands in for
-    the network, and ``sleep`` for the pauses between attempts.
+    ``keys`` has the keys of those whose configuration names a secret. ``observe`` is told the kind of each failure that
+    was made up for by another attempt; ``transport`` stands in for the network, and ``sleep`` for the pauses between
+    attempts.
     """
 
     def __init__(
         self,
         specs: Sequence[UpstreamSpec],
         *,
+        keys: KeySource | None = None,
         observe: Callable[[str], None] = _ignore,
         transport: httpx.AsyncBaseTransport | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._providers = {spec.name: Provider(spec, transport=transport) for spec in specs}
+        self._providers = {spec.name: Provider(spec, keys=keys or NoKeys(), transport=transport) for spec in specs}
         self._routes = Routes(specs)
         self._observe, self._sleep = observe, sleep
         self.by_model = len(specs) > 1 or any(

@@ -81,6 +81,23 @@ def test_a_key_is_not_shown_with_the_rest(tmp_path: Path) -> None:
     assert "sk-one" not in repr(read(tmp_path, MINIMAL + 'api_key_env = "ONE_KEY"\n'))
 
 
+def test_a_key_may_be_kept_as_a_secret(tmp_path: Path) -> None:
+    spec = read(tmp_path, MINIMAL + 'api_key = "secret:open-ai.1"\n').upstreams[0]
+    assert (spec.key, spec.secret) == (None, "open-ai.1")
+
+
+@pytest.mark.parametrize("config", [None, MINIMAL + 'api_key = "secret:openai"\n'])
+def test_a_secret_needs_the_key_that_opens_it(tmp_path: Path, config: str | None) -> None:
+    values: dict[str, Any] = {"upstream_api_key": "secret:openai"}
+    if config is not None:
+        (tmp_path / "c.toml").write_text(config, "utf-8")
+        values = {"config": str(tmp_path / "c.toml")}
+    with pytest.raises(SettingsError, match="GROUNDLANE_SECRET_KEY: not set, but the secret 'openai'"):
+        load_config(Settings(_env_file=None, **values))
+    (spec,) = load_config(Settings(_env_file=None, secret_key="x", **values)).upstreams
+    assert (spec.key, spec.secret) == (None, "openai")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -100,6 +117,9 @@ def test_a_key_is_not_shown_with_the_rest(tmp_path: Path) -> None:
         (MINIMAL + 'api_version = "1"', 'upstreams[0].api_version: only for api = "azure"'),
         (MINIMAL + 'api_key_env = "NO_KEY"', "upstreams[0].api_key_env: the environment variable NO_KEY is not set"),
         (MINIMAL + 'api_key_env = "EMPTY"', "upstreams[0].api_key_env: the environment variable EMPTY is not set"),
+        (MINIMAL + 'api_key = "sk-hunter2"', "upstreams[0].api_key: a key must not stand here"),
+        (MINIMAL + 'api_key = "secret:a/b"', "upstreams[0].api_key: a key must not stand here"),
+        (MINIMAL + 'api_key_env = "ONE_KEY"\napi_key = "secret:a"', "upstreams[0].api_key: stands beside api_key_env"),
         (MINIMAL + 'models = "gpt-*"', "upstreams[0].models: Input should be a valid list"),
         (MINIMAL + 'models = ["a", "gpt-[4"]', "upstreams[0].models[1]: bad glob 'gpt-[4': a '[' is not closed"),
         (MINIMAL + 'models = [""]', "upstreams[0].models[0]: String should have at least 1 character"),

@@ -14,7 +14,9 @@ from app.api import admin
 from app.api.problems import install_error_handlers
 from app.db import Database
 from app.events.writer import EventWriter
+from app.keys import KeyStore
 from app.policy_store import PolicyStore
+from app.vault import Vault, new_secret_key
 
 TOKEN = "the-admin-token"
 
@@ -30,7 +32,14 @@ async def resources(
         await store.start()
         await events.start()
         auth = await AdminAuth.open(database, SecretStr(TOKEN))
-        yield SimpleNamespace(database=database, policies=store, events=events, admin=auth)
+        yield SimpleNamespace(
+            database=database,
+            policies=store,
+            events=events,
+            admin=auth,
+            keys=KeyStore(database),
+            vault=Vault(database, SecretStr(new_secret_key())),
+        )
         await events.aclose()
         await store.aclose()
 

@@ -1,0 +1,39 @@
+"""``/admin/v1/audit``: who changed what."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.api.admin.common import AdminRoute, CursorText, Word, decode_cursor, encode_cursor, page
+from app.api.admin.events import Time
+from app.audit_trail import AuditFilter, entries
+from app.dependencies import ResourcesDep
+
+router = APIRouter(prefix="/audit", route_class=AdminRoute, tags=["audit"])
+
+
+class AuditParams(BaseModel):
+    """``since`` is the earliest time, ``until`` the first that is too late, both RFC 3339."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    since: Time | None = None
+    until: Time | None = None
+    actor: Word | None = None
+    action: Word | None = None
+    target: Word | None = None
+    limit: Annotated[int, Field(ge=1, le=500, description="Most items of one page")] = 50
+    cursor: CursorText | None = None
+
+
+@router.get("")
+async def list_audit(resources: ResourcesDep, params: Annotated[AuditParams, Query()]) -> dict[str, Any]:
+    """Changes, newest first, each with who made it and what was before and after."""
+    after = None if params.cursor is None else decode_cursor(params.cursor, datetime, str)
+    wanted = AuditFilter(**params.model_dump(exclude={"limit", "cursor"}))
+    found = await entries(resources.database, wanted, limit=params.limit + 1, after=after)
+    items = found[: params.limit]
+    more = len(found) > params.limit
+    return page(items, encode_cursor(items[-1]["ts"], items[-1]["id"]) if more else None)

@@ -1,0 +1,87 @@
+"""``/admin/v1/keys``: who may call the gateway."""
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.api.admin.common import AdminRoute, CursorText, Limit, Word, decode_cursor, encode_cursor
+from app.dependencies import KeysDep
+from app.keys import KeyDraft, StoredKey
+from app.policy_document import Globs, Line
+
+router = APIRouter(prefix="/keys", route_class=AdminRoute, tags=["keys"])
+
+KeyId = Annotated[Word, Path(description="Id or prefix")]
+PerMinute = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+class KeyDocument(BaseModel):
+    """What a key is to allow. ``models`` and ``collections`` are shell globs; empty: any."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: Annotated[str, Line]
+    models: Globs = []
+    collections: Globs = []
+    requests_per_minute: PerMinute | None = None
+
+
+class KeyPatch(BaseModel):
+    """What of a key is to change; null, for the number, takes the limit away."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: Annotated[str, Line] = ""
+    models: Globs = []
+    collections: Globs = []
+    requests_per_minute: PerMinute | None = None
+
+
+class KeyPage(BaseModel):
+    items: list[StoredKey]
+    next_cursor: str | None
+
+
+@router.post("", status_code=201)
+async def create_key(store: KeysDep, document: KeyDocument, response: Response) -> dict[str, Any]:
+    """Make a key. ``key`` is it: it cannot be read again."""
+    made, key = await store.create(KeyDraft(**document.model_dump()))
+    response.headers["Location"] = f"/admin/v1/keys/{made.id}"
+    response.headers["Cache-Control"] = "no-store"
+    return {**asdict(made), "key": key}
+
+
+@router.get("")
+async def list_keys(
+    store: KeysDep,
+    prefix: Word | None = None,
+    name: Word | None = None,
+    revoked: bool | None = None,
+    limit: Limit = 50,
+    cursor: CursorText | None = None,
+) -> KeyPage:
+    """The keys by name; of each its prefix, never the key itself."""
+    after = None if cursor is None else decode_cursor(cursor, str, str)
+    found = await store.list(prefix=prefix, name=name, revoked=revoked, after=after, limit=limit + 1)
+    items = list(found[:limit])
+    more = len(found) > limit
+    return KeyPage(items=items, next_cursor=encode_cursor(items[-1].name, items[-1].prefix) if more else None)
+
+
+@router.get("/{key_id}")
+async def get_key(store: KeysDep, key_id: KeyId) -> StoredKey:
+    return await store.get(key_id)
+
+
+@router.patch("/{key_id}")
+async def change_key(store: KeysDep, key_id: KeyId, patch: KeyPatch) -> StoredKey:
+    """Change a key's name or limits; the key itself stays."""
+    return await store.change(key_id, patch.model_dump(exclude_unset=True))
+
+
+@router.delete("/{key_id}", status_code=204)
+async def revoke_key(store: KeysDep, key_id: KeyId) -> None:
+    """Revoke a key. It is refused on every worker within a second; its row stays."""
+    await store.revoke(key_id)

@@ -1,0 +1,54 @@
+"""``/admin/v1/secrets``: put in, listed by name, and never answered."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from pydantic import BaseModel, ConfigDict, SecretStr, StringConstraints, field_validator
+
+from app.api.admin.common import AdminRoute
+from app.dependencies import VaultDep
+from app.settings import NAME
+from app.vault import SecretInfo
+
+router = APIRouter(prefix="/secrets", route_class=AdminRoute, tags=["secrets"])
+
+_LONGEST = 8_192
+SecretName = Annotated[str, Path(), StringConstraints(pattern=f"^{NAME}$")]
+
+
+class SecretDocument(BaseModel):
+    """``value``: printable ASCII, as a header takes it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    value: SecretStr
+
+    @field_validator("value")
+    @classmethod
+    def _plain(cls, value: SecretStr) -> SecretStr:
+        text = value.get_secret_value()
+        if not (0 < len(text) <= _LONGEST and text.isascii() and text.isprintable() and text == text.strip()):
+            raise ValueError(f"expected 1 to {_LONGEST} printable ASCII characters, without spaces at the ends")
+        return value
+
+
+class SecretPage(BaseModel):
+    items: list[SecretInfo]
+    next_cursor: None = None
+
+
+@router.get("")
+async def list_secrets(vault: VaultDep) -> SecretPage:
+    """The secrets by name, without their values."""
+    return SecretPage(items=list(await vault.list()))
+
+
+@router.put("/{name}")
+async def put_secret(vault: VaultDep, name: SecretName, document: SecretDocument) -> SecretInfo:
+    """Keep a secret, in place of the one of that name. It is in use on every worker within a second."""
+    return await vault.put(name, document.value.get_secret_value())
+
+
+@router.delete("/{name}", status_code=204)
+async def delete_secret(vault: VaultDep, name: SecretName) -> None:
+    await vault.delete(name)

@@ -1,0 +1,62 @@
+"""``/admin/v1/policies/{id}/status``: where a policy is in force, and in which version."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+
+from app.api.admin.common import AdminRoute, Word
+from app.dependencies import PoliciesDep, ResourcesDep
+from app.workers import live_workers
+
+router = APIRouter(prefix="/policies", route_class=AdminRoute, tags=["policies"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerStatus:
+    """A worker, and the version that it has loaded since ``loaded_at``; null: none."""
+
+    id: str
+    host: str
+    pid: int
+    version: int | None
+    loaded_at: datetime
+    seen_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyStatus:
+    """``version`` is the newest; ``in_force``: every worker has loaded it."""
+
+    policy_id: str
+    version: int
+    updated_at: datetime
+    in_force: bool
+    workers: list[WorkerStatus]
+
+
+@router.get("/{policy_id}/status")
+async def get_status(
+    store: PoliciesDep, resources: ResourcesDep, policy_id: Annotated[Word, Path()]
+) -> PolicyStatus:
+    """Which version of a policy each worker has loaded. A worker that was not heard of for 20 seconds is left out."""
+    policy = await store.get(policy_id)
+    workers = [
+        WorkerStatus(
+            id=worker.id,
+            host=worker.host,
+            pid=worker.pid,
+            version=worker.versions.get(policy_id),
+            loaded_at=worker.loaded_at,
+            seen_at=worker.seen_at,
+        )
+        for worker in await live_workers(resources.database)
+    ]
+    return PolicyStatus(
+        policy_id=policy_id,
+        version=policy.version,
+        updated_at=policy.updated_at,
+        in_force=bool(workers) and all(worker.version == policy.version for worker in workers),
+        workers=workers,
+    )

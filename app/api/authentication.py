@@ -1,0 +1,100 @@
+"""Who is calling: the one place that looks at the keys of a call to ``/v1`` or ``/mcp``, before any handler does.
+
+It takes the gateway's own keys out of the headers, so that none can go upstream, whatever a handler forwards.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app.api.problems import error_response
+from app.errors import GatewayError, RateLimitError, WrongKeyError
+from app.keys import GatewayKey
+from app.resources import Resources
+
+_GUARDED = ("/v1", "/mcp")
+_OURS = b"x-groundlane-key"
+_BEARERS = frozenset({b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key", _OURS})
+_KEY = re.compile(rb"(?<![A-Za-z0-9_-])gl-[a-z2-7]{8}-[A-Za-z0-9_-]*")
+
+RawHeaders = Sequence[tuple[bytes, bytes]]
+
+
+class Authentication:
+    """ASGI middleware. A call that passes has ``key`` in its state: the gateway key that it brought, or None."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not _is_guarded(scope["path"]):
+            await self._app(scope, receive, send)
+            return
+        resources: Resources = scope["state"]["resources"]
+        try:
+            key = _admit(scope, resources)
+        except GatewayError as error:
+            await error_response(Request(scope), error)(scope, receive, send)
+            return
+        headers = [(name, value) for name, value in scope["headers"] if name != _OURS and not _KEY.search(value)]
+        await self._app({**scope, "headers": headers, "state": {**scope["state"], "key": key}}, receive, send)
+
+
+def _is_guarded(path: str) -> bool:
+    return any(path == start or path.startswith(f"{start}/") for start in _GUARDED)
+
+
+def _admit(scope: Scope, resources: Resources) -> GatewayKey | None:
+    """The key of the call. Raises WrongKeyError or RateLimitError."""
+    try:
+        key = _find(scope["headers"], scope["query_string"], resources)
+    except WrongKeyError:
+        resources.metrics.observe_key_refused("wrong")
+        raise
+    if key is not None and key.requests_per_minute is not None:
+        _take(key, key.requests_per_minute, resources)
+    return key
+
+
+def _find(headers: RawHeaders, query: bytes, resources: Resources) -> GatewayKey | None:
+    if _KEY.search(query):
+        raise WrongKeyError("A gateway key belongs into a header, not into the URL, which is logged on its way.")
+    brought = [(name, value) for name, value in headers if name in _BEARERS and value.strip()]
+    given = {found for _, value in brought for found in _KEY.findall(value)}
+    ours_expected = resources.settings.require_keys or any(name == _OURS for name, _ in brought)
+    if not given:
+        if not ours_expected:
+            return None
+        if not brought:
+            raise WrongKeyError("No gateway key was given: send one as 'Authorization: Bearer <key>'.")
+        raise WrongKeyError("The API key is not a gateway key.")
+    if len(given) > 1:
+        raise WrongKeyError("More than one gateway key was given.")
+    text = given.pop().decode("ascii")
+    key = resources.keys.find(text)
+    if key is None:
+        raise WrongKeyError(f"The gateway key {text[:11]} is unknown or revoked.")
+    return key
+
+
+def _take(key: GatewayKey, per_minute: int, resources: Resources) -> None:
+    allowance = resources.limiter.take(key.id, per_minute)
+    if allowance.allowed:
+        return
+    resources.metrics.observe_key_refused("rate")
+    wait_s = math.ceil(allowance.wait_s)
+    error = RateLimitError(
+        f"The key {key.prefix} has used its {per_minute} requests per minute. Try again in {wait_s} s."
+    )
+    error.headers.update(
+        {
+            "retry-after": str(wait_s),
+            "x-ratelimit-limit-requests": str(allowance.limit),
+            "x-ratelimit-remaining-requests": str(allowance.remaining),
+            "x-ratelimit-reset-requests": f"{allowance.full_s:.3f}s",
+        }
+    )
+    raise error

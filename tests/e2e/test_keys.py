@@ -1,0 +1,254 @@
+"""Gateway keys through the real gateway: who is let in, for what, how often, and that no key leaves it."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import httpx
+import pytest
+
+from app.keys import new_key
+from app.vault import new_secret_key
+
+from .gateway import UPSTREAM_KEY, Gateway
+from .upstream import Reply, json_reply
+
+Start = Callable[..., Gateway]
+CHAT = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "Hello?"}]}
+ANSWER = {
+    "id": "c-1",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "gpt-4o-mini",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello."}, "finish_reason": "stop"}],
+}
+
+
+@pytest.fixture
+def locked(start_gateway: Start) -> Gateway:
+    """A gateway that wants a key, in front of an upstream that gets the caller's own unless that is a gateway key."""
+    return start_gateway(require_keys=True, upstream_api_key=None)
+
+
+def key(gateway: Gateway, **fields: Any) -> dict[str, Any]:
+    answer = gateway.admin.post("/keys", json={"name": "bot", **fields})
+    assert answer.status_code == 201, answer.text
+    made: dict[str, Any] = answer.json()
+    return made
+
+
+def ask(gateway: Gateway, body: Any = CHAT, path: str = "/v1/chat/completions", **headers: str) -> httpx.Response:
+    """Ask with these headers, and with none that a client library would add."""
+    gateway.upstream.script(json_reply(ANSWER))
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return httpx.post(f"http://127.0.0.1:{gateway.port}{path}", json=body, headers=named, timeout=20)
+
+
+def bearer(text: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {text}"}
+
+
+def sent(gateway: Gateway) -> str:
+    """All headers that went upstream, and the target."""
+    exchange = gateway.upstream.wait_exchange()
+    return f"{exchange.path} {exchange.headers}"
+
+
+@pytest.mark.parametrize("header", ["authorization", "x-api-key", "api-key", "x-goog-api-key", "x-groundlane-key"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings"])
+def test_a_key_lets_in_wherever_it_stands_and_goes_no_further(gateway: Gateway, header: str, path: str) -> None:
+    made = key(gateway)
+    text = f"Bearer {made['key']}" if header == "authorization" else made["key"]
+    assert ask(gateway, path=path, **{header.replace("-", "_"): text}).status_code == 200
+    headers = sent(gateway)
+    assert "gl-" not in headers
+    assert UPSTREAM_KEY in headers
+
+
+def test_a_caller_may_bring_the_upstreams_key_beside_it(locked: Gateway) -> None:
+    made = key(locked)
+    assert ask(locked, authorization="Bearer sk-mine", x_groundlane_key=made["key"]).status_code == 200
+    headers = sent(locked)
+    assert "sk-mine" in headers
+    assert "gl-" not in headers
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        ("/v1/chat/completions", {}),
+        ("/v1/chat/completions", {"authorization": "Bearer sk-unknown"}),
+        ("/v1/completions", {"authorization": f"Bearer gl-abcd2345-{'x' * 43}"}),
+        ("/v1/responses", {"x_groundlane_key": "nonsense"}),
+        ("/v1/embeddings", {"authorization": "Basic Z2w6eA=="}),
+        ("/v1/files/x", {}),
+        ("/v1", {}),
+        ("/mcp", {}),
+        ("/mcp/x", {}),
+    ],
+)
+def test_without_a_key_of_its_own_nobody_gets_in(locked: Gateway, path: str, headers: dict[str, str]) -> None:
+    answer = ask(locked, path=path, **headers)
+    assert answer.status_code == 401
+    error = answer.json()["error"]
+    assert (error["type"], error["code"], error["param"]) == ("invalid_request_error", "invalid_api_key", None)
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert "x" * 43 not in answer.text
+    assert locked.upstream.exchanges == []
+
+
+def test_the_messages_api_is_refused_in_its_own_shape(locked: Gateway) -> None:
+    answer = ask(locked, path="/v1/messages", x_api_key="sk-ant-unknown")
+    assert answer.status_code == 401
+    assert answer.json()["type"] == "error"
+    assert answer.json()["error"]["type"] == "authentication_error"
+
+
+def test_health_and_administration_need_no_key(locked: Gateway) -> None:
+    assert httpx.get(f"http://127.0.0.1:{locked.port}/healthz").status_code == 200
+    assert locked.admin.get("/keys").status_code == 200
+
+
+def test_without_the_setting_other_keys_pass_but_a_wrong_one_of_ours_does_not(start_gateway: Start) -> None:
+    gateway = start_gateway(upstream_api_key=None)
+    assert ask(gateway, **bearer("sk-mine")).status_code == 200
+    assert "sk-mine" in sent(gateway)
+    assert ask(gateway, **bearer(new_key())).status_code == 401
+    assert ask(gateway, **bearer(f"{key(gateway)['key']}x")).status_code == 401
+    assert gateway.upstream.exchanges == []
+    assert ask(gateway).status_code == 200
+
+
+def test_a_key_in_the_url_or_two_keys_are_refused(gateway: Gateway) -> None:
+    one, other = key(gateway)["key"], key(gateway)["key"]
+    assert ask(gateway, path=f"/v1/embeddings?key={one}").status_code == 401
+    assert ask(gateway, authorization=f"Bearer {one}", x_api_key=other).status_code == 401
+    assert gateway.upstream.exchanges == []
+    assert ask(gateway, authorization=f"Bearer {one}", x_api_key=one).status_code == 200
+
+
+def test_a_revoked_key_is_refused_at_once(gateway: Gateway) -> None:
+    made = key(gateway)
+    assert ask(gateway, **bearer(made["key"])).status_code == 200
+    assert gateway.admin.delete(f"/keys/{made['id']}").status_code == 204
+    answer = ask(gateway, **bearer(made["key"]))
+    assert answer.status_code == 401
+    assert made["key"] not in answer.text
+
+
+def test_wrong_keys_leave_no_event(start_gateway: Start) -> None:
+    gateway = start_gateway(require_keys=True)
+    with httpx.Client(base_url=f"http://127.0.0.1:{gateway.port}") as client:
+        answers = [client.post("/v1/chat/completions", json=CHAT, headers=bearer(new_key())) for _ in range(200)]
+    assert {answer.status_code for answer in answers} == {401}
+    assert ask(gateway, **bearer(key(gateway)["key"])).status_code == 200
+    assert len(gateway.rows(1)) == 1
+    metrics = httpx.get(f"http://127.0.0.1:{gateway.port}/metrics").text
+    assert 'groundlane_keys_refused_total{reason="wrong"} 200.0' in metrics
+
+
+def test_a_request_row_names_the_key_by_its_prefix(gateway: Gateway) -> None:
+    made = key(gateway)
+    answer = ask(gateway, **bearer(made["key"]))
+    assert gateway.trace(answer.headers["x-groundlane-request-id"]).request["key_prefix"] == made["prefix"]
+
+
+def test_another_model_is_refused_by_name_and_noted(gateway: Gateway) -> None:
+    made = key(gateway, models=["gpt-4o*"])
+    assert ask(gateway, **bearer(made["key"])).status_code == 200
+    answer = ask(gateway, CHAT | {"model": "o3"}, **bearer(made["key"]))
+    assert answer.status_code == 403
+    error = answer.json()["error"]
+    assert (error["code"], error["param"]) == ("model_not_allowed", "model")
+    assert "'o3'" in error["message"]
+    row = gateway.trace(answer.headers["x-groundlane-request-id"]).request
+    assert (row["http_status"], row["key_prefix"], row["model"]) == (403, made["prefix"], "o3")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/v1/embeddings", {"model": "gpt-4o", "input": "x"}, 200),
+        ("/v1/embeddings", {"model": "text-embedding-3-small", "input": "x"}, 403),
+        ("/v1/embeddings", {"input": "x"}, 403),
+        ("/v1/embeddings", b'{"model": "o3", "model": "gpt-4o"}', 200),
+        ("/v1/batches", {"input_file_id": "file-1"}, 403),
+        ("/v1/audio/transcriptions", b"--x\r\n", 403),
+    ],
+)
+def test_a_key_for_some_models_does_nothing_else(gateway: Gateway, path: str, body: Any, status: int) -> None:
+    made = key(gateway, models=["gpt-4o"])
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    gateway.upstream.script(json_reply({}))
+    with gateway.call(data, path=path, headers=bearer(made["key"])) as call:
+        call.read_all()
+        assert call.status == status
+    assert len(gateway.upstream.exchanges) == (status == 200)
+    for exchange in gateway.upstream.exchanges:
+        assert b"o3" not in exchange.body
+
+
+def test_a_key_for_some_models_may_read(gateway: Gateway) -> None:
+    made = key(gateway, models=["gpt-4o"])
+    gateway.upstream.script(Reply(headers={"content-type": "application/json"}, chunks=[b"{}"]))
+    with gateway.call(method="GET", path="/v1/models", headers=bearer(made["key"])) as call:
+        assert (call.status, call.read_all()) == (200, b"{}")
+
+
+def test_documents_of_another_collection_are_refused_where_they_stand(gateway: Gateway) -> None:
+    made = key(gateway, collections=["kb"])
+    document = {"text": "Permanent staff receive 25 days.", "collection": "kb"}
+    assert ask(gateway, CHAT | {"documents": [document]}, **bearer(made["key"])).status_code == 200
+    for other in ({**document, "collection": "hr"}, {"text": "x"}):
+        answer = ask(gateway, CHAT | {"documents": [document, other]}, **bearer(made["key"]))
+        assert answer.status_code == 403
+        assert answer.json()["error"]["code"] == "collection_not_allowed"
+        assert answer.json()["error"]["param"] == "documents[1]"
+
+
+def test_a_key_used_too_often_is_told_when_to_come_back(gateway: Gateway) -> None:
+    limited, free = key(gateway, requests_per_minute=2), key(gateway)
+    assert [ask(gateway, **bearer(limited["key"])).status_code for _ in range(2)] == [200, 200]
+    answer = ask(gateway, **bearer(limited["key"]))
+    assert answer.status_code == 429
+    assert answer.json()["error"]["code"] == "rate_limit_exceeded"
+    assert 1 <= int(answer.headers["retry-after"]) <= 30
+    assert answer.headers["x-ratelimit-limit-requests"] == "2"
+    assert answer.headers["x-ratelimit-remaining-requests"] == "0"
+    assert answer.headers["x-ratelimit-reset-requests"].endswith("s")
+    assert ask(gateway, **bearer(free["key"])).status_code == 200
+    messages = ask(gateway, path="/v1/messages", x_api_key=limited["key"])
+    assert (messages.status_code, messages.json()["error"]["type"]) == (429, "rate_limit_error")
+
+
+@pytest.mark.parametrize("globs", [["ci-*"], ["gl-*"]])
+def test_a_policy_is_scoped_by_keys(gateway: Gateway, globs: list[str]) -> None:
+    gateway.policy("retrieval", {"require_documents": True, "min_chunks": 5, "action_on_chunk_violation": "block"},
+                   scope={"keys": globs, "agents": [f"of-{globs[0]}"]})  # fmt: skip
+    body = CHAT | {"grounding": {"agent": f"of-{globs[0]}"}}
+    assert ask(gateway, body, **bearer(key(gateway, name="ci-runner")["key"])).status_code == 400
+    assert ask(gateway, body, **bearer("sk-any")).status_code == 200
+
+
+def test_a_secret_is_the_upstreams_key_as_soon_as_it_is_there(start_gateway: Start) -> None:
+    gateway = start_gateway(upstream_api_key="secret:openai", secret_key=new_secret_key())
+    answer = ask(gateway)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_key_missing")
+    for value in ("sk-first", "sk-second"):
+        assert gateway.admin.put("/secrets/openai", json={"value": value}).status_code == 200
+        assert ask(gateway, authorization="Bearer sk-mine").status_code == 200
+        headers = sent(gateway)
+        assert value in headers
+        assert "sk-mine" not in headers
+    assert "sk-" not in gateway.admin.get("/upstreams").text
+
+
+def test_keys_go_on_working_while_the_database_is_away(start_gateway: Start) -> None:
+    gateway = start_gateway(require_keys=True)
+    made = key(gateway)
+    with closing(sqlite3.connect(gateway.database, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        assert ask(gateway, **bearer(made["key"])).status_code == 200
+        assert ask(gateway, **bearer(new_key())).status_code == 401
