@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from judges.adjudication import Adjudicator
 from judges.base import ClaimExtractor, JudgeError, JudgeOverloadedError, SentenceSplitter
 from judges.escalation import Escalation
+from judges.foreign import KnownLanguages
 from judges.reporting import SKIPPED, build_report, worst
 from judges.types import Claim, ClaimVerdict, GroundingReport, Label, LlmCall, Sentence, SentenceVerdict
 
@@ -17,6 +18,8 @@ log = logging.getLogger(__name__)
 _AT_ONCE = 8
 """Sentences of one reply that are judged at once: enough to fill the judge's batches, and few enough that a long reply
 neither shuts out the others nor runs into its own deadlines."""
+_RECENT = 8
+"""Sentences that tell the language of one that leaves it in doubt."""
 
 
 class ReplyCheck:
@@ -25,7 +28,8 @@ class ReplyCheck:
     ``check`` may run for many sentences at once: what it says of one depends on the sentences before it in the reply,
     never on which check ends first.
 
-    ``escalation`` takes what ``adjudicator`` leaves open to an LLM, or all claims where there is no adjudicator.
+    ``languages`` keeps from ``adjudicator`` the claims that it cannot read. ``escalation`` takes what is left open to
+    an LLM, or all claims where there is no adjudicator.
     """
 
     def __init__(
@@ -38,11 +42,13 @@ class ReplyCheck:
         timeout_s: float,
         max_claims: int | None,
         escalation: Escalation | None = None,
+        languages: KnownLanguages | None = None,
     ) -> None:
         self._splitter = splitter
         self._extractor = extractor
         self._adjudicator = adjudicator
         self._escalation = escalation
+        self._languages = languages
         self._has_sources = has_sources
         self._timeout_s = timeout_s
         self._max_claims = max_claims
@@ -81,7 +87,8 @@ class ReplyCheck:
         """Judge a sentence that ``push`` or ``flush`` returned. Its deadline counts from when its turn has come.
 
         Never raises for trouble with the judge: the claims concerned are unverifiable, with the reason ``timeout``,
-        ``overloaded``, ``judge_error`` or ``unavailable``. A claim beyond ``max_claims`` has the reason ``skipped``.
+        ``overloaded``, ``judge_error`` or ``unavailable``. A claim beyond ``max_claims`` has the reason ``skipped``, a
+        claim in a language that the model does not know ``language``.
         """
         async with self._turns:
             with self._timed():
@@ -148,11 +155,17 @@ class ReplyCheck:
     async def _adjudicate(self, claim: Claim, deadline: float) -> ClaimVerdict:
         if self._adjudicator is None:
             return _unjudged(claim, "unavailable")
+        if self._languages is not None and (unread := self._languages.judge(claim, self._before(claim))) is not None:
+            return unread
         try:
             async with asyncio.timeout_at(deadline):
                 return await self._adjudicator.judge(claim)
         except Exception as error:
             return _unjudged(claim, _reason(error))
+
+    def _before(self, claim: Claim) -> str:
+        recent = self._sentences[max(0, claim.sentence_index - _RECENT) : claim.sentence_index]
+        return " ".join(sentence.plain for sentence in recent)
 
     @contextmanager
     def _timed(self) -> Iterator[None]:

@@ -1,0 +1,77 @@
+import pytest
+
+from judges.evidence import EvidenceIndex, build_index
+from judges.foreign import KnownLanguages
+from judges.sentences import IncrementalSplitter
+from judges.types import Chunk, Claim, Label, Span
+
+GERMAN = "Die Kaution beträgt zwei Monatsmieten. Sie wird nach dem Auszug zurückgezahlt. Haustiere sind nicht erlaubt."
+ENGLISH = "The deposit is two months' rent. Pets are not allowed."
+
+
+def index(*texts: str) -> EvidenceIndex:
+    chunks = [Chunk(id=f"d{place}", text=text, source="s") for place, text in enumerate(texts)]
+    return build_index(chunks, splitter=IncrementalSplitter, count=lambda text: len(text.split()), max_tokens=200)
+
+
+def claim(text: str, context: str = "") -> Claim:
+    return Claim(text=text, span=Span(0, len(text)), sentence_index=0, context=context)
+
+
+def test_a_claim_in_a_known_language_is_left_to_the_model() -> None:
+    known = KnownLanguages({"en"}, index(ENGLISH))
+    assert known.judge(claim("Pets are not allowed."), "") is None
+    assert known.judge(claim("Volkswagen AG, Wolfsburg."), "The deposit is high.") is None
+
+
+def test_a_claim_in_another_language_is_unverifiable_for_that_reason() -> None:
+    verdict = KnownLanguages({"en"}, index(ENGLISH)).judge(claim("Haustiere sind in der Wohnung nicht erlaubt."), "")
+    assert verdict is not None
+    assert (verdict.label, verdict.reason, verdict.entailed) == (Label.UNVERIFIABLE, "language", 0.0)
+
+
+def test_documents_and_what_was_said_before_decide_for_a_short_claim() -> None:
+    short = claim("Die Kaution beträgt 900 €.")
+    assert KnownLanguages({"en"}, index(ENGLISH)).judge(short, "") is None
+    assert KnownLanguages({"en"}, index(GERMAN)).judge(short, "") is not None
+    assert KnownLanguages({"en"}, index(ENGLISH)).judge(short, "Sie wird nach dem Auszug zurückgezahlt.") is not None
+    assert KnownLanguages({"en"}, index(GERMAN)).judge(short, "The flat is not let to pets.") is None
+
+
+def test_a_claim_that_is_a_sentence_of_the_evidence_is_supported_by_it() -> None:
+    verdict = KnownLanguages({"en"}, index(ENGLISH, GERMAN)).judge(claim("Haustiere sind  nicht erlaubt."), "")
+    assert verdict is not None
+    assert (verdict.label, verdict.reason) == (Label.SUPPORTED, None)
+    assert verdict.best_source is not None
+    assert verdict.best_source.document_id == "d1"
+    assert verdict.support == {1: verdict.entailed}
+
+
+@pytest.mark.parametrize(
+    ("evidence", "text"),
+    [
+        ("Es stimmt nicht, dass Haustiere sind nicht erlaubt ist.", "Haustiere sind nicht erlaubt."),
+        ("Haustiere sind nicht erlaubt, wenn sie laut sind.", "Haustiere sind nicht erlaubt."),
+        ("押金不是两个月的租金。", "两个月的租金。"),
+    ],
+)
+def test_a_part_of_a_sentence_is_not_what_it_says(evidence: str, text: str) -> None:
+    verdict = KnownLanguages({"en"}, index(evidence)).judge(claim(text), "Das ist so und nicht anders.")
+    assert verdict is not None
+    assert verdict.reason == "language"
+
+
+def test_a_claim_that_leans_on_another_is_not_supported_by_its_words_alone() -> None:
+    leaning = claim("Sie wird nach dem Auszug zurückgezahlt.", context="Die Miete beträgt 900 €.")
+    verdict = KnownLanguages({"en"}, index(GERMAN)).judge(leaning, "")
+    assert verdict is not None
+    assert verdict.reason == "language"
+
+
+def test_scripts_without_spaces_are_compared_likewise() -> None:
+    known = KnownLanguages({"en"}, index("押金为两个月的租金。宠物不允许入内。"))
+    same = known.judge(claim("押金为两个月的租金。"), "")
+    other = known.judge(claim("押金为三个月的租金。"), "")
+    assert same is not None
+    assert other is not None
+    assert (same.label, other.label) == (Label.SUPPORTED, Label.UNVERIFIABLE)
