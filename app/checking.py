@@ -2,15 +2,15 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
 
 import orjson
 
+from app.check_view import shown_claim, shown_report
 from app.screen import Screen
 from app.settings import Settings, SettingsError
 from judges.cross_encoder import open_scorer
 from judges.pipeline import GroundingChecker
-from judges.types import Chunk, ClaimVerdict, GroundingReport, Label, ReplyVerdict, Source, Thresholds
+from judges.types import Chunk, GroundingReport, ReplyVerdict, Thresholds
 
 
 class JudgeMissingError(Exception):
@@ -53,18 +53,7 @@ def is_grounded(report: GroundingReport) -> bool:
 
 def report_json(report: GroundingReport) -> str:
     """The report as indented JSON, with the names of ``POST /v1/grounding/check``."""
-    body = {
-        "grounded": is_grounded(report),
-        "verdict": report.verdict,
-        "claims": [_claim(claim) for claim in report.claims],
-        "total_claims": report.total_claims,
-        "supported_count": report.supported_count,
-        "contradicted_count": report.contradicted_count,
-        "unverifiable_count": report.unverifiable_count,
-        "unverifiable_ratio": report.unverifiable_ratio,
-        "trust_score": report.trust_score,
-        "summary": report.summary,
-    }
+    body = {"grounded": is_grounded(report), **shown_report(report)}
     return orjson.dumps(body, option=orjson.OPT_INDENT_2).decode()
 
 
@@ -73,25 +62,8 @@ def show_report(report: GroundingReport, screen: Screen) -> None:
     for sentence in report.sentences:
         screen.field(sentence.label.value, sentence.sentence.plain or sentence.sentence.text)
         for claim in sentence.claims:
-            screen.claim({**_claim(claim), "reason": claim.reason})
+            screen.claim(shown_claim(claim))
     screen.line()
     screen.field(
         "verdict", f"{report.verdict.value}: {report.summary}", color="green" if is_grounded(report) else "red"
     )
-
-
-def _claim(verdict: ClaimVerdict) -> dict[str, Any]:
-    source = verdict.contradicting_source if verdict.label is Label.CONTRADICTED else verdict.best_source
-    return {
-        "claim": verdict.claim.text,
-        "verdict": verdict.label,
-        "confidence": verdict.confidence,
-        "best_source": _source(source),
-        "escalated": verdict.escalated,
-    }
-
-
-def _source(source: Source | None) -> dict[str, Any] | None:
-    if source is None:
-        return None
-    return {"chunk_id": source.document_id, "content": source.content, "score": source.score}

@@ -7,7 +7,7 @@ from typing import TypedDict
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 
-from app.api import admin, chat, completions, health, messages, passthrough, responses, runs
+from app.api import admin, chat, completions, grounding, health, messages, passthrough, responses, runs
 from app.api.authentication import Authentication
 from app.api.problems import install_error_handlers
 from app.keys import GatewayKey
@@ -71,5 +71,6 @@ def create_app(settings: Settings, *, scorer: PairScorer | None = None) -> FastA
     app.include_router(responses.router)
     app.include_router(messages.router)
     app.include_router(runs.router)
+    app.include_router(grounding.router)
     app.include_router(passthrough.router)  # last: it takes every /v1 path that no other takes
     return app

@@ -23,6 +23,7 @@ from app.runs import Runs
 from app.settings import EventDurability, Settings
 from app.tables import KEY_REVISION, SECRET_REVISION
 from app.telemetry import EventTotals, JudgeTotals, Metrics
+from app.text_check import TextChecks
 from app.upstream import Upstreams
 from app.vault import Vault
 from app.workers import WorkerRegister
@@ -52,6 +53,7 @@ class Resources:
     metrics: Metrics
     gateway: Gateway
     runs: Runs
+    checks: TextChecks
 
 
 @asynccontextmanager
@@ -124,6 +126,13 @@ async def open_resources(settings: Settings, scorer: PairScorer | None = None) -
                 observers=observers,
             ),
             runs=runs,
+            checks=TextChecks(
+                settings=settings,
+                checker=judge.checker,
+                engine=lambda: policies.engine,
+                events=events,
+                observers=observers,
+            ),
         )
 
 

@@ -84,9 +84,14 @@ class GroundingChecker:
     @property
     def name(self) -> str:
         """Name and version of what judges, joined by ``+`` where there are two; ``none`` if there is nothing."""
-        scorer = self._scorer.name if self._scorer is not None and (self._loaded or not self._has_llm) else None
-        llm = self._llm.name if self._llm is not None and self._llm.ready else None
-        return " + ".join(name for name in (scorer, llm) if name is not None) or "none"
+        return self.named()
+
+    def named(self, *, llm: bool = True) -> str:
+        """The same, of the cross-encoder alone where ``llm`` is False."""
+        has_llm = llm and self._has_llm
+        scorer = self._scorer.name if self._scorer is not None and (self._loaded or not has_llm) else None
+        asked = self._llm.name if has_llm and self._llm is not None else None
+        return " + ".join(name for name in (scorer, asked) if name is not None) or "none"
 
     @property
     def _has_llm(self) -> bool:

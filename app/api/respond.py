@@ -26,16 +26,16 @@ _log = structlog.stdlib.get_logger(__name__)
 
 _TOO_LARGE = 413
 _UNSUPPORTED = 415
-_CLIENT_GONE = 499
+CLIENT_GONE = 499
 _INFLATE = {"gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 
 
 async def answer(request: Request, resources: Resources, call: Call) -> Response:
     """Have the gateway answer, for as long as the client is there."""
     try:
-        reply = await _while_connected(request, resources.gateway.respond(call))
-    except _ClientGoneError:
-        return Response(status_code=_CLIENT_GONE)
+        reply = await while_connected(request, resources.gateway.respond(call))
+    except ClientGoneError:
+        return Response(status_code=CLIENT_GONE)
     if reply.stream is None:
         return with_headers(Response(content=reply.body, status_code=reply.status), reply.headers)
     if reply.held:
@@ -79,12 +79,15 @@ def _too_large(limit: int) -> InvalidRequestError:
     return InvalidRequestError(f"The request body exceeds {limit} bytes.", param="body", status=_TOO_LARGE)
 
 
-class _ClientGoneError(Exception):
-    pass
+class ClientGoneError(Exception):
+    """The client left before it was answered."""
 
 
-async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The result of ``work``, unless the client goes away first; then it is cancelled. The body must be read."""
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """The result of ``work``, unless the client goes away first; then it is cancelled. The body must be read.
+
+    Raises ClientGoneError.
+    """
     tasks = TaskScope()
     working = tasks.start(work)
     gone = tasks.start(_disconnected(request))
@@ -94,7 +97,7 @@ async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
             return working.result()
     finally:
         await tasks.aclose()
-    raise _ClientGoneError
+    raise ClientGoneError
 
 
 async def _disconnected(request: Request) -> None:

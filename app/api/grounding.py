@@ -1,0 +1,35 @@
+"""``POST /v1/grounding/check``."""
+
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from app.api.respond import CLIENT_GONE, ClientGoneError, read_body, while_connected
+from app.check_view import shown_check
+from app.errors import InvalidRequestError
+from app.intake.body import parse_json
+from app.keys import GatewayKey
+from app.resources import Resources
+
+router = APIRouter(prefix="/v1/grounding", tags=["grounding"])
+_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+
+
+@router.post("/check")
+@router.post("/check/", include_in_schema=False)
+async def check_grounding(request: Request) -> Response:
+    """Check a text against sources, claim by claim."""
+    resources: Resources = request.state.resources
+    key: GatewayKey | None = request.state.key
+    body = parse_json(await read_body(request, limit=resources.settings.max_body_bytes))
+    try:
+        checked = await while_connected(request, resources.checks.check(body, key=key))
+    except ClientGoneError:
+        return Response(status_code=CLIENT_GONE)
+    headers = {"x-groundlane-request-id": checked.request_id, "x-groundlane-action": checked.action.value}
+    return Response(orjson.dumps(shown_check(checked)), headers=headers, media_type="application/json")
+
+
+@router.api_route("/{rest:path}", methods=_METHODS, include_in_schema=False)
+async def no_such_path(request: Request) -> Response:
+    """Nothing under this path is the upstream's."""
+    raise InvalidRequestError(f"There is no {request.method} {request.url.path}.", param="path", status=404)
