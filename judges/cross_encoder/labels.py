@@ -59,6 +59,11 @@ def read_labels(id2label: Mapping[str, str] | Mapping[int, str], *, size: int | 
     )
 
 
+def means_entailment(label: str) -> bool:
+    """Whether ``label`` is one of the names in use for entailment."""
+    return _normal(label) in _ENTAILED
+
+
 def _normal(label: str) -> str:
     return label.strip().casefold().replace("-", "_").replace(" ", "_")
 

@@ -4,11 +4,16 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
 
 from judges.base import JudgeError, JudgeUnavailableError
+from judges.cross_encoder.description import known_languages, warn_if_reranker
 from judges.cross_encoder.labels import Labels, read_labels
 from judges.types import Probabilities
+
+Backend = Literal["torch", "onnx", "openvino"]
+BACKENDS: Final[tuple[Backend, ...]] = get_args(Backend)
 
 _DEFAULT_LIMIT = 512
 _UNLIMITED = 1_000_000
@@ -18,21 +23,27 @@ _REMEMBERED = 4096
 class SentenceTransformersScorer:
     """``sentence_transformers.CrossEncoder`` for ``model`` (hub id or path), on its torch, ONNX or OpenVINO back end.
 
-    Three-way NLI models and models with one logit are read by the labels of their own config. Needs the extra
-    ``groundlane[sentence-transformers]``; without it ``start`` raises JudgeUnavailableError.
+    Three-way NLI models and models with one logit are read by the labels of their own config; one that looks like a
+    re-ranker is loaded with a warning in the log. Needs the extra ``groundlane[sentence-transformers]``, and for the
+    last two back ends what sentence-transformers needs for them; without it ``start`` raises JudgeUnavailableError.
+
+    ``languages``: codes of the languages that the model knows; default what its config says, else all.
     """
 
     def __init__(
         self,
         model: str,
         *,
-        backend: Literal["torch", "onnx", "openvino"] = "torch",
+        backend: Backend = "torch",
         batch_size: int = 32,
+        languages: frozenset[str] | None = None,
     ) -> None:
         self._id = model
         self._backend = backend
         self._batch_size = batch_size
         self._model: Any = None
+        self.languages = languages
+        """Codes of the languages that the model knows; None for all, or where nobody says."""
         self._labels = Labels(size=1)
         self._limit = 0
         self._loading = asyncio.Lock()
@@ -93,6 +104,8 @@ class SentenceTransformersScorer:
         except Exception as error:  # whatever hub, files or back end raise
             raise JudgeUnavailableError(f"cannot load {self.name}: {error}") from error
         self._labels = read_labels(model.config.id2label, size=model.num_labels)
+        warn_if_reranker(self._id, model.config.id2label.values(), size=model.num_labels, folder=Path(self._id))
+        self.languages = self.languages or known_languages(vars(model.config))
         self._limit = _limit(model) - model.tokenizer.num_special_tokens_to_add(pair=True)
         self._model = model
 

@@ -1,5 +1,6 @@
 import asyncio
 import builtins
+import logging
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -63,12 +64,46 @@ async def test_labels_are_read_from_the_models_config(monkeypatch: pytest.Monkey
 
 
 async def test_a_model_with_one_logit_gets_a_sigmoid(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch, lambda model, backend: StubModel([float(np.log(4.0))], {0: "LABEL_0"}))
-    scorer = SentenceTransformersScorer("some/reranker", backend="onnx")
+    backends: list[str] = []
+
+    def make(model: str, backend: str) -> StubModel:
+        backends.append(backend)
+        return StubModel([float(np.log(4.0))], {0: "LABEL_0"})
+
+    install(monkeypatch, make)
+    scorer = SentenceTransformersScorer("some/judge", backend="onnx")
     await scorer.start()
     (found,) = await scorer.score([("e", "c")])
     assert (found.entailed, found.neutral, found.contradicted) == pytest.approx((0.8, 0.2, 0.0))
+    assert backends == ["onnx"]
     await scorer.aclose()
+
+
+async def test_a_reranker_is_loaded_with_one_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    install(monkeypatch, lambda model, backend: StubModel([0.0], {0: "LABEL_0"}))
+    scorer = SentenceTransformersScorer("cross-encoder/ms-marco-MiniLM-L6-v2")
+    with caplog.at_level(logging.WARNING):
+        await scorer.start()
+        await scorer.score([("e", "c")])
+        await scorer.score([("e", "d")])
+    assert [record.message.count("re-ranker") for record in caplog.records] == [1]
+    await scorer.aclose()
+
+
+async def test_languages_are_what_is_said_or_what_the_config_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(model: str, backend: str) -> StubModel:
+        stub = StubModel([0.0, 0.0, 0.0], LABELS)
+        stub.config.languages = ["en"]
+        return stub
+
+    install(monkeypatch, make)
+    for said, known in ((None, frozenset({"en"})), (frozenset({"en", "de"}), frozenset({"en", "de"}))):
+        scorer = SentenceTransformersScorer("some/model", languages=said)
+        await scorer.start()
+        assert scorer.languages == known
+        await scorer.aclose()
 
 
 async def test_trouble_is_told_in_our_terms(monkeypatch: pytest.MonkeyPatch) -> None:

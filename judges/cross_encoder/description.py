@@ -1,0 +1,61 @@
+"""What a model says of itself beside its labels: the languages it knows, and whether it judges or ranks."""
+
+import json
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from judges.cross_encoder.labels import means_entailment
+
+log = logging.getLogger(__name__)
+
+_CARD_CHARACTERS = 20_000
+_RANKS = re.compile(r"re-?rank|ms-?marco|text-ranking", re.IGNORECASE)
+_JUDGES = re.compile(r"\b[a-z]{0,2}nli\b|entail|hallucinat|factual|consistency|grounded|faithful", re.IGNORECASE)
+
+
+def known_languages(config: Mapping[str, Any]) -> frozenset[str] | None:
+    """The ``languages`` of a model's config, a list of two-letter codes; None for all, where it has no such list."""
+    listed = config.get("languages")
+    if not isinstance(listed, list) or not listed:
+        return None
+    return frozenset(str(code).casefold() for code in listed)
+
+
+def folder_languages(folder: Path) -> frozenset[str] | None:
+    """The same for the ``config.json`` of ``folder``; None where there is none that can be read."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return known_languages(config) if isinstance(config, dict) else None
+
+
+def is_reranker(name: str, labels: Iterable[str], *, size: int, card: str = "") -> bool:
+    """Whether a model with ``size`` outputs seems made to rank passages for a query rather than to judge a claim: it
+    gives one score, and neither its label, its name nor its card speaks of entailment."""
+    if size != 1 or any(map(means_entailment, labels)):
+        return False
+    return bool(_RANKS.search(name)) or not (_JUDGES.search(name) or _JUDGES.search(card[:_CARD_CHARACTERS]))
+
+
+def warn_if_reranker(name: str, labels: Iterable[str], *, size: int, folder: Path | None = None) -> None:
+    """Log a warning for such a model; ``folder`` is where its card lies, if it has one."""
+    if is_reranker(name, labels, size=size, card=_card(folder)):
+        log.warning(
+            "%s gives one score and does not say that it means entailment: it looks like a re-ranker. Those score what "
+            "a passage is about, and a contradiction as high as support; take a model for natural language inference",
+            name,
+        )
+
+
+def _card(folder: Path | None) -> str:
+    if folder is None:
+        return ""
+    try:
+        with (folder / "README.md").open(encoding="utf-8", errors="replace") as file:
+            return file.read(_CARD_CHARACTERS)
+    except OSError:
+        return ""
