@@ -1,4 +1,4 @@
-"""Policies in shadow, and canaries: what they would have decided is logged, and nobody else can tell that they exist."""
+"""Policies in shadow, and canaries: what they would have decided is logged, and nobody else can tell."""
 
 import asyncio
 import re
@@ -10,7 +10,8 @@ import pytest
 
 from app.errors import PolicyBlockedError
 from app.events.records import RequestEvent
-from judges.testing import ScriptedJudge
+from judges.testing import Pair, ScriptedJudge
+from judges.types import Probabilities
 from policies.engine import PolicyEngine
 from policies.types import Decision, Policy
 from tests.app.harness import DOCUMENTS, FALSE, TRUE, UNKNOWN, Bench, Policies, bench, policy, said, verdict, whole
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.anyio
 
 STALE = [*DOCUMENTS, {"id": "old", "text": "Staff had 20 days.", "relevance_score": 0.2, "age_days": 400}]
 STRICT: dict[str, Any] = {"contradiction_action": "block", "abstention_response": "Ask HR."}
+REPORTED = {"grounding_scores": [0.4], "citations": ["hr.pdf"], "output_confidence": 0.3}
 REQUESTS: list[tuple[list[str], dict[str, Any]]] = [
     ([TRUE], {}),
     ([TRUE, " ", FALSE, " ", UNKNOWN], {}),
@@ -143,15 +145,20 @@ async def test_a_canary_is_enforced_on_some_requests_and_in_shadow_on_the_others
 
 async def test_a_change_in_the_middle_of_a_request_waits_for_the_next_one() -> None:
     """The judge is at work on the reply when the policies change: the request ends under those that it began with."""
-    gate = asyncio.Event()
     lenient, strict = policy(min_citations=0), replace(policy(**STRICT), version=2)
-    at = await bench(whole(FALSE), lenient, judge=ScriptedJudge(verdict, gate=gate))
+    asking, gate = asyncio.Event(), asyncio.Event()
+
+    class Slow(ScriptedJudge):
+        async def score(self, pairs: Sequence[Pair]) -> Sequence[Probabilities]:
+            asking.set()
+            return await super().score(pairs)
+
+    at = await bench(whole(FALSE), lenient, judge=Slow(verdict, gate=gate))
     source = at.gateway.policies
     assert isinstance(source, Policies)
     async with asyncio.TaskGroup() as group:
         asked = group.create_task(at.unary())
-        while not at.forwarded:
-            await asyncio.sleep(0)
+        await asking.wait()
         source.engine = PolicyEngine([strict])
         gate.set()
     assert asked.result()["grounding"]["action"] == "warn"

@@ -37,9 +37,7 @@ class PolicyStatus:
 
 
 @router.get("/{policy_id}/status")
-async def get_status(
-    store: PoliciesDep, resources: ResourcesDep, policy_id: Annotated[Word, Path()]
-) -> PolicyStatus:
+async def get_status(store: PoliciesDep, resources: ResourcesDep, policy_id: Annotated[Word, Path()]) -> PolicyStatus:
     """Which version of a policy each worker has loaded. A worker that was not heard of for 20 seconds is left out."""
     policy = await store.get(policy_id)
     workers = [
