@@ -1,0 +1,165 @@
+"""What an LLM answered, read with patience: JSON where it was asked for, in a code block, or amid prose.
+
+An answer that cannot be read, or that says two things, is None: the caller takes it for neutral.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from judges.types import Label, Opinion
+
+_SCORE = re.compile(r"\A\W*(?:score\W{0,6})?([01](?:\.\d+)?|\.\d+)\W*\Z", re.IGNORECASE)
+_WORDS = {
+    Label.SUPPORTED: ("supported", "entailed", "entailment", "true", "yes"),
+    Label.CONTRADICTED: ("contradicted", "contradiction", "refuted", "false"),
+    Label.UNVERIFIABLE: (
+        "unverifiable", "unverified", "not addressed", "not_addressed", "neutral", "unknown", "not enough information",
+        "not_enough_info", "insufficient", "unsupported", "not supported", "not_supported", "no",
+    ),
+    Label.NOT_A_CLAIM: ("not_a_claim", "not a claim", "no claim", "no_claim"),
+}  # fmt: skip
+_LABELS = {word: label for label, words in _WORDS.items() for word in words}
+_LONGEST_CORRECTION = 2_000
+_LONGEST_REASONING = 4_000
+_UNSTATED = 0.75
+"""The confidence of a verdict that comes without one."""
+
+
+def read_opinion(text: str, *, sources: int) -> Opinion | None:
+    """An opinion about a claim, with the positions of the sources named, of ``sources`` that were shown.
+
+    A verdict of less than half confidence is none: the claim is unverifiable.
+    """
+    answer = _object(text, "verdict")
+    label = None if answer is None else _label(answer["verdict"])
+    if answer is None or label is None:
+        return None
+    if label is Label.NOT_A_CLAIM:
+        label = Label.UNVERIFIABLE
+    confidence = _share(answer.get("confidence"))
+    confidence = _UNSTATED if confidence is None else confidence
+    if confidence < 0.5:
+        label, confidence = Label.UNVERIFIABLE, 0.5
+    return Opinion(
+        label=label,
+        confidence=confidence,
+        reasoning=_text(answer.get("reasoning"), _LONGEST_REASONING),
+        correction=_text(answer.get("correction"), _LONGEST_CORRECTION) if label is Label.CONTRADICTED else None,
+        passages=_positions(answer.get("sources"), sources),
+    )
+
+
+def read_score(text: str) -> tuple[float, str | None] | None:
+    """A score of 0–1 and its reasoning."""
+    answer = _object(text, "score")
+    if answer is None:
+        bare = _SCORE.match(text.strip())
+        value = float(bare[1]) if bare else None
+        return None if value is None or value > 1 else (value, None)
+    value = _number(answer["score"])
+    return None if value is None or not 0 <= value <= 1 else (value, _reasoning(answer))
+
+
+def read_scale(text: str) -> tuple[float, str | None] | None:
+    """A score on a scale of 1 to 5, as 0–1, and its reasoning."""
+    answer = _object(text, "score") or {"score": text.strip()}
+    value = _number(answer["score"])
+    return None if value is None or value not in (1, 2, 3, 4, 5) else ((value - 1) / 4, _reasoning(answer))
+
+
+def read_yes_no(text: str) -> tuple[float, str | None] | None:
+    """Yes or no, as 1 or 0, and its reasoning."""
+    answer = _object(text, "grounded") or {"grounded": text.strip().strip(".").lower()}
+    value = answer["grounded"]
+    known = {True: 1.0, False: 0.0, "yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
+    found = known.get(value.lower() if isinstance(value, str) else value) if isinstance(value, str | bool) else None
+    return None if found is None else (found, _reasoning(answer))
+
+
+def read_verdicts(text: str) -> Mapping[int, Label] | None:
+    """Verdicts on numbered statements, those that can be read. A number with two verdicts has none."""
+    answer = _object(text, "verdicts")
+    if answer is None or not isinstance(answer["verdicts"], list):
+        return None
+    found: dict[int, Label | None] = {}
+    for entry in answer["verdicts"]:
+        number = _number(entry.get("number")) if isinstance(entry, dict) else None
+        label = _label(entry.get("verdict")) if number is not None else None
+        if number is not None and label is not None:
+            place = int(number)
+            found[place] = label if found.get(place, label) is label else None
+    return {place: label for place, label in found.items() if label is not None}
+
+
+def read_claims(text: str) -> Sequence[str] | None:
+    """A list of statements."""
+    answer = _object(text, "claims")
+    claims = None if answer is None else answer["claims"]
+    if not isinstance(claims, list) or not all(isinstance(claim, str) for claim in claims):
+        return None
+    return claims
+
+
+def _object(text: str, key: str) -> dict[str, Any] | None:
+    """The JSON object of the answer that has ``key``; None if there is none, or several that disagree on it."""
+    found = [value for value in _objects(text) if key in value]
+    return found[-1] if found and all(value[key] == found[-1][key] for value in found) else None
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    decoder = json.JSONDecoder()
+    place = text.find("{")
+    while place >= 0:
+        try:
+            value, end = decoder.raw_decode(text, place)
+        except (ValueError, RecursionError):
+            end = place + 1
+        else:
+            if isinstance(value, dict):
+                yield value
+        place = text.find("{", end)
+
+
+def _label(value: Any) -> Label | None:
+    return _LABELS.get(value.strip().strip(".").lower()) if isinstance(value, str) else None
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def _share(value: Any) -> float | None:
+    """0–1, as such or in percent."""
+    percent = isinstance(value, str) and value.strip().endswith("%")
+    number = _number(value.strip().removesuffix("%")) if isinstance(value, str) else _number(value)
+    if number is None or not 0 <= number <= 100:
+        return None
+    return number / 100 if percent or number > 1 else number
+
+
+def _reasoning(answer: Mapping[str, Any]) -> str | None:
+    return _text(answer.get("reasoning"), _LONGEST_REASONING)
+
+
+def _text(value: Any, longest: int) -> str | None:
+    """One line of text; None where there is none, or far more than was asked for."""
+    if not isinstance(value, str):
+        return None
+    line = " ".join(value.split())
+    return line if 0 < len(line) <= longest and line.lower() not in ("null", "none", "n/a") else None
+
+
+def _positions(value: Any, count: int) -> tuple[int, ...]:
+    numbers = value if isinstance(value, list) else [value]
+    places = (_number(number) for number in numbers)
+    return tuple(dict.fromkeys(int(place) - 1 for place in places if place is not None and 1 <= place <= count))

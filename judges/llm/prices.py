@@ -1,0 +1,76 @@
+"""What a call costs: a table of prices that is data and can be replaced."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+_PER = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """US dollars for a million tokens."""
+
+    input: float
+    output: float
+
+
+class PriceTable:
+    """Prices by the name of a model, with shell globs: an entry of ``own`` goes before every one that is shipped, and
+    of several the longest."""
+
+    def __init__(self, own: Mapping[str, Price] | None = None) -> None:
+        self._tables = [dict(own or {}), _shipped()]
+
+    @classmethod
+    def read(cls, path: Path) -> "PriceTable":
+        """A table with the entries of a TOML file. Raises ValueError with one line that names what is wrong."""
+        try:
+            return cls(_parse(tomllib.loads(path.read_text("utf-8"))))
+        except OSError as error:
+            raise ValueError(f"{path}: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise ValueError(f"{path}: not a UTF-8 text file") from None
+        except tomllib.TOMLDecodeError as error:
+            raise ValueError(f"{path}: {error}") from None
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+    def of(self, model: str) -> Price | None:
+        """The price of ``model``, which may be ``endpoint/model``; None where it is not known."""
+        for table in self._tables:
+            for name in dict.fromkeys((model, model.partition("/")[2] or model)):
+                globs = [glob for glob in table if fnmatchcase(name, glob)]
+                if globs:
+                    return table[max(globs, key=len)]
+        return None
+
+    def cost(self, model: str, prompt_tokens: int, completion_tokens: int) -> float | None:
+        """In US dollars; None where the price is not known."""
+        price = self.of(model)
+        if price is None:
+            return None
+        return (prompt_tokens * price.input + completion_tokens * price.output) / _PER
+
+
+def _parse(document: Mapping[str, Any]) -> dict[str, Price]:
+    return {name: _price(name, entry) for name, entry in document.items()}
+
+
+def _price(name: str, entry: Any) -> Price:
+    if not isinstance(entry, dict) or entry.keys() != {"input", "output"}:
+        raise ValueError(f"{name!r} must have input and output, and nothing else")
+    for key, value in entry.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+            raise ValueError(f"{name!r}: {key} must be a number of dollars, zero or more")
+    return Price(input=float(entry["input"]), output=float(entry["output"]))
+
+
+@cache
+def _shipped() -> dict[str, Price]:
+    return _parse(tomllib.loads((files("judges.llm") / "prices.toml").read_text("utf-8")))
