@@ -8,7 +8,7 @@ from typing import Protocol
 from judges.base import PairScorer
 from judges.evidence import EvidenceIndex, split_long
 from judges.signals import Combined, Prepared
-from judges.types import Claim, ClaimVerdict, Evidence, Label, Probabilities, Source, Thresholds
+from judges.types import Claim, ClaimVerdict, Evidence, Label, Probabilities, Source, Thresholds, Windows
 
 MIN_AFFINITY = 0.1
 """A window contradicts a claim only if one of its sentences has this share of the claim's words: a model that reads two
@@ -24,12 +24,21 @@ class Signals(Protocol):
 
     def prepare(self, text: str, context: str = "", /) -> Prepared: ...
 
-    def combine(self, evidence: Prepared | str, claim: Prepared | str, model: Probabilities | None, /) -> Combined: ...
+    def together(self, parts: Sequence[Prepared], /) -> Prepared: ...
+
+    def combine(
+        self,
+        evidence: Prepared | str,
+        claim: Prepared | str,
+        model: Probabilities,
+        best: tuple[float, float] | None = None,
+        /,
+    ) -> Combined: ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Opinion:
-    """What one window says of a claim."""
+    """What one window says of a claim, or several together (then ``window`` is the one that says most)."""
 
     window: Evidence
     entailed: float
@@ -55,7 +64,11 @@ class _Finding:
 
 
 class Adjudicator:
-    """Judges the claims of one reply against one index; safe to use from many tasks at once."""
+    """Judges the claims of one reply against one index; safe to use from many tasks at once.
+
+    ``fuses``: the scorer reads a claim against several windows at little more than the cost of one, so that all of a
+    claim's windows are also judged together, always. Else two are, where none supports the claim by itself.
+    """
 
     def __init__(
         self,
@@ -65,12 +78,14 @@ class Adjudicator:
         *,
         thresholds: Thresholds,
         max_sources: int,
+        fuses: bool = False,
     ) -> None:
         self._scorer = scorer
         self._evidence = evidence
         self._signals = signals
         self._thresholds = thresholds
         self._max_sources = max_sources
+        self._fuses = fuses
         self._prepared: dict[Evidence, Prepared] = {}
         self._room = scorer.max_tokens - evidence.window_tokens
 
@@ -92,29 +107,53 @@ class Adjudicator:
         full = f"{context} {text}" if context else text
         hypothesis = full if self._scorer.count_tokens(full) <= self._room else text
         windows = self._evidence.select(hypothesis, self._max_sources)
-        scores = await self._scorer.score([(window.text, hypothesis) for window in windows])
+        pairs: list[tuple[str, str]] = [(window.text, hypothesis) for window in windows]
+        fused = self._fuses and len(windows) > 1
+        if fused:
+            pairs.append((Windows([window.text for window in windows]), hypothesis))
+        scores = await self._scorer.score(pairs)
         claim = await asyncio.to_thread(self._signals.prepare, text, context)
-        finding = await asyncio.to_thread(self._weigh, claim, hypothesis, windows, scores)
-        if self._thresholds.label(finding.entailed, finding.contradicted) is not Label.UNVERIFIABLE:
+        weigh = self._weigh_together if fused else self._weigh
+        finding = await asyncio.to_thread(weigh, claim, hypothesis, windows, scores)
+        if self._fuses or self._thresholds.label(finding.entailed, finding.contradicted) is not Label.UNVERIFIABLE:
             return finding
         return await self._join(claim, hypothesis, windows, finding)
 
     def _weigh(
         self, claim: Prepared, hypothesis: str, windows: Sequence[Evidence], scores: Sequence[Probabilities]
     ) -> _Finding:
-        affinities = [self._evidence.affinity(window, hypothesis) for window in windows]
-        nearest = max(affinities)
-        opinions: list[_Opinion] = []
-        for window, score, affinity in zip(windows, scores, affinities, strict=True):
-            combined = self._signals.combine(self._prepare(window), claim, score)
-            near = affinity >= max(MIN_AFFINITY, NEARNESS * nearest)
-            against = combined.probabilities.contradicted if near else 0.0
-            opinions.append(_Opinion(window, combined.probabilities.entailed, against, combined.explanation))
-        return _Finding(
-            support=max(opinions, key=lambda opinion: opinion.entailed),
-            opposition=max(opinions, key=lambda opinion: opinion.contradicted),
-            documents=_by_document((opinion.window.chunk_index, opinion.entailed) for opinion in opinions),
+        return _finding(self._opinions(claim, hypothesis, windows, scores)[0])
+
+    def _weigh_together(
+        self, claim: Prepared, hypothesis: str, windows: Sequence[Evidence], scores: Sequence[Probabilities]
+    ) -> _Finding:
+        """What all windows together say is what counts; each by itself says where it stands."""
+        *singles, together = scores
+        opinions, near = self._opinions(claim, hypothesis, windows, singles)
+        best = (max(score.entailed for score in singles), max(singles[place].contradicted for place in near))
+        prepared = self._signals.together([self._prepare(window) for window in windows])
+        combined = self._signals.combine(prepared, claim, together, best)
+        finding = _finding(opinions)
+        entailed, contradicted = combined.probabilities.entailed, combined.probabilities.contradicted
+        return replace(
+            finding,
+            support=replace(finding.support, entailed=entailed, explanation=combined.explanation),
+            opposition=replace(finding.opposition, contradicted=contradicted, explanation=combined.explanation),
         )
+
+    def _opinions(
+        self, claim: Prepared, hypothesis: str, windows: Sequence[Evidence], scores: Sequence[Probabilities]
+    ) -> tuple[list[_Opinion], list[int]]:
+        """What each window says by itself, and the places of those that are about what the claim is about."""
+        affinities = [self._evidence.affinity(window, hypothesis) for window in windows]
+        least = max(MIN_AFFINITY, NEARNESS * max(affinities))
+        near = [place for place, affinity in enumerate(affinities) if affinity >= least]
+        opinions: list[_Opinion] = []
+        for place, (window, score) in enumerate(zip(windows, scores, strict=True)):
+            combined = self._signals.combine(self._prepare(window), claim, score)
+            against = combined.probabilities.contradicted if place in near else 0.0
+            opinions.append(_Opinion(window, combined.probabilities.entailed, against, combined.explanation))
+        return opinions, near or list(range(len(windows)))
 
     async def _join(self, claim: Prepared, hypothesis: str, windows: Sequence[Evidence], finding: _Finding) -> _Finding:
         """Judge once more against the two best windows of different chunks together."""
@@ -157,6 +196,14 @@ class Adjudicator:
             explanation=(finding.opposition if contradicted else finding.support).explanation,
             support=finding.documents,
         )
+
+
+def _finding(opinions: Sequence[_Opinion]) -> _Finding:
+    return _Finding(
+        support=max(opinions, key=lambda opinion: opinion.entailed),
+        opposition=max(opinions, key=lambda opinion: opinion.contradicted),
+        documents=_by_document((opinion.window.chunk_index, opinion.entailed) for opinion in opinions),
+    )
 
 
 def _by_document(scores: Iterable[tuple[int, float]]) -> dict[int, float]:

@@ -44,7 +44,8 @@ class Batcher(ScorerWrapper):
 
     Each batch holds the pair that has waited longest and those nearest to it in length, so that little is padded and
     none starves. ``max_batch_tokens`` bounds a batch with its padding (pairs times the longest of them); on a CPU small
-    batches are as fast as large ones and take a fraction of the memory. ``workers`` batches are in flight at once.
+    batches are as fast as large ones and take a fraction of the memory. ``workers`` batches are in flight at once; None
+    for as many as the scorer says by ``concurrency``, else one.
 
     ``queue_limit``: most pairs that may wait; ``score`` raises JudgeOverloadedError at once when there would be more.
     """
@@ -56,13 +57,13 @@ class Batcher(ScorerWrapper):
         max_batch_pairs: int = 32,
         max_batch_tokens: int = 1024,
         queue_limit: int = 4096,
-        workers: int = 1,
+        workers: int | None = None,
     ) -> None:
         super().__init__(scorer)
         self._max_pairs = max_batch_pairs
         self._max_tokens = max_batch_tokens
         self._queue_limit = queue_limit
-        self._worker_count = workers
+        self._worker_count = workers or int(getattr(scorer, "concurrency", 1))
         self._waiting: dict[_Item, None] = {}
         self._calls: set[_Call] = set()
         self._wake = asyncio.Event()

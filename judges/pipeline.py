@@ -6,15 +6,25 @@ into evidence, ``reply`` opens the check of one reply against it (``judges.reply
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from math import inf
 
 from judges import signals as default_signals
 from judges.adjudication import Adjudicator, Signals
-from judges.base import ClaimExtractor, ClaimJudge, JudgeError, PairScorer, SentenceSplitter, read_ahead
+from judges.base import (
+    ClaimExtractor,
+    ClaimJudge,
+    JudgeError,
+    JudgeUnreachableError,
+    PairScorer,
+    SentenceSplitter,
+    read_ahead,
+)
 from judges.claims import HeuristicExtractor
 from judges.decomposition import DecomposingExtractor
 from judges.escalation import Escalation
 from judges.evidence import EvidenceIndex, Windowing, build_index
+from judges.foreign import KnownLanguages
 from judges.reply import ReplyCheck
 from judges.sentences import IncrementalSplitter
 from judges.types import Chunk, Thresholds
@@ -27,6 +37,7 @@ _UNLOADED_MAX_TOKENS = 512
 _READ_AHEAD = 16
 """Windows read before a claim asks for them, the most relevant ones."""
 
+_AGAIN_S = 5.0
 _DECOMPOSING = 0.4
 """The share of a sentence's time that may go into taking it apart."""
 
@@ -37,7 +48,8 @@ class GroundingChecker:
     ``llm`` takes the claims that ``scorer`` leaves open, and all of them where there is no scorer or it fails to load;
     it also takes long sentences apart. Whoever made it closes it.
 
-    ``timeout_s`` bounds the check of one sentence. ``max_sentence_chars``: a longer sentence is checked in parts.
+    ``languages``: two-letter codes of those that ``scorer`` knows; default what it says itself, else all. A claim in
+    another is not put to it. ``timeout_s`` bounds the check of one sentence. ``max_sentence_chars``: a longer sentence is checked in parts.
     ``extractor``, ``signals``, ``splitter`` and ``windowing`` replace the parts that ship with the package.
     """
 
@@ -46,6 +58,7 @@ class GroundingChecker:
         scorer: PairScorer | None,
         *,
         llm: ClaimJudge | None = None,
+        languages: Collection[str] | None = None,
         extractor: ClaimExtractor | None = None,
         timeout_s: float = 5.0,
         max_sentence_chars: int = 4000,
@@ -55,6 +68,7 @@ class GroundingChecker:
     ) -> None:
         self._scorer = scorer
         self._llm = llm
+        self._languages = languages
         self._timeout_s = timeout_s
         self._extractor = extractor or HeuristicExtractor()
         self._signals: Signals = signals or default_signals
@@ -62,6 +76,7 @@ class GroundingChecker:
         self._windowing = windowing
         self._starting = asyncio.Lock()
         self._loaded = False
+        self._again_at = 0.0
         self.fault: str | None = None
         """Why the cross-encoder cannot be loaded, once that is known; an LLM may stand in for it."""
 
@@ -98,12 +113,20 @@ class GroundingChecker:
         return self._llm is not None and self._llm.ready
 
     async def start(self) -> None:
-        """Load the cross-encoder. Idempotent and never raises: ``fault`` says why it failed; it is not tried again."""
+        """Load the cross-encoder. Idempotent and never raises: ``fault`` says why it failed. It is not tried again, but
+        for one that is served elsewhere and did not answer: that is, at the next call some seconds later."""
+        if self._scorer is None or (self.fault is not None and self._starting.locked()):
+            return
+        clock = asyncio.get_running_loop().time
         async with self._starting:
-            if self._scorer is None or self._loaded or self.fault is not None:
+            if self._loaded or (self.fault is not None and clock() < self._again_at):
                 return
+            self._again_at = inf
             try:
                 await self._scorer.start()
+            except JudgeUnreachableError as error:
+                self.fault = str(error)
+                self._again_at = clock() + _AGAIN_S
             except JudgeError as error:
                 self.fault = str(error)
             except Exception as error:
@@ -111,6 +134,7 @@ class GroundingChecker:
                 self.fault = f"{type(error).__name__}: {error}"
             else:
                 self._loaded = True
+                self.fault = None
 
     async def aclose(self) -> None:
         self._loaded = False
@@ -164,7 +188,12 @@ class GroundingChecker:
             timeout_s=self._timeout_s,
             max_claims=max_claims,
             escalation=escalation,
+            languages=self._known_languages(evidence) if adjudicator is not None else None,
         )
+
+    def _known_languages(self, evidence: EvidenceIndex) -> KnownLanguages | None:
+        codes = self._languages or getattr(self._scorer, "languages", None)
+        return KnownLanguages(codes, evidence) if codes else None
 
     async def _read_ahead(self, index: EvidenceIndex) -> None:
         """While the upstream still thinks, so that the first sentence does not wait for it."""

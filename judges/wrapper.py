@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from judges.base import PairScorer
+from judges.base import PairScorer, read_ahead
 from judges.types import Probabilities
 
 
@@ -20,11 +20,26 @@ class ScorerWrapper:
     def max_tokens(self) -> int:
         return self._scorer.max_tokens
 
+    @property
+    def fuses(self) -> bool:
+        """Whether a claim is read against several windows at little more than the cost of one."""
+        return bool(getattr(self._scorer, "fuses", False))
+
+    @property
+    def languages(self) -> frozenset[str] | None:
+        """Codes of the languages that the model knows; None for all, or where nobody says."""
+        known: frozenset[str] | None = getattr(self._scorer, "languages", None)
+        return known
+
     def count_tokens(self, text: str) -> int:
         return self._scorer.count_tokens(text)
 
     async def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:
         return await self._scorer.score(pairs)
+
+    async def read(self, texts: Sequence[str]) -> None:
+        """Let the scorer read texts ahead, if it is one that does."""
+        await read_ahead(self._scorer, texts)
 
     async def start(self) -> None:
         await self._scorer.start()

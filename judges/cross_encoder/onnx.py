@@ -1,10 +1,8 @@
 """An exported cross-encoder, run by ONNX Runtime on the CPU."""
 
 import asyncio
-import hashlib
 import json
 import logging
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ import onnxruntime
 from tokenizers import Tokenizer
 
 from judges.base import JudgeError, JudgeUnavailableError
+from judges.cross_encoder.files import cores, digest_of, verify
 from judges.cross_encoder.labels import Labels, read_labels
 from judges.cross_encoder.tokens import PairEncoder, read_limit
 from judges.types import Probabilities
@@ -29,7 +28,6 @@ _MODEL_FILES = (
     "onnx/model_quantized.onnx",
     "onnx/model.onnx",
 )
-_CHECKSUMS = "SHA256SUMS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +62,7 @@ class OnnxScorer:
         label: str | None = None,
     ) -> None:
         self._folder = Path(folder)
-        self._threads = threads or _cores()
+        self._threads = threads or cores()
         self._max_length = max_length
         self._label = label or f"onnx:{self._folder.name}"
         self._model: _Model | None = None
@@ -129,7 +127,8 @@ class OnnxScorer:
 
     def _load(self) -> _Model:
         try:
-            digest = _check(self._folder, file := _model_file(self._folder))
+            verify(self._folder)
+            file = _model_file(self._folder)
             config = json.loads((self._folder / "config.json").read_text(encoding="utf-8"))
             tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
             limit = self._max_length or read_limit(self._folder, tokenizer, config)
@@ -144,7 +143,7 @@ class OnnxScorer:
             inputs=frozenset(one.name for one in session.get_inputs()),
             encoder=PairEncoder(tokenizer, limit=limit, pad_id=config.get("pad_token_id") or 0),
             labels=read_labels(config.get("id2label", {}), size=width if isinstance(width, int) else None),
-            digest=digest,
+            digest=digest_of(file),
         )
 
     def _options(self) -> onnxruntime.SessionOptions:
@@ -156,30 +155,9 @@ class OnnxScorer:
         return options
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _model_file(folder: Path) -> Path:
-    if not folder.is_dir():
-        raise JudgeUnavailableError(f"no such folder: {folder}")
     named = [folder / name for name in _MODEL_FILES if (folder / name).is_file()]
     found = named or sorted(folder.glob("*.onnx"))
     if not found:
         raise JudgeUnavailableError(f"no .onnx file in {folder}")
     return found[0]
-
-
-def _check(folder: Path, model: Path) -> str:
-    """The digest of the model file. Raises JudgeUnavailableError if a file is not what the folder's checksums say."""
-    sums = folder / _CHECKSUMS
-    for line in sums.read_text(encoding="ascii").splitlines() if sums.is_file() else ():
-        digest, _, name = line.partition("  ")
-        if _digest(folder / name) != digest:
-            raise JudgeUnavailableError(f"{folder / name} is damaged: its SHA-256 is not the one in {_CHECKSUMS}")
-    return _digest(model)
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,31 +1,26 @@
-"""Model probabilities and signals into one set of probabilities: a log-linear combination whose weights are data."""
+"""Model probabilities and signals into one set of probabilities.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+Boosted trees, whose weights are data, say from the model's probabilities and the wording shared how likely it is that
+the claim is entailed, and that it is contradicted. What can be seen exactly (a number that differs, a negation, a
+sentence repeated word for word) then moves these odds.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, fields
+from functools import cache
+from importlib import resources
 from math import exp, log
-from typing import Final
+from typing import Any, Final, Self
 
 from judges.signals.features import Features, compute
 from judges.signals.prepared import Prepared, prepare
+from judges.signals.support import Support, measure_support
 from judges.types import Probabilities
 
-WEIGHTS: Final[Mapping[str, tuple[float, float, float]]] = {
-    "verbatim": (4.5, 0.0, -1.5),
-    "contained": (3.2, 0.0, -1.0),
-    "covered": (1.2, 0.0, 0.0),
-    "quantity_differs": (-4.0, 0.0, 4.0),
-    "polarity_differs": (-3.5, 0.0, 4.0),
-    "roles_swapped": (-3.5, 0.0, 4.0),
-    "name_differs": (-3.0, 0.0, 3.5),
-    "quantity_absent": (-0.8, 0.0, 0.0),
-    "name_absent": (-0.3, 0.0, 0.0),
-    "overclaims": (-1.4, 0.0, 0.0),
-}
-"""What each signal at 1 adds to the log-odds of (entailed, neutral, contradicted)."""
-PRIOR: Final = Probabilities(0.15, 0.75, 0.10)
-"""Stands in where no model has read the pair."""
-FLOOR: Final = 0.02
-"""No model is so sure that a signal cannot be heard."""
+_WEIGHTS: Final = "weights.json"
+_FLOOR: Final = 1e-3
+"""No model is surer than this: beyond it, how sure it says it is tells nothing more."""
 _TOLD: Final = 0.5
 _EXPLANATIONS: Final[tuple[tuple[str, str], ...]] = (
     ("quantity_differs", "A number, date or unit differs"),
@@ -36,45 +31,124 @@ _EXPLANATIONS: Final[tuple[tuple[str, str], ...]] = (
     ("verbatim", "The source says so in these words"),
     ("contained", "The source says so in nearly these words"),
 )
+MOVES: Final[Mapping[str, tuple[float, float]]] = {
+    "verbatim": (4.5, -1.5),
+    "contained": (3.2, -1.0),
+    "covered": (1.2, 0.0),
+    "quantity_differs": (-4.0, 4.0),
+    "polarity_differs": (-3.5, 4.0),
+    "roles_swapped": (-3.5, 4.0),
+    "name_differs": (-3.0, 3.5),
+    "quantity_absent": (-0.8, 0.0),
+    "name_absent": (-0.3, 0.0),
+    "overclaims": (-1.4, 0.0),
+}
+"""What each signal at 1 adds to the log-odds of (entailed, contradicted) against neither."""
+NAMES: Final = (
+    "model_entailed",
+    "model_contradicted",
+    "best_entailed",
+    "best_contradicted",
+    *(f"support_{field.name}" for field in fields(Support)),
+)
+"""What each place of a vector holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Combined:
-    """The probabilities of a pair after the signals, and in a sentence what moved them (None: the model alone)."""
+    """The probabilities of a pair after the signals, and in a sentence what the signals saw (None: nothing)."""
 
     probabilities: Probabilities
     explanation: str | None
 
 
-def combine(evidence: Prepared | str, claim: Prepared | str, model: Probabilities | None) -> Combined:
+@dataclass(frozen=True, slots=True)
+class Trees:
+    """Gradient-boosted regression trees (Friedman 2001) for one class against the rest.
+
+    Node ``i`` asks whether ``vector[feature[i]] <= threshold[i]`` and goes to ``left[i]`` or to ``right[i]``; a leaf
+    has the feature -1 and adds ``value[i]``. ``roots`` are the trees' first nodes. ``offset`` is where the sum begins.
+    """
+
+    roots: Sequence[int]
+    feature: Sequence[int]
+    threshold: Sequence[float]
+    left: Sequence[int]
+    right: Sequence[int]
+    value: Sequence[float]
+    offset: float
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Self:
+        return cls(**{field.name: data[field.name] for field in fields(cls)})
+
+    def log_odds(self, vector: Sequence[float]) -> float:
+        total = self.offset
+        feature, threshold, left, right = self.feature, self.threshold, self.left, self.right
+        for node in self.roots:
+            while (asked := feature[node]) >= 0:
+                node = left[node] if vector[asked] <= threshold[node] else right[node]
+            total += self.value[node]
+        return total
+
+
+@cache
+def weights() -> Mapping[str, Trees]:
+    """The trees that ship: of ``entailed`` and of ``contradicted``. Raises ValueError if they were fitted on other
+    features than these."""
+    data = json.loads(resources.files("judges.signals").joinpath(_WEIGHTS).read_text(encoding="utf-8"))
+    if tuple(data["names"]) != NAMES:
+        raise ValueError(f"{_WEIGHTS} was fitted on other features: fit it again")
+    return {name: Trees.of(data[name]) for name in ("entailed", "contradicted")}
+
+
+def combine(
+    evidence: Prepared | str,
+    claim: Prepared | str,
+    model: Probabilities,
+    best: tuple[float, float] | None = None,
+) -> Combined:
     """Weigh what a model holds of a pair with what can be seen in the texts.
 
-    ``evidence`` is a window of a few sentences, ``claim`` a sentence, after those that it needs to be understood: each
-    as ``prepare`` returns it (do so once for a text) or as plain text. ``model`` is None where none has read the pair.
-    Never raises; the time taken grows with the number of sentences in the window.
+    ``evidence`` is one window or several together, ``claim`` a sentence, after those that it needs to be understood:
+    each as ``prepare`` returns it (do so once for a text) or as plain text. ``best``: the highest P(entailed) and
+    P(contradicted) that the model gives of single windows, where ``model`` is of several. Never raises; the time taken
+    grows with the number of sentences in the evidence.
     """
-    prepared = evidence if isinstance(evidence, Prepared) else prepare(evidence)
-    features = compute(prepared, claim if isinstance(claim, Prepared) else prepare(claim))
-    return Combined(probabilities=weigh(features, model or PRIOR), explanation=explain(features))
+    evidence = evidence if isinstance(evidence, Prepared) else prepare(evidence)
+    claim = claim if isinstance(claim, Prepared) else prepare(claim)
+    features = compute(evidence, claim)
+    found = vector(measure_support(evidence, claim), model, best)
+    return Combined(probabilities=weigh(found, features), explanation=explain(features))
 
 
-def weigh(features: Features, model: Probabilities) -> Probabilities:
-    """The model's probabilities moved by the features; unmoved where all of them are 0."""
-    entailed = neutral = contradicted = 0.0
-    for name, (to_entailed, to_neutral, to_contradicted) in WEIGHTS.items():
+def vector(support: Support, model: Probabilities, best: tuple[float, float] | None = None) -> list[float]:
+    """What the trees are asked about, in the order of ``NAMES``."""
+    neutral = log(max(model.neutral, _FLOOR))
+    return [
+        log(max(model.entailed, _FLOOR)) - neutral,
+        log(max(model.contradicted, _FLOOR)) - neutral,
+        *(best or (model.entailed, model.contradicted)),
+        *astuple(support),
+    ]
+
+
+def weigh(found: Sequence[float], features: Features) -> Probabilities:
+    """The probabilities that the trees give a vector, moved by the signals."""
+    trees = weights()
+    entailed, contradicted = trees["entailed"].log_odds(found), trees["contradicted"].log_odds(found)
+    return spread(entailed, contradicted, features)
+
+
+def spread(entailed: float, contradicted: float, features: Features) -> Probabilities:
+    """Log-odds of two classes against the third, moved by the signals, as three probabilities."""
+    for name, (to_entailed, to_contradicted) in MOVES.items():
         if value := getattr(features, name):
             entailed += to_entailed * value
-            neutral += to_neutral * value
             contradicted += to_contradicted * value
-    if entailed == neutral == contradicted == 0.0:
-        return model
-    odds = (
-        exp(entailed + log(max(model.entailed, FLOOR))),
-        exp(neutral + log(max(model.neutral, FLOOR))),
-        exp(contradicted + log(max(model.contradicted, FLOOR))),
-    )
-    total = sum(odds)
-    return Probabilities(odds[0] / total, odds[1] / total, odds[2] / total)
+    odds = exp(entailed), exp(contradicted)
+    total = 1.0 + sum(odds)
+    return Probabilities(odds[0] / total, 1.0 / total, odds[1] / total)
 
 
 def explain(features: Features) -> str | None:

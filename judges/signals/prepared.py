@@ -86,6 +86,20 @@ def prepare(text: str, context: str = "") -> Prepared:
     )
 
 
+def together(parts: Sequence[Prepared]) -> Prepared:
+    """Several pieces of evidence as one, without reading them again."""
+    if len(parts) == 1:
+        return parts[0]
+    return Prepared(
+        text="\n".join(part.text for part in parts),
+        sentences=tuple(sentence for part in parts for sentence in part.sentences),
+        keys=frozenset().union(*(part.keys for part in parts)),
+        quantities=tuple(quantity for part in parts for quantity in part.quantities),
+        run="\x1f" + "".join(part.run[1:] for part in parts),
+        context={},
+    )
+
+
 def _weights(sentences: Sequence[Sentence]) -> dict[str, float]:
     return {key: weight for sentence in sentences for key, weight in sentence.weights.items()}
 

@@ -1,0 +1,244 @@
+"""Groups of claims to batches of token ids: evidence in windows, each claim beside the windows of its own group."""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Tokenizer
+
+from judges.lexical import terms
+from judges.sentences import IncrementalSplitter
+from judges.training import augment
+from judges.training.data import SHARES, Group, Row, Target
+
+CLAIM_TOKENS: Final = 96
+"""Positions kept for the claim, ``[CLS]`` and ``[SEP]`` included; evidence begins behind them."""
+WINDOW_TOKENS: Final = 128
+"""Most tokens of a window at run time, without ``[SEP]``."""
+_TRAINED_WINDOWS: Final = (64, 128, 128, 192)
+"""Of those seen in training, shorter and longer ones are among them."""
+MOST_WINDOWS: Final = 6
+_MOST_CLAIMS: Final = 8
+_BUFFER: Final = 2048
+_SNLI: Final = "SNLI"
+
+Ids = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Windows of evidence and the claims judged against them, as token ids without special tokens."""
+
+    windows: tuple[Sequence[int], ...]
+    claims: tuple[tuple[Sequence[int], Target], ...]
+
+    @property
+    def evidence_tokens(self) -> int:
+        return sum(len(window) + 1 for window in self.windows)
+
+    @property
+    def claim_tokens(self) -> int:
+        """Length of the longest claim."""
+        return max(len(claim) for claim, _ in self.claims) + 2
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """``windows`` is (windows, tokens) and ``claims`` (groups, claims of each, tokens), both padded with 0.
+
+    ``places`` (groups, tokens) says where in the flattened ``windows`` the evidence of each group stands, -1 behind its
+    end; ``targets`` is (groups, claims of each).
+    """
+
+    windows: Ids
+    claims: Ids
+    places: Ids
+    targets: Ids
+
+
+class Encoder:
+    """Texts to token ids of the base model, cut where a position would be lacking."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        self.cls: int = tokenizer.token_to_id("[CLS]")
+        self.sep: int = tokenizer.token_to_id("[SEP]")
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        return [one.ids for one in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)]
+
+    def windows(self, premise: str, limit: int) -> list[list[int]]:
+        """``premise`` in windows of whole sentences that have at most ``limit`` tokens each, one after another."""
+        return pack(self.encode(split(premise)), limit)
+
+
+def split(passage: str) -> list[str]:
+    """The sentences of ``passage`` as they stand there."""
+    splitter = IncrementalSplitter()
+    found = (sentence.text.strip() for sentence in [*splitter.push(passage), *splitter.flush()])
+    return [text for text in found if text]
+
+
+def pack(sentences: Sequence[Sequence[int]], limit: int) -> list[list[int]]:
+    """Sentences one after another into windows; one longer than a window is cut into several."""
+    windows: list[list[int]] = []
+    for sentence in sentences:
+        if windows and len(windows[-1]) + len(sentence) <= limit:
+            windows[-1].extend(sentence)
+        else:
+            windows.extend(list(sentence[start : start + limit]) for start in range(0, len(sentence), limit))
+    return windows
+
+
+def nearest(windows: Sequence[Sequence[int]], claims: Sequence[Sequence[int]], most: int) -> list[Sequence[int]]:
+    """The ``most`` windows that share most tokens with any of ``claims``, in their order; rare tokens count more."""
+    if len(windows) <= most:
+        return list(windows)
+    seen: dict[int, int] = {}
+    for window in windows:
+        for token in set(window):
+            seen[token] = seen.get(token, 0) + 1
+    scores = [[sum(1 / seen[token] for token in set(claim) & set(window)) for window in windows] for claim in claims]
+    best = [max(column) for column in zip(*scores, strict=True)]
+    for row in scores:
+        best[row.index(max(row))] += 100.0
+    kept = sorted(sorted(range(len(windows)), key=lambda place: -best[place])[:most])
+    return [windows[place] for place in kept]
+
+
+class Sampler:
+    """Endless training items, in an order given by ``seed`` and the epoch alone."""
+
+    def __init__(self, groups: Sequence[Group], encoder: Encoder, *, seed: int) -> None:
+        self._groups = groups
+        self._encoder = encoder
+        self._seed = seed
+        self._by_source: dict[str, list[int]] = {}
+        for place, group in enumerate(groups):
+            self._by_source.setdefault(group.source, []).append(place)
+
+    def epoch(self, number: int) -> Iterator[Item]:
+        """Each group once, or as often as its source's share says."""
+        rng = random.Random(f"{self._seed}/{number}")
+        order: list[int] = []
+        for place, group in enumerate(self._groups):
+            share = SHARES.get(group.source, 1.0)
+            order.extend([place] * (int(share) + (rng.random() < share % 1)))
+        rng.shuffle(order)
+        for place in order:
+            yield from self._items(self._groups[place], rng)
+
+    def _neighbour(self, group: Group, rng: random.Random) -> Group:
+        """Another group of the same source, of a few tried the one that has most words in common."""
+        places = self._by_source[group.source]
+        tried = [self._groups[rng.choice(places)] for _ in range(4)]
+        words = set(terms(group.premise[:600]))
+        others = [one for one in tried if one.premise != group.premise] or tried
+        return max(others, key=lambda one: len(words & set(terms(one.premise[:600]))))
+
+    def _items(self, group: Group, rng: random.Random) -> Iterator[Item]:
+        if group.source == _SNLI:
+            yield self._item([split(group.premise)], list(group.rows[:_MOST_CLAIMS]), rng)
+            return
+        passage = split(group.premise)
+        usable = augment.sentences(group.premise)
+        other = self._neighbour(group, rng)
+        rows = list(group.rows) if len(group.rows) <= _MOST_CLAIMS - 2 else rng.sample(group.rows, _MOST_CLAIMS - 2)
+        others = augment.sentences(other.premise)
+        if len(usable) >= 4 and rng.random() < 0.5:
+            yield self._made(passage, usable, others, rng)
+        made = rng.randint(1, 3) if len(usable) >= 3 else rng.randint(0, 1)
+        rows += augment.claims(usable, others, rng, count=made)
+        if rng.random() < 0.25:
+            rows.append(Row(rng.choice(other.rows).claim, Target.NEUTRAL, "elsewhere"))
+        blocks = [passage]
+        if rng.random() < 0.4:
+            blocks.append(split(other.premise))
+            if usable and others and rng.random() < 0.5:
+                joined = augment.merge([rng.choice(usable), rng.choice(others)], rng)
+                rows += [Row(joined, Target.ENTAILED, "both")] if joined else []
+            rows = [row for row in rows if row.source != "elsewhere" or row.target is not Target.NEUTRAL]
+            rng.shuffle(blocks)
+        yield self._item(blocks, rows[:_MOST_CLAIMS], rng)
+
+    def _made(self, passage: list[str], usable: list[str], others: list[str], rng: random.Random) -> Item:
+        """A passage that lacks one of its sentences: what that one said has become unsupported."""
+        gone = rng.choice(usable)
+        kept = [sentence for sentence in passage if gone not in sentence and sentence not in gone]
+        remaining = [sentence for sentence in usable if sentence != gone]
+        rows = augment.claims(remaining, others, rng, count=5)
+        lost = gone if rng.random() < 0.5 else augment.shorten(gone, rng) or gone
+        rows.append(Row(lost, Target.NEUTRAL, "lost"))
+        half = augment.merge([rng.choice(remaining), gone], rng) if rng.random() < 0.5 else None
+        rows += [Row(half, Target.NEUTRAL, "half-lost")] if half else []
+        return self._item([kept], rows, rng)
+
+    def _item(self, blocks: Sequence[Sequence[str]], rows: Sequence[Row], rng: random.Random) -> Item:
+        limit = rng.choice(_TRAINED_WINDOWS)
+        claims = [ids[: CLAIM_TOKENS - 2] for ids in self._encoder.encode([row.claim for row in rows])]
+        windows = [window for block in blocks for window in pack(self._encoder.encode(block), limit)]
+        chosen = nearest(windows, claims, MOST_WINDOWS)
+        return Item(tuple(chosen), tuple(zip(claims, (row.target for row in rows), strict=True)))
+
+
+def batches(items: Iterator[Item], encoder: Encoder, rng: random.Random, *, claims: int, tokens: int) -> Iterator[Batch]:
+    """Items of like size together: up to ``claims`` claims, and up to ``tokens`` tokens with their padding, a batch."""
+    buffer: list[Item] = []
+    for item in items:
+        if item.windows and item.claims:
+            buffer.append(item)
+        if len(buffer) == _BUFFER:
+            yield from _cut(buffer, encoder, rng, claims=claims, tokens=tokens)
+            buffer = []
+    if buffer:
+        yield from _cut(buffer, encoder, rng, claims=claims, tokens=tokens)
+
+
+def _cut(buffer: list[Item], encoder: Encoder, rng: random.Random, *, claims: int, tokens: int) -> Iterator[Batch]:
+    buffer.sort(key=lambda item: ((len(item.claims) + 1) // 2, item.claim_tokens // 12, item.evidence_tokens))
+    groups: list[list[Item]] = [[]]
+    for item in buffer:
+        last = groups[-1]
+        size = len(last) + 1
+        widest = max(one.claim_tokens for one in [*last, item])
+        longest = max(one.evidence_tokens for one in [*last, item])
+        most = max(len(one.claims) for one in [*last, item])
+        if last and (size * most > claims or size * (longest + widest * most) > tokens):
+            groups.append([item])
+        else:
+            last.append(item)
+    rng.shuffle(groups)
+    for group in groups:
+        yield collate(group, encoder)
+
+
+def collate(items: Sequence[Item], encoder: Encoder) -> Batch:
+    """Pad ``items`` into arrays. A claim that a group lacks has the target -1."""
+    flat = [[*window, encoder.sep] for item in items for window in item.windows]
+    width = max(len(window) for window in flat)
+    windows = np.zeros((len(flat), width), dtype=np.int64)
+    for row, window in enumerate(flat):
+        windows[row, : len(window)] = window
+    places = np.full((len(items), max(item.evidence_tokens for item in items)), -1, dtype=np.int64)
+    row = 0
+    for group, item in enumerate(items):
+        end = 0
+        for window in item.windows:
+            length = len(window) + 1
+            places[group, end : end + length] = np.arange(row * width, row * width + length)
+            end += length
+            row += 1
+    most = max(len(item.claims) for item in items)
+    length = max(len(claim) for item in items for claim, _ in item.claims) + 2
+    claims = np.zeros((len(items), most, length), dtype=np.int64)
+    targets = np.full((len(items), most), -1, dtype=np.int64)
+    for group, item in enumerate(items):
+        for place, (claim, target) in enumerate(item.claims):
+            claims[group, place, : len(claim) + 2] = [encoder.cls, *claim, encoder.sep]
+            targets[group, place] = target
+    return Batch(windows, claims, places, targets)

@@ -1,0 +1,138 @@
+"""Rows of public data sets to groups of claims about one premise."""
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+HELD_OUT: Final = 0.06
+"""Share of the premises that the encoder never sees; the combiner is fitted on them."""
+
+
+class Target(IntEnum):
+    """What a claim is to its premise. ``OTHER`` is either of the two before it: the source tells two classes only."""
+
+    ENTAILED = 0
+    NEUTRAL = 1
+    CONTRADICTED = 2
+    OTHER = 3
+
+
+_TARGETS: Final = {
+    "entailed": Target.ENTAILED,
+    "supported": Target.ENTAILED,
+    "neutral": Target.NEUTRAL,
+    "contradicted": Target.CONTRADICTED,
+    "unsupported": Target.OTHER,
+}
+
+SHARES: Final[Mapping[str, float]] = {
+    "AggreFact-xsumfaith": 0.25,
+    "BEGIN": 2.0,
+    "BUMP": 1.5,
+    "BreakingNLI": 0.5,
+    "CLIMATE-FEVER": 1.3,
+    "COVID-Fact": 1.5,
+    "ConjNLI": 0.6,
+    "ContractNLI-window": 3.0,
+    "FactCC-annotated": 1.5,
+    "FactCC-inconsistent": 1.5,
+    "FactCG-cg2c_doc": 3.0,
+    "FEVER-binary": 0.7,
+    "FIB-xsum": 0.3,
+    "FoolMeTwice": 3.0,
+    "HELP": 0.3,
+    "HealthVer": 2.5,
+    "MCTest-NLI": 0.6,
+    "MED": 0.3,
+    "MNLI-binary": 0.8,
+    "MoNLI": 0.4,
+    "NLI4CT": 1.5,
+    "Q2-WoW": 1.5,
+    "SNLI": 0.4,
+    "SciFact-RTE": 2.5,
+}
+"""How often a source's rows are seen in an epoch, 1 where it is not named: more for human labels on passages, less for
+rule-made claims, captions and sets that are almost of one class."""
+
+NO_LICENCE_STATED: Final = frozenset(
+    {
+        "AggreFact-xsumfaith",
+        "CLIFF-cnndm",
+        "CLIFF-xsum",
+        "CLIMATE-FEVER",
+        "COVID-Fact",
+        "FEVER-gold",
+        "Goyal21",
+        "HealthVer",
+        "MoNLI",
+        "NLI4CT",
+        "SciFact-RTE",
+    }
+)
+"""Sources whose repositories state no licence; ``load`` can leave them out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One labelled claim."""
+
+    claim: str
+    target: Target
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A premise and the claims about it."""
+
+    premise: str
+    rows: tuple[Row, ...]
+    source: str
+
+
+def read(file: Path, *, source: str | None = None) -> Iterator[Mapping[str, str]]:
+    """The rows of a gzipped JSON-lines file as they stand there; ``source`` names them where they name none."""
+    with gzip.open(file, mode="rt", encoding="utf-8") as lines:
+        for line in lines:
+            row = json.loads(line)
+            yield {**row, "source": row.get("source") or source} if source else row
+
+
+def load(folder: Path, *, stated_only: bool = False) -> list[Group]:
+    """Group ``train.jsonl.gz`` and ``snli.jsonl.gz`` of ``folder`` by premise.
+
+    ``stated_only`` leaves out sources that state no licence. Raises FileNotFoundError, and ValueError for a row without
+    premise, hypothesis or a known label.
+    """
+    rows = [*read(folder / "train.jsonl.gz")]
+    if (snli := folder / "snli.jsonl.gz").is_file():
+        rows.extend({**row, "source": "SNLI"} for row in read(snli))
+    return group(row for row in rows if not (stated_only and row["source"] in NO_LICENCE_STATED))
+
+
+def group(rows: Iterable[Mapping[str, str]]) -> list[Group]:
+    """Put the claims of one premise together, in the order in which premises first appear."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        if row.get("label") not in _TARGETS or not row.get("premise") or not row.get("hypothesis"):
+            raise ValueError(f"row {row.get('id')!r}: expected a premise, a hypothesis and a label of {set(_TARGETS)}")
+        key = (row["source"], row["premise"])
+        found.setdefault(key, []).append(Row(row["hypothesis"], _TARGETS[row["label"]], row["source"]))
+    return [Group(premise, tuple(claims), source) for (source, premise), claims in found.items()]
+
+
+def held_out(group: Group) -> bool:
+    """Whether a premise is kept from the encoder; decided by its hash, so the same in every run."""
+    digest = blake2b(group.premise.encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "big") / 2**32 < HELD_OUT
+
+
+def split(groups: Sequence[Group]) -> tuple[list[Group], list[Group]]:
+    """The groups to train the encoder on and those to fit the combiner on. Captions are in the first alone."""
+    kept = [one for one in groups if one.source != "SNLI" and held_out(one)]
+    return [one for one in groups if one.source == "SNLI" or not held_out(one)], kept
