@@ -36,8 +36,8 @@ log = logging.getLogger(__name__)
 _UNLOADED_MAX_TOKENS = 512
 _READ_AHEAD = 16
 """Windows read before a claim asks for them, the most relevant ones."""
-
 _AGAIN_S = 5.0
+"""Pause before a judge that is served elsewhere and did not answer is asked again."""
 _DECOMPOSING = 0.4
 """The share of a sentence's time that may go into taking it apart."""
 
@@ -49,7 +49,9 @@ class GroundingChecker:
     it also takes long sentences apart. Whoever made it closes it.
 
     ``languages``: two-letter codes of those that ``scorer`` knows; default what it says itself, else all. A claim in
-    another is not put to it. ``timeout_s`` bounds the check of one sentence. ``max_sentence_chars``: a longer sentence is checked in parts.
+    another is not put to it.
+
+    ``timeout_s`` bounds the check of one sentence. ``max_sentence_chars``: a longer sentence is checked in parts.
     ``extractor``, ``signals``, ``splitter`` and ``windowing`` replace the parts that ship with the package.
     """
 
