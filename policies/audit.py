@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from judges.types import ClaimVerdict, Label, Thresholds
+from judges.types import ClaimVerdict, Label, ScoreRequest, Thresholds
 from policies.base import Category
 from policies.decisions import Ruling, Verdict, decide, first_strictest, rule
 from policies.grounding_rules import GroundingRules
@@ -89,6 +89,16 @@ class Audit:
     def stream_mode(self) -> str:
         """The strictest mode: ``final``, then ``hold``, then ``live``."""
         return max((rules.stream_mode for rules in self._rules), key=STREAM_MODES.index)
+
+    @property
+    def score_requests(self) -> tuple[ScoreRequest, ...]:
+        """What the policies ask an LLM of the whole reply, each request once."""
+        return tuple(dict.fromkeys(rules.score_request for rules in self._rules if rules.score_request is not None))
+
+    @property
+    def corrects(self) -> bool:
+        """One policy at least wants corrections of what is contradicted."""
+        return any(rules.contradiction_action == "correct" for rules in self._rules)
 
     @property
     def evidence_from_tools(self) -> bool:

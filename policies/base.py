@@ -30,12 +30,15 @@ class Rules(BaseModel):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     """What a category finds in one phase. ``reason``, ``reason_code`` and ``metadata`` stand for the case without
-    violations; with violations the engine makes them from those."""
+    violations; with violations the engine makes them from those. ``notes`` are in the metadata in either case, and
+    ``warnings`` among those that it lists."""
 
     violations: tuple[Violation, ...] = ()
     reason: str = ""
     reason_code: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
 
 class RulesError(ValueError):

@@ -39,6 +39,9 @@ def decide(policy: Policy, category: Category, phase: Phase, record: Record) -> 
     if findings is None:
         return None
     reason, reason_code, metadata = _told(findings)
+    metadata = {**metadata, **findings.notes}
+    if findings.warnings:
+        metadata["warnings"] = [*metadata.get("warnings", ()), *findings.warnings]
     decision = Decision(
         policy_id=policy.id,
         policy_version=policy.version,

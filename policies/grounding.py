@@ -14,6 +14,7 @@ from policies import wording
 from policies.base import Findings
 from policies.citations import distinct_documents
 from policies.grounding_citations import bad_citations, few_citations, no_citations, of_audit
+from policies.grounding_llm import llm_notes, llm_score, llm_warnings
 from policies.grounding_rules import GroundingRules
 from policies.scores import ScoreCheck
 from policies.types import Action, Phase, Record, Violation
@@ -30,7 +31,11 @@ class Grounding:
     def evaluate(self, phase: Phase, rules: GroundingRules, record: Record) -> Findings | None:
         if phase is Phase.BEFORE_WORKFLOW:
             return Findings(reason="Grounding rules bound")
-        return _mid(rules, record) if phase is Phase.MID_EXECUTION else _after(rules, record)
+        if phase is Phase.MID_EXECUTION:
+            return _mid(rules, record)
+        return replace(
+            _after(rules, record), notes=llm_notes(rules, record, phase), warnings=llm_warnings(rules, record, phase)
+        )
 
 
 def _mid(rules: GroundingRules, record: Record) -> Findings:
@@ -42,9 +47,16 @@ def _mid(rules: GroundingRules, record: Record) -> Findings:
         *(_contradiction(claim, Action.BLOCK) for claim in _blocked(rules, record)),
         *(_left_out(claim) for claim in record.claims if _stripped(rules, record, claim)),
         *_low_scores(rules, record, scores),
+        *llm_score(rules, record, Phase.MID_EXECUTION),
     )
     reason = f"Grounding scores within policy ({len(scores)} scores)" if scores else "No grounding scores to check"
-    return Findings(violations=violations, reason=reason, metadata={"score_count": len(scores)})
+    return Findings(
+        violations=violations,
+        reason=reason,
+        metadata={"score_count": len(scores)},
+        notes=llm_notes(rules, record, Phase.MID_EXECUTION),
+        warnings=llm_warnings(rules, record, Phase.MID_EXECUTION),
+    )
 
 
 def _scores(rules: GroundingRules, record: Record) -> list[float]:
@@ -107,7 +119,7 @@ def _after(rules: GroundingRules, record: Record) -> Findings:
             )
         if not record.judged:
             return Findings(
-                violations=_run((_unjudged,), rules, record),
+                violations=_run((_unjudged, _llm_score), rules, record),
                 reason="Reply not checked against its sources",
                 reason_code="GROUNDING_NOT_CHECKED",
             )
@@ -225,6 +237,10 @@ def _abstention(rules: GroundingRules, record: Record) -> Iterator[Violation]:
         )
 
 
+def _llm_score(rules: GroundingRules, record: Record) -> Iterator[Violation]:
+    return llm_score(rules, record, Phase.AFTER_WORKFLOW)
+
+
 AUDIT: tuple[Check, ...] = (
     few_citations,
     no_citations,
@@ -232,6 +248,7 @@ AUDIT: tuple[Check, ...] = (
     _unverifiable_ratio,
     _contradictions,
     _abstention,
+    _llm_score,
     bad_citations,
 )
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from judges.types import ClaimVerdict, Label, Thresholds
+from judges.types import ClaimVerdict, Label, ScoreRequest, Thresholds
 from policies.base import Rules, Text
 
 LARGEST = 2**63 - 1
@@ -35,14 +35,12 @@ class GroundingRules(Rules):
         "all", description="Which scores must reach min_grounding_score: each one, their mean, or the highest"
     )
     score_top_n: Positive = Field(3, description="How many of the highest scores top_n checks")
-    llm_grounding_check: bool = Field(
-        False, description="The LLM judge scores the reply; accepted, without effect as yet"
-    )
+    llm_grounding_check: bool = Field(False, description="The LLM judge scores the reply as a whole")
     llm_grounding_model: Text = Field("gpt-4o-mini", min_length=1, description="Model of the LLM judge")
     llm_grounding_threshold: Share = Field(0.7, description="Lowest acceptable score of the LLM judge")
     llm_grounding_criteria: Text = Field("", description="Appended to the prompt of the LLM judge")
     llm_grounding_phase: Literal["mid_execution", "after_workflow", "both"] = Field(
-        "mid_execution", description="When the LLM judge runs"
+        "mid_execution", description="In which phase's decision the score of the LLM judge counts"
     )
     entailment_threshold: Share = Field(0.7, description="A claim is supported at or above this probability")
     contradiction_threshold: Share = Field(
@@ -50,7 +48,7 @@ class GroundingRules(Rules):
     )
     max_unverifiable_ratio: Share = Field(0.5, description="Largest share of claims that no source speaks to")
     contradiction_action: Literal["flag", "block", "correct"] = Field(
-        "flag", description="What a contradicted claim does; correct replaces it where the judge has a correction"
+        "flag", description="What a contradicted claim does; correct replaces it where the LLM judge has a correction"
     )
     unverifiable_action: Literal["flag", "block", "strip"] = Field(
         "flag", description="What too many unverifiable claims do; strip leaves out each sentence that makes one"
@@ -77,6 +75,13 @@ class GroundingRules(Rules):
     @property
     def thresholds(self) -> Thresholds:
         return Thresholds(entailment=self.entailment_threshold, contradiction=self.contradiction_threshold)
+
+    @property
+    def score_request(self) -> ScoreRequest | None:
+        """What these rules ask an LLM of a whole reply; None: nothing."""
+        if not self.llm_grounding_check:
+            return None
+        return ScoreRequest(model=self.llm_grounding_model, criteria=self.llm_grounding_criteria)
 
     def label(self, claim: ClaimVerdict) -> Label:
         """What this policy holds of ``claim``, by its own thresholds."""
