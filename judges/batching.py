@@ -70,6 +70,10 @@ class Batcher(ScorerWrapper):
         self._workers: list[asyncio.Task[None]] = []
         self.batches = 0
         """Batches scored so far."""
+        self.pairs = 0
+        """Pairs in them."""
+        self.failed = 0
+        """Pairs of batches that failed."""
         self.overloaded = 0
         """Pairs refused so far because too many waited."""
 
@@ -157,6 +161,7 @@ class Batcher(ScorerWrapper):
 
     async def _run(self, batch: list[_Item]) -> None:
         self.batches += 1
+        self.pairs += len(batch)
         try:
             results = await self._scorer.score([item.pair for item in batch])
         except JudgeError as error:
@@ -169,5 +174,6 @@ class Batcher(ScorerWrapper):
                 item.call.deliver(item.position, result)
 
     def _fail(self, batch: list[_Item], error: JudgeError) -> None:
+        self.failed += len(batch)
         for call in {item.call for item in batch}:
             call.fail(error)

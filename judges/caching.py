@@ -28,11 +28,18 @@ class CachingScorer(ScorerWrapper):
         self._asked = 0
         self.misses = 0
         """Pairs that had to be scored."""
+        self.evictions = 0
+        """Scores that went to make room."""
 
     @property
     def hits(self) -> int:
         """Pairs asked for that needed no scoring of their own."""
         return self._asked - self.misses
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that the scores kept take, at most."""
+        return len(self._entries) * _ENTRY_BYTES
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -81,6 +88,7 @@ class CachingScorer(ScorerWrapper):
         self._entries |= scores
         while len(self._entries) > self._capacity:
             self._entries.popitem(last=False)
+            self.evictions += 1
 
 
 def _key(name: str, evidence: str, claim: str) -> bytes:

@@ -53,7 +53,7 @@ async def test_calls_that_arrive_during_a_batch_share_the_next_ones() -> None:
         judge.gate.set()
     await batcher.aclose()
     assert [len(call) for call in judge.calls] == [1, 32, 32]
-    assert batcher.batches == 3
+    assert (batcher.batches, batcher.pairs, batcher.failed) == (3, 65, 0)
 
 
 async def test_a_batch_holds_pairs_of_like_length_and_stays_within_its_padded_size() -> None:
@@ -144,6 +144,7 @@ async def test_an_error_reaches_the_callers_of_that_batch_and_no_others() -> Non
         await batcher.score([("e", "c")])
     judge.error = None
     assert len(await batcher.score([("e", "c")])) == 1
+    assert (batcher.pairs, batcher.failed) == (2, 1)
     await batcher.aclose()
 
 

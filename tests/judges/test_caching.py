@@ -1,4 +1,5 @@
 import asyncio
+import tracemalloc
 
 import pytest
 
@@ -36,7 +37,8 @@ async def test_the_entries_used_longest_ago_go_first() -> None:
     cache = CachingScorer(judge, max_bytes=800)
     for claim in ("a", "b", "a", "c"):
         await cache.score([("e", claim)])
-    assert len(cache) == 2
+    assert (len(cache), cache.evictions) == (2, 1)
+    assert cache.nbytes <= 800
     judge.calls.clear()
     await cache.score([("e", "a"), ("e", "c"), ("e", "b")])
     assert judge.calls == [[("e", "b")]]
@@ -97,3 +99,18 @@ async def test_errors_are_passed_on_and_not_remembered() -> None:
 async def test_half_a_surrogate_pair_is_text_like_any_other() -> None:
     cache = CachingScorer(ScriptedJudge(), max_bytes=BIG)
     assert list(await cache.score([("\ud83d", "a")])) == [NEUTRAL]
+
+
+async def test_what_is_kept_takes_no_more_memory_than_said() -> None:
+    judge = ScriptedJudge(lambda evidence, claim: entails(len(claim) / 1e6))
+    cache = CachingScorer(judge, max_bytes=BIG)
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for part in range(4):
+        await cache.score([("e", f"{part} {number} claim") for number in range(1000)])
+    judge.calls.clear()
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert cache.nbytes == len(cache) * 400 <= BIG
+    assert cache.evictions == 4000 - len(cache) > 0
+    assert after - before <= BIG
