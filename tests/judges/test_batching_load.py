@@ -109,8 +109,19 @@ async def test_a_flood_of_pairs_is_refused_and_those_in_the_queue_are_served() -
 
 
 async def test_whole_replies_checked_at_once_share_batches_too() -> None:
-    judge = ScriptedJudge(default=entails(), gate=asyncio.Event())
-    batcher = Batcher(judge, workers=1)
+    class Gated(Batcher):
+        """Its judge answers nobody before five sentences of each stream have been asked about."""
+
+        asked = 0
+
+        async def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:
+            self.asked += len(pairs)
+            if self.asked >= 5 * STREAMS:
+                gate.set()
+            return await super().score(pairs)
+
+    gate = asyncio.Event()
+    batcher = Gated(ScriptedJudge(default=entails(), gate=gate), workers=1)
     checker = GroundingChecker(CachingScorer(batcher, max_bytes=1_000_000), timeout_s=600.0)
     await checker.start()
 
@@ -122,13 +133,8 @@ async def test_whole_replies_checked_at_once_share_batches_too() -> None:
         verdicts = await asyncio.gather(*(reply.check(sentence) for sentence in found))
         return [verdict.label for verdict in verdicts]
 
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one(stream)) for stream in range(STREAMS)]
-        while batcher.queue_depth < 5 * STREAMS:
-            await asyncio.sleep(0)
-        assert judge.gate is not None
-        judge.gate.set()
+    labels = await asyncio.gather(*(one(stream) for stream in range(STREAMS)))
     await checker.aclose()
-    assert [task.result() for task in tasks] == [[Label.SUPPORTED] * SENTENCES] * STREAMS
+    assert labels == [[Label.SUPPORTED] * SENTENCES] * STREAMS
     assert batcher.batches < batcher.pairs - 4 * STREAMS, "those that waited went in full batches"
     assert (batcher.overloaded, batcher.failed) == (0, 0)
