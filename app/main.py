@@ -9,6 +9,8 @@ from fastapi.middleware.cors import CORSMiddleware
 
 from app.api import admin, chat, completions, grounding, health, messages, passthrough, responses, runs
 from app.api.authentication import Authentication
+from app.api.mcp import ROUTES as MCP_ROUTES
+from app.api.mcp import McpServer, open_mcp
 from app.api.problems import install_error_handlers
 from app.keys import GatewayKey
 from app.resources import Resources, open_resources
@@ -32,6 +34,7 @@ class State(TypedDict):
     """What ``request.state`` holds."""
 
     resources: Resources
+    mcp: McpServer
     key: GatewayKey | None
     """What a call has brought; set for each by the authentication."""
 
@@ -44,8 +47,8 @@ def create_app(settings: Settings, *, scorer: PairScorer | None = None) -> FastA
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[State]:
-        async with open_resources(settings, scorer) as resources:
-            yield {"resources": resources, "key": None}
+        async with open_resources(settings, scorer) as resources, open_mcp(resources) as mcp:
+            yield {"resources": resources, "mcp": mcp, "key": None}
 
     app = FastAPI(
         title="Groundlane",
@@ -72,5 +75,6 @@ def create_app(settings: Settings, *, scorer: PairScorer | None = None) -> FastA
     app.include_router(messages.router)
     app.include_router(runs.router)
     app.include_router(grounding.router)
+    app.router.routes.extend(MCP_ROUTES)
     app.include_router(passthrough.router)  # last: it takes every /v1 path that no other takes
     return app

@@ -127,6 +127,13 @@ class Settings(BaseSettings):
     cors_origins: Annotated[
         str | None, Field(description="Origins, separated by commas, whose pages may call the gateway; * for any")
     ] = None
+    mcp_hosts: Annotated[
+        str | None,
+        Field(
+            description="Host names, separated by commas, by which /mcp may be called; * for any; "
+            "unset: local ones over a loopback address, any over another"
+        ),
+    ] = None
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$", description="Log level")] = "info"
     log_format: Annotated[str, Field(pattern="^(json|console)$", description="Log lines as JSON or for people")] = (
         "json"

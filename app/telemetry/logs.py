@@ -14,7 +14,17 @@ LEFT_OUT = "[left out]"
 _SECRET_KEY = re.compile(
     r"(?:^|[-_.])(?:authorization|cookie|password|passwd|secret|token|api[-_]?key|apikey|credentials?)$", re.IGNORECASE
 )
-_TALKATIVE = ("aiohttp", "aiosqlite", "alembic", "asyncio", "httpcore", "httpx", "sqlalchemy.engine", "sse_starlette")
+_TALKATIVE = (
+    "aiohttp",
+    "aiosqlite",
+    "alembic",
+    "asyncio",
+    "httpcore",
+    "httpx",
+    "mcp",
+    "sqlalchemy.engine",
+    "sse_starlette",
+)
 _TEXT_KEYS = frozenset({"messages", "content", "text", "prompt", "reply", "documents", "input", "evidence"})
 _SECRET_VALUES = (
     (re.compile(r"(?i)\b(bearer|basic)\s+[^\s\"',;]+"), rf"\1 {MASK}"),

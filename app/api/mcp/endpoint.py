@@ -1,0 +1,123 @@
+"""The path ``/mcp``: what is refused before the server sees it, and how that is started."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from http import HTTPStatus
+from importlib import import_module
+from typing import Any, Protocol
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app.api.mcp.guard import Guard
+from app.check_view import shown_check
+from app.errors import GatewayError, InvalidRequestError
+from app.keys import GatewayKey
+from app.resources import Resources
+from app.tasks import TaskScope
+
+_INVALID_REQUEST = -32600
+_INTERNAL_ERROR = -32603
+
+
+class _NotInstalledError(GatewayError):
+    status = HTTPStatus.NOT_IMPLEMENTED
+
+
+class _Manager(Protocol):
+    """What is used of the SDK's session manager."""
+
+    def run(self) -> AbstractAsyncContextManager[None]: ...
+
+    async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+
+class McpServer:
+    """The server of a process, an ASGI app. The first request starts it: the SDK takes half a second to import, and
+    30 MB, which a gateway that nobody calls so need not pay."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._guard = Guard.of(resources.settings)
+        self._tasks = TaskScope()
+        self._starting = asyncio.Lock()
+        self._manager: _Manager | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            self._guard.check(scope)
+            if scope["method"] != "POST":
+                # Without sessions there is nothing to listen to, nor to delete.
+                raise InvalidRequestError("Only POST is served here.", status=HTTPStatus.METHOD_NOT_ALLOWED)
+            manager = await self._started()
+        except GatewayError as error:
+            await _refusal(error)(scope, receive, send)
+        else:
+            await manager.handle_request(scope, receive, send)
+
+    async def aclose(self) -> None:
+        await self._tasks.aclose()
+
+    async def _started(self) -> _Manager:
+        async with self._starting:
+            if self._manager is None:
+                manager = await asyncio.to_thread(self._open)
+                running = asyncio.Event()
+                self._tasks.start(_run(manager, running))
+                await running.wait()
+                self._manager = manager
+            return self._manager
+
+    def _open(self) -> _Manager:
+        try:
+            server = import_module("app.api.mcp.server")
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] not in ("mcp", "mcp_types"):
+                raise
+            raise _NotInstalledError(
+                "The MCP server is not installed; it comes with the extra: pip install 'groundlane[mcp]'."
+            ) from None
+        manager: _Manager = server.open_manager(self._check, max_body_bytes=self._resources.settings.max_body_bytes)
+        return manager
+
+    async def _check(self, arguments: Mapping[str, Any], request: Request) -> dict[str, Any]:
+        key: GatewayKey | None = request.state.key
+        return shown_check(await self._resources.checks.check(arguments, key=key))
+
+
+async def _run(manager: _Manager, running: asyncio.Event) -> None:
+    async with manager.run():
+        running.set()
+        await asyncio.Event().wait()  # until it is cancelled
+
+
+def _refusal(error: GatewayError) -> JSONResponse:
+    """A JSON-RPC error that answers no request in particular."""
+    code = _INVALID_REQUEST if error.status < HTTPStatus.INTERNAL_SERVER_ERROR else _INTERNAL_ERROR
+    body = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": error.message}}
+    headers = {"allow": "POST"} if error.status == HTTPStatus.METHOD_NOT_ALLOWED else error.headers
+    return JSONResponse(body, status_code=error.status, headers=headers)
+
+
+@asynccontextmanager
+async def open_mcp(resources: Resources) -> AsyncIterator[McpServer]:
+    """The server, for as long as the application runs."""
+    server = McpServer(resources)
+    try:
+        yield server
+    finally:
+        await server.aclose()
+
+
+class _Endpoint:
+    """An ASGI app, not a handler, so that the SDK answers in its own way."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        server: ASGIApp = scope["state"]["mcp"]
+        await server(scope, receive, send)
+
+
+ROUTES = [Route("/mcp", _Endpoint()), Route("/mcp/", _Endpoint())]

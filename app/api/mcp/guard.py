@@ -1,0 +1,80 @@
+"""Who may call ``/mcp``.
+
+A web page can have its own host name resolve to this machine and then call a server here, as if it were the page's own.
+Browsers tell on such a page: ``Host`` and ``Origin`` carry its name.
+"""
+
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Self
+
+from starlette.datastructures import Headers
+from starlette.types import Scope
+
+from app.errors import InvalidRequestError
+from app.settings import Settings
+
+_LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_ANY = "*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """``hosts``: the names by which the gateway may be called, in lower case; None: local names over a loopback
+    address, any over another. ``origins``: those whose pages may call; pages of this machine may too, over a loopback
+    address."""
+
+    hosts: frozenset[str] | None = None
+    origins: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        hosts = _listed(settings.mcp_hosts)
+        return cls(
+            hosts=frozenset(host.lower() for host in hosts) if hosts else None,
+            origins=frozenset(_listed(settings.cors_origins)),
+        )
+
+    def check(self, scope: Scope) -> None:
+        """Raises InvalidRequestError for a request that came under another name, or from a page that may not call."""
+        headers = Headers(scope=scope)
+        local = _is_loopback(scope)
+        if not self._knows_host(headers.get("host", ""), local=local):
+            raise InvalidRequestError(
+                f"The host {headers.get('host', '')!r} is not one of this server's; GROUNDLANE_MCP_HOSTS names those.",
+                status=HTTPStatus.MISDIRECTED_REQUEST,
+            )
+        origin = headers.get("origin")
+        if origin is not None and not self._knows_origin(origin, local=local):
+            raise InvalidRequestError(
+                f"Pages of {origin!r} may not call this server; GROUNDLANE_CORS_ORIGINS names those that may.",
+                status=HTTPStatus.FORBIDDEN,
+            )
+
+    def _knows_host(self, host: str, *, local: bool) -> bool:
+        name = _without_port(host).lower()
+        if self.hosts is not None:
+            return _ANY in self.hosts or name in self.hosts
+        return not local or name in _LOCAL_NAMES
+
+    def _knows_origin(self, origin: str, *, local: bool) -> bool:
+        if _ANY in self.origins or origin in self.origins:
+            return True
+        scheme, _, host = origin.partition("://")
+        return local and scheme in ("http", "https") and _without_port(host).lower() in _LOCAL_NAMES
+
+
+def _listed(names: str | None) -> list[str]:
+    return [name.strip() for name in (names or "").split(",") if name.strip()]
+
+
+def _without_port(host: str) -> str:
+    """``[::1]:80`` is ``[::1]``; what is not a name and a port stays as it is."""
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isdecimal() else host
+
+
+def _is_loopback(scope: Scope) -> bool:
+    server = scope.get("server")
+    address = str(server[0]) if server else ""
+    return address.startswith("127.") or address in ("::1", "localhost")
