@@ -189,6 +189,40 @@ class ClaimVerdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stated:
+    """A statement where it stands: in the document at ``document_index``, else in the reply, or in an ``earlier`` reply
+    of the same run. ``span`` is its place in that text."""
+
+    text: str
+    span: Span
+    document_index: int | None = None
+    earlier: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contradiction:
+    """Two statements that contradict each other, in their order, and how probable that is (0–1)."""
+
+    first: Stated
+    second: Stated
+    score: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consistency:
+    """What came of holding statements against each other.
+
+    ``contradictions`` come with the highest score first. ``skipped``: pairs that seemed to be of one thing and were
+    more than may be judged. ``reason`` says why the comparison was not made (``timeout``, ``overloaded``,
+    ``judge_error``, ``unavailable``), and is None where it was.
+    """
+
+    contradictions: Sequence[Contradiction] = ()
+    skipped: int = 0
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SentenceVerdict:
     """A sentence and the verdicts of its claims; ``label`` is the worst of them (contradicted, then unverifiable)."""
 
@@ -263,7 +297,7 @@ class LlmScore:
     """How well a reply is grounded, 0–1, by an LLM. ``score`` is None where it was not asked or gave no answer;
     ``skipped`` then says why: ``no_key``, ``unknown_model``, ``timeout``, ``overloaded`` or ``error``."""
 
-    model: str
+    request: ScoreRequest
     score: float | None = None
     reasoning: str | None = None
     skipped: str | None = None

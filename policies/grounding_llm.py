@@ -26,7 +26,7 @@ def llm_score(rules: GroundingRules, record: Record, phase: Phase) -> Iterator[V
             action=Action.WARN,
             reason=_skipped(score),
             reason_code="GROUNDING_LLM_SKIPPED",
-            metadata={"model": score.model, "skipped": score.skipped},
+            metadata={"model": score.request.model, "skipped": score.skipped},
         )
     if score.score is not None and score.score < rules.llm_grounding_threshold:
         yield Violation(
@@ -37,7 +37,7 @@ def llm_score(rules: GroundingRules, record: Record, phase: Phase) -> Iterator[V
             metadata={
                 "score": score.score,
                 "threshold": rules.llm_grounding_threshold,
-                "model": score.model,
+                "model": score.request.model,
                 "reasoning": score.reasoning,
             },
         )
@@ -55,7 +55,7 @@ def llm_notes(rules: GroundingRules, record: Record, phase: Phase) -> dict[str, 
     score = score_of(rules, record, phase)
     if score is None:
         return {}
-    told: dict[str, Any] = {"model": score.model, "score": score.score}
+    told: dict[str, Any] = {"model": score.request.model, "score": score.score}
     if score.reasoning is not None:
         told["reasoning"] = score.reasoning
     if score.skipped is not None:
@@ -77,7 +77,7 @@ def score_of(rules: GroundingRules, record: Record, phase: Phase) -> LlmScore | 
     request = rules.score_request
     if request is None or not record.final or rules.llm_grounding_phase not in (phase.value, "both"):
         return None
-    return record.llm_scores.get(request)
+    return next((score for score in record.llm_scores if score.request == request), None)
 
 
 def _skipped(score: LlmScore) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from judges.types import Chunk, ClaimVerdict, LlmScore, ScoreRequest, Span
+from judges.types import Chunk, ClaimVerdict, LlmScore, Span
 
 
 class Action(StrEnum):
@@ -155,7 +155,7 @@ class Record:
     cited_support: Mapping[tuple[Span, int], float] = field(default_factory=dict)
     """P(entailed) of a claim, by its span, by a document that its sentence cites: of those alone that no claim's own
     evidence was taken from."""
-    llm_scores: Mapping[ScoreRequest, LlmScore] = field(default_factory=dict)
-    """What an LLM holds of the whole reply, by what was asked; of what policies ask, that alone which was asked for."""
+    llm_scores: Sequence[LlmScore] = ()
+    """What an LLM holds of the whole reply, one for each request that was made."""
     of_run: bool = False
     """True for a run: its caller reports what it cites, so that nothing reported is something missing."""

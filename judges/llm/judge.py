@@ -139,9 +139,9 @@ class LlmJudge:
             else:
                 log.warning("a reply was not scored by %s: %s", request.model, error or reason)
             detail = str(error) if isinstance(error, JudgeError) else None
-            return LlmScore(model=request.model, skipped=reason, detail=detail, calls=tuple(calls))
+            return LlmScore(request=request, skipped=reason, detail=detail, calls=tuple(calls))
         score, reasoning = found
-        return LlmScore(model=request.model, score=score, reasoning=reasoning, calls=tuple(calls))
+        return LlmScore(request=request, score=score, reasoning=reasoning, calls=tuple(calls))
 
     async def aclose(self) -> None:
         await self._caller.aclose()

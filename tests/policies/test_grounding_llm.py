@@ -19,7 +19,7 @@ CITED = (Citation(marker="[1]", document_index=0, sentence_index=0),)
 PHASES = [Phase.MID_EXECUTION, Phase.AFTER_WORKFLOW]
 
 
-def decided(score: LlmScore | None, request: ScoreRequest = REQUEST, **rules: Any) -> dict[Phase, Decision]:
+def decided(score: LlmScore | None, **rules: Any) -> dict[Phase, Decision]:
     """The decisions on a reply that has nothing else to say against it."""
     made = parse_rules("grounding", {"llm_grounding_check": True, **rules})
     audit = PolicyEngine([Policy(id="p", name="p", category="grounding", rules=made)]).in_scope().audit(Record())
@@ -28,14 +28,14 @@ def decided(score: LlmScore | None, request: ScoreRequest = REQUEST, **rules: An
         chunks=(chunk(0, source="faq.pdf"),),
         citations=CITED,
         claims=[claim(0.9)],
-        llm_scores={} if score is None else {request: score},
+        llm_scores=() if score is None else (score,),
     )
     audit.finish(record)
     return {decision.phase: decision for decision in audit.decisions}
 
 
-def scored(value: float, **more: Any) -> LlmScore:
-    return LlmScore(model=MODEL, score=value, reasoning="Two facts stand in no source.", calls=(CALL,), **more)
+def scored(value: float, request: ScoreRequest = REQUEST) -> LlmScore:
+    return LlmScore(request=request, score=value, reasoning="Two facts stand in no source.", calls=(CALL,))
 
 
 @pytest.mark.parametrize("action", ["warn", "block"])
@@ -77,7 +77,7 @@ def test_the_score_counts_in_the_phase_that_the_rule_names(phase: str, warned: l
 
 @pytest.mark.parametrize("skipped", ["timeout", "error", "overloaded"])
 def test_trouble_with_the_llm_is_a_warning_and_never_a_block(skipped: str) -> None:
-    score = LlmScore(model=MODEL, skipped=skipped, detail="openai answered 503" if skipped == "error" else None)
+    score = LlmScore(request=REQUEST, skipped=skipped, detail="openai answered 503" if skipped == "error" else None)
     decision = decided(score, action_on_violation="block")[Phase.MID_EXECUTION]
     assert decision.action is Action.WARN
     assert decision.reason_code == "GROUNDING_LLM_SKIPPED"
@@ -88,14 +88,14 @@ def test_trouble_with_the_llm_is_a_warning_and_never_a_block(skipped: str) -> No
 
 @pytest.mark.parametrize("skipped", ["no_key", "unknown_model"])
 def test_without_an_llm_to_ask_the_other_checks_stand_and_the_decision_mentions_it(skipped: str) -> None:
-    score = LlmScore(model=MODEL, skipped=skipped, detail="no key is configured for openai")
+    score = LlmScore(request=REQUEST, skipped=skipped, detail="no key is configured for openai")
     decision = decided(score)[Phase.MID_EXECUTION]
     assert decision.action is Action.ALLOW
     assert decision.metadata["warnings"] == ["LLM grounding check skipped: no key is configured for openai"]
 
 
 def test_the_mention_stands_beside_the_warnings_of_other_violations() -> None:
-    score = LlmScore(model=MODEL, skipped="no_key")
+    score = LlmScore(request=REQUEST, skipped="no_key")
     decision = decided(score, min_citations=2, llm_grounding_phase="after_workflow")[Phase.AFTER_WORKFLOW]
     assert decision.reason_code == "GROUNDING_CITATIONS"
     assert decision.metadata["warnings"] == [
@@ -120,12 +120,12 @@ def test_each_policy_reads_the_score_that_it_asked_for() -> None:
     other = ScoreRequest(model="claude-haiku-4-5", criteria="Name doses with their unit.")
     rules = {"llm_grounding_model": other.model, "llm_grounding_criteria": other.criteria}
     assert decided(scored(0.1), **rules)[Phase.MID_EXECUTION].action is Action.ALLOW
-    assert decided(scored(0.1), other, **rules)[Phase.MID_EXECUTION].action is Action.WARN
+    assert decided(scored(0.1, other), **rules)[Phase.MID_EXECUTION].action is Action.WARN
 
 
 def test_an_unknown_cost_is_unknown() -> None:
     free = LlmCall(mode="score", model="local/m", outcome="ok")
-    score = LlmScore(model="local/m", score=1.0, calls=(CALL, free))
+    score = LlmScore(request=REQUEST, score=1.0, calls=(CALL, free))
     assert decided(score)[Phase.MID_EXECUTION].metadata["llm"]["cost_usd"] is None
 
 
@@ -133,7 +133,7 @@ def test_a_reply_that_no_cross_encoder_judged_is_decided_by_its_score() -> None:
     made = parse_rules("grounding", {"llm_grounding_check": True, "llm_grounding_phase": "after_workflow"})
     audit = PolicyEngine([Policy(id="p", name="p", category="grounding", rules=made)]).in_scope().audit(Record())
     audit.start()
-    audit.finish(Record(chunks=(chunk(0),), judged=False, llm_scores={REQUEST: scored(0.1)}))
+    audit.finish(Record(chunks=(chunk(0),), judged=False, llm_scores=[scored(0.1)]))
     assert [decision.reason_code for decision in audit.decisions] == [None, None, "GROUNDING_LLM_SCORE"]
 
 
