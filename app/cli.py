@@ -1,13 +1,16 @@
 """The ``groundlane`` command. Whatever goes wrong is one line on stderr and an exit code, never a stack trace."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
+from app.commands.common import CommandError, UsageError, database_errors, show_columns
+from app.commands.database import database
+from app.commands.keys import keys
+from app.commands.policies import policies
+from app.commands.secrets import secrets
 from app.settings import Settings, SettingsError, load_settings
 
 cli = typer.Typer(
@@ -18,22 +21,12 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-database = typer.Typer(help="The database.", no_args_is_help=True)
 cli.add_typer(database, name="db")
+cli.add_typer(keys, name="keys")
+cli.add_typer(policies, name="policies")
+cli.add_typer(secrets, name="secrets")
 
 _NOT_GROUNDED = 1
-
-
-class CommandError(Exception):
-    """The command failed; the message is one line."""
-
-    exit_code = 1
-
-
-class UsageError(CommandError):
-    """An argument or a setting is wrong."""
-
-    exit_code = 2
 
 
 @cli.command()
@@ -94,21 +87,7 @@ def check(
 @cli.command()
 def settings() -> None:
     """List every setting with its value (secrets masked), its default and its meaning."""
-    rows = [("SETTING", "VALUE", "DEFAULT", "MEANING"), *setting_rows(load_settings())]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    for row in rows:
-        padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        typer.echo("  ".join([*padded, row[3]]))
-
-
-@database.command()
-def upgrade() -> None:
-    """Bring the tables to this version, or make them. Safe to run again."""
-    from app.db import upgrade as run
-
-    with database_errors():
-        run(load_settings().database_url)
-    typer.echo("The database is up to date.")
+    show_columns([("SETTING", "VALUE", "DEFAULT", "MEANING"), *setting_rows(load_settings())])
 
 
 def setting_rows(values: Settings) -> list[tuple[str, str, str, str]]:
@@ -127,19 +106,6 @@ def setting_rows(values: Settings) -> list[tuple[str, str, str, str]]:
         )
         for name, field in Settings.model_fields.items()
     ]
-
-
-@contextmanager
-def database_errors() -> Iterator[None]:
-    """Turn what is wrong with the database into one line that names its setting."""
-    from app.db import DatabaseUnavailableError, DatabaseUrlError, SchemaError
-
-    try:
-        yield
-    except DatabaseUrlError as error:
-        raise SettingsError(f"GROUNDLANE_DATABASE_URL: {error}") from None
-    except (DatabaseUnavailableError, SchemaError) as error:
-        raise CommandError(f"GROUNDLANE_DATABASE_URL: {error}") from None
 
 
 def show_token(token: str) -> None:

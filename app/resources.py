@@ -18,6 +18,7 @@ from app.events.writer import EventWriter
 from app.gateway import Gateway
 from app.keys import KeyStore, RateLimiter, TokenBuckets
 from app.policy_store import PolicyStore
+from app.retention import Retention
 from app.revisions import RevisionWatch
 from app.runs import Runs
 from app.settings import EventDurability, Settings
@@ -92,6 +93,10 @@ async def open_resources(settings: Settings, scorer: PairScorer | None = None) -
         )
         await events.start()
         stack.push_async_callback(events.aclose)
+        if settings.retention_days is not None:
+            retention = Retention(database, days=settings.retention_days)
+            retention.start()
+            stack.push_async_callback(retention.aclose)
         judge = _Judge(settings, scorer)
         stack.push_async_callback(judge.checker.aclose)
         if settings.judge_preload:

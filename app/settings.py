@@ -94,6 +94,9 @@ class Settings(BaseSettings):
         str | None,
         Field(description="File that events go to while the database is away; default beside the database"),
     ] = None
+    retention_days: Annotated[
+        Count | None, Field(description="Delete requests and runs this old, once an hour; unset: keep them")
+    ] = None
     annotate_by_default: Annotated[
         bool, Field(description="Judge and annotate replies that have documents but no grounding policy")
     ] = True

@@ -53,7 +53,7 @@ def read_config(path: Path, environment: Mapping[str, str]) -> Config:
         )
         _check_names(upstreams)
         _check_fallbacks(upstreams)
-        return Config(upstreams=upstreams, policies=_policies(tables.policies))
+        return Config(upstreams=upstreams, policies=parse_policies(tables.policies))
     except ValidationError as error:
         raise SettingsError(f"{_SETTING}: {path}: {_first(error)}") from None
     except _KeyError as error:
@@ -137,7 +137,8 @@ def _way_back(start: str, at: str, by_name: Mapping[str, UpstreamSpec], seen: fr
     return None
 
 
-def _policies(tables: Sequence[Mapping[str, Any]]) -> tuple[PolicyDraft, ...]:
+def parse_policies(tables: Sequence[Any]) -> tuple[PolicyDraft, ...]:
+    """Check policies as a file has them. Raises ValueError, whose one line names the key."""
     drafts: list[PolicyDraft] = []
     for index, table in enumerate(tables):
         try:

@@ -13,11 +13,16 @@ from app.errors import NotFoundError
 from app.tables import claims, decisions, documents, requests
 
 _EXPORT_PAGE = 500
+_REQUESTS_AT_ONCE = 100
+"""Each has any number of claims."""
 _TEXTS = ("prompt", "reply")
 _INNER = "extra"
 """What only the simulation of policies reads."""
-REQUEST_COLUMNS = tuple(column for column in requests.c if column.name not in (*_TEXTS, _INNER))
-EVENT_COLUMNS = tuple(column for column in decisions.c if column.name != "position")
+_REQUESTS = tuple(column for column in requests.c if column.name not in (*_TEXTS, _INNER))
+_EVENTS = tuple(column for column in decisions.c if column.name != "position")
+_OF_REQUEST = ("request_id", "ts", "run_id", "agent", "model")
+REQUEST_COLUMNS, EVENT_COLUMNS = (tuple(column.name for column in columns) for columns in (_REQUESTS, _EVENTS))
+CLAIM_COLUMNS = (*_OF_REQUEST, *(column.name for column in claims.c if column.name not in ("request_id", "seq")))
 _WORST_FIRST = ("contradicted", "unverifiable", "supported", "not_a_claim")
 
 
@@ -62,14 +67,14 @@ class EventQueries:
 
     async def requests(self, filter: EventFilter, *, limit: int, after: Key | None = None) -> Page:
         """Up to ``limit`` requests, without their texts."""
-        query = select(*REQUEST_COLUMNS).where(*_shared(filter, requests))
+        query = select(*_REQUESTS).where(*_shared(filter, requests))
         if of_decisions := _of_decisions(filter):
             query = query.where(exists().where(decisions.c.request_id == requests.c.request_id, *of_decisions))
         return await self._page(query, requests.c.ts, requests.c.request_id, limit, after)
 
     async def events(self, filter: EventFilter, *, limit: int, after: Key | None = None) -> Page:
         """Up to ``limit`` decisions."""
-        query = select(*EVENT_COLUMNS).where(*_shared(filter, decisions), *_of_decisions(filter))
+        query = select(*_EVENTS).where(*_shared(filter, decisions), *_of_decisions(filter))
         return await self._page(query, decisions.c.ts, decisions.c.id, limit, after)
 
     async def all_requests(self, filter: EventFilter) -> AsyncIterator[dict[str, Any]]:
@@ -89,6 +94,20 @@ class EventQueries:
             page = await self.events(filter, limit=_EXPORT_PAGE, after=after)
             for item in page.items:
                 yield item
+            if (after := page.next) is None:
+                return
+
+    async def all_claims(self, filter: EventFilter) -> AsyncIterator[dict[str, Any]]:
+        """Every claim of the requests that match, as ``all_requests`` does; of each in the order of its text."""
+        after: Key | None = None
+        while True:
+            page = await self.requests(filter, limit=_REQUESTS_AT_ONCE, after=after)
+            of = {item["request_id"]: {name: item[name] for name in _OF_REQUEST} for item in page.items}
+            query = select(claims).where(claims.c.request_id.in_(of)).order_by(claims.c.request_id, claims.c.seq)
+            async with self._database.read() as connection:
+                found = [_without(_plain(row), "seq") for row in (await connection.execute(query)).all()]
+            for claim in sorted(found, key=lambda row: of[row["request_id"]]["ts"], reverse=True):
+                yield of[claim["request_id"]] | claim
             if (after := page.next) is None:
                 return
 
@@ -125,6 +144,14 @@ class EventQueries:
         items = [_plain(row) for row in rows[:limit]]
         more = len(rows) > limit
         return Page(items=items, next=(items[-1]["ts"], items[-1][str(id.key)]) if more else None)
+
+
+def requests_matching(filter: EventFilter, *columns: ColumnElement[Any]) -> Select[Any]:
+    """A query for ``columns`` of the requests that match, in no order."""
+    query = select(*columns).where(*_shared(filter, requests))
+    if of_decisions := _of_decisions(filter):
+        query = query.where(exists().where(decisions.c.request_id == requests.c.request_id, *of_decisions))
+    return query
 
 
 def _shared(filter: EventFilter, table: Table) -> list[ColumnElement[bool]]:

@@ -205,6 +205,23 @@ async def test_exports_hold_every_row(client: httpx.AsyncClient, log: SimpleName
     assert read[0]["ts"] == "2026-01-01T00:00:09Z"
 
 
+async def test_claims_are_exported_with_what_their_request_was(client: httpx.AsyncClient, log: SimpleNamespace) -> None:
+    lines = await client.get("/admin/v1/claims/export")
+    claims = [json.loads(line) for line in lines.text.splitlines()]
+    assert len(claims) == 30
+    assert [claim["position"] for claim in claims] == [0, 1, 2] * 10
+    assert [claim["ts"] for claim in claims] == sorted((claim["ts"] for claim in claims), reverse=True)
+    assert [claim["label"] for claim in claims[:3]] == ["supported", "contradicted", "supported"]
+    (request,) = (await client.get("/admin/v1/requests", params={"limit": 1})).json()["items"]
+    for name in ("request_id", "ts", "run_id", "agent", "model"):
+        assert claims[0][name] == request[name]
+    table = await client.get("/admin/v1/claims/export", params={"format": "csv", "action": "block"})
+    read = list(csv.DictReader(io.StringIO(table.text)))
+    assert list(read[0]) == list(claims[0])
+    blocked = await client.get("/admin/v1/requests", params={"action": "block"})
+    assert {row["request_id"] for row in read} == {row["request_id"] for row in blocked.json()["items"]}
+
+
 async def test_an_export_is_filtered_and_may_be_empty(client: httpx.AsyncClient, log: SimpleNamespace) -> None:
     some = await client.get("/admin/v1/events/export", params={"action": "block"})
     assert len(some.text.splitlines()) == 5
@@ -218,8 +235,9 @@ async def test_an_export_is_read_page_by_page(
     client: httpx.AsyncClient, log: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.events.queries._EXPORT_PAGE", 3)
-    monkeypatch.setattr("app.api.admin.events._CHUNK", 100)
-    for kind, rows in (("events", 15), ("requests", 10)):
+    monkeypatch.setattr("app.events.queries._REQUESTS_AT_ONCE", 3)
+    monkeypatch.setattr("app.api.admin.export._CHUNK", 100)
+    for kind, rows in (("events", 15), ("requests", 10), ("claims", 30)):
         assert len((await client.get(f"/admin/v1/{kind}/export")).text.splitlines()) == rows
 
 

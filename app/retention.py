@@ -1,0 +1,109 @@
+"""Deleting what the event log has kept long enough, in small pieces, so that nobody waits for it."""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import structlog
+from sqlalchemy import Column, Select, and_, delete, exists, func, select, update
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.audit_trail import acting_as, note
+from app.db import Database, DatabaseUnavailableError
+from app.tables import feedback, meta, requests, runs
+from app.tasks import TaskScope
+
+_log = structlog.stdlib.get_logger(__name__)
+_BATCH = 500
+_PAUSE_S = 0.02
+"""Between two pieces: a writer that waits gets its turn."""
+_EVERY_S = 3600.0
+_LAST_RUN = "retention_at"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """How many rows went, or would go; with a request go its decisions, claims, documents and feedback."""
+
+    requests: int
+    runs: int
+
+
+async def prune(
+    database: Database, before: datetime, *, keep_marked: bool = False, dry_run: bool = False, batch: int = _BATCH
+) -> Pruned:
+    """Delete the requests from before that time with all that hangs on them, and the runs not touched since.
+
+    ``keep_marked``: requests with feedback stay. ``dry_run``: count only. Each piece of ``batch`` rows is a transaction
+    of its own; what was deleted stays deleted if a later one fails. Leaves a line in the audit trail where anything was
+    deleted. Raises DatabaseUnavailableError.
+    """
+    old_requests = select(requests.c.request_id).where(requests.c.ts < before).order_by(requests.c.ts)
+    if keep_marked:
+        old_requests = old_requests.where(~exists().where(feedback.c.request_id == requests.c.request_id))
+    old_runs = select(runs.c.run_id).where(and_(runs.c.created_at < before, runs.c.updated_at < before))
+    if dry_run:
+        return Pruned(requests=await _count(database, old_requests), runs=await _count(database, old_runs))
+    gone = Pruned(
+        requests=await _delete(database, requests.c.request_id, old_requests, batch),
+        runs=await _delete(database, runs.c.run_id, old_runs.order_by(runs.c.created_at), batch),
+    )
+    if gone.requests or gone.runs:
+        async with database.write() as connection:
+            after = {"before": before.isoformat(), "requests": gone.requests, "runs": gone.runs}
+            await note(connection, "events.prune", "events", after=after)
+    return gone
+
+
+async def _count(database: Database, query: Select[tuple[str]]) -> int:
+    async with database.read() as connection:
+        counted = await connection.execute(select(func.count()).select_from(query.order_by(None).subquery()))
+    return int(counted.scalar_one())
+
+
+async def _delete(database: Database, key: Column[str], query: Select[tuple[str]], batch: int) -> int:
+    count = 0
+    while True:
+        async with database.write() as connection:
+            keys = (await connection.execute(query.limit(batch))).scalars().all()
+            if keys:
+                await connection.execute(delete(key.table).where(key.in_(keys)))
+        count += len(keys)
+        if len(keys) < batch:
+            return count
+        await asyncio.sleep(_PAUSE_S)
+
+
+class Retention:
+    """Prunes once an hour for as long as it is open. Of all processes on a database, one does it each time."""
+
+    def __init__(self, database: Database, *, days: int, every_s: float = _EVERY_S) -> None:
+        self._database, self._kept, self._every_s = database, timedelta(days=days), every_s
+        self._scope = TaskScope()
+
+    def start(self) -> None:
+        self._scope.start(self._run())
+
+    async def aclose(self) -> None:
+        await self._scope.aclose()
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                if await self._turn():
+                    with acting_as("retention"):
+                        gone = await prune(self._database, datetime.now(UTC) - self._kept)
+                    _log.info("events_pruned", requests=gone.requests, runs=gone.runs)
+            except (DatabaseUnavailableError, SQLAlchemyError) as error:
+                _log.warning("prune_failed", error=type(error).__name__)
+            await asyncio.sleep(self._every_s)
+
+    async def _turn(self) -> bool:
+        """Whether it is this process that prunes now: the last time, by whomever, was long enough ago."""
+        now = datetime.now(UTC)
+        due = (now - timedelta(seconds=self._every_s / 2)).isoformat()
+        async with self._database.write() as connection:
+            await connection.execute(self._database.insert_ignore(meta), [{"key": _LAST_RUN, "value": ""}])
+            mine = meta.c.key == _LAST_RUN, meta.c.value <= due
+            taken = await connection.execute(update(meta).where(*mine).values(value=now.isoformat()))
+        return taken.rowcount == 1
