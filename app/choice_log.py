@@ -36,6 +36,7 @@ def choice_log(
         ready=ready,
         complete=complete,
         skipped=len(claims) - len(judged),
+        delivered=frozenset(entry.verdict.sentence.index for entry in entries if entry.offset is not None),
     )
 
 

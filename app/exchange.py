@@ -10,6 +10,7 @@ import httpx
 from app.enforcement import Enforcement
 from app.errors import GatewayError
 from app.events.records import EventLog, RequestEvent
+from app.runs import JoinedRun
 from app.tasks import TaskScope
 from app.trace import Trace
 
@@ -23,6 +24,8 @@ class Exchange:
     observers: Sequence[Callable[[RequestEvent], None]] = ()
     response: httpx.Response | None = None
     enforcement: Enforcement | None = None
+    run: JoinedRun | None = None
+    """The run that the request belongs to."""
     tasks: TaskScope = field(default_factory=TaskScope)
     _recorded: bool = False
 
@@ -57,6 +60,10 @@ class Exchange:
         if self.enforcement is not None:
             self.enforcement.settle()
         event = trace.event()
+        if self.run is not None:
+            with anyio.CancelScope(shield=True):
+                # Before the client has all of its reply, so that what it does next in the run finds this in it.
+                await self.run.add(trace)
         await self.events.append(event)
         for observer in self.observers:
             observer(event)

@@ -24,6 +24,7 @@ from app.exchange import Exchange
 from app.intake import Intake
 from app.parts import Failure, Refused
 from app.reply import retrieval_summary
+from app.runs import JoinedRun, Runs
 from app.settings import Settings
 from app.trace import Trace
 from app.upstream import Form, Headers, UpstreamRequest, Upstreams, returned_headers, translate
@@ -46,7 +47,7 @@ class PolicySource(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """One per process. ``observers`` are told of every event written."""
+    """One per process. ``observers`` are told of every event written; without ``runs`` the id of a run is a name."""
 
     settings: Settings
     upstream: Upstreams
@@ -54,6 +55,7 @@ class Gateway:
     checker: GroundingChecker
     events: EventLog
     observers: Sequence[Callable[[RequestEvent], None]] = field(default_factory=tuple)
+    runs: Runs | None = None
 
     async def respond(self, call: Call) -> Reply:
         """Answer a request. Raises GatewayError, with the event written; cancelling it ends everything."""
@@ -63,7 +65,9 @@ class Gateway:
             if call.key is not None:
                 call.key.check_model(intake.model)
                 call.key.check_documents(intake.chunks, intake.path_of)
-            policies = trace.policies = self.policies.engine.in_scope(
+            run = exchange.run = await self._join(call, trace)
+            engine = self.policies.engine if run is None else run.engine
+            policies = trace.policies = engine.in_scope(
                 agent=trace.agent, model=intake.model, key=call.key_names, unit=trace.run_id or trace.request_id
             )
             if self.settings.evidence_from_tools or policies.audit(Record()).evidence_from_tools:
@@ -103,6 +107,15 @@ class Gateway:
         trace.prompt = call.dialect.prompt_text(intake.body)
         structlog.contextvars.bind_contextvars(request_id=trace.request_id)
         return trace
+
+    async def _join(self, call: Call, trace: Trace) -> JoinedRun | None:
+        """The run that the request is a part of: it rules, and what the request finds is added to it."""
+        if self.runs is None:
+            return None
+        run = await self.runs.join(trace.run_id, agent=trace.agent, key=call.key)
+        if run is not None:
+            trace.agent = run.agent
+        return run
 
     # retrieval decision
 

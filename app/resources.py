@@ -129,6 +129,7 @@ async def open_resources(settings: Settings, scorer: PairScorer | None = None) -
                 checker=judge.checker,
                 events=events,
                 observers=observers,
+                runs=runs,
             ),
             runs=runs,
             checks=TextChecks(

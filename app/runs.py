@@ -1,4 +1,4 @@
-"""Runs: what a multi-step agent retrieves, reports and asks, judged as one by the policies in force when it began.
+"""Runs: what an agent of several steps retrieves, reports and asks, judged as one by the policies of its start.
 
 Whatever a run is told is committed when the call returns. Its policies are bound at its start, by version, so that no
 run is judged by a mix of two.
@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any
 from uuid import uuid4
 
@@ -15,28 +16,44 @@ import orjson
 import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app import policy_rows, run_store
-from app.db import Database
+from app import run_store
+from app.db import Database, DatabaseUnavailableError
 from app.errors import InvalidRequestError, RunError
 from app.events.records import EventLog, RequestEvent
+from app.keys import GatewayKey
+from app.run_call import call_data
+from app.run_policies import Bound, PolicyVersions
 from app.run_ruling import Outcome, completed, document_recorded, grounding_recorded, started
 from app.run_steps import Recorded, Step, StepKind, document_json, texts_of, with_texts
 from app.run_store import COMPLETED, OPEN, RunRow
 from app.settings import Settings, StoreText
 from app.trace import Trace, redact_decision, stored
 from judges.types import Chunk
-from policies.base import RulesError
 from policies.engine import PolicyEngine, PolicySet, decision_to_dict
 from policies.types import Decision, Policy
 
 _log = structlog.stdlib.get_logger(__name__)
 
 _RUN_ID = re.compile(r"run_[0-9a-f]{32}")
-_CONFLICT, _NOT_FOUND = 409, 404
 MOST_STEPS = 10_000
 LARGEST_RUN = 4 * 1024 * 1024
 """Bytes of all that a run is told, as JSON."""
-_MOST_CACHED = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who tells a run something: the gateway key that came along, and a name (``Idempotency-Key``) by which the same
+    call is known when it is sent again; it then changes nothing."""
+
+    key: GatewayKey | None = None
+    repeat: str | None = None
+
+    @property
+    def prefix(self) -> str | None:
+        return None if self.key is None else self.key.prefix
+
+
+ANYONE = Caller()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,21 +67,13 @@ class RunView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What became of something that a run was told. ``request_id`` is that of its event."""
+    """What became of something that a run was told. ``request_id`` is that of its event; None where it was known."""
 
     run: RunRow
     policies: Sequence[Policy]
     recorded: Recorded
     outcome: Outcome
     request_id: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Bound:
-    """The policies that a run was begun under."""
-
-    policies: tuple[Policy, ...]
-    engine: PolicyEngine
 
 
 _Rule = Callable[[PolicySet, Recorded], Outcome]
@@ -74,7 +83,8 @@ _Rule = Callable[[PolicySet, Recorded], Outcome]
 class Runs:
     """The runs of one database. ``engine`` gives the policies in force; ``observers`` are told of every event.
 
-    All methods raise DatabaseUnavailableError, and RunError for a run that is not there, is complete or is full.
+    All methods raise DatabaseUnavailableError, and RunError for a run that is not there (one of another key is not
+    there either), is complete or is full.
     """
 
     database: Database
@@ -82,28 +92,19 @@ class Runs:
     engine: Callable[[], PolicyEngine]
     events: EventLog
     observers: Sequence[Callable[[RequestEvent], None]] = ()
-    _cache: dict[tuple[str, int], Policy] = field(default_factory=dict)
+    _versions: PolicyVersions = field(default_factory=PolicyVersions)
 
-    async def start(
-        self,
-        *,
-        agent: str | None,
-        model: str | None = None,
-        key: tuple[str, ...] | None = None,
-        key_prefix: str | None = None,
-    ) -> Taken:
-        """Begin a run of ``agent``; with ``model``, the policies scoped to that model rule what it records too.
-
-        ``key`` is what the gateway key goes by, ``key_prefix`` what may be shown of it.
-        """
+    async def start(self, *, agent: str | None, model: str | None = None, caller: Caller = ANYONE) -> Taken:
+        """Begin a run of ``agent``; with ``model``, the policies scoped to that model rule what it records too."""
         now = datetime.now(UTC)
-        bound = _bind(self.engine().enabled, agent, key)
+        names = None if caller.key is None else caller.key.names
+        bound = Bound.at_start(self.engine().enabled, agent=agent, key=names)
         run = RunRow(
             run_id=f"run_{uuid4().hex}",
             agent=agent,
             model=model,
-            key=key,
-            key_prefix=key_prefix,
+            key=names,
+            key_prefix=caller.prefix,
             status=OPEN,
             version=0,
             policies=[(policy.id, policy.version) for policy in bound.policies],
@@ -112,95 +113,109 @@ class Runs:
             updated_at=now,
         )
         trace = self._trace(run, StepKind.START, now)
-        outcome = started(_in_scope(bound, run))
+        policies = bound.in_scope(run)
+        outcome = started(policies)
         first = Step(seq=0, ts=now, kind=StepKind.START, decisions=_kept(trace, outcome.made))
         async with self.database.write() as connection:
             await run_store.create(connection, run, first)
-        await self._log(trace, outcome)
-        return _taken(run, bound, Recorded(), outcome, trace)
+        await self._log(trace, outcome, started(PolicySet(policies.shadow)))
+        return Taken(
+            run=run, policies=bound.policies, recorded=Recorded(), outcome=outcome, request_id=trace.request_id
+        )
 
-    async def record_document(self, run_id: str, chunk: Chunk, *, key: str | None = None) -> Taken:
-        """A document was retrieved. It is recorded whatever the policies say of it. ``key``: by which the same call is
-        known when it is sent again, and then changes nothing."""
+    async def record_document(self, run_id: str, chunk: Chunk, *, caller: Caller = ANYONE) -> Taken:
+        """A document was retrieved. It is recorded whatever the policies say of it."""
         data = {"document": document_json(chunk, run_id)}
-        return await self._take(run_id, StepKind.RETRIEVAL, data, document_recorded, key=key)
+        return await self._take(run_id, StepKind.RETRIEVAL, data, document_recorded, caller)
 
-    async def record_grounding(self, run_id: str, reported: Mapping[str, Any], *, key: str | None = None) -> Taken:
-        """Scores, citations, unsupported claims and a confidence were found out. ``key`` as above."""
+    async def record_grounding(self, run_id: str, reported: Mapping[str, Any], *, caller: Caller = ANYONE) -> Taken:
+        """Scores, citations, unsupported claims and a confidence were found out."""
 
         def rule(policies: PolicySet, _recorded: Recorded) -> Outcome:
             return grounding_recorded(policies, reported["grounding_scores"])
 
-        return await self._take(run_id, StepKind.GROUNDING, reported, rule, key=key)
+        return await self._take(run_id, StepKind.GROUNDING, reported, rule, caller)
 
-    async def complete(self, run_id: str, result: Any, *, key: str | None = None) -> Taken:
-        """The run is over: decide what needed all of it. ``key`` as above."""
+    async def complete(self, run_id: str, result: Any, *, caller: Caller = ANYONE) -> Taken:
+        """The run is over: decide what needed all of it."""
         text = None if result is None else orjson.dumps(result, option=orjson.OPT_SORT_KEYS).decode()
         kept = result if self.settings.store_text is StoreText.FULL else stored(text, self.settings.store_text)
-        return await self._take(run_id, StepKind.COMPLETE, {"result": kept}, completed, key=key)
+        return await self._take(run_id, StepKind.COMPLETE, {"result": kept}, completed, caller)
 
-    async def get(self, run_id: str) -> RunView:
+    async def get(self, run_id: str, *, caller: Caller = ANYONE) -> RunView:
         """What is known of a run."""
         async with self.database.read() as connection:
-            run = await _found(connection, run_id)
+            run = await _found(connection, run_id, caller)
             steps = await run_store.steps(connection, run_id)
-            bound = await self._bound(connection, run)
+            bound = await self._versions.of(connection, run)
         return RunView(run=run, policies=bound.policies, steps=steps)
+
+    async def join(self, run_id: str | None, *, agent: str | None, key: GatewayKey | None) -> "JoinedRun | None":
+        """The run that a governed request of ``agent`` belongs to. None for a name of the caller's own, which is only
+        logged, and while the database is away: the request is then ruled by the policies in force.
+
+        Raises RunError, and InvalidRequestError where the run is of another agent.
+        """
+        if run_id is None or _RUN_ID.fullmatch(run_id) is None:
+            return None
+        try:
+            async with self.database.read() as connection:
+                run = await _found(connection, run_id, Caller(key=key), param="grounding.run_id")
+                _check_open(run, param="grounding.run_id")
+                bound = await self._versions.of(connection, run)
+        except DatabaseUnavailableError as error:
+            _log.warning("run_unavailable", run_id=run_id, error=str(error))
+            return None
+        if agent is not None and agent != run.agent:
+            told = "of no agent" if run.agent is None else f"of the agent {run.agent!r}"
+            raise InvalidRequestError(f"grounding.agent: the run is {told}.", param="grounding.agent")
+        return JoinedRun(runs=self, run_id=run_id, agent=run.agent, engine=bound.engine)
+
+    async def add_call(self, run_id: str, trace: Trace) -> None:
+        """A governed request that joined the run has ended: keep what it found."""
+        data, decisions = call_data(trace, run_id), _kept(trace, trace.decisions)
+        async with self.database.write() as connection:
+            run = await run_store.find(connection, run_id, lock=True)
+            if run is None or run.status != OPEN:
+                raise RunError(f"The run {run_id} is over.", code="run_completed", status=HTTPStatus.CONFLICT)
+            step = Step(seq=run.version + 1, ts=trace.ts, kind=StepKind.CALL, data=data, decisions=decisions)
+            await run_store.append(connection, run, step, size=_size(step))
 
     # What all calls have in common.
 
-    async def _take(
-        self, run_id: str, kind: StepKind, data: Mapping[str, Any], rule: _Rule, *, key: str | None
-    ) -> Taken:
+    async def _take(self, run_id: str, kind: StepKind, data: Mapping[str, Any], rule: _Rule, caller: Caller) -> Taken:
         now = datetime.now(UTC)
         async with self.database.write() as connection:
-            run = await _found(connection, run_id, lock=True)
+            run = await _found(connection, run_id, caller, lock=True)
             steps = await run_store.steps(connection, run_id)
-            bound = await self._bound(connection, run)
-            if (sent := _sent_before(steps, kind, key)) is not None:
+            bound = await self._versions.of(connection, run)
+            if (sent := _sent_before(steps, kind, caller.repeat)) is not None:
                 return _again(run, bound, steps, sent)
-            _open(run)
-            step = Step(seq=run.version + 1, ts=now, kind=kind, data=data, key=key)
+            step = Step(seq=run.version + 1, ts=now, kind=kind, data=data, key=caller.repeat)
             recorded = Recorded.of([*steps, step])
-            self._check_documents(recorded)
-            outcome = rule(_in_scope(bound, run), recorded)
+            self._check_takes(run, kind, recorded)
+            policies = bound.in_scope(run)
+            outcome, beside = rule(policies, recorded), rule(PolicySet(policies.shadow), recorded)
             trace = self._trace(run, kind, now)
             trace.withheld = [text for told in (*steps, step) for text in texts_of(told.data)]
             step = replace(step, decisions=_kept(trace, outcome.made))
-            status = COMPLETED if kind is StepKind.COMPLETE else OPEN
-            run = await run_store.append(connection, run, step, size=_size(step), status=status)
-            if status == COMPLETED:
+            ends = kind is StepKind.COMPLETE
+            run = await run_store.append(connection, run, step, size=_size(step), status=COMPLETED if ends else OPEN)
+            if ends:
                 await self._forget_texts(connection, run_id, steps)
         if kind is StepKind.RETRIEVAL:
             trace.keep_documents(recorded.chunks[-1:], {})
-        await self._log(trace, outcome)
-        return _taken(run, bound, recorded, outcome, trace)
+        await self._log(trace, outcome, beside)
+        return Taken(run=run, policies=bound.policies, recorded=recorded, outcome=outcome, request_id=trace.request_id)
 
-    async def _bound(self, connection: AsyncConnection, run: RunRow) -> _Bound:
-        missing = [policy for policy in run.policies if policy not in self._cache]
-        for found in await run_store.policies(connection, missing) if missing else ():
-            if len(self._cache) >= _MOST_CACHED:
-                self._cache.pop(next(iter(self._cache)))
-            try:
-                self._cache[found.id, found.version] = policy_rows.as_policy(found)
-            except RulesError as error:
-                _log.error("policy_unreadable", policy_id=found.id, version=found.version, error=str(error))
-        policies = [self._cache.get(policy) for policy in run.policies]
-        known = tuple(policy for policy in policies if policy is not None)
-        if len(known) < len(policies):
+    def _check_takes(self, run: RunRow, kind: StepKind, recorded: Recorded) -> None:
+        """Raises RunError unless ``run`` takes a step more. What is full can still be completed."""
+        _check_open(run, may_be_full=kind is StepKind.COMPLETE)
+        if kind is StepKind.RETRIEVAL and len(recorded.chunks) > self.settings.max_documents:
             raise RunError(
-                f"The run {run.run_id} was begun under a policy that can no longer be read; begin a new one.",
-                code="run_unreadable",
-                status=_CONFLICT,
-            )
-        return _Bound(known, PolicyEngine(known))
-
-    def _check_documents(self, recorded: Recorded) -> None:
-        if len(recorded.chunks) > self.settings.max_documents:
-            raise RunError(
-                f"The run has {self.settings.max_documents} documents, and more are not taken.",
+                f"The run {run.run_id} is full: it takes {self.settings.max_documents} documents at most.",
                 code="run_full",
-                status=InvalidRequestError.status,
+                status=HTTPStatus.BAD_REQUEST,
             )
 
     async def _forget_texts(self, connection: AsyncConnection, run_id: str, steps: Sequence[Step]) -> None:
@@ -214,78 +229,91 @@ class Runs:
 
     def _trace(self, run: RunRow, kind: StepKind, now: datetime) -> Trace:
         trace = Trace(api=f"runs.{kind}", stream=False, store_text=self.settings.store_text, ts=now)
-        trace.run_id, trace.agent, trace.model = run.run_id, run.agent, run.model
+        trace.run_id, trace.agent, trace.model, trace.key_prefix = run.run_id, run.agent, run.model, run.key_prefix
         return trace
 
-    async def _log(self, trace: Trace, outcome: Outcome) -> None:
+    async def _log(self, trace: Trace, outcome: Outcome, beside: Outcome) -> None:
+        """``beside`` is what policies in shadow would have decided."""
         trace.decisions.extend(outcome.made)
         if outcome.blocked_by is not None:
             trace.block()
-        event = trace.event()
+        event = replace(trace.event(), shadow=tuple(_told(trace, beside.made)))
         await self.events.append(event)
         for observer in self.observers:
             observer(event)
 
 
-def _bind(enabled: Sequence[Policy], agent: str | None, key: tuple[str, ...] | None) -> _Bound:
-    """The policies for ``agent``, whatever the model: which one answers is known only when it is asked."""
-    policies = tuple(
-        policy for policy in enabled if replace(policy.scope, models=()).covers(agent=agent, model=None, key=key)
-    )
-    return _Bound(policies, PolicyEngine(policies))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinedRun:
+    """The run that a governed request belongs to. ``engine`` has the policies that the run was begun under."""
+
+    runs: Runs
+    run_id: str
+    agent: str | None
+    engine: PolicyEngine
+
+    async def add(self, trace: Trace) -> None:
+        """Keep what the request found. Its reply is the client's whatever happens here, so this never raises."""
+        try:
+            await self.runs.add_call(self.run_id, trace)
+        except (DatabaseUnavailableError, RunError) as error:
+            _log.error("run_call_lost", run_id=self.run_id, request_id=trace.request_id, error=str(error))
 
 
-def _in_scope(bound: _Bound, run: RunRow) -> PolicySet:
-    return bound.engine.in_scope(agent=run.agent, model=run.model, key=run.key, unit=run.run_id)
-
-
-async def _found(connection: AsyncConnection, run_id: str, *, lock: bool = False) -> RunRow:
+async def _found(
+    connection: AsyncConnection, run_id: str, caller: Caller, *, lock: bool = False, param: str = "run_id"
+) -> RunRow:
     run = await run_store.find(connection, run_id, lock=lock) if _RUN_ID.fullmatch(run_id) else None
-    if run is None:
-        raise RunError(f"There is no run {run_id!r:.100}.", code="run_not_found", status=_NOT_FOUND)
-    return run
-
-
-def _open(run: RunRow, *, full: bool = True) -> RunRow:
-    """``run``, if it takes more. ``full``: what it holds may be too much."""
-    if run.status == COMPLETED:
-        raise RunError(f"The run {run.run_id} is complete.", code="run_completed", status=_CONFLICT)
-    if full and (run.version >= MOST_STEPS or run.size >= LARGEST_RUN):
+    if run is None or run.key_prefix != caller.prefix:
         raise RunError(
-            f"The run {run.run_id} is full: it takes {MOST_STEPS} calls and {LARGEST_RUN} bytes at most.",
-            code="run_full",
-            status=InvalidRequestError.status,
+            f"There is no run {run_id!r:.100}.", code="run_not_found", status=HTTPStatus.NOT_FOUND, param=param
         )
     return run
 
 
-def _sent_before(steps: Sequence[Step], kind: StepKind, key: str | None) -> Step | None:
-    found = None if key is None else next((step for step in steps if step.key == key), None)
+def _check_open(run: RunRow, *, may_be_full: bool = False, param: str = "run_id") -> None:
+    """Raises RunError unless ``run`` takes more."""
+    if run.status == COMPLETED:
+        raise RunError(
+            f"The run {run.run_id} is complete.", code="run_completed", status=HTTPStatus.CONFLICT, param=param
+        )
+    if not may_be_full and (run.version >= MOST_STEPS or run.size >= LARGEST_RUN):
+        raise RunError(
+            f"The run {run.run_id} is full: it takes {MOST_STEPS} calls and {LARGEST_RUN} bytes at most.",
+            code="run_full",
+            status=HTTPStatus.BAD_REQUEST,
+            param=param,
+        )
+
+
+def _sent_before(steps: Sequence[Step], kind: StepKind, repeat: str | None) -> Step | None:
+    found = None if repeat is None else next((step for step in steps if step.key == repeat), None)
     if found is not None and found.kind != kind:
         raise InvalidRequestError(
-            f"Idempotency-Key: {key!r:.100} was used for another call of this run.",
+            f"Idempotency-Key: {repeat!r:.100} was used for another call of this run.",
             param="Idempotency-Key",
-            status=_CONFLICT,
+            status=HTTPStatus.CONFLICT,
         )
     return found
 
 
-def _again(run: RunRow, bound: _Bound, steps: Sequence[Step], sent: Step) -> Taken:
+def _again(run: RunRow, bound: Bound, steps: Sequence[Step], sent: Step) -> Taken:
     """The answer to a call that was sent before, as it was then."""
     recorded = Recorded.of(step for step in steps if step.seq <= sent.seq)
-    outcome = Outcome.of(sent.decisions, bound.policies)
     then = replace(run, version=sent.seq, status=COMPLETED if sent.kind == StepKind.COMPLETE else OPEN)
+    outcome = Outcome.of(sent.decisions, bound.policies)
     return Taken(run=then, policies=bound.policies, recorded=recorded, outcome=outcome, request_id=None)
 
 
-def _taken(run: RunRow, bound: _Bound, recorded: Recorded, outcome: Outcome, trace: Trace) -> Taken:
-    return Taken(run=run, policies=bound.policies, recorded=recorded, outcome=outcome, request_id=trace.request_id)
+def _told(trace: Trace, decisions: Sequence[Decision]) -> Sequence[Decision]:
+    """Decisions as the event log has them: without the texts that they quote, unless those are stored."""
+    if trace.store_text is StoreText.FULL:
+        return decisions
+    return [redact_decision(decision, trace.withheld) for decision in decisions]
 
 
 def _kept(trace: Trace, decisions: Sequence[Decision]) -> list[dict[str, Any]]:
-    """Decisions as a run keeps them: like the event log, without the texts that they quote unless those are stored."""
-    full = trace.store_text is StoreText.FULL
-    return [decision_to_dict(made if full else redact_decision(made, trace.withheld)) for made in decisions]
+    return [decision_to_dict(decision) for decision in _told(trace, decisions)]
 
 
 def _size(step: Step) -> int:

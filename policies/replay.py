@@ -44,7 +44,8 @@ class ChoiceLog:
 
     ``record`` is all that was found, also the claims and citations of sentences that were left out. ``positions``:
     where in the request each of its documents stood. ``ready``: when it began, a judge was to look at it. ``complete``:
-    it came to its end. ``skipped``: how many claims were more than the judge was to look at.
+    it came to its end. ``skipped``: how many claims were more than the judge was to look at. ``delivered``: the
+    sentences that reached the client, by index.
     """
 
     record: Record
@@ -52,6 +53,7 @@ class ChoiceLog:
     ready: bool = True
     complete: bool = True
     skipped: int = 0
+    delivered: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

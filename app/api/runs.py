@@ -4,52 +4,64 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter, Header, Path, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Request, Response
 
 from app.api.respond import read_body
 from app.errors import InvalidRequestError
 from app.intake.runs import LARGEST_BODY, read_closing, read_grounding, read_opening, read_retrieved
 from app.resources import Resources
 from app.run_view import shown_run, shown_step
-from app.runs import Runs, Taken
+from app.runs import Caller, Runs, Taken
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"])
 RunId = Annotated[str, Path(min_length=1, max_length=200)]
-Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
+
+
+async def _caller(
+    request: Request,
+    idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
+) -> Caller:
+    return Caller(key=request.state.key, repeat=idempotency_key)
+
+
+CallerDep = Annotated[Caller, Depends(_caller)]
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
 @router.post("", status_code=201)
 @router.post("/", status_code=201, include_in_schema=False)
-async def start_run(request: Request) -> Response:
+async def start_run(request: Request, caller: CallerDep) -> Response:
     """Begin a run. The policies in force now are those that it is judged by."""
     opening = read_opening(await _body(request), request.headers)
-    taken = await _runs(request).start(agent=opening.agent, model=opening.model)
+    taken = await _runs(request).start(agent=opening.agent, model=opening.model, caller=caller)
     return _answer(taken, status=201)
 
 
 @router.post("/{run_id}/retrieval")
-async def record_retrieval(request: Request, run_id: RunId, key: Key = None) -> Response:
+async def record_retrieval(request: Request, run_id: RunId, caller: CallerDep) -> Response:
     """Record one retrieved document, and have it checked."""
-    return _answer(await _runs(request).record_document(run_id, read_retrieved(await _body(request)), key=key))
+    chunk = read_retrieved(await _body(request))
+    if caller.key is not None:
+        caller.key.check_documents([chunk], lambda _: "collection")
+    return _answer(await _runs(request).record_document(run_id, chunk, caller=caller))
 
 
 @router.post("/{run_id}/grounding")
-async def record_grounding(request: Request, run_id: RunId, key: Key = None) -> Response:
+async def record_grounding(request: Request, run_id: RunId, caller: CallerDep) -> Response:
     """Record scores, citations, unsupported claims and a confidence, and have the scores checked."""
-    return _answer(await _runs(request).record_grounding(run_id, read_grounding(await _body(request)), key=key))
+    return _answer(await _runs(request).record_grounding(run_id, read_grounding(await _body(request)), caller=caller))
 
 
 @router.post("/{run_id}/complete")
-async def complete_run(request: Request, run_id: RunId, key: Key = None) -> Response:
+async def complete_run(request: Request, run_id: RunId, caller: CallerDep) -> Response:
     """End a run, and have everything recorded in it checked."""
-    return _answer(await _runs(request).complete(run_id, read_closing(await _body(request)).result, key=key))
+    return _answer(await _runs(request).complete(run_id, read_closing(await _body(request)).result, caller=caller))
 
 
 @router.get("/{run_id}")
-async def get_run(request: Request, run_id: RunId) -> Response:
+async def get_run(request: Request, run_id: RunId, caller: CallerDep) -> Response:
     """A run, with all that was recorded and decided."""
-    return _json(shown_run(await _runs(request).get(run_id)))
+    return _json(shown_run(await _runs(request).get(run_id, caller=caller)))
 
 
 @router.api_route("", methods=_METHODS, include_in_schema=False)
