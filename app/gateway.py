@@ -70,7 +70,9 @@ class Gateway:
             policies = trace.policies = engine.in_scope(
                 agent=trace.agent, model=intake.model, key=call.key_names, unit=trace.run_id or trace.request_id
             )
-            if self.settings.evidence_from_tools or policies.audit(Record()).evidence_from_tools:
+            wanted = policies.audit(Record()).evidence_from_tools
+            trace.tools = None if self.settings.evidence_from_tools or intake.from_tools is None else wanted
+            if self.settings.evidence_from_tools or wanted:
                 intake = intake.with_tools()
                 call = replace(call, intake=intake)
             elif intake.late:

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from app.settings import StoreText
-from judges.types import Chunk, ClaimVerdict, Source
+from judges.types import Chunk, ClaimVerdict, Source, Span
 from policies.replay import ChoiceLog, Judging, RequestLog
 from policies.types import Citation, Record
 
@@ -30,6 +30,8 @@ class _StoredChoice:
     complete: bool = True
     skipped: int = 0
     documents: int = 0
+    cited_support: tuple[tuple[int, int, int, float], ...] = ()
+    """``Record.cited_support``, whose keys JSON cannot hold: start and end of the claim, document, score."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,7 @@ class _StoredRequest:
     v: int = 0
     late: int = 0
     injectable: bool = False
+    tools: bool | None = None
     judging: Judging | None = None
     choices: tuple[_StoredChoice, ...] = ()
 
@@ -53,7 +56,7 @@ class _StoredClaim:
 _REQUEST = TypeAdapter(_StoredRequest)
 _CLAIMS = TypeAdapter(list[_StoredClaim])
 _CLAIM = TypeAdapter(_StoredClaim)
-_OF_ROWS: Any = {"choices": {"__all__": {"record": {"chunks", "claims"}}}}
+_OF_ROWS: Any = {"choices": {"__all__": {"record": {"chunks", "claims", "cited_support"}}}}
 
 
 def request_extra(log: RequestLog, how: StoreText) -> dict[str, Any]:
@@ -62,6 +65,7 @@ def request_extra(log: RequestLog, how: StoreText) -> dict[str, Any]:
         v=_VERSION,
         late=log.late,
         injectable=log.injectable,
+        tools=log.tools,
         judging=log.judging,
         choices=tuple(
             _StoredChoice(
@@ -70,6 +74,10 @@ def request_extra(log: RequestLog, how: StoreText) -> dict[str, Any]:
                 complete=choice.complete,
                 skipped=choice.skipped,
                 documents=len(choice.positions),
+                cited_support=tuple(
+                    (span.start, span.end, document, score)
+                    for (span, document), score in choice.record.cited_support.items()
+                ),
             )
             for choice in log.choices
         ),
@@ -117,12 +125,19 @@ def read_log(rows: LoggedRows) -> RequestLog | None:
         late=stored.late,
         dropped=frozenset(range(len(rows.documents))).difference(kept),
         injectable=stored.injectable,
+        tools=stored.tools,
         stream=rows.stream,
         blocked=rows.blocked,
         judging=stored.judging,
         choices=[
             ChoiceLog(
-                record=replace(choice.record, claims=claims.get(number, ())),
+                record=replace(
+                    choice.record,
+                    claims=claims.get(number, ()),
+                    cited_support={
+                        (Span(start, end), document): score for start, end, document, score in choice.cited_support
+                    },
+                ),
                 positions=tuple(kept[: choice.documents]),
                 ready=choice.ready,
                 complete=choice.complete,
@@ -147,6 +162,7 @@ def _without_texts(record: Record) -> Record:
         record,
         citations=[_without_text(citation) for citation in record.citations],
         reported_unsupported=[_ELLIPSIS for _ in record.reported_unsupported],
+        llm_scores=[replace(score, reasoning=None) for score in record.llm_scores],
     )
 
 

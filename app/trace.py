@@ -59,9 +59,11 @@ class Trace:
     decisions: list[Decision] = field(default_factory=list)
     claims: list[ClaimRow] = field(default_factory=list)
     documents: list[DocumentRow] = field(default_factory=list)
-    policies: PolicySet = field(default_factory=PolicySet)
-    """Those that the request is under: one snapshot, whatever changes meanwhile."""
+    policies: PolicySet | None = None
+    """Those that the request is under: one snapshot, whatever changes meanwhile. None: it was refused before."""
     injectable: bool = False
+    tools: bool | None = None
+    """Whether policies count what tools said among the documents; None where that is not theirs to say."""
     judging: Judging | None = None
     """How the judge is asked; None where nothing is judged."""
     choices: list[ChoiceLog] = field(default_factory=list)
@@ -157,22 +159,28 @@ class Trace:
             late=self.late,
             dropped=frozenset(document.position for document in self.documents if not document.kept),
             injectable=self.injectable,
+            tools=self.tools,
             stream=self.stream,
             blocked=self.status == "blocked",
             judging=self.judging,
             choices=tuple(self.choices),
         )
 
-    def _shadow(self, log: RequestLog) -> tuple[Decision, ...]:
+    def _beside(self) -> tuple[dict[str, Any], tuple[Decision, ...]]:
+        """What only looks on: the log to decide by again, and the decisions of policies in shadow. No fault of it may
+        cost the event of what was decided."""
+        if self.policies is None:
+            return {}, ()
         try:
-            return shadow_decisions(self.policies, log)
-        except Exception:  # what only looks on must not cost the event of what was decided
-            _log.exception("shadow_policies_failed", request_id=self.request_id)
-            return ()
+            log = self.log()
+            return request_extra(log, self.store_text), shadow_decisions(self.policies, log)
+        except Exception:
+            _log.exception("request_log_failed", request_id=self.request_id)
+            return {}, ()
 
     def event(self) -> RequestEvent:
         """The record of the request as it stands."""
-        log = self.log()
+        extra, shadow = self._beside()
         return RequestEvent(
             request=RequestRow(
                 request_id=self.request_id,
@@ -201,12 +209,12 @@ class Trace:
                 error=self.error,
                 prompt=stored(self.prompt, self.store_text),
                 reply=stored(self.reply, self.store_text),
-                extra=request_extra(log, self.store_text),
+                extra=extra,
             ),
             decisions=self._told(self.decisions),
             claims=tuple(self.claims),
             documents=tuple(self.documents),
-            shadow=self._told(self._shadow(log)) if self.policies.shadow else (),
+            shadow=self._told(shadow),
         )
 
     def _told(self, decisions: Sequence[Decision]) -> tuple[Decision, ...]:

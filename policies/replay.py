@@ -23,6 +23,8 @@ MORE_CLAIMS = "more_claims"
 """Claims that were skipped would be judged."""
 SOURCES = "sources_per_claim"
 """Each claim would be judged against more passages, or fewer."""
+TOOLS = "evidence_from_tools"
+"""What tools said would count among the documents, or no longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +63,8 @@ class RequestLog:
     """What one request left behind.
 
     ``late``: how many of the last ``chunks`` came with the reply. ``dropped``: the positions of those that policies
-    took out. ``judging`` is None where nobody was to judge. ``blocked``: a policy ended it.
+    took out. ``judging`` is None where nobody was to judge. ``blocked``: a policy ended it. ``tools``: whether policies
+    counted what tools said among the documents; None where that was not theirs to say.
     """
 
     chunks: Sequence[Chunk] = ()
@@ -70,6 +73,7 @@ class RequestLog:
     injectable: bool = False
     stream: bool = False
     blocked: bool = False
+    tools: bool | None = None
     judging: Judging | None = None
     choices: Sequence[ChoiceLog] = ()
 
@@ -139,6 +143,8 @@ class _ChoiceReplay:
         self._policies, self._log, self._choice = policies, log, choice
         self.doubts: set[str] = set()
         bare = policies.audit(Record())
+        if log.tools is not None and log.tools is not bare.evidence_from_tools:
+            self.doubts.add(TOOLS)
         self._judging = Judging.of(bare)
         found = self._on_kept(dropped)
         live = log.stream and bare.stream_mode == "live"
@@ -189,7 +195,8 @@ class _ChoiceReplay:
             else citation
             for citation in record.citations
         ]
-        return replace(record, chunks=chunks, claims=claims, citations=citations)
+        support = {(span, places[i]): score for (span, i), score in record.cited_support.items() if i in places}
+        return replace(record, chunks=chunks, claims=claims, citations=citations, cited_support=support)
 
     def _claims(self, record: Record) -> Sequence[ClaimVerdict]:
         """The claims as the judge would put them, as far as can be told from how it put them."""

@@ -1,0 +1,132 @@
+"""``/admin/v1/policies/simulate`` and ``/admin/v1/policies/{id}/simulate``: what a policy would change."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Path, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from app import policy_rows
+from app.api.admin.common import AdminRoute, CursorText, Word, decode_cursor, encode_cursor
+from app.api.admin.events import FilterParams
+from app.dependencies import PoliciesDep, ResourcesDep
+from app.errors import InvalidAdminRequestError, InvalidRequestError
+from app.events.queries import Key
+from app.policy_document import PolicyDocument, PolicyDraft, StoredPolicy, draft, patched
+from app.resources import Resources
+from app.simulation import GivenRequest, Tally, simulate_given, simulate_logged
+from policies.types import Names, Policy
+
+router = APIRouter(prefix="/policies", route_class=AdminRoute, tags=["policies"])
+
+_UNSAVED = "unsaved"
+_KEYS = 100_000
+
+
+class Logged(FilterParams):
+    """Which requests of the event log, as ``GET /admin/v1/requests`` filters them; the newest ``limit`` of them."""
+
+    limit: Annotated[int, Field(ge=1, le=100_000, description="Most requests looked at")] = 10_000
+    cursor: CursorText | None = None
+
+
+class Given(BaseModel):
+    """A request to ``/v1/chat/completions``, and the text of a reply to it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    request: dict[str, Any]
+    reply: str = ""
+
+
+class Simulation(BaseModel):
+    """Over ``given`` requests where there are some, else over ``requests`` of the event log."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    requests: Logged = Logged()
+    given: Annotated[list[Given], Field(min_length=1, max_length=100)] | None = None
+    show: Annotated[int, Field(ge=0, le=1_000, description="Most changed requests shown")] = 100
+
+
+class SavedSimulation(Simulation):
+    """``patch``: a JSON merge patch to try the policy with."""
+
+    patch: dict[str, Any] = {}
+
+
+class UnsavedSimulation(Simulation):
+    """``replaces``: the id of a policy that it is to stand in for."""
+
+    policy: PolicyDocument
+    replaces: Word | None = None
+
+
+@router.post("/simulate")
+async def simulate_unsaved(store: PoliciesDep, resources: ResourcesDep, wanted: UnsavedSimulation) -> Response:
+    """What a policy that is not saved would decide, in force beside those that are."""
+    version = 0 if wanted.replaces is None else (await store.get(wanted.replaces)).version
+    candidate = _candidate(draft(wanted.policy), wanted.replaces or _UNSAVED, version)
+    return await _simulated(resources, candidate, wanted)
+
+
+@router.post("/{policy_id}/simulate")
+async def simulate_saved(
+    store: PoliciesDep, resources: ResourcesDep, policy_id: Annotated[Word, Path()], wanted: SavedSimulation
+) -> Response:
+    """What a policy would decide if it were in force on every request in its scope, whatever its mode is now."""
+    policy = await store.get(policy_id)
+    candidate = _candidate(patched(policy.draft(), wanted.patch), policy.id, policy.version)
+    return await _simulated(resources, candidate, wanted)
+
+
+def _candidate(document: PolicyDraft, id: str, version: int) -> Policy:
+    now = datetime.now(UTC)
+    return policy_rows.as_policy(
+        StoredPolicy(id=id, version=version, created_at=now, updated_at=now, **asdict(document))
+    )
+
+
+async def _simulated(resources: Resources, candidate: Policy, wanted: Simulation) -> Response:
+    engine = resources.policies.engine
+    if wanted.given is not None:
+        given = [GivenRequest(body=each.request, reply=each.reply) for each in wanted.given]
+        try:
+            tally = await simulate_given(resources.gateway, engine, candidate, given, show=wanted.show)
+        except InvalidRequestError as error:
+            loc = ["given", "request", *([error.param] if error.param else [])]
+            raise InvalidAdminRequestError(error.message, errors=[{"loc": loc, "msg": error.message}]) from None
+        return _answer(candidate, tally, None)
+    names = await _key_names(resources)
+    after: Key | None = None
+    if wanted.requests.cursor is not None:
+        after = decode_cursor(wanted.requests.cursor, datetime, str)
+    tally, rest = await simulate_logged(
+        resources.database,
+        engine,
+        candidate,
+        wanted.requests.filter(),
+        limit=wanted.requests.limit,
+        show=wanted.show,
+        key_names=lambda prefix: None if prefix is None else names.get(prefix, prefix),
+        after=after,
+    )
+    return _answer(candidate, tally, rest)
+
+
+async def _key_names(resources: Resources) -> Mapping[str, Names]:
+    return {key.prefix: (key.name, key.prefix) for key in await resources.keys.list(limit=_KEYS)}
+
+
+def _answer(candidate: Policy, tally: Tally, rest: Key | None) -> Response:
+    policy_id = None if candidate.id == _UNSAVED else candidate.id
+    body = {
+        "policy": {"id": policy_id, "name": candidate.name, "version": candidate.version},
+        **tally.summary(),
+        "items": tally.items,
+        "next_cursor": None if rest is None else encode_cursor(*rest),
+    }
+    return Response(orjson.dumps(body, option=orjson.OPT_UTC_Z), media_type="application/json")

@@ -1,0 +1,107 @@
+"""Decisions before and after, compared and counted."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from policies.types import Action, Decision
+
+_ALLOW = Action.ALLOW.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brief:
+    """A decision in short."""
+
+    policy_id: str
+    policy_name: str
+    phase: str
+    action: str
+    reason: str
+    reason_code: str | None
+
+    @classmethod
+    def of(cls, decision: Decision) -> "Brief":
+        return cls(
+            policy_id=decision.policy_id,
+            policy_name=decision.policy_name,
+            phase=decision.phase.value,
+            action=decision.action.value,
+            reason=decision.reason,
+            reason_code=decision.reason_code,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What was decided of a request: ``action`` of the whole, and each decision that does not allow."""
+
+    action: str
+    decisions: Sequence[Brief]
+
+    @classmethod
+    def of(cls, action: str, decisions: Iterable[Brief]) -> "Outcome":
+        return cls(action=action, decisions=[decision for decision in decisions if decision.action != _ALLOW])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A request as it was decided and as it would be. ``doubts``: why it may turn out otherwise after all."""
+
+    request_id: str | None
+    ts: datetime | None
+    agent: str | None
+    model: str | None
+    before: Outcome
+    after: Outcome
+    doubts: Sequence[str] = ()
+
+    @property
+    def changed(self) -> bool:
+        return self.before != self.after
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """Adds up comparisons, and keeps the first ``show`` of those that changed."""
+
+    show: int
+    requests: int = 0
+    changed: int = 0
+    unreadable: int = 0
+    items: list[Comparison] = field(default_factory=list)
+    _actions: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _before: Counter[str] = field(default_factory=Counter)
+    _after: Counter[str] = field(default_factory=Counter)
+    _doubts: Counter[str] = field(default_factory=Counter)
+    _doubtful: int = 0
+
+    def add(self, compared: Comparison) -> None:
+        self.requests += 1
+        self._actions[compared.before.action, compared.after.action] += 1
+        self._before.update(decision.reason_code or "none" for decision in compared.before.decisions)
+        self._after.update(decision.reason_code or "none" for decision in compared.after.decisions)
+        self._doubts.update(compared.doubts)
+        self._doubtful += bool(compared.doubts)
+        if compared.changed:
+            self.changed += 1
+            if len(self.items) < self.show:
+                self.items.append(compared)
+
+    def summary(self) -> dict[str, Any]:
+        """``actions`` counts requests by what became of them and, within that, by what would; ``reason_codes`` counts
+        decisions that do not allow."""
+        actions: dict[str, dict[str, int]] = {}
+        for (before, after), count in sorted(self._actions.items()):
+            actions.setdefault(before, {})[after] = count
+        return {
+            "requests": self.requests,
+            "changed": self.changed,
+            "uncertain": self._doubtful,
+            "doubts": dict(self._doubts.most_common()),
+            "unreadable": self.unreadable,
+            "actions": actions,
+            "reason_codes": {"before": dict(self._before.most_common()), "after": dict(self._after.most_common())},
+        }
