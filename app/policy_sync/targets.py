@@ -55,8 +55,10 @@ class GatewayTarget:
         cursor: str | None = None
         while True:
             page = await self._ask("GET", "", params={"limit": _PAGE} | ({"cursor": cursor} if cursor else {}))
+            if not (isinstance(page, dict) and "items" in page):
+                raise self._stranger()
             found.extend(_present(item) for item in page["items"])
-            if (cursor := page["next_cursor"]) is None:
+            if (cursor := page.get("next_cursor")) is None:
                 return found
 
     async def create(self, draft: PolicyDraft) -> None:
@@ -75,11 +77,14 @@ class GatewayTarget:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise TargetError(f"{self._client.base_url}: {error or type(error).__name__}") from None
         except ValueError:
-            raise TargetError(f"{self._client.base_url}: no gateway answers there") from None
+            raise self._stranger() from None
         if response.is_success:
             return body
         detail = body.get("detail") if isinstance(body, dict) else None
         raise TargetError(f"{self._client.base_url}: {detail or f'it answered {response.status_code}'}")
+
+    def _stranger(self) -> TargetError:
+        return TargetError(f"{self._client.base_url}: no gateway answers there")
 
 
 def _present(item: Any) -> Present:
