@@ -58,14 +58,14 @@ def is_foreign(text: str, known: Collection[str], *contexts: str) -> bool:
     """Whether ``text`` is, beyond doubt, in a language other than the ``known`` ones.
 
     ``contexts``, the nearest first, decide for a text that leaves doubt by itself and has no word of a known language:
-    what was written before it, or the documents that it rests on.
+    what was written before it, or the documents that it rests on. Where they leave doubt too, all together do.
     """
     found = languages_of(text)
     if found:
         return not found & set(known)
     if any(_leans_to(text, language) for language in known):
         return False
-    for context in contexts:
+    for context in (*contexts, " ".join((text, *contexts))):
         if around := languages_of(context):
             return not around & set(known)
     return False

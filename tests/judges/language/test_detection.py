@@ -94,6 +94,7 @@ def test_what_leaves_doubt_is_told_by_what_stands_around_it() -> None:
     assert is_foreign(short, ENGLISH, "", german)
     assert not is_foreign(short, ENGLISH, english, german)
     assert not is_foreign("The deposit.", ENGLISH, german)
+    assert is_foreign("El plazo termina el 15 de mayo.", ENGLISH, "", "El plazo de pago termina el 15 de mayo.")
 
 
 def test_a_model_of_other_languages_knows_those() -> None:
