@@ -11,6 +11,7 @@ from math import inf
 
 from judges import signals as default_signals
 from judges.adjudication import Adjudicator, Signals
+from judges.attribution import Attribution
 from judges.base import (
     ClaimExtractor,
     ClaimJudge,
@@ -21,6 +22,7 @@ from judges.base import (
     read_ahead,
 )
 from judges.claims import HeuristicExtractor
+from judges.consistency import ConsistencyChecker
 from judges.decomposition import DecomposingExtractor
 from judges.escalation import Escalation
 from judges.evidence import EvidenceIndex, Windowing, build_index
@@ -192,6 +194,19 @@ class GroundingChecker:
             escalation=escalation,
             languages=self._known_languages(evidence) if adjudicator is not None else None,
         )
+
+    @property
+    def consistency(self) -> ConsistencyChecker | None:
+        """What holds statements against each other; None while no cross-encoder is loaded."""
+        if self._scorer is None or not self._loaded:
+            return None
+        return ConsistencyChecker(self._scorer, self._signals, self._extractor, self._splitter)
+
+    def attribution(self, evidence: EvidenceIndex) -> Attribution | None:
+        """What reads claims against the documents they cite; None while no cross-encoder is loaded."""
+        if self._scorer is None or not self._loaded:
+            return None
+        return Attribution(self._scorer, evidence, self._signals)
 
     def _known_languages(self, evidence: EvidenceIndex) -> KnownLanguages | None:
         codes = self._languages or getattr(self._scorer, "languages", None)
