@@ -16,7 +16,18 @@ from app.settings import StoreText
 from app.trace import Trace, redact
 from judges.pipeline import ReplyCheck
 from judges.reporting import SKIPPED, build_report
-from judges.types import Chunk, ClaimVerdict, GroundingReport, Label, ReplyVerdict, Sentence, SentenceVerdict, Span
+from judges.types import (
+    Chunk,
+    ClaimVerdict,
+    GroundingReport,
+    Label,
+    LlmCall,
+    LlmScore,
+    ReplyVerdict,
+    Sentence,
+    SentenceVerdict,
+    Span,
+)
 from policies.citations import find_citations, reported_citations
 from policies.engine import Audit, decision_to_dict
 from policies.names import DocumentNames
@@ -311,6 +322,7 @@ class Choice:
             retrieval=self._terms.retrieval,
             judge_name=self._terms.judge_name,
             judge_ms=self.judge_ms,
+            llm_calls=self._llm_calls(),
             unchecked=sorted(self.unchecked),
             options=options,
         )
@@ -366,6 +378,8 @@ class Choice:
         )
         # What decisions may quote of the reply, and of what the caller says of it.
         self._trace.withheld.extend(claim.claim.text for entry in self._entries for claim in entry.verdict.claims)
+        self._trace.withheld.extend([*self._reasoning(), *self._corrections()])
+        self._trace.llm_calls.extend(self._llm_calls())
         self._trace.withheld.extend(self._terms.options.reported.unsupported_claims)
 
     def _record(self, **found: Any) -> Record:
@@ -407,9 +421,27 @@ class Choice:
         return None
 
     def _withheld(self) -> list[str]:
-        """Texts of claims that the client must not see, unless it saw the same elsewhere; longest first."""
+        """Texts of claims that the client must not see, unless it saw the same elsewhere; longest first. An LLM may
+        quote them in what it says of the reply."""
         texts = {c.claim.text for entry in self._entries if entry.offset is None for c in entry.verdict.claims}
+        if texts:
+            texts.update(self._reasoning())
         return sorted(texts, key=len, reverse=True)
+
+    def _scores(self) -> Sequence[LlmScore]:
+        scores: Sequence[LlmScore] = self._found.get("llm_scores", ())
+        return scores
+
+    def _reasoning(self) -> list[str]:
+        return [score.reasoning for score in self._scores() if score.reasoning]
+
+    def _corrections(self) -> list[str]:
+        claims = (claim for entry in self._entries for claim in entry.verdict.claims)
+        return [claim.correction for claim in claims if claim.correction]
+
+    def _llm_calls(self) -> list[LlmCall]:
+        of_claims = self._check.llm_calls if self._check is not None else ()
+        return [*of_claims, *(call for score in self._scores() for call in score.calls)]
 
     def _citations(self) -> list[Citation]:
         shown = [entry for entry in self._entries if entry.offset is not None]

@@ -21,6 +21,7 @@ from app.enforcement import Enforcement, Mode, Opener
 from app.errors import PolicyBlockedError, UpstreamConnectError
 from app.events.records import EventLog, RequestEvent
 from app.exchange import Exchange
+from app.inquiry import Inquiry
 from app.intake import Intake
 from app.parts import Failure, Refused
 from app.reply import retrieval_summary
@@ -55,6 +56,7 @@ class Gateway:
     checker: GroundingChecker
     events: EventLog
     observers: Sequence[Callable[[RequestEvent], None]] = field(default_factory=tuple)
+    inquiries: Sequence[Inquiry] = ()
     runs: Runs | None = None
 
     async def respond(self, call: Call) -> Reply:
@@ -166,6 +168,7 @@ class Gateway:
             judge_name=self.checker.name if available else None,
             expected=intake.choices or 1,
             store_text=self.settings.store_text,
+            inquiries=self.inquiries,
         )
 
     def _admit(
@@ -278,6 +281,7 @@ def _opener(policies: PolicySet, terms: Terms, trace: Trace, checker: GroundingC
                 thresholds=audit.thresholds,
                 max_sources_per_claim=audit.max_sources_per_claim,
                 max_claims=audit.max_claims,
+                correct=audit.corrects,
             )
             if evidence is not None
             else None

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.intake import Options
+from app.llm_usage import llm_usage
 from app.trace import redact
-from judges.types import Chunk, ClaimVerdict, GroundingReport, Label, SentenceVerdict, Source, Span
+from judges.types import Chunk, ClaimVerdict, GroundingReport, Label, LlmCall, SentenceVerdict, Source, Span
 from policies.engine import decision_to_dict
 from policies.types import Action, Citation, Decision
 
@@ -90,6 +91,7 @@ def summary_of(
     retrieval: Mapping[str, Any],
     judge_name: str | None,
     judge_ms: float | None,
+    llm_calls: Sequence[LlmCall] = (),
     unchecked: Sequence[str],
     options: Options,
 ) -> dict[str, Any]:
@@ -122,6 +124,8 @@ def summary_of(
         "name": judge_name,
         "latency_ms": None if judge_ms is None else round(judge_ms, _MS_DIGITS),
     }
+    if llm_calls:
+        summary["judge"]["llm"] = llm_usage(llm_calls)
     return summary
 
 

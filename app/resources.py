@@ -17,6 +17,7 @@ from app.events.records import RequestEvent
 from app.events.writer import EventWriter
 from app.gateway import Gateway
 from app.keys import KeyStore, RateLimiter, TokenBuckets
+from app.llm_judge import llm_scores, open_llm_judge
 from app.policy_store import PolicyStore
 from app.retention import Retention
 from app.revisions import RevisionWatch
@@ -31,7 +32,8 @@ from app.workers import WorkerRegister
 from judges.base import PairScorer
 from judges.batching import Batcher
 from judges.caching import CachingScorer
-from judges.cross_encoder import open_scorer
+from judges.cross_encoder import open_scorer, spec_languages
+from judges.llm import LlmJudge
 from judges.pipeline import GroundingChecker
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -49,6 +51,7 @@ class Resources:
     vault: Vault
     events: EventWriter
     checker: GroundingChecker
+    llm: LlmJudge
     upstream: Upstreams
     admin: AdminAuth
     metrics: Metrics
@@ -97,16 +100,21 @@ async def open_resources(settings: Settings, scorer: PairScorer | None = None) -
             retention = Retention(database, days=settings.retention_days)
             retention.start()
             stack.push_async_callback(retention.aclose)
-        judge = _Judge(settings, scorer)
+        llm = open_llm_judge(settings, config.upstreams, vault, lambda call: metrics.observe_llm_call(call))
+        stack.push_async_callback(llm.aclose)
+        judge = _Judge(settings, scorer, llm)
         stack.push_async_callback(judge.checker.aclose)
         if settings.judge_preload:
             await judge.checker.start()
-        if judge.checker.error is not None:
-            _log.warning("judge_unavailable", judge=settings.judge, detail=judge.checker.error)
+        if (fault := judge.checker.fault or judge.checker.error) is not None:
+            _log.warning("judge_unavailable", judge=settings.judge, detail=fault, in_its_place=judge.checker.name)
+        if settings.llm_judge_model is not None and not llm.ready:
+            _log.warning("llm_judge_unavailable", model=settings.llm_judge_model, detail=llm.fault)
         metrics = Metrics(judge=judge.totals, events=lambda: _event_totals(events))
         upstream = Upstreams(config.upstreams, keys=vault, observe=metrics.observe_upstream_error)
         stack.push_async_callback(upstream.aclose)
         observers = (metrics.observe_request, lambda event: _observe_upstream(metrics, event), _log_request)
+        inquiries = (llm_scores(llm),)
         runs = Runs(
             database=database, settings=settings, engine=lambda: policies.engine, events=events, observers=observers
         )
@@ -119,6 +127,7 @@ async def open_resources(settings: Settings, scorer: PairScorer | None = None) -
             vault=vault,
             events=events,
             checker=judge.checker,
+            llm=llm,
             upstream=upstream,
             admin=admin,
             metrics=metrics,
@@ -129,6 +138,7 @@ async def open_resources(settings: Settings, scorer: PairScorer | None = None) -
                 checker=judge.checker,
                 events=events,
                 observers=observers,
+                inquiries=inquiries,
                 runs=runs,
             ),
             runs=runs,
@@ -137,6 +147,7 @@ async def open_resources(settings: Settings, scorer: PairScorer | None = None) -
                 checker=judge.checker,
                 engine=lambda: policies.engine,
                 events=events,
+                inquiries=inquiries,
                 observers=observers,
             ),
         )
@@ -145,24 +156,33 @@ async def open_resources(settings: Settings, scorer: PairScorer | None = None) -
 class _Judge:
     """The judge of the process: back end, batcher, cache, and the checker over them."""
 
-    def __init__(self, settings: Settings, scorer: PairScorer | None) -> None:
-        backend = scorer or open_scorer(settings.judge, threads=settings.judge_threads)
+    def __init__(self, settings: Settings, scorer: PairScorer | None, llm: LlmJudge) -> None:
+        key = settings.judge_api_key.get_secret_value() if settings.judge_api_key else None
+        backend = scorer or open_scorer(settings.judge, threads=settings.judge_threads, api_key=key)
         self._batcher = Batcher(backend, queue_limit=settings.judge_queue_limit) if backend is not None else None
         self._cache: CachingScorer | None = None
         if self._batcher is not None and settings.judge_cache_mb > 0:
             self._cache = CachingScorer(self._batcher, max_bytes=settings.judge_cache_mb * 1024 * 1024)
         self.checker = GroundingChecker(
             self._cache or self._batcher,
+            llm=llm,
+            languages=spec_languages(settings.judge) if scorer is None else None,
             timeout_s=settings.judge_timeout_ms / 1e3,
             max_sentence_chars=settings.max_sentence_chars,
         )
 
     def totals(self) -> JudgeTotals:
+        batcher, cache = self._batcher, self._cache
         return JudgeTotals(
-            queue_depth=self._batcher.queue_depth if self._batcher else 0,
-            cache_hits=self._cache.hits if self._cache else 0,
-            cache_misses=self._cache.misses if self._cache else 0,
-            overloaded=self._batcher.overloaded if self._batcher else 0,
+            queue_depth=batcher.queue_depth if batcher else 0,
+            batches=batcher.batches if batcher else 0,
+            pairs=batcher.pairs if batcher else 0,
+            failed=batcher.failed if batcher else 0,
+            overloaded=batcher.overloaded if batcher else 0,
+            cache_bytes=cache.nbytes if cache else 0,
+            cache_hits=cache.hits if cache else 0,
+            cache_misses=cache.misses if cache else 0,
+            cache_evictions=cache.evictions if cache else 0,
         )
 
 

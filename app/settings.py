@@ -2,7 +2,7 @@
 
 import re
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, HttpUrl, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -76,7 +76,10 @@ class Settings(BaseSettings):
         SecretStr | None,
         Field(description="Fernet keys, separated by commas, that open the stored secrets; the first encrypts"),
     ] = None
-    judge: Annotated[str, Field(description="embedded, st:<model>, onnx:<folder> or none")] = "embedded"
+    judge: Annotated[str, Field(description="embedded, st:<model>, onnx:<folder>, http:<url> or none")] = "embedded"
+    judge_api_key: Annotated[
+        SecretStr | None, Field(description="Key sent to a judge that is served elsewhere, as a bearer token")
+    ] = None
     judge_preload: Annotated[bool, Field(description="Load the judge at start rather than on first use")] = True
     judge_timeout_ms: Annotated[
         Count,
@@ -85,6 +88,32 @@ class Settings(BaseSettings):
     judge_queue_limit: Annotated[Count, Field(description="Most pairs that may wait for the judge")] = 4_096
     judge_threads: Annotated[int, Field(ge=0, description="Threads of one inference; 0: one per core")] = 0
     judge_cache_mb: Annotated[int, Field(ge=0, description="Memory of the verdict cache in MiB; 0: no cache")] = 32
+    llm_judge_model: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            description="LLM that judges the claims that the judge leaves open (or all, with none); unset: no LLM does",
+        ),
+    ] = None
+    llm_judge_timeout_ms: Annotated[Count, Field(description="Deadline of one call to an LLM judge")] = 10_000
+    llm_judge_token_budget: Annotated[
+        Annotated[int, Field(ge=500)],
+        Field(description="Most tokens of text in one call to an LLM judge; what does not fit takes several calls"),
+    ] = 12_000
+    llm_judge_concurrency: Annotated[Count, Field(description="Most calls to LLM judges at once")] = 16
+    llm_judge_scoring: Annotated[
+        Literal["unit", "binary_yes_no", "scale_1_5"],
+        Field(description="Scale on which an LLM judge scores a reply: unit (0 to 1), binary_yes_no or scale_1_5"),
+    ] = "unit"
+    llm_judge_reasoning: Annotated[bool, Field(description="A score comes with the LLM judge's reasoning")] = True
+    llm_judge_prices: Annotated[
+        str | None, Field(description="TOML file with prices that go before those in the package")
+    ] = None
+    openai_api_key: Annotated[SecretStr | None, Field(description="Key of the LLM judge for OpenAI's models")] = None
+    anthropic_api_key: Annotated[SecretStr | None, Field(description="Key of the LLM judge for Anthropic's models")] = (
+        None
+    )
+    groq_api_key: Annotated[SecretStr | None, Field(description="Key of the LLM judge for models at Groq")] = None
     event_durability: Annotated[
         EventDurability,
         Field(description="batched, or sync: committed before the last byte of the reply leaves"),

@@ -12,9 +12,10 @@ from typing import Any
 import structlog
 
 from app.events.records import ClaimRow, DocumentRow, RequestEvent, RequestRow
+from app.llm_usage import llm_usage
 from app.request_log import request_extra
 from app.settings import StoreText
-from judges.types import Chunk
+from judges.types import Chunk, LlmCall
 from policies.engine import PolicySet
 from policies.replay import ChoiceLog, Judging, RequestLog, shadow_decisions
 from policies.types import Action, Decision, strictest
@@ -78,6 +79,7 @@ class Trace:
     judge_ms: float | None = None
     finish_reason: str | None = None
     reply: str = ""
+    llm_calls: list[LlmCall] = field(default_factory=list)
     withheld: list[str] = field(default_factory=list)
     """Texts of the reply that decisions may quote; they are kept out of the event unless texts are stored in full."""
     _started: float = field(default_factory=perf_counter)
@@ -181,6 +183,8 @@ class Trace:
     def event(self) -> RequestEvent:
         """The record of the request as it stands."""
         extra, shadow = self._beside()
+        if self.llm_calls:
+            extra = {**extra, "llm": llm_usage(self.llm_calls)}
         return RequestEvent(
             request=RequestRow(
                 request_id=self.request_id,

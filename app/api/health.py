@@ -12,6 +12,7 @@ from app.db import Database, DatabaseUnavailableError
 from app.policy_store import PolicyStore
 from app.resources import Resources
 from app.settings import EventDurability
+from judges.llm import LlmJudge
 from judges.pipeline import GroundingChecker
 
 router = APIRouter(tags=["health"])
@@ -48,6 +49,8 @@ async def ready(request: Request) -> JSONResponse:
         "policies": check_policies(resources.policies),
         "judge": check_judge(resources.checker),
     }
+    if resources.settings.llm_judge_model is not None:
+        checks["llm_judge"] = check_llm_judge(resources.llm)
     status = readiness(checks)
     shown = {name: {"ok": check.ok, "detail": check.detail} for name, check in checks.items()}
     return JSONResponse(
@@ -95,6 +98,13 @@ def check_policies(policies: PolicyStore) -> Check:
 
 def check_judge(checker: GroundingChecker) -> Check:
     """Without a judge replies are not checked; whether they may pass is each policy's own matter."""
+    if checker.fault is not None and checker.available:
+        return Check(ok=False, detail=f"{checker.fault}; {checker.name} judges alone")
     if checker.available:
         return Check(ok=True, detail=checker.name)
     return Check(ok=False, detail=checker.error or "not loaded yet")
+
+
+def check_llm_judge(llm: LlmJudge) -> Check:
+    """Whether it could be asked: that it answers shows only when it is."""
+    return Check(ok=llm.ready, detail=llm.fault or llm.name)

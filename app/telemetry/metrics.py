@@ -11,18 +11,24 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.process_collector import ProcessCollector
 
 from app.events.records import RequestEvent
+from judges.types import LlmCall
 
 _MULTIPROCESS: Any = multiprocess  # its functions carry no types
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeTotals:
-    """Where the judge stands: pairs that wait now; the rest counts pairs since the start."""
+    """Where the judge stands: pairs that wait and bytes of scores kept now; the rest counts since the start."""
 
     queue_depth: int = 0
+    cache_bytes: int = 0
+    batches: int = 0
+    pairs: int = 0
+    failed: int = 0
+    overloaded: int = 0
     cache_hits: int = 0
     cache_misses: int = 0
-    overloaded: int = 0
+    cache_evictions: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,21 +83,31 @@ class Metrics:
         self._judge, self._events = judge, events
         self._judge_before, self._events_before = JudgeTotals(), EventTotals()
         self._reason, self._category, self._kind = _Labels(), _Labels(), _Labels()
-        self._api, self._outcome = _Labels(), _Labels()
+        self._api, self._outcome, self._why = _Labels(), _Labels(), _Labels()
 
         self._requests = self._counter("requests", "Requests, governed or not", "api", "action", "verdict", "status")
         self._request_seconds = self._histogram("request_seconds", "Whole request, first to last byte", "api")
         self._upstream_seconds = self._histogram("upstream_seconds", "Time spent on the upstream's reply", "api")
         self._judge_seconds = self._histogram("judge_seconds", "Time a request spent with the judge", "api")
         self._sentences = self._counter("sentences", "Claims and claim-less sentences by verdict", "label")
+        self._unjudged = self._counter("unjudged", "Claims without a verdict of the judge, by reason", "reason")
         self._decisions = self._counter("decisions", "Decisions", "category", "action", "reason_code")
         self._upstream_errors = self._counter("upstream_errors", "Failures of the upstream", "kind")
         self._keys_refused = self._counter("keys_refused", "Calls refused for their gateway key", "reason")
+        self._llm_calls = self._counter("llm_calls", "Calls to LLM judges", "mode", "outcome")
+        self._llm_seconds = self._histogram("llm_seconds", "Time of a call to an LLM judge", "mode")
+        self._llm_tokens = self._counter("llm_tokens", "Tokens of LLM judges", "kind")
+        self._llm_cost = self._counter("llm_cost_usd", "Cost of LLM judges, where prices are known")
         self._open_streams = self._gauge("open_streams", "Streamed replies in progress")
         self._judge_queue = self._gauge("judge_queue_depth", "Pairs that wait for the judge")
+        self._judge_cache = self._gauge("judge_cache_bytes", "Memory of the scores kept, at most")
         self._judge_counters = {
+            "batches": self._counter("judge_batches", "Batches that went to the judge"),
+            "pairs": self._counter("judge_pairs", "Pairs in those batches"),
+            "failed": self._counter("judge_failed", "Pairs of batches that the judge failed to score"),
             "cache_hits": self._counter("judge_cache_hits", "Pairs that the verdict cache held"),
             "cache_misses": self._counter("judge_cache_misses", "Pairs that the verdict cache did not hold"),
+            "cache_evictions": self._counter("judge_cache_evictions", "Scores that left the cache to make room"),
             "overloaded": self._counter("judge_overloaded", "Pairs refused: the judge's queue was full"),
         }
         self._events_queue = self._gauge("events_queue_depth", "Events that wait for the database")
@@ -115,6 +131,8 @@ class Metrics:
             self._judge_seconds.labels(api).observe(row.judge_ms / 1e3)
         for claim in event.claims:
             self._sentences.labels(claim.label).inc()
+            if claim.reason is not None:
+                self._unjudged.labels(self._why(claim.reason)).inc()
         for decision in event.decisions:
             category, reason = self._category(decision.category), self._reason(decision.reason_code)
             self._decisions.labels(category, decision.action.value, reason).inc()
@@ -127,6 +145,14 @@ class Metrics:
     def observe_key_refused(self, reason: str) -> None:
         """Count a call that was refused for its key: ``wrong`` (none, unknown or revoked) or ``rate``."""
         self._keys_refused.labels(reason).inc()
+
+    def observe_llm_call(self, call: LlmCall) -> None:
+        """Count a call to an LLM judge."""
+        self._llm_calls.labels(call.mode, call.outcome).inc()
+        self._llm_seconds.labels(call.mode).observe(call.latency_ms / 1e3)
+        self._llm_tokens.labels("prompt").inc(call.prompt_tokens)
+        self._llm_tokens.labels("completion").inc(call.completion_tokens)
+        self._llm_cost.inc(call.cost_usd or 0.0)
 
     @contextmanager
     def open_stream(self) -> Iterator[None]:
@@ -150,6 +176,7 @@ class Metrics:
     def _sample(self) -> None:
         judge, events = self._judge(), self._events()
         self._judge_queue.set(judge.queue_depth)
+        self._judge_cache.set(judge.cache_bytes)
         self._events_queue.set(events.queue_depth)
         self._events_journal.set(events.journal_bytes)
         for name, counter in self._judge_counters.items():

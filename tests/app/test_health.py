@@ -25,6 +25,9 @@ class Parts:
     policies_ready: bool = True
     unreadable: Mapping[str, str] = field(default_factory=dict)
     judge_error: str | None = None
+    fault: str | None = None
+    llm_model: str | None = None
+    llm_fault: str | None = None
     metrics: Metrics = field(default_factory=Metrics)
 
     async def ping(self) -> None:
@@ -33,12 +36,15 @@ class Parts:
 
     def resources(self) -> SimpleNamespace:
         return SimpleNamespace(
-            settings=SimpleNamespace(event_durability=self.durability),
+            settings=SimpleNamespace(event_durability=self.durability, llm_judge_model=self.llm_model),
             database=SimpleNamespace(ping=self.ping, dialect="sqlite"),
             policies=SimpleNamespace(
                 ready=self.policies_ready, loaded_versions={"p1": 1, "p2": 4}, unreadable=self.unreadable
             ),
-            checker=SimpleNamespace(available=self.judge_error is None, name="embedded", error=self.judge_error),
+            checker=SimpleNamespace(
+                available=self.judge_error is None, name="embedded", error=self.judge_error, fault=self.fault
+            ),
+            llm=SimpleNamespace(ready=self.llm_fault is None, name=self.llm_model, fault=self.llm_fault),
             metrics=self.metrics,
         )
 
@@ -82,6 +88,8 @@ async def test_ready_names_each_part() -> None:
 @pytest.mark.parametrize(
     ("parts", "status", "word", "part", "detail"),
     [
+        (Parts(fault="no such folder"), 200, "degraded", "judge", "no such folder; embedded judges alone"),
+        (Parts(llm_model="gpt-4o-mini", llm_fault="no key"), 200, "degraded", "llm_judge", "no key"),
         (Parts(judge_error="no such folder"), 200, "degraded", "judge", "no such folder"),
         (Parts(database_error=AWAY), 200, "degraded", "database", "connection refused"),
         (Parts(database_error=TimeoutError()), 200, "degraded", "database", "no answer in time"),

@@ -1,0 +1,25 @@
+"""What calls to LLM judges took, summed up for replies and the event log."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from judges.types import LlmCall
+
+_MS_DIGITS = 1
+_USD_DIGITS = 8
+
+
+def llm_usage(calls: Sequence[LlmCall]) -> dict[str, Any]:
+    """How many calls, to which models, and their tokens, cost and time together; ``cost_usd`` is None where the price
+    of one is not known."""
+    costs = [call.cost_usd for call in calls]
+    known = [cost for cost in costs if cost is not None]
+    return {
+        "models": sorted({call.model for call in calls}),
+        "calls": len(calls),
+        "failed": sum(call.outcome not in ("ok", "unreadable") for call in calls),
+        "prompt_tokens": sum(call.prompt_tokens for call in calls),
+        "completion_tokens": sum(call.completion_tokens for call in calls),
+        "cost_usd": round(sum(known), _USD_DIGITS) if len(known) == len(costs) else None,
+        "latency_ms": round(sum(call.latency_ms for call in calls), _MS_DIGITS),
+    }
