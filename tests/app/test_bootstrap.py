@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from app.audit_trail import AuditFilter, entries
 from app.bootstrap import put_in_force
 from app.db import Database
 from app.errors import ConflictError
@@ -35,6 +36,13 @@ async def test_policies_are_made_once_and_a_second_run_changes_nothing(open_data
             await put_in_force(drafts, store)
             assert await stored(store) == [("a", 1, 2), ("b", 1, 1)]
         assert [policy.name for policy in store.engine.policies] == ["a", "b"]
+
+
+async def test_the_trail_says_that_the_configuration_made_them(open_database: Open) -> None:
+    async with open_database() as database:
+        await put_in_force([drafted("a")], PolicyStore(database))
+        (line,) = await entries(database, AuditFilter(), limit=5)
+        assert (line["actor"], line["action"]) == ("config", "policy.create")
 
 
 async def test_one_that_differs_is_replaced_and_others_stay_untouched(open_database: Open) -> None:

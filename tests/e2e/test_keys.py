@@ -9,10 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
+from app.cli import main
 from app.keys import new_key
 from app.vault import new_secret_key
 
-from .gateway import UPSTREAM_KEY, Gateway
+from .gateway import UPSTREAM_KEY, Gateway, eventually
 from .upstream import Reply, json_reply
 
 Start = Callable[..., Gateway]
@@ -136,6 +137,25 @@ def test_a_revoked_key_is_refused_at_once(gateway: Gateway) -> None:
     answer = ask(gateway, **bearer(made["key"]))
     assert answer.status_code == 401
     assert made["key"] not in answer.text
+
+
+def test_a_key_made_and_revoked_on_the_command_line_is_known_within_a_second(
+    start_gateway: Start, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gateway = start_gateway(require_keys=True)
+    monkeypatch.setenv("GROUNDLANE_DATABASE_URL", f"sqlite+aiosqlite:///{gateway.database}")
+
+    def groundlane(*arguments: str) -> str:
+        monkeypatch.setattr("sys.argv", ["groundlane", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert not ended.value.code
+        return capsys.readouterr().out.strip()
+
+    made = groundlane("keys", "create", "ci")
+    eventually(lambda: ask(gateway, **bearer(made)).status_code == 200 or None, "the key is known")
+    groundlane("keys", "revoke", made[:11])
+    eventually(lambda: ask(gateway, **bearer(made)).status_code == 401 or None, "the key is revoked")
 
 
 def test_wrong_keys_leave_no_event(start_gateway: Start) -> None:
