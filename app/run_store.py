@@ -90,16 +90,11 @@ def _stored(version: PolicyVersion) -> StoredPolicy:
 
 def _columns(run: RunRow) -> dict[str, object]:
     return {
-        "agent": run.agent,
+        "agent": plain(run.agent),
         "key_prefix": run.key_prefix,
         "status": run.status,
         "version": run.version,
-        "state": {
-            "model": run.model,
-            "key": None if run.key is None else list(run.key),
-            "policies": [list(policy) for policy in run.policies],
-            "size": run.size,
-        },
+        "state": plain({"model": run.model, "key": run.key, "policies": run.policies, "size": run.size}),
         "updated_at": run.updated_at,
     }
 
