@@ -24,6 +24,7 @@ lint: $(VENV)/.installed-dev ## Style, formatting, types and layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy sdk/src
 	$(BIN)/lint-imports
 
 format: $(VENV)/.installed-dev ## Put the sources in shape
@@ -41,11 +42,11 @@ clean: ## Remove what the above made
 
 # Stamps: a second run finds the environment as it is. A change of pyproject.toml installs again.
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e .
+	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[mcp]'
 	@touch $@
 
-$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[dev]'
+$(VENV)/.installed-dev: pyproject.toml sdk/pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[dev]' -e ./sdk
 	@touch $(VENV)/.installed $@
 
 # The client libraries under test have an environment of their own, since they want other versions than we do. Without

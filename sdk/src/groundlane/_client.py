@@ -1,0 +1,130 @@
+"""The clients: synchronous and asynchronous twins."""
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from groundlane._results import CheckResult, RunRecord, check_call, run_call
+from groundlane._runs import AsyncRun, Run
+from groundlane._session import AsyncSession, Session
+from groundlane._transport import DEFAULT_RETRIES, DEFAULT_TIMEOUT_S, Endpoint
+
+
+class Groundlane:
+    """A client of the gateway at ``base_url`` (default: ``GROUNDLANE_BASE_URL``, or port 8080 of this machine; with or
+    without ``/v1``).
+
+    ``api_key`` (default: ``GROUNDLANE_API_KEY``) is sent as a bearer token. ``timeout`` is in seconds, for each read
+    and write. A call that failed is sent again up to ``max_retries`` times where that does no harm. ``http_client`` is
+    used as it is, and left open.
+
+    Close it, or use it in a ``with`` statement. Raises ValueError for a bad argument; its methods GroundlaneError.
+    """
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        *,
+        api_key: str | None = None,
+        timeout: float = DEFAULT_TIMEOUT_S,
+        max_retries: int = DEFAULT_RETRIES,
+        http_client: httpx.Client | None = None,
+    ) -> None:
+        self._endpoint = Endpoint.of(base_url, api_key, max_retries)
+        self._session = Session(self._endpoint, timeout=timeout, http_client=http_client)
+
+    def check(
+        self,
+        text: str,
+        sources: Sequence[str] | None = None,
+        *,
+        documents: Sequence[Mapping[str, Any] | str] | None = None,
+        policy: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> CheckResult:
+        """Check ``text`` against ``sources`` (texts), or against ``documents`` with all that is known of them.
+
+        Grounding rules other than the default ones come as ``options``, such as ``{"entailment_threshold": 0.8}``, or
+        are those of the ``policy`` that is named.
+        """
+        call = check_call(text, sources, documents=documents, policy=policy, options=options)
+        return CheckResult.read(self._session.send(call))
+
+    def run(self, agent_name: str, *, model: str | None = None, enforce_policy: bool = True) -> Run:
+        """A run of ``agent_name``, to be used in a ``with`` statement.
+
+        With ``model``, policies scoped to that model rule what it records too. Without ``enforce_policy`` what policies
+        decide is recorded and returned, and never raised.
+        """
+        return Run(agent_name, session=self._session, model=model, enforce_policy=enforce_policy)
+
+    def get_run(self, run_id: str) -> RunRecord:
+        """All that the gateway knows of a run."""
+        return RunRecord.read(self._session.send(run_call(run_id)))
+
+    def close(self) -> None:
+        self._session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self._endpoint)!r})"
+
+
+class AsyncGroundlane:
+    """The same for asynchronous code, to be used in an ``async with`` statement, or closed by ``aclose``."""
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        *,
+        api_key: str | None = None,
+        timeout: float = DEFAULT_TIMEOUT_S,
+        max_retries: int = DEFAULT_RETRIES,
+        http_client: httpx.AsyncClient | None = None,
+    ) -> None:
+        self._endpoint = Endpoint.of(base_url, api_key, max_retries)
+        self._session = AsyncSession(self._endpoint, timeout=timeout, http_client=http_client)
+
+    async def check(
+        self,
+        text: str,
+        sources: Sequence[str] | None = None,
+        *,
+        documents: Sequence[Mapping[str, Any] | str] | None = None,
+        policy: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> CheckResult:
+        """See ``Groundlane.check``."""
+        call = check_call(text, sources, documents=documents, policy=policy, options=options)
+        return CheckResult.read(await self._session.send(call))
+
+    def run(self, agent_name: str, *, model: str | None = None, enforce_policy: bool = True) -> AsyncRun:
+        """A run of ``agent_name``, to be used in an ``async with`` statement; see ``Groundlane.run``."""
+        return AsyncRun(agent_name, session=self._session, model=model, enforce_policy=enforce_policy)
+
+    async def get_run(self, run_id: str) -> RunRecord:
+        """All that the gateway knows of a run."""
+        return RunRecord.read(await self._session.send(run_call(run_id)))
+
+    async def aclose(self) -> None:
+        await self._session.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self._endpoint)!r})"

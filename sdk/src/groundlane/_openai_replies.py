@@ -1,0 +1,138 @@
+"""The objects of an ``openai`` client with what the gateway says of them."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from openai import APIError, AsyncStream, Stream
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.responses import Response, ResponseErrorEvent
+from pydantic import BaseModel
+
+from groundlane._errors import PolicyViolationError, error_of
+from groundlane._types import Claim, Decision, Grounding
+
+T = TypeVar("T")
+_BAD_REQUEST = 400
+_POLICY_CODES = ("RETRIEVAL_", "GROUNDING_")
+
+
+def grounding_of(value: BaseModel) -> Grounding | None:
+    """What the gateway says of an object of ``openai``'s: a reply, a chunk, an event of a response. None: nothing."""
+    extra = value.model_extra or {}
+    if "grounding" not in extra:
+        response = getattr(value, "response", None)
+        extra = (response.model_extra or {}) if isinstance(response, BaseModel) else {}
+    return Grounding.maybe(extra.get("grounding"))
+
+
+class GroundedChatCompletion(ChatCompletion):
+    """A chat completion with what was found of it."""
+
+    @property
+    def grounding(self) -> Grounding | None:
+        """None where nothing was checked, or ``include`` asked for nothing."""
+        return grounding_of(self)
+
+
+class GroundedChatCompletionChunk(ChatCompletionChunk):
+    """A part of a streamed completion, with what was found of the sentences in it."""
+
+    @property
+    def grounding(self) -> Grounding | None:
+        return grounding_of(self)
+
+
+class GroundedResponse(Response):
+    """A response of the Responses API, with what was found of it."""
+
+    @property
+    def grounding(self) -> Grounding | None:
+        return grounding_of(self)
+
+
+class _Watched:
+    """What a stream has said of its sentences so far."""
+
+    def __init__(self) -> None:
+        self.claims: tuple[Claim, ...] = ()
+        """Those that have come so far; in the end, all of the summary's."""
+        self.grounding: Grounding | None = None
+        """The summary of the whole reply; None until it has come, which is at the end."""
+
+    def _saw(self, item: Any) -> None:
+        if isinstance(item, ResponseErrorEvent) and (item.code or "").startswith(_POLICY_CODES):
+            decisions = Decision.each((item.model_extra or {}).get("violations"))
+            raise PolicyViolationError(item.message, decisions=decisions, code=item.code, param=item.param)
+        found = grounding_of(item) if isinstance(item, BaseModel) else None
+        if found is None:
+            return
+        if found.is_summary:
+            self.grounding, self.claims = found, found.claims or self.claims
+        else:
+            self.claims += found.claims
+
+
+class GroundedStream(_Watched, Generic[T]):
+    """A stream of ``openai``'s, which stands in ``openai``; what was found of it grows as it is read."""
+
+    def __init__(self, stream: Stream[T]) -> None:
+        super().__init__()
+        self.openai = stream
+
+    def __iter__(self) -> Iterator[T]:
+        with violations():
+            for item in self.openai:
+                self._saw(item)
+                yield item
+
+    def close(self) -> None:
+        """End the reply, read or not."""
+        self.openai.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AsyncGroundedStream(_Watched, Generic[T]):
+    """The same for an ``AsyncStream``."""
+
+    def __init__(self, stream: AsyncStream[T]) -> None:
+        super().__init__()
+        self.openai = stream
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        with violations():
+            async for item in self.openai:
+                self._saw(item)
+                yield item
+
+    async def close(self) -> None:
+        """End the reply, read or not."""
+        await self.openai.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+@contextmanager
+def violations() -> Iterator[None]:
+    """An error of ``openai`` that a policy caused is one of ours, with the other as its cause."""
+    try:
+        yield
+    except APIError as error:
+        found = error_of(getattr(error, "status_code", _BAD_REQUEST), {"error": error.body})
+        if not isinstance(found, PolicyViolationError):
+            raise
+        raise found from error

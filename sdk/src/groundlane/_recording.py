@@ -1,0 +1,138 @@
+"""What a run records, and what the gateway makes of it; the same for both kinds of run."""
+
+import json
+from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
+from typing import Any, SupportsFloat
+from uuid import uuid4
+
+from groundlane._errors import PolicyViolationError, UnexpectedAnswerError
+from groundlane._fields import Fields
+from groundlane._transport import Call, segment
+from groundlane._types import Decision
+
+_UNSET: Any = object()
+
+
+class Recording:
+    """The state of a run. ``decisions`` are all that it has caused so far."""
+
+    def __init__(self, agent_name: str, *, model: str | None, enforce_policy: bool) -> None:
+        if not agent_name:
+            raise ValueError("agent_name must not be empty")
+        self.agent_name = agent_name
+        self.model = model
+        self.enforce_policy = enforce_policy
+        self.decisions: tuple[Decision, ...] = ()
+        self._run_id: str | None = None
+        self._result: Any = _UNSET
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._run_id or '(not begun)'} of {self.agent_name!r}>"
+
+    @property
+    def run_id(self) -> str:
+        """The gateway's id of the run. Raises RuntimeError before the run has begun."""
+        if self._run_id is None:
+            raise RuntimeError("the run has not begun: use it in a with statement")
+        return self._run_id
+
+    @property
+    def has_result(self) -> bool:
+        return self._result is not _UNSET
+
+    def set_result(self, result: Any) -> None:
+        """Say what came out, in values that JSON can hold; it is sent when the run ends. Raises TypeError."""
+        try:
+            json.dumps(result, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"the result must be JSON: {error}") from None
+        self._result = result
+
+    # What is sent
+
+    def _opening(self) -> Call:
+        if self._run_id is not None:
+            raise RuntimeError("the run has begun already: make a new one for each with statement")
+        named = {"agent": self.agent_name, "model": self.model}
+        return Call(method="POST", path="/v1/runs", body=_given(named))
+
+    def _retrieval(self, fields: Mapping[str, Any]) -> Call:
+        return self._call("retrieval", fields)
+
+    def _grounding(
+        self,
+        grounding_scores: Iterable[SupportsFloat] | None,
+        citations: Iterable[str] | None,
+        unsupported_claims: Iterable[str] | None,
+        output_confidence: SupportsFloat | None,
+    ) -> Call:
+        for name, value in (("citations", citations), ("unsupported_claims", unsupported_claims)):
+            if isinstance(value, str):
+                raise TypeError(f"{name} must be a list of strings, not one string")
+        fields = {
+            "grounding_scores": None if grounding_scores is None else [float(score) for score in grounding_scores],
+            "citations": None if citations is None else list(citations),
+            "unsupported_claims": None if unsupported_claims is None else list(unsupported_claims),
+            "output_confidence": _number(output_confidence),
+        }
+        return self._call("grounding", fields)
+
+    def _completion(self) -> Call:
+        return self._call("complete", {"result": self._result} if self.has_result else {})
+
+    def _call(self, what: str, fields: Mapping[str, Any]) -> Call:
+        return Call(method="POST", path=f"/v1/runs/{segment(self.run_id)}/{what}", body=_given(fields), key=uuid4().hex)
+
+    # What comes back
+
+    def _begun(self, answer: Mapping[str, Any]) -> None:
+        self._run_id = Fields(answer).text("run_id")
+        if self._run_id is None:
+            raise UnexpectedAnswerError("The gateway answered without the id of the run.")
+        self.decisions += Decision.each(answer.get("decisions"))
+
+    def _decided(self, answer: Mapping[str, Any]) -> tuple[Decision, ...]:
+        """The decisions in ``answer``. Raises PolicyViolationError where one blocks and policies are enforced."""
+        decisions = Decision.each(answer.get("decisions"))
+        self.decisions += decisions
+        blocking = [decision for decision in decisions if decision.blocks]
+        if blocking and self.enforce_policy:
+            raise PolicyViolationError(
+                "; ".join(decision.reason for decision in blocking),
+                decisions=decisions,
+                code=blocking[0].reason_code,
+                abstention_response=Fields(answer).text("abstention_response"),
+                request_id=Fields(answer).text("request_id"),
+            )
+        return decisions
+
+
+def document_fields(
+    *,
+    relevance_score: SupportsFloat | None,
+    source: str | None,
+    collection: str | None,
+    age_days: SupportsFloat | None,
+    **others: Any,
+) -> dict[str, Any]:
+    """A document as the gateway reads it; a score may be of any numeric type, such as NumPy's."""
+    return {
+        "relevance_score": _number(relevance_score),
+        "source": source,
+        "collection": collection,
+        "age_days": _number(age_days),
+        **others,
+    }
+
+
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _number(value: SupportsFloat | None) -> float | None:
+    return None if value is None else float(value)
+
+
+CURRENT: ContextVar[Recording | None] = ContextVar("groundlane_run", default=None)
+"""The run that the code now running is part of."""

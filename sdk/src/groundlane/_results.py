@@ -1,0 +1,141 @@
+"""What the gateway answers to a check, and to a question about a run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from groundlane._errors import UnexpectedAnswerError
+from groundlane._fields import Fields
+from groundlane._transport import Call, segment
+from groundlane._types import Claim, Decision, Document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """What a text's sources say of it.
+
+    ``grounded``: it was judged, nothing in it is contradicted, and no larger share of it is found in no source than
+    the options allow. ``trust_score`` is the share of claims supported, 0–1, and None where there is no claim.
+    ``action`` and ``decisions`` are those of the options or the policy. ``reason_code`` says why nothing was judged.
+    """
+
+    grounded: bool
+    claims: tuple[Claim, ...]
+    total_claims: int
+    supported_count: int
+    contradicted_count: int
+    unverifiable_count: int
+    unverifiable_ratio: float | None
+    trust_score: float | None
+    summary: str
+    claims_skipped: int = 0
+    verdict: str | None = None
+    action: str | None = None
+    reason_code: str | None = None
+    decisions: tuple[Decision, ...] = ()
+    judge: str | None = None
+    request_id: str | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Self:
+        """Raises UnexpectedAnswerError for what is no result of a check."""
+        fields = Fields(data)
+        if not isinstance(data.get("grounded"), bool):
+            raise UnexpectedAnswerError("The gateway answered without saying whether the text is grounded.")
+        return cls(
+            grounded=fields.flag("grounded"),
+            claims=Claim.each(data.get("claims")),
+            total_claims=fields.count("total_claims"),
+            supported_count=fields.count("supported_count"),
+            contradicted_count=fields.count("contradicted_count"),
+            unverifiable_count=fields.count("unverifiable_count"),
+            unverifiable_ratio=fields.number("unverifiable_ratio"),
+            trust_score=fields.number("trust_score"),
+            summary=fields.text("summary") or "",
+            claims_skipped=fields.count("claims_skipped"),
+            verdict=fields.text("verdict"),
+            action=fields.text("action"),
+            reason_code=fields.text("reason_code"),
+            decisions=Decision.each(data.get("decisions")),
+            judge=fields.within("judge").text("name"),
+            request_id=fields.text("request_id"),
+            raw=fields.raw,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """All that was recorded of a run. ``status`` is ``open`` or ``completed``; ``action`` the strictest of all decided.
+
+    ``output_confidence`` is the lowest reported, ``trust_score`` the share of claims that the judge found supported in
+    its requests; both 0–1, or None. ``requests`` are the ids of those.
+    """
+
+    run_id: str
+    agent: str | None
+    model: str | None
+    status: str | None
+    action: str | None
+    documents: tuple[Document, ...]
+    grounding_scores: tuple[float, ...]
+    citations: tuple[str, ...]
+    unsupported_claims: tuple[str, ...]
+    output_confidence: float | None
+    trust_score: float | None
+    requests: tuple[str, ...]
+    result: Any = field(hash=False)
+    decisions: tuple[Decision, ...]
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Self:
+        """Raises UnexpectedAnswerError for what is no run."""
+        fields = Fields(data)
+        run_id = fields.text("run_id")
+        if run_id is None:
+            raise UnexpectedAnswerError("The gateway answered without the id of the run.")
+        return cls(
+            run_id=run_id,
+            agent=fields.text("agent"),
+            model=fields.text("model"),
+            status=fields.text("status"),
+            action=fields.text("action"),
+            documents=Document.each(data.get("documents")),
+            grounding_scores=fields.numbers("grounding_scores"),
+            citations=fields.texts("citations"),
+            unsupported_claims=fields.texts("unsupported_claims"),
+            output_confidence=fields.number("output_confidence"),
+            trust_score=fields.number("trust_score"),
+            requests=fields.texts("requests"),
+            result=data.get("result"),
+            decisions=Decision.each(data.get("decisions")),
+            raw=fields.raw,
+        )
+
+
+def check_call(
+    text: str,
+    sources: Sequence[str] | None,
+    *,
+    documents: Sequence[Mapping[str, Any] | str] | None,
+    policy: str | None,
+    options: Mapping[str, Any] | None,
+) -> Call:
+    """Raises TypeError for one string in place of a list of them, which is a list of its letters to Python."""
+    for name, value in (("sources", sources), ("documents", documents)):
+        if isinstance(value, str):
+            raise TypeError(f"{name} must be a list, not one string")
+    fields = {
+        "text": text,
+        "sources": None if sources is None else list(sources),
+        "documents": None if documents is None else list(documents),
+        "policy": policy,
+        "options": None if options is None else dict(options),
+    }
+    body = {name: value for name, value in fields.items() if value is not None}
+    return Call(method="POST", path="/v1/grounding/check", body=body, repeatable=True)
+
+
+def run_call(run_id: str) -> Call:
+    return Call(method="GET", path=f"/v1/runs/{segment(run_id)}", repeatable=True)

@@ -1,0 +1,74 @@
+"""The open connection to a gateway, synchronous and asynchronous."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+import httpx
+
+from groundlane._transport import Call, Endpoint, timeouts
+
+
+class Session:
+    """Sends calls. A client that was given is used and left open; ``close`` closes one of its own."""
+
+    def __init__(self, endpoint: Endpoint, *, timeout: float, http_client: httpx.Client | None = None) -> None:
+        self.endpoint = endpoint
+        self._given = http_client is not None
+        self._http = http_client or httpx.Client(timeout=timeouts(timeout))
+
+    def send(self, call: Call) -> Mapping[str, Any]:
+        """The gateway's answer. Raises GroundlaneError."""
+        for attempt in range(self.endpoint.retries + 1):
+            outcome = self._try(call)
+            delay = self.endpoint.delay_after(call, attempt, outcome)
+            if delay is None:
+                break
+            time.sleep(delay)
+        return _answer(self.endpoint, outcome)
+
+    def close(self) -> None:
+        if not self._given:
+            self._http.close()
+
+    def _try(self, call: Call) -> httpx.Response | httpx.TransportError:
+        try:
+            return self._http.request(**self.endpoint.request(call))
+        except httpx.TransportError as error:
+            return error
+
+
+class AsyncSession:
+    """The same for asynchronous code."""
+
+    def __init__(self, endpoint: Endpoint, *, timeout: float, http_client: httpx.AsyncClient | None = None) -> None:
+        self.endpoint = endpoint
+        self._given = http_client is not None
+        self._http = http_client or httpx.AsyncClient(timeout=timeouts(timeout))
+
+    async def send(self, call: Call) -> Mapping[str, Any]:
+        """The gateway's answer. Raises GroundlaneError."""
+        for attempt in range(self.endpoint.retries + 1):
+            outcome = await self._try(call)
+            delay = self.endpoint.delay_after(call, attempt, outcome)
+            if delay is None:
+                break
+            await anyio.sleep(delay)
+        return _answer(self.endpoint, outcome)
+
+    async def aclose(self) -> None:
+        if not self._given:
+            await self._http.aclose()
+
+    async def _try(self, call: Call) -> httpx.Response | httpx.TransportError:
+        try:
+            return await self._http.request(**self.endpoint.request(call))
+        except httpx.TransportError as error:
+            return error
+
+
+def _answer(endpoint: Endpoint, outcome: httpx.Response | httpx.TransportError) -> Mapping[str, Any]:
+    if isinstance(outcome, httpx.TransportError):
+        raise endpoint.unreachable(outcome) from outcome
+    return endpoint.read(outcome)

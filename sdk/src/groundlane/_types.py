@@ -1,0 +1,247 @@
+"""What a gateway says, as values. ``raw`` holds it as it came, with what this version does not know yet."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from groundlane._fields import Fields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A half-open range ``[start, end)`` in Unicode code points."""
+
+    start: int
+    end: int
+
+    @classmethod
+    def maybe(cls, data: Any) -> Self | None:
+        fields = Fields(data)
+        start, end = fields.whole("start"), fields.whole("end")
+        return None if start is None or end is None else cls(start=start, end=end)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The passage that decided a claim. ``score`` lies in 0–1, ``span`` is its place in the document."""
+
+    document_id: str | None
+    content: str
+    score: float | None
+    source: str | None = None
+    span: Span | None = None
+
+    @classmethod
+    def maybe(cls, data: Any) -> Self | None:
+        fields = Fields(data)
+        if not fields:
+            return None
+        return cls(
+            document_id=fields.text("document_id", "chunk_id"),
+            content=fields.text("content") or "",
+            score=fields.number("score"),
+            source=fields.text("source"),
+            span=Span.maybe(fields.raw.get("span")),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A statement of a text and what the documents say of it.
+
+    ``verdict`` is ``supported``, ``contradicted`` or ``unverifiable``; ``confidence`` is the probability of that
+    verdict and ``score`` that of being supported, both 0–1. ``text`` is None where a policy withheld it. ``reason``
+    says why there was no better verdict (``timeout``, ``overloaded``, …).
+    """
+
+    text: str | None
+    verdict: str
+    confidence: float | None
+    score: float | None = None
+    span: Span | None = None
+    best_source: Source | None = None
+    citations: tuple[str, ...] = ()
+    escalated: bool = False
+    explanation: str | None = None
+    correction: str | None = None
+    reason: str | None = None
+    withheld: bool = False
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def each(cls, data: Any) -> tuple[Self, ...]:
+        return tuple(cls._read(Fields(item)) for item in _objects(data))
+
+    @classmethod
+    def _read(cls, fields: Fields) -> Self:
+        return cls(
+            text=fields.text("claim"),
+            verdict=fields.text("verdict") or "",
+            confidence=fields.number("confidence"),
+            score=fields.number("score"),
+            span=Span.maybe(fields.raw.get("span")),
+            best_source=Source.maybe(fields.raw.get("best_source")),
+            citations=fields.texts("citations"),
+            escalated=fields.flag("escalated"),
+            explanation=fields.text("explanation"),
+            correction=fields.text("correction"),
+            reason=fields.text("reason"),
+            withheld=fields.flag("withheld"),
+            raw=fields.raw,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What a policy decided: ``action`` is ``allow``, ``warn``, ``drop`` or ``block``; ``phase`` is
+    ``before_workflow``, ``mid_execution`` or ``after_workflow``."""
+
+    action: str
+    reason: str
+    reason_code: str | None = None
+    phase: str | None = None
+    category: str | None = None
+    policy_name: str | None = None
+    policy_id: str | None = None
+    policy_version: int | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def blocks(self) -> bool:
+        return self.action == "block"
+
+    @classmethod
+    def each(cls, data: Any) -> tuple[Self, ...]:
+        return tuple(cls._read(Fields(item)) for item in _objects(data))
+
+    @classmethod
+    def _read(cls, fields: Fields) -> Self:
+        return cls(
+            action=fields.text("action") or "",
+            reason=fields.text("reason") or "",
+            reason_code=fields.text("reason_code"),
+            phase=fields.text("phase"),
+            category=fields.text("category"),
+            policy_name=fields.text("policy_name"),
+            policy_id=fields.text("policy_id"),
+            policy_version=fields.whole("policy_version"),
+            metadata=fields.within("metadata").raw,
+            raw=fields.raw,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A document of a request; ``reason`` says why it was dropped, if it was."""
+
+    id: str | None
+    index: int | None = None
+    source: str | None = None
+    relevance_score: float | None = None
+    age_days: float | None = None
+    reason: str | None = None
+
+    @classmethod
+    def each(cls, data: Any) -> tuple[Self, ...]:
+        return tuple(cls._read(Fields(item)) for item in _objects(data))
+
+    @classmethod
+    def _read(cls, fields: Fields) -> Self:
+        return cls(
+            id=fields.text("id"),
+            index=fields.whole("index"),
+            source=fields.text("source"),
+            relevance_score=fields.number("relevance_score"),
+            age_days=fields.number("age_days"),
+            reason=fields.text("reason"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retrieval:
+    """Which documents the retrieval policies kept and which not, and what they warned of."""
+
+    kept: tuple[Document, ...] = ()
+    dropped: tuple[Document, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, data: Any) -> Self:
+        fields = Fields(data)
+        return cls(
+            kept=Document.each(fields.raw.get("kept")),
+            dropped=Document.each(fields.raw.get("dropped")),
+            warnings=fields.texts("warnings"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grounding:
+    """What was found of a reply: of a whole one, or of the sentences of a stream that this part of it brings.
+
+    A part of a stream has ``claims`` alone; ``is_summary`` tells the last one, which has all the rest. ``action`` is
+    ``allow``, ``warn`` or ``block``. ``verdict`` is ``supported``, ``has_contradictions``, ``has_unverifiable``,
+    ``no_claims``, ``no_sources`` or ``not_checked``. ``trust_score`` is the share of claims supported, 0–1.
+    """
+
+    request_id: str | None = None
+    action: str | None = None
+    verdict: str | None = None
+    trust_score: float | None = None
+    is_trusted: bool = False
+    total_claims: int = 0
+    supported_count: int = 0
+    contradicted_count: int = 0
+    unverifiable_count: int = 0
+    unverifiable_ratio: float | None = None
+    coverage: float | None = None
+    summary: str | None = None
+    claims: tuple[Claim, ...] = ()
+    claims_skipped: int = 0
+    decisions: tuple[Decision, ...] = ()
+    retrieval: Retrieval = Retrieval()
+    not_checked: tuple[str, ...] = ()
+    judge: str | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def is_summary(self) -> bool:
+        return self.verdict is not None
+
+    @property
+    def blocked(self) -> bool:
+        """A policy blocked the reply; what was delivered ends in the policy's own words."""
+        return self.action == "block"
+
+    @classmethod
+    def maybe(cls, data: Any) -> Self | None:
+        """None where there is no such object."""
+        fields = Fields(data)
+        if not fields:
+            return None
+        return cls(
+            request_id=fields.text("request_id"),
+            action=fields.text("action"),
+            verdict=fields.text("verdict"),
+            trust_score=fields.number("trust_score"),
+            is_trusted=fields.flag("is_trusted"),
+            total_claims=fields.count("total_claims"),
+            supported_count=fields.count("supported_count"),
+            contradicted_count=fields.count("contradicted_count"),
+            unverifiable_count=fields.count("unverifiable_count"),
+            unverifiable_ratio=fields.number("unverifiable_ratio"),
+            coverage=fields.number("coverage"),
+            summary=fields.text("summary"),
+            claims=Claim.each(fields.raw.get("claims")),
+            claims_skipped=fields.count("claims_skipped"),
+            decisions=Decision.each(fields.raw.get("decisions")),
+            retrieval=Retrieval.read(fields.raw.get("retrieval")),
+            not_checked=fields.texts("not_checked"),
+            judge=fields.within("judge").text("name"),
+            raw=fields.raw,
+        )
+
+
+def _objects(data: Any) -> list[Mapping[str, Any]]:
+    return [item for item in data if isinstance(item, Mapping)] if isinstance(data, list) else []

@@ -1,0 +1,78 @@
+"""The package as a whole: what it exports, what it needs, how it reads what it does not expect."""
+
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import groundlane
+import groundlane.openai
+import pytest
+from groundlane import CheckResult, Claim, Decision, Grounding, RunRecord, Span, UnexpectedAnswerError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+FOLDER = Path(groundlane.__file__).parent
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+KNOWN = st.sampled_from(
+    ["claims", "decisions", "retrieval", "kept", "span", "start", "best_source", "score", "verdict", "judge"]
+)
+READERS = [Grounding.maybe, Claim.each, Decision.each, Span.maybe, RunRecord.read, CheckResult.read]
+OBJECTS = st.dictionaries(KNOWN | st.text(max_size=5), JSON | st.lists(st.dictionaries(KNOWN, JSON, max_size=4)))
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(groundlane.__all__) == groundlane.__all__
+    assert {name for name in vars(groundlane) if not name.startswith("_") and name != "openai"} == {
+        name for name in groundlane.__all__ if not name.startswith("_")
+    }
+    assert all(hasattr(groundlane.openai, name) for name in groundlane.openai.__all__)
+
+
+def test_the_version_is_the_distributions() -> None:
+    project = tomllib.loads((FOLDER.parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
+    assert groundlane.__version__ == project["version"] == version("groundlane-sdk")
+
+
+def test_the_package_is_typed() -> None:
+    assert (FOLDER / "py.typed").exists()
+
+
+def test_neither_openai_nor_the_gateway_is_imported_unless_it_is_used() -> None:
+    code = "import sys, groundlane; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    loaded = set(done.stdout.split())
+    assert {"groundlane", "httpx"} <= loaded
+    assert loaded & {"openai", "pydantic", "app", "judges", "policies", "fastapi"} == set()
+
+
+@pytest.mark.parametrize(
+    "read", [Grounding.maybe, Claim.each, Decision.each, Span.maybe, RunRecord.read, CheckResult.read]
+)
+@settings(max_examples=40)
+@given(data=OBJECTS)
+def test_whatever_a_gateway_says_is_read(read: Callable[[Any], Any], data: dict[str, Any]) -> None:
+    for value in (data, {"run_id": "run_1", "grounded": True, **data}, [data]):
+        try:
+            hash(read(value)) if isinstance(value, dict) else read(value)
+        except (AttributeError, UnexpectedAnswerError):
+            # A run or a check without what makes it one is told; both are read from objects alone.
+            assert read in (RunRecord.read, CheckResult.read)
+
+
+def test_what_is_new_is_kept_and_what_is_odd_is_left() -> None:
+    claim = {"claim": "It rains.", "verdict": "disputed", "confidence": "high", "mood": "gloomy", "span": [0, 9]}
+    found = Grounding.maybe({"verdict": "supported", "claims": [claim, "no claim"], "total_claims": True})
+    assert found is not None
+    (read,) = found.claims
+    assert (read.text, read.verdict, read.confidence, read.span) == ("It rains.", "disputed", None, None)
+    assert read.raw["mood"] == "gloomy"
+    assert (found.total_claims, found.is_summary) == (0, True)
+    assert Grounding.maybe(None) is None

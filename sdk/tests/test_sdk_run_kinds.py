@@ -1,0 +1,253 @@
+"""What is particular to a kind of run, and how runs end."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from e2e.gateway import Gateway
+from groundlane import (
+    AsyncGroundlane,
+    AsyncRun,
+    Groundlane,
+    PolicyViolationError,
+    Run,
+    RunRecord,
+    current_async_run,
+    current_run,
+    observe,
+)
+from playing import Player
+
+STALE = {"relevance_score": 0.9, "source": "old.pdf", "collection": "kb", "age_days": 400}
+FRESH = {**STALE, "source": "new.pdf", "age_days": 3}
+
+
+class Number:
+    """A number that JSON does not know, as NumPy's are."""
+
+    def __float__(self) -> float:
+        return 0.5
+
+
+Body = Callable[[AsyncRun], Awaitable[None]]
+
+
+def play_async(gateway: Gateway, agent: str, body: Body) -> tuple[Exception | None, RunRecord]:
+    """A run that does ``body``: what it raised, and what was recorded of it."""
+
+    async def play() -> tuple[Exception | None, RunRecord]:
+        error = None
+        async with AsyncGroundlane(gateway.base_url) as client:
+            run = client.run(agent)
+            try:
+                async with run:
+                    await body(run)
+            except Exception as raised:
+                error = raised
+            return error, await client.get_run(run.run_id)
+
+    return asyncio.run(play())
+
+
+def test_a_record_not_awaited_raises_when_the_block_ends(gateway: Gateway) -> None:
+    reached = []
+
+    async def body(run: AsyncRun) -> None:
+        run.record_retrieval_result(**FRESH)
+        run.record_retrieval_result(**STALE)
+        reached.append("the end of the block")
+        run.set_result("an answer")
+
+    error, record = play_async(gateway, gateway.agent(retrieval={}), body)
+    assert isinstance(error, PolicyViolationError)
+    assert str(error) == "Source age (400 days) exceeds max (90 days)"
+    assert reached == ["the end of the block"]
+    assert record.status == "completed"
+    assert [document.source for document in record.documents] == ["new.pdf", "old.pdf"]
+
+
+def test_a_record_not_awaited_raises_at_the_next_that_is(gateway: Gateway) -> None:
+    reached = []
+
+    async def body(run: AsyncRun) -> None:
+        run.record_retrieval_result(**STALE)
+        await run.record_retrieval_result(**FRESH)
+        reached.append("the end of the block")
+
+    error, record = play_async(gateway, gateway.agent(retrieval={}), body)
+    assert isinstance(error, PolicyViolationError)
+    assert reached == []
+    assert [document.source for document in record.documents] == ["old.pdf", "new.pdf"]
+
+
+def test_records_made_at_once_are_each_sent_once(gateway: Gateway) -> None:
+    agent = gateway.agent(retrieval={"max_chunks": 30})
+
+    async def run() -> Any:
+        async with AsyncGroundlane(gateway.base_url) as client:
+            async with client.run(agent) as run:
+                records = [run.record_retrieval_result(**{**FRESH, "source": f"{n}.pdf"}) for n in range(20)]
+                decided = await asyncio.gather(*records)
+                assert await records[0] == decided[0]
+            return decided, await client.get_run(run.run_id)
+
+    decided, record = asyncio.run(run())
+    assert [len(decisions) for decisions in decided] == [1] * 20
+    assert [document.source for document in record.documents] == [f"{n}.pdf" for n in range(20)]
+
+
+def test_the_blocks_own_error_is_the_one_to_see_and_the_run_ends(gateway: Gateway, play: Player) -> None:
+    agent = gateway.agent(retrieval={"require_documents": True, "action_on_chunk_violation": "block"})
+
+    def fail(_run: Any) -> Any:
+        raise KeyError("of the block")
+
+    played = play(agent, fail)
+    assert isinstance(played.error, KeyError)
+    assert played.record is not None
+    assert (played.record.status, played.record.action) == ("completed", "block")
+
+
+def test_a_cancelled_run_does_not_wait_for_the_gateway(gateway: Gateway) -> None:
+    async def cancelled(run: AsyncRun) -> None:
+        async with run:
+            raise asyncio.CancelledError
+
+    async def main() -> str | None:
+        async with AsyncGroundlane(gateway.base_url) as client:
+            run = client.run("cancelled")
+            with pytest.raises(asyncio.CancelledError):
+                await cancelled(run)
+            return (await client.get_run(run.run_id)).status
+
+    assert asyncio.run(main()) == "open"
+
+
+def test_numbers_of_other_libraries_are_numbers(gateway: Gateway) -> None:
+    with Groundlane(gateway.base_url) as client:
+        with client.run("counting") as run:
+            run.record_retrieval_result(Number(), age_days=Number())
+            run.record_grounding([Number()], output_confidence=Number())
+        record = client.get_run(run.run_id)
+    assert record.grounding_scores == (0.5,)
+    assert (record.documents[0].relevance_score, record.documents[0].age_days) == (0.5, 0.5)
+
+
+@pytest.mark.parametrize("result", [{1, 2}, object(), float("nan")], ids=["set", "object", "nan"])
+def test_a_result_must_be_json(gateway: Gateway, result: Any) -> None:
+    with Groundlane(gateway.base_url) as client, client.run("odd") as run, pytest.raises(TypeError, match="JSON"):
+        run.set_result(result)
+
+
+def test_one_string_is_no_list_of_citations(gateway: Gateway) -> None:
+    with Groundlane(gateway.base_url) as client, client.run("odd") as run, pytest.raises(TypeError, match="citations"):
+        run.record_grounding(citations="manual.pdf")
+
+
+def test_a_run_serves_one_block(gateway: Gateway) -> None:
+    with Groundlane(gateway.base_url) as client:
+        run = client.run("once")
+        with pytest.raises(RuntimeError, match="not begun"):
+            run.record_grounding([1.0])
+        with run:
+            pass
+        with pytest.raises(RuntimeError, match="begun already"):
+            run.__enter__()
+
+
+def test_an_agent_has_a_name(gateway: Gateway) -> None:
+    with Groundlane(gateway.base_url) as client, pytest.raises(ValueError, match="agent_name"):
+        client.run("")
+
+
+def test_a_run_shows_whose_it_is(gateway: Gateway) -> None:
+    with Groundlane(gateway.base_url) as client, client.run("shown") as run:
+        assert repr(run) == f"<Run {run.run_id} of 'shown'>"
+    assert repr(AsyncGroundlane(gateway.base_url).run("shown")) == "<AsyncRun (not begun) of 'shown'>"
+
+
+# Functions that are runs
+
+
+def test_each_call_of_an_observed_function_is_a_run(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GROUNDLANE_BASE_URL", gateway.base_url)
+    seen: list[Run] = []
+
+    @observe("observed")
+    def answer(question: str) -> dict[str, str]:
+        """Answers."""
+        run = current_run()
+        seen.append(run)
+        run.record_retrieval_result(**FRESH)
+        return {"answer": question.upper()}
+
+    assert answer.__doc__ == "Answers."
+    assert [answer("why"), answer(question="how")] == [{"answer": "WHY"}, {"answer": "HOW"}]
+    with Groundlane() as client:
+        records = [client.get_run(run.run_id) for run in seen]
+    assert [record.result for record in records] == [{"answer": "WHY"}, {"answer": "HOW"}]
+    assert {record.agent for record in records} == {"observed"}
+
+
+def test_an_observed_coroutine_function_is_governed(gateway: Gateway) -> None:
+    agent = gateway.agent(retrieval={})
+
+    async def main() -> Any:
+        async with AsyncGroundlane(gateway.base_url) as client:
+            seen: list[AsyncRun] = []
+
+            @observe(agent, client=client)
+            async def answer(document: dict[str, Any]) -> str:
+                run = current_async_run()
+                seen.append(run)
+                await run.record_retrieval_result(**document)
+                run.set_result("set")
+                return "returned"
+
+            assert await answer(FRESH) == "returned"
+            with pytest.raises(PolicyViolationError):
+                await answer(STALE)
+            return [await client.get_run(run.run_id) for run in seen]
+
+    records = asyncio.run(main())
+    assert [(record.result, record.action) for record in records] == [("set", "allow"), (None, "block")]
+
+
+def test_an_observed_coroutine_function_needs_no_client(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GROUNDLANE_BASE_URL", gateway.base_url)
+
+    @observe("observed", enforce_policy=False)
+    async def answer() -> object:
+        return object()
+
+    assert type(asyncio.run(answer())) is object
+
+
+def test_what_cannot_be_observed_is_refused() -> None:
+    def words() -> Any:
+        yield "word"
+
+    async def more() -> Any:
+        yield "word"
+
+    async def answer() -> None: ...
+
+    for function in (words, more):
+        with pytest.raises(TypeError, match="generator"):
+            observe("a")(function)
+    with Groundlane() as client, pytest.raises(TypeError, match="AsyncGroundlane"):
+        observe("a", client=client)(answer)
+    with pytest.raises(TypeError, match="no coroutine function"):
+        observe("a", client=AsyncGroundlane())(lambda: None)
+
+
+def test_code_knows_the_innermost_run(gateway: Gateway) -> None:
+    with pytest.raises(RuntimeError, match="no synchronous run"):
+        current_run()
+    with Groundlane(gateway.base_url) as client, client.run("outer") as outer:
+        with client.run("inner") as inner:
+            assert current_run() is inner
+        assert current_run() is outer
+        with pytest.raises(RuntimeError, match="no asynchronous run"):
+            current_async_run()
