@@ -8,7 +8,7 @@ import orjson
 from app.check_view import shown_claim, shown_report
 from app.screen import Screen
 from app.settings import Settings, SettingsError
-from judges.cross_encoder import open_scorer
+from judges.cross_encoder import open_scorer, spec_languages
 from judges.pipeline import GroundingChecker
 from judges.types import Chunk, GroundingReport, ReplyVerdict, Thresholds
 
@@ -23,11 +23,15 @@ def check_text(settings: Settings, text: str, sources: Mapping[str, str]) -> Gro
     Raises SettingsError for a judge that does not exist, JudgeMissingError for one that cannot be loaded.
     """
     try:
-        scorer = open_scorer(settings.judge, threads=settings.judge_threads)
+        key = settings.judge_api_key.get_secret_value() if settings.judge_api_key else None
+        scorer = open_scorer(settings.judge, threads=settings.judge_threads, api_key=key)
     except ValueError as error:
         raise SettingsError(f"GROUNDLANE_JUDGE: {error}") from None
     checker = GroundingChecker(
-        scorer, timeout_s=settings.judge_timeout_ms / 1e3, max_sentence_chars=settings.max_sentence_chars
+        scorer,
+        languages=spec_languages(settings.judge),
+        timeout_s=settings.judge_timeout_ms / 1e3,
+        max_sentence_chars=settings.max_sentence_chars,
     )
     chunks = [Chunk(id=name, text=source, source=name) for name, source in sources.items()]
     return asyncio.run(_check(checker, text, chunks))

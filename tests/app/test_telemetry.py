@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -198,13 +199,19 @@ def test_claims_and_decisions_are_counted_by_label_and_reason() -> None:
     metrics.observe_request(
         RequestEvent(
             request=base.request,
-            claims=(claim("supported"), claim("supported"), claim("contradicted")),
+            claims=(
+                claim("supported"),
+                claim("supported"),
+                claim("contradicted"),
+                replace(claim("unverifiable"), reason="language"),
+            ),
             decisions=(decision("RETRIEVAL_STALE_SOURCE"), decision(None)),
         )
     )
     text = metrics.render().decode()
     assert 'groundlane_sentences_total{label="supported"} 2.0' in text
     assert 'groundlane_sentences_total{label="contradicted"} 1.0' in text
+    assert 'groundlane_unjudged_total{reason="language"} 1.0' in text
     assert (
         'groundlane_decisions_total{action="block",category="retrieval",reason_code="RETRIEVAL_STALE_SOURCE"} 1.0'
         in text
@@ -239,7 +246,17 @@ def test_open_streams_go_up_and_come_down_even_on_failure() -> None:
 
 
 def test_totals_of_judge_and_events_become_counters() -> None:
-    judge = JudgeTotals(queue_depth=4, cache_hits=10, cache_misses=2, overloaded=1)
+    judge = JudgeTotals(
+        queue_depth=4,
+        batches=3,
+        pairs=12,
+        failed=2,
+        cache_bytes=800,
+        cache_hits=10,
+        cache_misses=2,
+        cache_evictions=5,
+        overloaded=1,
+    )
     events = EventTotals(queue_depth=3, journal_bytes=99, written=5, journaled=2, dropped=1)
     metrics = Metrics(judge=lambda: judge, events=lambda: events)
     text = metrics.render().decode()
@@ -248,6 +265,11 @@ def test_totals_of_judge_and_events_become_counters() -> None:
         "groundlane_judge_cache_hits_total 10.0",
         "groundlane_judge_cache_misses_total 2.0",
         "groundlane_judge_overloaded_total 1.0",
+        "groundlane_judge_batches_total 3.0",
+        "groundlane_judge_pairs_total 12.0",
+        "groundlane_judge_failed_total 2.0",
+        "groundlane_judge_cache_bytes 800.0",
+        "groundlane_judge_cache_evictions_total 5.0",
         "groundlane_events_queue_depth 3.0",
         "groundlane_events_journal_bytes 99.0",
         "groundlane_events_written_total 5.0",
@@ -256,7 +278,7 @@ def test_totals_of_judge_and_events_become_counters() -> None:
         "groundlane_events_rejected_total 0.0",
     ):
         assert line in text
-    judge = JudgeTotals(cache_hits=11, cache_misses=2, overloaded=1)
+    judge = replace(judge, queue_depth=0, cache_hits=11)
     text = metrics.render().decode()
     assert "groundlane_judge_queue_depth 0.0" in text
     assert "groundlane_judge_cache_hits_total 11.0" in text
