@@ -30,7 +30,7 @@ from app.settings import Settings
 from app.trace import Trace
 from app.upstream import Form, Headers, UpstreamRequest, Upstreams, returned_headers, translate
 from judges.pipeline import GroundingChecker
-from judges.types import Chunk, ReplyVerdict
+from judges.types import Chunk, Claim, Consistency, ReplyVerdict
 from policies.engine import PolicyEngine, PolicySet, Ruling, decision_to_dict
 from policies.names import DocumentNames
 from policies.replay import Judging
@@ -84,18 +84,20 @@ class Gateway:
             mode = self._mode(policies, intake, kept)
             trace.judging = None if mode is Mode.UNTOUCHED else Judging.of(policies.audit(Record()))
             evidence = exchange.tasks.start(self.checker.prepare(kept)) if self._judges(mode, kept) else None
+            ruling = await self._compare(policies, ruling, intake, trace)
+            earlier = await run.claims() if run is not None and policies.audit(Record()).consistency_check else ()
             response = await self._send(replace(call, intake=intake.drop(ruling.dropped)), kept, exchange)
             if not response.is_success:
                 return await self._pass_error(response, exchange)
             index = await evidence if evidence is not None else None
-            terms = self._terms(policies, ruling, intake, kept, mode)
+            terms = self._terms(ruling, intake, kept, mode, earlier)
             enforcement = exchange.enforcement = Enforcement(
-                mode=_effective(mode, judged=terms.unjudged is None or intake.late),
+                mode=_effective(mode, held=terms.unjudged is None or intake.late or _refused(policies, terms)),
                 trace=trace,
                 open_choice=_opener(policies, terms, trace, self.checker, index if terms.unjudged is None else None),
                 expected=intake.choices,
                 wants_usage=intake.include_usage,
-                admit=self._admit(policies, ruling, intake, kept, mode, trace) if intake.late else None,
+                admit=self._admit(policies, ruling, intake, kept, mode, trace, earlier) if intake.late else None,
             )
             if intake.stream:
                 return self._stream(call, response, exchange, enforcement)
@@ -141,6 +143,23 @@ class Gateway:
             )
         return ruling
 
+    async def _compare(self, policies: PolicySet, ruling: Ruling, intake: Intake, trace: Trace) -> Ruling:
+        """Hold the documents used against each other, where a policy wants that: the ruling with what came of it. Such
+        a conflict is only warned of, so that the request waits for it no longer than the settings say."""
+        used = [replace(chunk, text="") if i in ruling.dropped else chunk for i, chunk in enumerate(intake.chunks)]
+        if not policies.checks_conflicts or len(used) - len(ruling.dropped) < 2:
+            return ruling
+        comparing = self.checker.consistency
+        found = (
+            await comparing.documents(used, timeout_s=self.settings.conflicts_timeout_ms / 1e3)
+            if comparing is not None
+            else Consistency(reason="unavailable")
+        )
+        ruling = policies.retrieval(Record(chunks=intake.chunks, injectable=intake.injectable, conflicts=found))
+        trace.decisions = list(ruling.decisions)
+        trace.withheld += [side.text for one in found.contradictions for side in (one.first, one.second)]
+        return ruling
+
     def _mode(self, policies: PolicySet, intake: Intake, kept: Sequence[Chunk]) -> Mode:
         """When text may leave. A unary reply leaves when it is complete, so all of it is decided first."""
         if not policies.of("grounding") and not ((kept or intake.late) and self.settings.annotate_by_default):
@@ -151,7 +170,9 @@ class Gateway:
         # A judge that has not been loaded yet is loaded on first use; one that failed to load stays out.
         return mode is not Mode.UNTOUCHED and bool(kept) and self.checker.error is None
 
-    def _terms(self, policies: PolicySet, ruling: Ruling, intake: Intake, kept: Sequence[Chunk], mode: Mode) -> Terms:
+    def _terms(
+        self, ruling: Ruling, intake: Intake, kept: Sequence[Chunk], mode: Mode, earlier: Sequence[Claim]
+    ) -> Terms:
         available = self.checker.available
         unjudged = ReplyVerdict.NO_SOURCES if not kept else None if available else ReplyVerdict.NOT_CHECKED
         return Terms(
@@ -169,10 +190,18 @@ class Gateway:
             expected=intake.choices or 1,
             store_text=self.settings.store_text,
             inquiries=self.inquiries,
+            earlier=earlier,
         )
 
     def _admit(
-        self, policies: PolicySet, ruling: Ruling, intake: Intake, kept: Sequence[Chunk], mode: Mode, trace: Trace
+        self,
+        policies: PolicySet,
+        ruling: Ruling,
+        intake: Intake,
+        kept: Sequence[Chunk],
+        mode: Mode,
+        trace: Trace,
+        earlier: Sequence[Claim],
     ) -> Callable[[Sequence[Chunk]], Awaitable[Opener]]:
         """Takes in documents that come with the reply: evidence beside the request's for the choices after them."""
 
@@ -182,7 +211,7 @@ class Gateway:
             kept = (*kept, *documents)
             trace.keep_documents(intake.chunks, ruling.dropped, late=trace.late + len(documents))
             index = await self.checker.prepare(kept) if self._judges(mode, kept) else None
-            terms = self._terms(policies, ruling, intake, kept, mode)
+            terms = self._terms(ruling, intake, kept, mode, earlier)
             return _opener(policies, terms, trace, self.checker, index if terms.unjudged is None else None)
 
         return admit
@@ -267,12 +296,20 @@ class Gateway:
 _STREAM_HEADERS = frozenset({"content-type", "cache-control", "x-accel-buffering"})
 
 
-def _effective(mode: Mode, *, judged: bool) -> Mode:
+def _effective(mode: Mode, *, held: bool) -> Mode:
     """Where nothing is judged there is no sentence to wait for: a held stream need not be held."""
-    return Mode.LIVE if mode is Mode.HOLD and not judged else mode
+    return Mode.LIVE if mode is Mode.HOLD and not held else mode
+
+
+def _refused(policies: PolicySet, terms: Terms) -> bool:
+    """Whether a policy blocks the reply for what is known before it: that no judge can look at it, say."""
+    return policies.audit(terms.record(judged=terms.unjudged is None)).start().action is Action.BLOCK
 
 
 def _opener(policies: PolicySet, terms: Terms, trace: Trace, checker: GroundingChecker, evidence: Any) -> Opener:
+    if evidence is not None:
+        terms = replace(terms, attribution=checker.attribution(evidence))
+
     def open_choice(index: int) -> Choice:
         audit = policies.audit(terms.record(judged=terms.unjudged is None))
         check = (

@@ -12,9 +12,11 @@ from app.config import UpstreamSpec, load_config
 from app.dialects.chat import ChatDialect
 from app.events.records import RequestEvent
 from app.gateway import Gateway
+from app.inquiry import Inquiry
 from app.intake import Limits, read_chat
 from app.settings import Settings
 from app.upstream import Upstreams
+from judges.base import ClaimJudge
 from judges.pipeline import GroundingChecker
 from judges.testing import NEUTRAL, ScriptedJudge, contradicts, entails
 from judges.types import Probabilities
@@ -159,8 +161,12 @@ async def bench(
     judge: ScriptedJudge | None = None,
     settings: Mapping[str, Any] | None = None,
     upstreams: Sequence[UpstreamSpec] = (),
+    llm: ClaimJudge | None = None,
+    inquiries: Sequence[Inquiry] = (),
+    scorer: bool = True,
 ) -> Bench:
-    """A gateway whose upstream gives ``answer``: a stream, a completion, or what a function makes of the request."""
+    """A gateway whose upstream gives ``answer``: a stream, a completion, or what a function makes of the request.
+    ``scorer``: False leaves the cross-encoder out."""
     forwarded: list[httpx.Request] = []
 
     def handle(request: httpx.Request) -> httpx.Response:
@@ -173,7 +179,7 @@ async def bench(
         return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=made)
 
     config = Settings(_env_file=None, **dict(settings or {}))
-    checker = GroundingChecker(judge if judge is not None else ScriptedJudge(verdict))
+    checker = GroundingChecker((judge if judge is not None else ScriptedJudge(verdict)) if scorer else None, llm=llm)
     await checker.start()
     events = Events()
     gateway = Gateway(
@@ -182,5 +188,6 @@ async def bench(
         policies=Policies(PolicyEngine(policies)),
         checker=checker,
         events=events,
+        inquiries=inquiries,
     )
     return Bench(gateway, events, forwarded)
