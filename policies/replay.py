@@ -23,6 +23,8 @@ MORE_CLAIMS = "more_claims"
 """Claims that were skipped would be judged."""
 SOURCES = "sources_per_claim"
 """Each claim would be judged against more passages, or fewer."""
+LLM = "llm_score"
+"""An LLM would be asked for a score that it was not asked for."""
 TOOLS = "evidence_from_tools"
 """What tools said would count among the documents, or no longer."""
 
@@ -171,6 +173,8 @@ class _ChoiceReplay:
         shown = [citation for citation in self._record.citations if citation.sentence_index not in withheld]
         trust = _trust([c for c in self._record.claims if c.claim.sentence_index not in withheld])
         record = replace(self._record, citations=shown, trust_score=trust if self._record.judged else None)
+        if record.judged and set(self.audit.score_requests).difference(score.request for score in record.llm_scores):
+            self.doubts.add(LLM)
         return self.audit.finish(record).action is Action.BLOCK
 
     def _on_kept(self, dropped: frozenset[int]) -> Record:

@@ -154,6 +154,11 @@ def requests_matching(filter: EventFilter, *columns: ColumnElement[Any]) -> Sele
     return query
 
 
+def decisions_matching(filter: EventFilter, *columns: ColumnElement[Any]) -> Select[Any]:
+    """A query for ``columns`` of the decisions that match, in no order."""
+    return select(*columns).where(*_shared(filter, decisions), *_of_decisions(filter))
+
+
 def _shared(filter: EventFilter, table: Table) -> list[ColumnElement[bool]]:
     columns = table.c
     wanted = [

@@ -15,7 +15,7 @@ from app.simulation.comparing import Brief
 from app.tables import claims, decisions, documents, requests
 from judges.types import Chunk
 
-_PAGE = 500
+_PAGE = 200
 # Decoded in a thread, and not by the driver on the event loop.
 _EXTRA = type_coerce(requests.c.extra, Text).label("extra")
 _CLAIM_EXTRA = type_coerce(claims.c.extra, Text).label("extra")

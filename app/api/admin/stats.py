@@ -1,0 +1,83 @@
+"""``/admin/v1/stats`` and ``/admin/v1/calibration``: the event log in numbers."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal
+
+import orjson
+from fastapi import APIRouter, Query, Response
+from pydantic import Field
+
+from app.api.admin.common import AdminRoute
+from app.api.admin.events import FilterParams
+from app.dependencies import ResourcesDep
+from app.errors import InvalidAdminRequestError
+from app.events.calibration import Good, Score, calibrate
+from app.events.queries import EventFilter
+from app.events.statistics import Statistics
+
+router = APIRouter(route_class=AdminRoute, tags=["events"])
+
+_STEPS = {"minute": 60, "hour": 3_600, "day": 86_400}
+_MOST_BUCKETS = 2_000
+_DEFAULT_SPAN = timedelta(days=1)
+_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class StatsParams(FilterParams):
+    """``since`` is a day before ``until`` where it is not given, and ``until`` is now."""
+
+    bucket: Literal["minute", "hour", "day"] | None = None
+    by: Literal["agent", "model", "policy"] | None = None
+
+
+class CalibrationParams(FilterParams):
+    score: Score = "lowest"
+    good: Good = "allowed"
+    percentile: Annotated[float, Field(gt=0, lt=100)] = 5.0
+
+
+@router.get("/stats")
+async def get_stats(resources: ResourcesDep, params: Annotated[StatsParams, Query()]) -> Response:
+    """Rates, verdicts and latency percentiles, of all that matches and, as asked for, by time and by agent, model or
+    policy."""
+    until = params.until or datetime.now(UTC)
+    since = params.since or max(until - _DEFAULT_SPAN, _BEGINNING)
+    filter = params.model_copy(update={"since": since, "until": until}).filter()
+    statistics = Statistics(resources.database)
+    body: dict[str, Any] = {"since": since, "until": until, "totals": await statistics.totals(filter)}
+    body["phases"] = await statistics.phases(filter)
+    if params.bucket is not None:
+        seconds = _STEPS[params.bucket]
+        _check_buckets(since, until, seconds)
+        body["buckets"] = await statistics.buckets(filter, seconds, since, until)
+    if params.by is not None:
+        body["groups"] = await _groups(statistics, filter, params.by)
+    return _json(body)
+
+
+async def _groups(statistics: Statistics, filter: EventFilter, by: str) -> list[dict[str, Any]]:
+    return await (statistics.policies(filter) if by == "policy" else statistics.groups(filter, by))
+
+
+def _check_buckets(since: datetime, until: datetime, seconds: int) -> None:
+    detail = None
+    if until < since:
+        detail = "must not be before since"
+    elif (until - since).total_seconds() / seconds > _MOST_BUCKETS:
+        detail = f"more than {_MOST_BUCKETS} buckets: take larger ones, or a shorter time"
+    if detail is not None:
+        raise InvalidAdminRequestError(f"until: {detail}", errors=[{"loc": ["query", "until"], "msg": detail}])
+
+
+@router.get("/calibration")
+async def get_calibration(resources: ResourcesDep, params: Annotated[CalibrationParams, Query()]) -> Response:
+    """The scores of good and of bad runs, the threshold that the given percentile of the good ones lies under, and what
+    it would have blocked of both."""
+    found = await calibrate(
+        resources.database, params.filter(), score=params.score, good=params.good, percentile=params.percentile
+    )
+    return _json(found)
+
+
+def _json(body: Any) -> Response:
+    return Response(orjson.dumps(body, option=orjson.OPT_UTC_Z), media_type="application/json")

@@ -1,0 +1,148 @@
+"""Marks of people, and what they say of each policy."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+
+from app.events.feedback import Decided, Mark, Quality, rate
+from app.events.records import RequestEvent
+from policies.types import Action, Decision
+
+pytestmark = pytest.mark.anyio
+
+URL = "/admin/v1/feedback"
+
+
+def mark(request: str, correct: bool, decision: str | None = None) -> Mark:
+    now = datetime.now(UTC)
+    return Mark(id="fb", request_id=request, decision_id=decision, correct=correct, note=None, created_at=now)
+
+
+def decided(request: str, policy: str, flagged: bool, *ids: str, shadow: bool = False) -> Decided:
+    return Decided(
+        request_id=request,
+        policy_id=policy,
+        policy_name=policy,
+        shadow=shadow,
+        flagged=flagged,
+        decision_ids=frozenset(ids),
+    )
+
+
+def counts(found: list[Quality]) -> dict[str, tuple[int, int, int, int]]:
+    return {
+        one.policy_id: (one.true_positives, one.false_positives, one.true_negatives, one.false_negatives)
+        for one in found
+    }
+
+
+async def test_a_mark_of_a_request_is_held_against_each_policy_that_was_asked() -> None:
+    """Of four requests: rightly flagged, wrongly flagged, rightly allowed, wrongly allowed."""
+    log = [
+        decided(request, policy, flagged, shadow=policy == "beside")
+        for request, flags in (
+            ("hit", {"p": True, "q": False, "beside": True}),
+            ("false alarm", {"p": True, "q": False, "beside": False}),
+            ("fine", {"p": False, "q": False, "beside": True}),
+            ("missed", {"p": False, "q": False, "beside": True}),
+        )
+        for policy, flagged in flags.items()
+    ]
+    marks = [mark("hit", True), mark("false alarm", False), mark("fine", True), mark("missed", False)]
+    assert counts(rate(marks, log)) == {
+        "p": (1, 1, 1, 1),
+        # It let pass what another rightly flagged: nothing is known of that. The false alarm was none of its.
+        "q": (0, 0, 2, 1),
+        # In shadow it would have caught both bad ones, and one that was fine.
+        "beside": (2, 1, 1, 0),
+    }
+
+
+async def test_a_mark_of_a_decision_is_about_its_policy_alone_and_the_last_one_counts() -> None:
+    log = [decided("r", "p", True, "d1", "d2"), decided("r", "q", False, "d3")]
+    assert counts(rate([mark("r", True, "d2")], log)) == {"p": (1, 0, 0, 0)}
+    assert counts(rate([mark("r", True, "d2"), mark("r", False, "d2")], log)) == {"p": (0, 1, 0, 0)}
+    assert counts(rate([mark("r", False, "d3")], log)) == {"q": (0, 0, 0, 1)}
+    assert counts(rate([mark("r", True), mark("r", True, "d3")], log)) == {"p": (1, 0, 0, 0), "q": (0, 0, 1, 0)}
+    assert rate([], log) == []
+
+
+@pytest.fixture
+async def log(
+    resources: SimpleNamespace,
+    event: Callable[..., RequestEvent],
+    decision: Callable[..., Decision],
+    until: Callable[..., Any],
+) -> SimpleNamespace:
+    """Three requests that one policy blocked, and one that it allowed."""
+    for number in range(4):
+        made = decision() if number < 3 else decision(action=Action.ALLOW, reason_code=None)
+        await resources.events.append(
+            replace(event(number, decisions=(made,)), shadow=(replace(made, policy_id="pol_2", policy_name="new"),))
+        )
+    await until(lambda: resources.events.written == 4)
+    return resources
+
+
+async def test_marks_are_kept_and_listed(client: httpx.AsyncClient, log: SimpleNamespace) -> None:
+    made = []
+    for number, correct in ((0, True), (1, False), (2, True)):
+        body = {"request_id": f"req_{number:06d}", "correct": correct, "note": "seen it"}
+        answer = await client.post(URL, json=body)
+        assert answer.status_code == 201
+        assert answer.json().items() >= {**body, "decision_id": None}.items()
+        made.append(answer.json())
+    listed = (await client.get(URL)).json()
+    assert [item["id"] for item in listed["items"]] == [item["id"] for item in reversed(made)]
+    assert listed["next_cursor"] is None
+    first = (await client.get(URL, params={"limit": 2})).json()
+    rest = (await client.get(URL, params={"limit": 2, "cursor": first["next_cursor"]})).json()
+    assert [*first["items"], *rest["items"]] == listed["items"]
+    assert [item["request_id"] for item in (await client.get(URL, params={"correct": False})).json()["items"]] == [
+        "req_000001"
+    ]
+    of_one = (await client.get(URL, params={"request_id": "req_000002"})).json()["items"]
+    assert [item["correct"] for item in of_one] == [True]
+
+
+async def test_precision_and_recall_of_each_policy(client: httpx.AsyncClient, log: SimpleNamespace) -> None:
+    """Two of three alarms were right, and the one request allowed should have been blocked."""
+    for number, correct in ((0, True), (1, True), (2, False), (3, False)):
+        await client.post(URL, json={"request_id": f"req_{number:06d}", "correct": correct})
+    items = (await client.get(f"{URL}/quality")).json()["items"]
+    assert [(item["policy_name"], item["shadow"]) for item in items] == [("new", True), ("strict", False)]
+    for item in items:
+        assert (item["true_positives"], item["false_positives"]) == (2, 1)
+        assert (item["false_negatives"], item["true_negatives"]) == (1, 0)
+        assert item["precision"] == item["recall"] == pytest.approx(2 / 3, abs=1e-6)
+    later = (await client.get(f"{URL}/quality", params={"since": "2026-01-01T00:00:03Z"})).json()["items"]
+    assert [(item["precision"], item["recall"]) for item in later] == [(None, 0.0), (None, 0.0)]
+    await client.post(URL, json={"request_id": "req_000003", "decision_id": "req_000003.00000", "correct": True})
+    strict = (await client.get(f"{URL}/quality")).json()["items"][1]
+    assert (strict["true_negatives"], strict["false_negatives"], strict["recall"]) == (1, 0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "loc"),
+    [
+        ({"request_id": "req_404", "correct": True}, 404, None),
+        ({"request_id": "req_000001", "decision_id": "req_000002.00000", "correct": True}, 422, ["decision_id"]),
+        ({"request_id": "req_000001"}, 422, ["correct"]),
+        ({"request_id": "req_000001", "correct": "yes"}, 422, ["correct"]),
+        ({"request_id": "req_000001", "correct": True, "note": "a\0b"}, 422, ["note"]),
+        ({"request_id": "req_000001", "correct": True, "who": "me"}, 422, ["who"]),
+    ],
+)
+async def test_bad_marks_are_refused(
+    client: httpx.AsyncClient, log: SimpleNamespace, body: dict[str, Any], status: int, loc: list[str] | None
+) -> None:
+    answer = await client.post(URL, json=body)
+    assert answer.status_code == status, answer.text
+    if loc is not None:
+        assert answer.json()["errors"][0]["loc"] == loc
+    assert (await client.get(URL)).json()["items"] == []
