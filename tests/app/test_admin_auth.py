@@ -60,3 +60,14 @@ async def test_the_token_of_the_settings_comes_first_and_is_not_stored(open_data
     assert made is not None
     assert not auth.accepts(made)
     assert not auth.accepts("\ud800")
+
+
+async def test_the_trail_knows_a_token_by_the_same_id_at_every_start(open_database: Open) -> None:
+    async with open_database() as database:
+        given = [(await AdminAuth.open(database, SecretStr(token))).id for token in ("one", "one", "other")]
+        made = [await AdminAuth.open(database, None) for _ in range(2)]
+    assert given[0] == given[1] != given[2]
+    assert made[0].id == made[1].id
+    assert made[0].created is not None
+    assert all(len(name) == 8 for name in (*given, made[0].id))
+    assert made[0].id not in made[0].created

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import func, insert, select, update
 
 from app.audit_trail import AuditFilter, entries
-from app.db import Database
+from app.db import Database, DatabaseUnavailableError
 from app.events.records import RequestEvent
 from app.events.rows import event_rows
 from app.events.sink import store
@@ -23,16 +23,17 @@ Event = Callable[..., RequestEvent]
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-async def filled(database: Database, event: Event) -> None:
+async def filled(database: Database, event: Event, start: datetime = EPOCH) -> None:
     """Ten requests, one a second, of which 1 and 2 have feedback, and two runs."""
-    assert await store(database, [event_rows(event(number)) for number in range(10)]) == []
+    events = [event(number, ts=start + timedelta(seconds=number)) for number in range(10)]
+    assert await store(database, [event_rows(each) for each in events]) == []
     async with database.write() as connection:
         for number in (1, 2):
             row = {"id": f"f{number}", "request_id": f"req_{number:06d}", "correct": False, "created_at": EPOCH}
             await connection.execute(insert(feedback), row)
-        for name, touched in (("old", EPOCH), ("touched", EPOCH + timedelta(seconds=9))):
+        for name, touched in (("old", start), ("touched", start + timedelta(seconds=9))):
             row = {"run_id": name, "status": "open", "version": 1, "state": {}}
-            await connection.execute(insert(runs), {**row, "created_at": EPOCH, "updated_at": touched})
+            await connection.execute(insert(runs), {**row, "created_at": start, "updated_at": touched})
 
 
 async def counted(database: Database) -> dict[str, int]:
@@ -81,7 +82,7 @@ async def test_a_dry_run_counts_and_deletes_nothing(open_database: Open, event: 
 
 async def test_of_several_processes_one_prunes(open_database: Open, event: Event, until: Callable[..., Any]) -> None:
     async with open_database() as database:
-        await filled(database, event)
+        await filled(database, event, datetime.now(UTC) - timedelta(days=10))
         async with database.write() as connection:
             fresh = update(requests).where(requests.c.request_id == "req_000009").values(ts=datetime.now(UTC))
             await connection.execute(fresh)
@@ -99,3 +100,29 @@ async def test_of_several_processes_one_prunes(open_database: Open, event: Event
         (line,) = await entries(database, AuditFilter(), limit=5)
         assert line["actor"] == "retention"
         assert await keepers[0]._turn() is False
+
+
+async def test_a_database_that_is_away_is_tried_again(
+    open_database: Open, event: Event, until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = 0
+
+    async def away(_self: Retention) -> bool:
+        nonlocal turns
+        turns += 1
+        raise DatabaseUnavailableError("away")
+
+    async with open_database() as database:
+        await filled(database, event, datetime.now(UTC) - timedelta(days=10))
+        keeper = Retention(database, days=1, every_s=0.001)
+        with monkeypatch.context() as patched:
+            patched.setattr(Retention, "_turn", away)
+            keeper.start()
+            await until(lambda: turns > 2)
+            assert (await counted(database))["requests"] == 10
+
+        async def pruned() -> bool:
+            return (await counted(database))["requests"] == 0
+
+        await until(pruned)
+        await keeper.aclose()
