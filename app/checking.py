@@ -6,9 +6,12 @@ from collections.abc import Mapping
 import orjson
 
 from app.check_view import shown_claim, shown_report
+from app.config import load_config
+from app.llm_judge import open_llm_judge
 from app.screen import Screen
 from app.settings import Settings, SettingsError
 from judges.cross_encoder import open_scorer, spec_languages
+from judges.llm import LlmJudge
 from judges.pipeline import GroundingChecker
 from judges.types import Chunk, GroundingReport, ReplyVerdict, Thresholds
 
@@ -20,6 +23,8 @@ class JudgeMissingError(Exception):
 def check_text(settings: Settings, text: str, sources: Mapping[str, str]) -> GroundingReport:
     """Judge ``text`` against ``sources`` (name to text) by the default thresholds. Runs an event loop of its own.
 
+    An LLM that the settings name is asked as the gateway asks it, but for keys that are kept as secrets.
+
     Raises SettingsError for a judge that does not exist, JudgeMissingError for one that cannot be loaded.
     """
     try:
@@ -27,17 +32,27 @@ def check_text(settings: Settings, text: str, sources: Mapping[str, str]) -> Gro
         scorer = open_scorer(settings.judge, threads=settings.judge_threads, api_key=key)
     except ValueError as error:
         raise SettingsError(f"GROUNDLANE_JUDGE: {error}") from None
+    upstreams = load_config(settings).upstreams if settings.llm_judge_model is not None else ()
+    llm = open_llm_judge(settings, upstreams, _NoSecrets(), lambda _call: None)
     checker = GroundingChecker(
         scorer,
+        llm=llm,
         languages=spec_languages(settings.judge),
         timeout_s=settings.judge_timeout_ms / 1e3,
         max_sentence_chars=settings.max_sentence_chars,
     )
     chunks = [Chunk(id=name, text=source, source=name) for name, source in sources.items()]
-    return asyncio.run(_check(checker, text, chunks))
+    return asyncio.run(_check(checker, llm, text, chunks))
 
 
-async def _check(checker: GroundingChecker, text: str, chunks: list[Chunk]) -> GroundingReport:
+class _NoSecrets:
+    """The secrets are in the gateway's database, which is not opened here."""
+
+    def key(self, name: str) -> str | None:
+        return None
+
+
+async def _check(checker: GroundingChecker, llm: LlmJudge, text: str, chunks: list[Chunk]) -> GroundingReport:
     try:
         evidence = await checker.prepare(chunks)
         if not checker.available:
@@ -48,6 +63,7 @@ async def _check(checker: GroundingChecker, text: str, chunks: list[Chunk]) -> G
         return reply.report()
     finally:
         await checker.aclose()
+        await llm.aclose()
 
 
 def is_grounded(report: GroundingReport) -> bool:
