@@ -1,10 +1,11 @@
 """Claims in a language that the cross-encoder does not know: it would answer, and its answer would mean nothing."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import Final
 
+from judges import signals
 from judges.evidence import EvidenceIndex
 from judges.language.detection import is_foreign
 from judges.types import Claim, ClaimVerdict, Evidence, Label, Source
@@ -12,8 +13,9 @@ from judges.types import Claim, ClaimVerdict, Evidence, Label, Source
 LANGUAGE: Final = "language"
 """The reason of a claim left unjudged for its language."""
 
-_VERBATIM: Final = 0.95
-"""The score of a claim that stands in the evidence as a sentence of its own."""
+_SURE: Final = 0.95
+"""The score of a claim that stands in the evidence as a sentence of its own, or whose number the evidence gives
+otherwise."""
 _LEAST_CHARACTERS: Final = 8
 _EXPLANATION: Final = "The source says so in these words."
 _SAMPLED_WINDOWS: Final = 16
@@ -32,16 +34,25 @@ class KnownLanguages:
         self._codes = frozenset(codes)
         self._evidence = evidence
 
-    def judge(self, claim: Claim, before: str) -> ClaimVerdict | None:
-        """None for a claim that the model can be asked about; ``before`` is what the reply said before it.
+    def include(self, claim: Claim, before: str) -> bool:
+        """Whether the model can be asked about ``claim``; ``before`` is what the reply said before it."""
+        return not is_foreign(claim.text, self._codes, f"{before} {claim.context}", self._sample)
 
-        A claim in an unknown language is supported where the evidence has it, as it is, as a sentence of its own; else
-        it is unverifiable for the reason ``language``.
+    def judge(self, claim: Claim) -> ClaimVerdict:
+        """What can be said of a claim without a model that knows its language.
+
+        It is supported where the evidence has it, as it is, as a sentence of its own, and contradicted where the
+        evidence says the same of another number or date; else it is unverifiable for the reason ``language``. Takes
+        milliseconds: for a thread.
         """
-        if not is_foreign(claim.text, self._codes, f"{before} {claim.context}", self._sample):
-            return None
-        if not claim.context and (window := self._verbatim(claim.text)) is not None:
+        windows = self._evidence.select(f"{claim.context} {claim.text}", _CANDIDATES)
+        if not claim.context and (window := _verbatim(claim.text, windows)) is not None:
             return _supported(claim, window)
+        prepared = signals.prepare(claim.text, claim.context)
+        for window in windows:
+            found = signals.compute(signals.prepare(window.text), prepared)
+            if found.quantity_differs >= _SURE and found.verbatim < _SURE and found.contained < _SURE:
+                return _contradicted(claim, window, signals.explain(found))
         return ClaimVerdict(claim=claim, label=Label.UNVERIFIABLE, entailed=0.0, contradicted=0.0, reason=LANGUAGE)
 
     @cached_property
@@ -49,11 +60,12 @@ class KnownLanguages:
         """Some of what the documents say, the most relevant first."""
         return " ".join(window.text[:_SAMPLE_CHARACTERS] for window in self._evidence.windows[:_SAMPLED_WINDOWS])
 
-    def _verbatim(self, text: str) -> Evidence | None:
-        wanted = _flat(text).rstrip(_END)
-        if len(wanted) < _LEAST_CHARACTERS:
-            return None
-        return next((one for one in self._evidence.select(text, _CANDIDATES) if _says(_flat(one.text), wanted)), None)
+
+def _verbatim(text: str, windows: Sequence[Evidence]) -> Evidence | None:
+    wanted = _flat(text).rstrip(_END)
+    if len(wanted) < _LEAST_CHARACTERS:
+        return None
+    return next((window for window in windows if _says(_flat(window.text), wanted)), None)
 
 
 def _flat(text: str) -> str:
@@ -71,20 +83,35 @@ def _says(text: str, wanted: str) -> bool:
 
 
 def _supported(claim: Claim, window: Evidence) -> ClaimVerdict:
-    source = Source(
+    return ClaimVerdict(
+        claim=claim,
+        label=Label.SUPPORTED,
+        entailed=_SURE,
+        contradicted=0.0,
+        best_source=_source(window),
+        explanation=_EXPLANATION,
+        support={window.chunk_index: _SURE},
+    )
+
+
+def _contradicted(claim: Claim, window: Evidence, explanation: str | None) -> ClaimVerdict:
+    return ClaimVerdict(
+        claim=claim,
+        label=Label.CONTRADICTED,
+        entailed=0.0,
+        contradicted=_SURE,
+        best_source=_source(window),
+        contradicting_source=_source(window),
+        explanation=explanation,
+    )
+
+
+def _source(window: Evidence) -> Source:
+    return Source(
         document_id=window.document_id,
         document_index=window.chunk_index,
         source=window.source,
         content=window.text,
-        score=_VERBATIM,
+        score=_SURE,
         span=window.span,
-    )
-    return ClaimVerdict(
-        claim=claim,
-        label=Label.SUPPORTED,
-        entailed=_VERBATIM,
-        contradicted=0.0,
-        best_source=source,
-        explanation=_EXPLANATION,
-        support={window.chunk_index: _VERBATIM},
     )

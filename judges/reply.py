@@ -155,10 +155,11 @@ class ReplyCheck:
     async def _adjudicate(self, claim: Claim, deadline: float) -> ClaimVerdict:
         if self._adjudicator is None:
             return _unjudged(claim, "unavailable")
-        if self._languages is not None and (unread := self._languages.judge(claim, self._before(claim))) is not None:
-            return unread
+        languages = self._languages
         try:
             async with asyncio.timeout_at(deadline):
+                if languages is not None and not languages.include(claim, self._before(claim)):
+                    return await asyncio.to_thread(languages.judge, claim)
                 return await self._adjudicator.judge(claim)
         except Exception as error:
             return _unjudged(claim, _reason(error))
