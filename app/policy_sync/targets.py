@@ -75,7 +75,7 @@ class GatewayTarget:
             response = await self._client.request(method, f"/admin/v1/policies{path}", **options)
             body = response.json() if response.content else None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise TargetError(f"{self._client.base_url}: {error or type(error).__name__}") from None
+            raise TargetError(f"{self._client.base_url}: {str(error) or type(error).__name__}") from None
         except ValueError:
             raise self._stranger() from None
         if response.is_success:

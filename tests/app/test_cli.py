@@ -83,6 +83,15 @@ def test_a_bad_setting_stops_any_command_with_one_line(
     assert line.startswith("Error: GROUNDLANE_JUDGE_TIMEOUT_MS: ")
 
 
+def test_what_is_no_secret_key_stops_the_start_with_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GROUNDLANE_SECRET_KEY", "hunter2")
+    result = run("serve")
+    assert result.code == 2
+    (line,) = result.err.splitlines()
+    assert line.startswith("Error: GROUNDLANE_SECRET_KEY: not a Fernet key")
+    assert "hunter2" not in result.err
+
+
 def test_an_unknown_judge_stops_the_start_with_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GROUNDLANE_JUDGE", "oracle")
     result = run("serve")

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 from sqlalchemy import select, text
 
 from app.audit_trail import AuditFilter, entries
-from app.db import Database
+from app.db import Database, DatabaseUnavailableError
 from app.errors import ConflictError, NotFoundError
 from app.settings import SettingsError
 from app.tables import secrets
@@ -111,3 +111,16 @@ async def test_what_is_no_key_is_refused_by_the_settings_name_alone(sqlite_url: 
     with pytest.raises(SettingsError, match=r"^GROUNDLANE_SECRET_KEY: not a Fernet key") as caught:
         Vault(Database(sqlite_url), SecretStr(keys))
     assert "hunter2" not in str(caught.value)
+
+
+async def test_a_change_counts_though_it_cannot_be_read_again(
+    open_database: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away() -> None:
+        raise DatabaseUnavailableError("away")
+
+    async with open_database() as database:
+        store = vault(database, new_secret_key())
+        monkeypatch.setattr(store, "refresh", away)
+        await store.put("a", "1")
+        assert [info.name for info in await store.list()] == ["a"]

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -100,6 +101,22 @@ def test_a_database_without_tables_is_named(run: Run, monkeypatch: pytest.Monkey
         result = run(*arguments)
         assert result.code == 1
         assert result.err.startswith("Error: GROUNDLANE_DATABASE_URL: the database is at schema none")
+
+
+def test_a_url_that_cannot_serve_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GROUNDLANE_DATABASE_URL", "mysql://root@db/x")
+    result = run("keys", "list")
+    assert (result.code, result.err.startswith("Error: GROUNDLANE_DATABASE_URL: ")) == (2, True)
+
+
+def test_a_user_without_a_name_is_known_by_number(run: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody() -> str:
+        raise KeyError("getpwuid(): uid not found")
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+    run("keys", "create", "ci")
+    (line,) = on(url, lambda database: entries(database, AuditFilter(), limit=9))
+    assert line["actor"] == f"cli:{os.getuid()}"
 
 
 # Secrets
@@ -216,6 +233,19 @@ def test_nothing_is_changed_without_a_yes(run: Run, file: Path, monkeypatch: pyt
 def test_a_file_may_come_from_stdin(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO('[{"name": "a", "category": "retrieval"}]'))
     assert run("policies", "diff", "-f", "-").code == 3
+
+
+def test_a_file_that_cannot_be_used_is_named(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "policies.toml"
+    for content, said in (
+        (b"\x89PNG\xff", "not a UTF-8 text file"),
+        (b"[[policies]]\nname = 1", "policies[0].name: "),
+        (b"[[policies", "not TOML: "),
+    ):
+        file.write_bytes(content)
+        result = run("policies", "apply", "-f", str(file))
+        assert result.code == 2
+        assert result.err.startswith(f"Error: {file}: {said}")
 
 
 def test_a_gateway_needs_its_token_and_an_address(run: Run, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

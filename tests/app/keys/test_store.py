@@ -145,3 +145,27 @@ async def test_a_change_that_fails_leaves_no_line(open_database: Open) -> None:
         with pytest.raises(NotFoundError):
             await KeyStore(database).change("key_nobody", {"name": "x"})
         assert await entries(database, AuditFilter(), limit=10) == []
+
+
+async def test_a_prefix_is_given_once(open_database: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    ready = [f"gl-{name}-{'x' * 43}" for name in ("aaaaaaaa", "aaaaaaaa", "bbbbbbbb")]
+    monkeypatch.setattr("app.keys.store.new_key", lambda: ready.pop(0))
+    async with open_database() as database:
+        store = KeyStore(database)
+        assert [(await store.create(KeyDraft(name="bot")))[0].prefix for _ in range(2)] == [
+            "gl-aaaaaaaa",
+            "gl-bbbbbbbb",
+        ]
+
+
+async def test_a_change_counts_though_it_cannot_be_read_again(
+    open_database: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away() -> None:
+        raise DatabaseUnavailableError("away")
+
+    async with open_database() as database:
+        store = KeyStore(database)
+        monkeypatch.setattr(store, "refresh", away)
+        made, _ = await store.create(KeyDraft(name="bot"))
+        assert await store.get(made.id) == made
