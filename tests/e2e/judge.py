@@ -13,7 +13,8 @@ _LONGEST_HOLD_S = 30.0
 
 class KnowingJudge(ScriptedJudge):
     """``labels`` maps a piece of a claim's text to what the documents say of it; the first piece found counts, and a
-    claim with none of them is ``default``. ``hold`` makes every answer wait until ``release``."""
+    claim with none of them is ``default``. ``hold`` makes every answer wait until ``release``. ``asked``: it was asked
+    since the last ``reset``."""
 
     def __init__(self) -> None:
         super().__init__(self._answer_for)
@@ -24,6 +25,7 @@ class KnowingJudge(ScriptedJudge):
         self.labels: dict[str, Label] = {}
         self.default = Label.SUPPORTED
         self.calls.clear()
+        self.asked = False
         self._open.set()
 
     def hold(self) -> None:
@@ -38,6 +40,7 @@ class KnowingJudge(ScriptedJudge):
         return [claim for _, claim in self.pairs]
 
     async def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:
+        self.asked = True
         if not self._open.is_set():
             await asyncio.to_thread(self._open.wait, _LONGEST_HOLD_S)
         return await super().score(pairs)
