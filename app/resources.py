@@ -106,6 +106,8 @@ async def open_resources(settings: Settings, scorer: PairScorer | None = None) -
         stack.push_async_callback(judge.checker.aclose)
         if settings.judge_preload:
             await judge.checker.start()
+            if settings.llm_judge_model is not None:
+                await llm.start()
         if (fault := judge.checker.fault or judge.checker.error) is not None:
             _log.warning("judge_unavailable", judge=settings.judge, detail=fault, in_its_place=judge.checker.name)
         if settings.llm_judge_model is not None and not llm.ready:

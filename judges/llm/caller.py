@@ -97,6 +97,9 @@ class Caller:
             self._observe(call)
         return found
 
+    async def start(self) -> None:
+        await self._chat.start()
+
     async def aclose(self) -> None:
         await self._chat.aclose()
 

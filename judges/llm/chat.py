@@ -37,11 +37,16 @@ class ChatModel(Protocol):
         TimeoutError. No message of theirs holds a key or a text."""
         ...
 
+    async def start(self) -> None:
+        """Do beforehand what takes a moment at the first call. Idempotent."""
+        ...
+
     async def aclose(self) -> None: ...
 
 
 class OpenAiChat:
-    """``ChatModel`` with one ``AsyncOpenAI`` for each endpoint and key; the library is imported at the first call.
+    """``ChatModel`` with one ``AsyncOpenAI`` for each endpoint and key; the library is imported at the first call
+    or by ``start``.
 
     ``timeout_s`` bounds an attempt; a lost connection or a 5xx is tried once more. A service that refuses a JSON schema
     or a temperature is asked without them from then on.
@@ -53,7 +58,7 @@ class OpenAiChat:
         self._plain: set[tuple[str, str]] = set()
 
     async def complete(self, endpoint: Endpoint, key: str | None, model: str, prompt: Prompt) -> Completion:
-        openai = await asyncio.to_thread(_library)  # it takes a moment to import
+        openai = await asyncio.to_thread(_library)
         client = self._client(endpoint, key)
         messages = [{"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user}]
         plain = (endpoint.name, model)
@@ -77,6 +82,9 @@ class OpenAiChat:
         except (openai.OpenAIError, ValueError, TypeError, AttributeError, LookupError) as error:
             # Services differ in what they call a completion.
             raise JudgeError(f"{endpoint.name}: no completion ({type(error).__name__})") from None
+
+    async def start(self) -> None:
+        await asyncio.to_thread(_library)
 
     async def aclose(self) -> None:
         clients, self._clients = self._clients, {}

@@ -103,6 +103,10 @@ class LlmJudge:
             return str(error)
         return None
 
+    async def start(self) -> None:
+        """Load the client library now, which takes a second or two, rather than at the first call. Asks nobody."""
+        await self._caller.start()
+
     async def judge(
         self, claim: str, context: str, passages: Sequence[Evidence], record: Callable[[LlmCall], None]
     ) -> Opinion:

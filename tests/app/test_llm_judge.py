@@ -58,6 +58,9 @@ class Chat:
         text = self._answer if isinstance(self._answer, str) else json.dumps(self._answer)
         return Completion(text=text, prompt_tokens=500, completion_tokens=10)
 
+    async def start(self) -> None:
+        pass
+
     async def aclose(self) -> None:
         pass
 
