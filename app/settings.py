@@ -47,7 +47,7 @@ class Settings(BaseSettings):
     )
     upstream_api_key: Annotated[
         SecretStr | None,
-        Field(description="Key sent upstream; unset: the caller's Authorization is passed on"),
+        Field(description="Key sent upstream, or secret:NAME; unset: the caller's Authorization is passed on"),
     ] = None
     upstream_api: Annotated[
         UpstreamApi, Field(description="How the key is sent: openai (bearer), azure (api-key) or anthropic (x-api-key)")

@@ -95,6 +95,8 @@ def stage(settings: Settings, *, port: int, folder: Path | None) -> Iterator[Sta
                 "database_url": f"sqlite+aiosqlite:///{folder / 'groundlane.db'}",
                 "event_journal": None,
                 "admin_token": SecretStr(token),
+                "require_keys": False,
+                "retention_days": None,
             }
         )
         prepare(settings)

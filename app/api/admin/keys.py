@@ -1,7 +1,7 @@
 """``/admin/v1/keys``: who may call the gateway."""
 
-from dataclasses import asdict
-from typing import Annotated, Any
+from dataclasses import asdict, dataclass
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -39,18 +39,25 @@ class KeyPatch(BaseModel):
     requests_per_minute: PerMinute | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeKey(StoredKey):
+    """A new key, with ``key`` itself: it cannot be read again."""
+
+    key: str
+
+
 class KeyPage(BaseModel):
     items: list[StoredKey]
     next_cursor: str | None
 
 
 @router.post("", status_code=201)
-async def create_key(store: KeysDep, document: KeyDocument, response: Response) -> dict[str, Any]:
-    """Make a key. ``key`` is it: it cannot be read again."""
+async def create_key(store: KeysDep, document: KeyDocument, response: Response) -> MadeKey:
+    """Make a key, which is shown this once."""
     made, key = await store.create(KeyDraft(**document.model_dump()))
     response.headers["Location"] = f"/admin/v1/keys/{made.id}"
     response.headers["Cache-Control"] = "no-store"
-    return {**asdict(made), "key": key}
+    return MadeKey(**asdict(made), key=key)
 
 
 @router.get("")
