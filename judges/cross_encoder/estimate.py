@@ -37,4 +37,5 @@ def open_counter(path: str | None) -> Callable[[str], int]:
     except Exception as error:  # the library raises nothing more special
         raise JudgeUnavailableError(f"cannot read the tokenizer {path}: {error}") from error
     tokenizer.no_truncation()
+    tokenizer.no_padding()
     return lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)

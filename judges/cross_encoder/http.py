@@ -75,7 +75,7 @@ class HttpScorer:
 
     @property
     def max_tokens(self) -> int:
-        return self._connected().room
+        return self._connected()[1].room
 
     @property
     def languages(self) -> frozenset[str] | None:
@@ -112,20 +112,19 @@ class HttpScorer:
             await self._client.aclose()
 
     async def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:
-        server = self._connected()
+        client, server = self._connected()
         self._note_long(server, pairs)
         parts = [pairs[start : start + server.batch] for start in range(0, len(pairs), server.batch)]
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._ask(server, part)) for part in parts]
+                tasks = [group.create_task(self._ask(client, server, part)) for part in parts]
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
         return [one for task in tasks for one in task.result()]
 
-    async def _ask(self, server: Server, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:
-        client = self._client
-        if client is None:
-            raise JudgeUnavailableError(f"{self.name} is not connected")
+    async def _ask(
+        self, client: JsonClient, server: Server, pairs: Sequence[tuple[str, str]]
+    ) -> Sequence[Probabilities]:
         async with self._turns:
             answer = await client.post(server.path, server.ask(pairs))
         try:
@@ -133,10 +132,10 @@ class HttpScorer:
         except JudgeError as error:
             raise JudgeError(f"{self.name}: {error}") from error
 
-    def _connected(self) -> Server:
-        if self._server is None:
+    def _connected(self) -> tuple[JsonClient, Server]:
+        if self._client is None or self._server is None:
             raise JudgeUnavailableError(f"{self.name} is not connected")
-        return self._server
+        return self._client, self._server
 
     def _note_long(self, server: Server, pairs: Sequence[tuple[str, str]]) -> None:
         long = sum(self._count(evidence) + self._count(claim) > server.room for evidence, claim in pairs)

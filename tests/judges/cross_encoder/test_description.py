@@ -57,3 +57,5 @@ def test_the_warning_names_the_model_and_reads_its_card(tmp_path: Path, caplog: 
         (tmp_path / "README.md").write_text("Says whether a claim is entailed.")
         warn_if_reranker("org/judge", ["LABEL_0"], size=1, folder=tmp_path)
         assert caplog.text == ""
+        warn_if_reranker("org/judge", ["LABEL_0"], size=1)
+        assert "org/judge gives one score" in caplog.text

@@ -97,6 +97,12 @@ def test_what_leaves_doubt_is_told_by_what_stands_around_it() -> None:
     assert is_foreign("El plazo termina el 15 de mayo.", ENGLISH, "", "El plazo de pago termina el 15 de mayo.")
 
 
+def test_a_mixture_is_in_no_one_language() -> None:
+    mixed = "The guests should bring their keys, und sie müssen nicht warten."
+    assert languages_of(mixed) == frozenset()
+    assert not is_foreign(mixed, ENGLISH)
+
+
 def test_a_model_of_other_languages_knows_those() -> None:
     assert not is_foreign("Der Antrag muss bis Ende März gestellt werden.", {"de", "fr"})
     assert is_foreign("The application has to be made by the end of March.", {"de", "fr"})
