@@ -118,6 +118,8 @@ async def read_pages(
     columns = requests.c
     wanted = (columns.request_id, columns.ts, columns.agent, columns.model, columns.key_prefix, columns.run_id)
     query = requests_matching(filter, *wanted, columns.action, columns.status, columns.stream, _EXTRA)
+    # What runs are told and texts that are checked on demand are no replies: policies look at them otherwise.
+    query = query.where(columns.api.not_like("runs.%"), columns.api != "grounding.check")
     query = query.order_by(columns.ts.desc(), columns.request_id.desc())
     while limit > 0:
         of_page = query.limit(min(limit, _PAGE))

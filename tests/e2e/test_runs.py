@@ -322,3 +322,15 @@ def test_a_key_for_certain_collections_records_documents_of_those_alone(start_ga
         answers = [client.post(path, json={"collection": name}) for name in ("kb-1", "internal-hr")]
     assert [answer.status_code for answer in answers] == [200, 403]
     assert answers[1].json()["error"]["code"] == "collection_not_allowed"
+
+
+def test_what_runs_are_told_is_no_reply_to_decide_again_of(gateway: Gateway) -> None:
+    agent = gateway.agent(retrieval={})
+    with Run(gateway, agent) as run:
+        run.retrieved(age_days=3)
+        run.complete()
+        run.events(2)
+    candidate = {"name": "stricter", "category": "retrieval", "rules": {"min_chunks": 9}}
+    answer = gateway.admin.post("/policies/simulate", json={"policy": candidate, "requests": {"agent": agent}})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["requests"] == 0
