@@ -9,8 +9,8 @@ from judges.base import JudgeUnavailableError, JudgeUnreachableError
 from judges.batching import Batcher
 from judges.caching import CachingScorer
 from judges.pipeline import GroundingChecker
-from judges.testing import ScriptedJudge, entails
-from judges.types import Chunk, GroundingReport, Label, Thresholds
+from judges.testing import ScriptedJudge, ScriptedLlm, entails
+from judges.types import Chunk, GroundingReport, Label, Opinion, Thresholds
 
 pytestmark = pytest.mark.anyio
 
@@ -52,6 +52,15 @@ async def test_the_languages_can_be_said_and_a_judge_that_says_none_knows_all() 
         report = await check(GroundingChecker(judge, languages=said), "Hunde sind nicht erlaubt.", GERMAN)
         assert [claim.reason for claim in report.claims] == [None]
         assert judge.pairs
+
+
+async def test_an_llm_is_asked_about_what_the_judge_cannot_read() -> None:
+    llm = ScriptedLlm(default=Opinion(label=Label.CONTRADICTED, confidence=0.9))
+    checker = GroundingChecker(EnglishJudge(), llm=llm)
+    report = await check(checker, "Haustiere sind in der Wohnung natürlich erlaubt.", GERMAN)
+    assert [(claim.label, claim.escalated, claim.reason) for claim in report.claims] == [
+        (Label.CONTRADICTED, True, None)
+    ]
 
 
 async def test_a_judge_that_did_not_answer_is_asked_again_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
