@@ -146,7 +146,8 @@ class ClaimVerdict:
 
     ``entailed`` and ``contradicted`` are the highest probabilities over its evidence, before any threshold, so that
     each policy can label the same claim by its own thresholds (``at``). ``reason`` says why there is no better verdict
-    (``timeout``, ``overloaded``, ``judge_error``, ``unavailable``, ``skipped``), and is None otherwise.
+    (``timeout``, ``overloaded``, ``judge_error``, ``unavailable``, ``skipped``, ``language``: one that the model does
+    not know), and is None otherwise.
 
     ``escalated``: an LLM gave the verdict, which then holds whatever the thresholds; ``explanation`` is its reasoning.
     ``correction``: the statement that the documents support in place of a contradicted claim, where an LLM gave one.
@@ -220,6 +221,11 @@ class Consistency:
     contradictions: Sequence[Contradiction] = ()
     skipped: int = 0
     reason: str | None = None
+
+    @property
+    def texts(self) -> list[str]:
+        """Every statement that it quotes."""
+        return [side.text for one in self.contradictions for side in (one.first, one.second)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
