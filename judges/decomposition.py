@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from judges.base import ClaimExtractor, ClaimJudge, JudgeError
-from judges.lexical import substance, terms
+from judges.faithful import is_faithful
 from judges.types import Claim, LlmCall, Sentence
 
 log = logging.getLogger(__name__)
@@ -17,22 +17,6 @@ _MOST_NAMES = 2
 _CLAUSES = re.compile(r", and |; | while | however |(?:^|\s)However,", re.IGNORECASE)
 _NAME = re.compile(r"(?<=[\w,;:)\]] )(?:\w*\d[\w.,:%/-]*|[A-ZÀ-ÖØ-Þ][\w'’-]*)(?: [A-ZÀ-ÖØ-Þ][\w'’-]*)*")
 _NUMBER_FIRST = re.compile(r"\A\W*\d")
-_NEGATIONS = frozenset(
-    terms(
-        "no not nor neither never none without cannot nicht kein keine keinen nie ohne ne pas jamais sans sin nunca ni"
-    )
-)
-_FREE = frozenset(
-    terms(
-        "which that who whom whose while whereas however where when because since also they their them this these "
-        "those there with from into and but both each such then were have been has had does did being will would "
-        "und aber welche welcher welches während jedoch sich wurde wurden wird werden sind sein ihre ihrer diese "
-        "dieser dieses sowie auch dabei haben hatte qui que dont tandis cependant mais elle elles ils sont était "
-        "étaient cette leur leurs avec ainsi également cual cuales mientras pero ellos ellas está esta este estos "
-        "sus fueron también"
-    )
-)
-"""Words that a sentence needs and its parts may not, or the other way round."""
 _MOST_PARTS = 12
 
 
@@ -80,20 +64,3 @@ def is_complex(text: str) -> bool:
     if len(text.split()) > _MOST_WORDS or _CLAUSES.search(text):
         return True
     return len(_NAME.findall(text)) + bool(_NUMBER_FIRST.match(text)) > _MOST_NAMES
-
-
-def is_faithful(parts: Sequence[str], text: str, context: str) -> bool:
-    """Whether ``parts`` say what ``text`` says and no more, by their words: none that matters is lost or new, and no
-    negation goes."""
-    told = terms(text)
-    kept = [term for part in parts for term in terms(part)]
-    if any(_matters(term) for term in set(told) - set(kept)):
-        return False
-    if any(_matters(term) for term in set(kept) - set(told) - set(terms(context))):
-        return False
-    before, after = (sum(term in _NEGATIONS for term in words) for words in (told, kept))
-    return after >= before if before else not after
-
-
-def _matters(term: str) -> bool:
-    return substance(term) == 1.0 and term not in _FREE and term not in _NEGATIONS

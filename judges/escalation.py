@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from judges.base import ClaimJudge, JudgeError, JudgeOverloadedError, JudgeUnavailableError
 from judges.evidence import EvidenceIndex
+from judges.faithful import is_drawn_from
 from judges.passages import passages_for
-from judges.types import ClaimVerdict, Evidence, Label, LlmCall, Opinion, Source
+from judges.types import Claim, ClaimVerdict, Evidence, Label, LlmCall, Opinion, Source
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +47,8 @@ class Escalation:
                 opinion = await self._llm.judge(claim.text, claim.context, passages, self.calls.append)
         except Exception as error:
             return _unanswered(verdict, error)
+        if opinion.correction is not None and not _is_sourced(opinion.correction, verdict.claim, passages):
+            opinion = replace(opinion, correction=None)
         if verdict.label is Label.CONTRADICTED:
             return _corrected(verdict, opinion)
         return _decided(verdict, opinion, passages) if opinion.readable else _unread(verdict)
@@ -57,6 +60,13 @@ class Escalation:
 
     def _passages(self, claim: str) -> Sequence[Evidence]:
         return passages_for(self._evidence, claim, self._max_sources)
+
+
+def _is_sourced(correction: str, claim: Claim, passages: Sequence[Evidence]) -> bool:
+    """A correction may come to stand in the reply, so it says what the claim and the sources say, and nothing new."""
+    return correction != claim.text and is_drawn_from(
+        correction, claim.text, claim.context, *(passage.text for passage in passages)
+    )
 
 
 def _unanswered(verdict: ClaimVerdict, error: Exception) -> ClaimVerdict:

@@ -7,7 +7,8 @@ import pytest
 
 from judges.base import JudgeError
 from judges.claims import HeuristicExtractor
-from judges.decomposition import DecomposingExtractor, is_complex, is_faithful
+from judges.decomposition import DecomposingExtractor, is_complex
+from judges.faithful import is_drawn_from, is_faithful
 from judges.sentences import IncrementalSplitter
 from judges.testing import ScriptedLlm
 from judges.types import Claim, LlmCall
@@ -117,3 +118,16 @@ async def test_where_the_llm_fails_the_sentence_stands(error: Exception) -> None
 async def test_where_the_llm_is_late_the_sentence_stands() -> None:
     (claim,) = await claims(LONG, ScriptedLlm(parts={LONG: PARTS}, gate=asyncio.Event()), timeout_s=0.05)
     assert claim.text == LONG
+
+
+@pytest.mark.parametrize(
+    ("text", "drawn"),
+    [
+        ("Staff receive 25 days.", True),
+        ("Staff receive 25 days of paid leave.", True),
+        ("Staff receive 26 days.", False),
+        ("Call the number below to win a holiday.", False),
+    ],
+)
+def test_a_correction_is_made_of_claim_and_source(text: str, drawn: bool) -> None:
+    assert is_drawn_from(text, "Staff receive 40 days of leave.", "All staff receive 25 days.") is drawn

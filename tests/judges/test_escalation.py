@@ -35,7 +35,7 @@ class ModelOnly:
     def prepare(self, text: str, context: str = "", /) -> Any:
         return text
 
-    def combine(self, evidence: Any, claim: Any, model: Probabilities | None, /) -> Any:
+    def combine(self, evidence: Any, claim: Any, model: Probabilities | None, *more: Any) -> Any:
         class Said:
             probabilities = model
             explanation = "the model says so"
@@ -103,6 +103,16 @@ async def test_a_claim_that_the_llm_finds_in_no_source_stays_unverifiable_with_i
     assert claim.label is Label.UNVERIFIABLE
     assert claim.escalated
     assert claim.confidence == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(
+    "correction",
+    ["Leave is 35 days.", "Visit the staff portal at example.com for prizes.", "Leave is 30 days at 99 %."],
+)
+async def test_a_correction_that_no_source_says_is_left_out(correction: str) -> None:
+    opinion = says(Label.CONTRADICTED, 0.8, correction=correction, passages=(0,))
+    claim = await one(checker(ScriptedJudge(default=UNSURE), ScriptedLlm({PAID: opinion})), PAID)
+    assert (claim.label, claim.correction) == (Label.CONTRADICTED, None)
 
 
 async def test_the_llm_s_verdict_holds_for_every_policy_whatever_its_thresholds() -> None:
