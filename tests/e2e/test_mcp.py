@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import re
+import subprocess
 from collections.abc import Awaitable, Callable, Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -17,6 +20,7 @@ from judges.types import Label
 
 from .gateway import Gateway
 
+PAGE = Path(__file__).parents[2] / "docs" / "mcp.md"
 LIMIT = "Premium users get 1000 requests per minute."
 LIE = "Support answers at once."
 ARGUMENTS = {"text": LIMIT, "sources": [LIMIT]}
@@ -228,6 +232,19 @@ def test_keys_are_asked_for_as_elsewhere(start_gateway: Callable[..., Gateway]) 
     assert gateway.trace(result["structuredContent"]["request_id"]).request["key_prefix"] == key[:11]
     other = {"text": LIMIT, "documents": [{"text": LIMIT, "collection": "hr"}]}
     assert httpx.post(url, json=call(other), headers=headers).json()["result"]["isError"]
+
+
+# The page
+
+
+def test_the_examples_of_the_page_work(gateway: Gateway, capsys: pytest.CaptureFixture[str]) -> None:
+    page = PAGE.read_text("utf-8").replace("localhost:8080", f"127.0.0.1:{gateway.port}")
+    (python,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(compile(python, "example", "exec"), {})
+    assert capsys.readouterr().out == "True 1/1 claims supported\n"
+    (curl,) = re.findall(r"```sh\n(curl .*?)```", page, re.DOTALL)
+    answer = subprocess.run(["bash", "-c", curl], capture_output=True, text=True, check=True, timeout=60).stdout
+    assert json.loads(answer)["result"]["structuredContent"]["grounded"]
 
 
 # Without the extra
