@@ -91,6 +91,8 @@ class Gateway:
                 return await self._pass_error(response, exchange)
             index = await evidence if evidence is not None else None
             terms = self._terms(ruling, intake, kept, mode, earlier)
+            if kept and mode is not Mode.UNTOUCHED:
+                trace.judge_fault = self.checker.fault or self.checker.error
             enforcement = exchange.enforcement = Enforcement(
                 mode=_effective(mode, held=terms.unjudged is None or intake.late or _refused(policies, terms)),
                 trace=trace,

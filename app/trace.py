@@ -80,6 +80,8 @@ class Trace:
     finish_reason: str | None = None
     reply: str = ""
     llm_calls: list[LlmCall] = field(default_factory=list)
+    judge_fault: str | None = None
+    """Why the cross-encoder, or any judge, is missing where one was to look at the reply."""
     withheld: list[str] = field(default_factory=list)
     """Texts of the reply that decisions may quote; they are kept out of the event unless texts are stored in full."""
     _started: float = field(default_factory=perf_counter)
@@ -185,6 +187,8 @@ class Trace:
         extra, shadow = self._beside()
         if self.llm_calls:
             extra = {**extra, "llm": llm_usage(self.llm_calls)}
+        if self.judge_fault is not None:
+            extra = {**extra, "judge_fault": self.judge_fault}
         return RequestEvent(
             request=RequestRow(
                 request_id=self.request_id,

@@ -121,6 +121,7 @@ async def test_what_the_cross_encoder_decides_costs_no_call() -> None:
     summary = summary_of(await made.stream())
     assert judge.asked == []
     assert "llm" not in summary["judge"]
+    assert "judge_fault" not in made.event.request.extra
 
 
 # Scores
@@ -251,12 +252,14 @@ async def test_a_cross_encoder_that_fails_to_load_leaves_the_llm_alone() -> None
     summary = summary_of(await made.stream())
     assert summary["verdict"] == "supported"
     assert summary["judge"]["name"] == "scripted-llm"
+    assert made.event.request.extra["judge_fault"] == "no such model"
 
 
 async def test_a_cross_encoder_that_fails_to_load_without_an_llm_checks_nothing() -> None:
     broken = ScriptedJudge(start_error=JudgeUnavailableError("no such model"))
     made = await bench(said(TRUE), judge=broken, llm=ScriptedLlm(ready=False))
     assert summary_of(await made.stream())["verdict"] == "not_checked"
+    assert made.event.request.extra["judge_fault"] == "no such model"
 
 
 async def test_no_cross_encoder_and_an_llm_is_the_llm_alone() -> None:
