@@ -6,7 +6,9 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
+import anthropic
 import httpx
+import openai
 import pytest
 
 from app.cli import main
@@ -272,3 +274,30 @@ def test_keys_go_on_working_while_the_database_is_away(start_gateway: Start) -> 
         other.execute("BEGIN EXCLUSIVE")
         assert ask(gateway, **bearer(made["key"])).status_code == 200
         assert ask(gateway, **bearer(new_key())).status_code == 401
+
+
+def test_stock_clients_know_each_refusal(gateway: Gateway) -> None:
+    made = key(gateway, models=["gpt-4o-mini"], requests_per_minute=3)
+    messages: Any = [{"role": "user", "content": "Hello?"}]
+
+    def openai_client(text: str) -> openai.OpenAI:
+        return openai.OpenAI(base_url=gateway.base_url, api_key=text, max_retries=0)
+
+    gateway.upstream.script(json_reply(ANSWER))
+    with openai_client(made["key"]) as client:
+        reply = client.chat.completions.create(model="gpt-4o-mini", messages=messages)
+        assert reply.choices[0].message.content == "Hello."
+        with pytest.raises(openai.PermissionDeniedError, match="'o3'"):
+            client.chat.completions.create(model="o3", messages=messages)
+        with pytest.raises(openai.PermissionDeniedError):
+            client.embeddings.create(model="text-embedding-3-small", input="x")
+        with pytest.raises(openai.RateLimitError, match="requests per minute"):
+            client.models.list()
+    with openai_client(new_key()) as client, pytest.raises(openai.AuthenticationError, match="unknown or revoked"):
+        client.models.list()
+    address = gateway.base_url.removesuffix("/v1")
+    with (
+        anthropic.Anthropic(base_url=address, api_key=new_key(), max_retries=0) as other,
+        pytest.raises(anthropic.AuthenticationError, match="unknown or revoked"),
+    ):
+        other.messages.create(model="claude-haiku", max_tokens=10, messages=messages)
