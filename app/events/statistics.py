@@ -39,8 +39,9 @@ class Numbers:
         self.actions[row.action] += row.count
         self.verdicts[row.verdict] += row.count
         self.statuses[row.status] += row.count
-        self.prompt_tokens += row.prompt_tokens or 0
-        self.completion_tokens += row.completion_tokens or 0
+        # PostgreSQL adds up large integers as decimals.
+        self.prompt_tokens += int(row.prompt_tokens or 0)
+        self.completion_tokens += int(row.completion_tokens or 0)
 
     def told(self) -> dict[str, Any]:
         told: dict[str, Any] = {
