@@ -1,8 +1,6 @@
 """Cross-encoders: one back end a file, chosen by a short text such as ``embedded`` or ``onnx:<folder>``."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 from judges import embedded
 from judges.base import PairScorer
@@ -16,15 +14,24 @@ from judges.cross_encoder.spec import Spec, parse_spec
 __all__ = ["HttpScorer", "OnnxScorer", "PrefixScorer", "SentenceTransformersScorer", "open_scorer", "spec_languages"]
 
 
-def open_scorer(spec: str, *, threads: int = 0, api_key: str | None = None) -> PairScorer | None:
+def open_scorer(
+    spec: str, *, threads: int = 0, api_key: str | None = None, timeout_s: float = 30.0
+) -> PairScorer | None:
     """Make the cross-encoder that ``spec`` names, not loaded yet; None for ``none``.
 
-    ``threads`` of one inference, 0 for one per core (ONNX back ends); ``api_key`` for one that is served elsewhere.
-    Raises ValueError for a text that it does not know.
+    ``threads`` of one inference, 0 for one per core (ONNX back ends). For one that is served elsewhere: ``api_key``,
+    and ``timeout_s`` of each request. Raises ValueError for a text that it does not know.
     """
     parsed = parse_spec(spec)
-    opener = _OPENERS.get(parsed.kind)
-    return None if opener is None else opener(parsed, threads, api_key)
+    match parsed.kind:
+        case "embedded" | "onnx":
+            return _open_folder(parsed, threads)
+        case "st":
+            return _open_sentence_transformers(parsed)
+        case "http":
+            return HttpScorer(parsed.what, options=parsed.options, api_key=api_key, timeout_s=timeout_s)
+        case _:
+            return None
 
 
 def spec_languages(spec: str) -> frozenset[str] | None:
@@ -46,27 +53,15 @@ def _folder_of(spec: Spec) -> Path | None:
             return None
 
 
-def _open_folder(spec: Spec, threads: int, _: str | None) -> PairScorer:
+def _open_folder(spec: Spec, threads: int) -> PairScorer:
     folder = _folder_of(spec) or embedded.FOLDER
     kind = PrefixScorer if (folder / EVIDENCE_GRAPH).is_file() else OnnxScorer
     return kind(folder, threads=threads, label="embedded" if spec.kind == "embedded" else None)
 
 
-def _open_sentence_transformers(spec: Spec, _: int, __: str | None) -> PairScorer:
+def _open_sentence_transformers(spec: Spec) -> PairScorer:
     named = spec.options.get("backend", "torch")
     backend = next((one for one in BACKENDS if one == named), None)
     if backend is None:
         raise ValueError(f"judge: backend is one of {', '.join(BACKENDS)}, not {named!r}")
     return SentenceTransformersScorer(spec.what, backend=backend, languages=spec.languages)
-
-
-def _open_http(spec: Spec, _: int, api_key: str | None) -> PairScorer:
-    return HttpScorer(spec.what, options=spec.options, api_key=api_key)
-
-
-_OPENERS: Final[dict[str, Callable[[Spec, int, str | None], PairScorer]]] = {
-    "embedded": _open_folder,
-    "onnx": _open_folder,
-    "st": _open_sentence_transformers,
-    "http": _open_http,
-}

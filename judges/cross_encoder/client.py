@@ -13,7 +13,6 @@ _MAX_ANSWER_BYTES = 8 * 1024 * 1024
 _CONNECT_S = 5.0
 _BROKEN = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 """The connection was lost, perhaps one that the server had closed while it was idle: worth one more try."""
-_PASSING = frozenset({HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT})
 
 
 class StatusError(JudgeError):
@@ -59,9 +58,9 @@ class JsonClient:
     async def post(self, path: str, body: Mapping[str, Any]) -> Any:
         """The body of an answer with success.
 
-        Raises JudgeUnreachableError when there is no answer or the server is not ready, JudgeOverloadedError for 429,
-        JudgeUnavailableError where it refuses the key, StatusError for any other status, JudgeError for an answer that
-        is no JSON, too long, or too late.
+        Raises JudgeUnreachableError when there is no answer in time or the server is not ready, JudgeOverloadedError
+        for 429, JudgeUnavailableError where it refuses the key, StatusError for any other status, JudgeError for an
+        answer that is no JSON or too long.
         """
         return await self._send("POST", path, json.dumps(body).encode())
 
@@ -95,7 +94,7 @@ class JsonClient:
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise JudgeUnreachableError(f"cannot connect to {self._base} ({type(error).__name__})") from error
         except httpx.TimeoutException as error:
-            raise JudgeError(f"{path}: no answer in time ({type(error).__name__})") from error
+            raise JudgeUnreachableError(f"{path}: no answer in time ({type(error).__name__})") from error
         except httpx.HTTPError as error:
             raise JudgeError(f"{path}: {type(error).__name__}") from error
 
@@ -113,6 +112,6 @@ def _refusal(status: int, path: str) -> JudgeError:
         return JudgeUnavailableError(f"{path}: the key was refused ({status}); see GROUNDLANE_JUDGE_API_KEY")
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         return JudgeOverloadedError(f"{path}: the server has too much to do (429)")
-    if status in _PASSING:
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return JudgeUnreachableError(f"{path}: the server is not ready ({status})")
     return StatusError(f"{path}: the server answered {status}", status)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from judges.base import JudgeError, JudgeUnavailableError
+from judges.base import JudgeError, JudgeOverloadedError, JudgeUnavailableError, JudgeUnreachableError
 from judges.cross_encoder.client import JsonClient, StatusError
 from judges.cross_encoder.estimate import estimate_tokens
 from judges.cross_encoder.labels import Labels, read_labels
@@ -56,7 +56,8 @@ class Target:
 
 
 async def connect(client: JsonClient, target: Target) -> Server:
-    """Ask the server what it is. Raises JudgeUnavailableError where it cannot judge."""
+    """Ask the server what it is. Raises JudgeUnreachableError where it does not say, which may pass, and
+    JudgeUnavailableError where it cannot judge."""
     kind = target.kind or _BY_PATH.get(target.path, "")
     try:
         info = None if kind == "vllm" else await _info(client, required=bool(kind))
@@ -67,6 +68,8 @@ async def connect(client: JsonClient, target: Target) -> Server:
         return text_embeddings_inference(info)
     except JudgeUnavailableError as error:
         raise type(error)(f"judge at {target.base}: {error}") from error
+    except JudgeOverloadedError as error:
+        raise JudgeUnreachableError(f"judge at {target.base}: {error}") from error
     except JudgeError as error:
         raise JudgeUnavailableError(f"judge at {target.base}: {error}") from error
 

@@ -256,7 +256,7 @@ async def score_with(*answers: httpx.Response | Exception) -> list[Probabilities
         (httpx.Response(200, json=[1, 2, 3]), JudgeError, "the form expected"),
         (httpx.Response(200, json=[[{"label": "joy", "score": 1.0}]] * 3), JudgeError, "has the labels"),
         (httpx.Response(200, content=b"[" + b" " * (9 << 20)), JudgeError, "longer than"),
-        (httpx.ReadTimeout("slow"), JudgeError, "no answer in time"),
+        (httpx.ReadTimeout("slow"), JudgeUnreachableError, "no answer in time"),
         (httpx.ConnectError("refused"), JudgeUnreachableError, "cannot connect"),
         (httpx.UnsupportedProtocol("odd"), JudgeError, "UnsupportedProtocol"),
     ],
@@ -385,6 +385,17 @@ async def test_a_server_that_is_not_there_yet_can_be_asked_again() -> None:
         await scorer.score(PAIRS)
     with pytest.raises(JudgeUnavailableError, match="closed"):
         await scorer.start()
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+async def test_trouble_that_may_pass_is_told_as_such_at_the_start(status: int) -> None:
+    class Busy(Tei):
+        async def answer(self, method: str, path: str, body: Any) -> httpx.Response:
+            return httpx.Response(status)
+
+    with pytest.raises(JudgeUnreachableError, match="judge at http://judge: /info"):
+        async with opened(Busy()):
+            pass
 
 
 async def test_what_was_never_started_can_be_closed() -> None:
