@@ -313,3 +313,16 @@ async def test_every_call_is_told_to_whoever_counts_and_an_unknown_price_is_none
         made = judge(server, model="local/qwen3", observe=seen.append, prices=PriceTable())
         await ask(made)
     assert [(call.model, call.cost_usd) for call in seen] == [("local/qwen3", None)]
+
+
+async def test_azure_s_older_kind_has_the_model_in_its_url_and_a_header_of_its_own_for_the_key() -> None:
+    async with serve(obedient) as server:
+        base = server.url.removesuffix("/v1")
+        azure = Endpoint(name="azure", base_url=base, api_version="2024-10-21")
+        made = LlmJudge(keys=Keys(azure="k-azure"), model="azure/judge", endpoints={"azure": azure})
+        server.clients.append(made)
+        opinion, _ = await ask(made)
+    assert opinion.label is Label.SUPPORTED
+    assert server.paths == ["/openai/deployments/judge/chat/completions?api-version=2024-10-21"]
+    assert server.headers[0]["api-key"] == "k-azure"
+    assert "authorization" not in server.headers[0]
