@@ -11,6 +11,7 @@ import structlog
 
 from app.admin_auth import AdminAuth
 from app.bootstrap import put_in_force
+from app.comparing import cited_support, consistency
 from app.config import load_config
 from app.db import Database, check_schema, upgrade
 from app.events.records import RequestEvent
@@ -116,7 +117,12 @@ async def open_resources(settings: Settings, scorer: PairScorer | None = None) -
         upstream = Upstreams(config.upstreams, keys=vault, observe=metrics.observe_upstream_error)
         stack.push_async_callback(upstream.aclose)
         observers = (metrics.observe_request, lambda event: _observe_upstream(metrics, event), _log_request)
-        inquiries = (llm_scores(llm),)
+        timeout_s = settings.judge_timeout_ms / 1e3
+        inquiries = (
+            llm_scores(llm),
+            consistency(judge.checker, timeout_s=timeout_s),
+            cited_support(timeout_s=timeout_s),
+        )
         runs = Runs(
             database=database, settings=settings, engine=lambda: policies.engine, events=events, observers=observers
         )
@@ -160,7 +166,10 @@ class _Judge:
 
     def __init__(self, settings: Settings, scorer: PairScorer | None, llm: LlmJudge) -> None:
         key = settings.judge_api_key.get_secret_value() if settings.judge_api_key else None
-        backend = scorer or open_scorer(settings.judge, threads=settings.judge_threads, api_key=key)
+        timeout_s = settings.judge_timeout_ms / 1e3
+        backend = scorer or open_scorer(
+            settings.judge, threads=settings.judge_threads, api_key=key, timeout_s=timeout_s
+        )
         self._batcher = Batcher(backend, queue_limit=settings.judge_queue_limit) if backend is not None else None
         self._cache: CachingScorer | None = None
         if self._batcher is not None and settings.judge_cache_mb > 0:
@@ -169,7 +178,7 @@ class _Judge:
             self._cache or self._batcher,
             llm=llm,
             languages=spec_languages(settings.judge) if scorer is None else None,
-            timeout_s=settings.judge_timeout_ms / 1e3,
+            timeout_s=timeout_s,
             max_sentence_chars=settings.max_sentence_chars,
         )
 
