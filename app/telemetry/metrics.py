@@ -91,7 +91,9 @@ class Metrics:
         self._judge_seconds = self._histogram("judge_seconds", "Time a request spent with the judge", "api")
         self._sentences = self._counter("sentences", "Claims and claim-less sentences by verdict", "label")
         self._unjudged = self._counter("unjudged", "Claims without a verdict of the judge, by reason", "reason")
-        self._decisions = self._counter("decisions", "Decisions", "category", "action", "reason_code")
+        of_decision = ("category", "action", "reason_code")
+        self._decisions = self._counter("decisions", "Decisions", *of_decision)
+        self._shadow = self._counter("shadow_decisions", "Decisions of policies that were not in force", *of_decision)
         self._upstream_errors = self._counter("upstream_errors", "Failures of the upstream", "kind")
         self._keys_refused = self._counter("keys_refused", "Calls refused for their gateway key", "reason")
         self._llm_calls = self._counter("llm_calls", "Calls to LLM judges", "mode", "outcome")
@@ -133,9 +135,10 @@ class Metrics:
             self._sentences.labels(claim.label).inc()
             if claim.reason is not None:
                 self._unjudged.labels(self._why(claim.reason)).inc()
-        for decision in event.decisions:
-            category, reason = self._category(decision.category), self._reason(decision.reason_code)
-            self._decisions.labels(category, decision.action.value, reason).inc()
+        for decisions, counter in ((event.decisions, self._decisions), (event.shadow, self._shadow)):
+            for decision in decisions:
+                category, reason = self._category(decision.category), self._reason(decision.reason_code)
+                counter.labels(category, decision.action.value, reason).inc()
         self._sample()
 
     def observe_upstream_error(self, kind: str) -> None:

@@ -219,6 +219,14 @@ def test_claims_and_decisions_are_counted_by_label_and_reason() -> None:
     assert 'groundlane_decisions_total{action="block",category="retrieval",reason_code="none"} 1.0' in text
 
 
+def test_decisions_in_shadow_are_counted_apart() -> None:
+    metrics = Metrics()
+    metrics.observe_request(RequestEvent(request=event().request, shadow=(decision(None), decision(None))))
+    text = metrics.render().decode()
+    assert 'groundlane_shadow_decisions_total{action="block",category="retrieval",reason_code="none"} 2.0' in text
+    assert "groundlane_decisions_total{" not in text
+
+
 def test_a_label_never_takes_more_than_its_share_of_values() -> None:
     metrics = Metrics()
     for number in range(500):
