@@ -18,6 +18,8 @@ _REQUESTS_AT_ONCE = 100
 _TEXTS = ("prompt", "reply")
 _INNER = "extra"
 """What only the simulation of policies reads."""
+_BESIDE = ("llm", "judge_fault")
+"""But for these, which people read: what LLM judges took, and why the cross-encoder was missing."""
 _REQUESTS = tuple(column for column in requests.c if column.name not in (*_TEXTS, _INNER))
 _EVENTS = tuple(column for column in decisions.c if column.name != "position")
 _OF_REQUEST = ("request_id", "ts", "run_id", "agent", "model")
@@ -112,8 +114,9 @@ class EventQueries:
                 return
 
     async def trace(self, request_id: str) -> dict[str, Any]:
-        """All that is known of one request: ``request`` (with its texts, as far as they were stored), ``documents``,
-        ``decisions`` and ``sentences``, each with its claims. Raises NotFoundError."""
+        """All that is known of one request: ``request`` (with its texts, as far as they were stored, and what stands in
+        ``_BESIDE``, None where there is nothing to tell), ``documents``, ``decisions`` and ``sentences``, each with its
+        claims. Raises NotFoundError."""
         async with self._database.read() as connection:
             found: dict[str, list[dict[str, Any]]] = {}
             for table, order in (
@@ -127,7 +130,7 @@ class EventQueries:
         if not found["requests"]:
             raise NotFoundError(f"there is no request {request_id!r}")
         return {
-            "request": _without(found["requests"][0], _INNER),
+            "request": _with_beside(found["requests"][0]),
             "documents": [_without(row, "request_id") for row in found["documents"]],
             "decisions": [_without(row, "position") for row in found["decisions"]],
             "sentences": _sentences([_without(row, "request_id", "seq") for row in found["claims"]]),
@@ -144,6 +147,10 @@ class EventQueries:
         items = [_plain(row) for row in rows[:limit]]
         more = len(rows) > limit
         return Page(items=items, next=(items[-1]["ts"], items[-1][str(id.key)]) if more else None)
+
+
+def _with_beside(row: dict[str, Any]) -> dict[str, Any]:
+    return _without(row, _INNER) | {name: (row[_INNER] or {}).get(name) for name in _BESIDE}
 
 
 def requests_matching(filter: EventFilter, *columns: ColumnElement[Any]) -> Select[Any]:

@@ -129,6 +129,8 @@ def test_an_llm_alone_judges_each_claim_and_no_document_steers_it(gateway: Gatew
     assert "content_filter" in reply
     trace = gateway.trace(request_id)
     assert [claim["label"] for claim in trace.claims] == ["contradicted"]
+    assert trace.request["llm"]["calls"] == 1
+    assert trace.request["judge_fault"] is None
     assert set(judge.keys) == {"Bearer sk-judge"}
 
 
