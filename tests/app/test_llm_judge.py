@@ -10,13 +10,14 @@ from pydantic import SecretStr
 
 from app.config import UpstreamSpec
 from app.llm_judge import LlmKeys, llm_scores, open_llm_judge
+from app.request_log import LoggedRows, read_log
 from app.settings import Settings, SettingsError, UpstreamApi
 from judges.base import JudgeError, JudgeUnavailableError
 from judges.llm import Endpoint, LlmJudge
 from judges.llm.chat import Completion
 from judges.llm.prompts import Prompt
 from judges.testing import NEUTRAL, ScriptedJudge, ScriptedLlm
-from judges.types import Label, Opinion
+from judges.types import Label, Opinion, ScoreRequest
 from tests.app.harness import (
     FALSE,
     TRUE,
@@ -144,6 +145,19 @@ async def test_a_low_score_is_a_decision_with_model_reasoning_tokens_and_cost() 
     assert told["metadata"]["llm"]["cost_usd"] == pytest.approx((500 * 0.15 + 10 * 0.6) / 1e6)
     assert summary["action"] == "warn"
     assert made.event.request.extra["llm"]["models"] == ["gpt-4o-mini"]
+
+
+async def test_a_score_is_logged_for_decisions_to_be_made_again_without_its_words() -> None:
+    made = await bench(
+        said(TRUE), policy(llm_grounding_check=True), inquiries=[llm_scores(llm(scores(0.3, "Half of it is new.")))]
+    )
+    await made.stream()
+    extra = json.dumps(made.event.request.extra)
+    assert "Half of it is new." not in repr(made.event)
+    log = read_log(LoggedRows(extra=extra, stream=True, blocked=False))
+    assert log is not None
+    (score,) = log.choices[0].record.llm_scores
+    assert (score.request, score.score) == (ScoreRequest(model="gpt-4o-mini"), 0.3)
 
 
 async def test_a_low_score_blocks_before_anything_leaves_in_final_mode_and_quotes_nothing() -> None:
