@@ -15,7 +15,7 @@ from app.events.records import ClaimRow, DocumentRow, RequestEvent, RequestRow
 from app.llm_usage import llm_usage
 from app.request_log import request_extra
 from app.settings import StoreText
-from judges.types import Chunk, LlmCall
+from judges.types import Chunk, Consistency, LlmCall
 from policies.engine import PolicySet
 from policies.replay import ChoiceLog, Judging, RequestLog, shadow_decisions
 from policies.types import Action, Decision, strictest
@@ -63,6 +63,8 @@ class Trace:
     policies: PolicySet | None = None
     """Those that the request is under: one snapshot, whatever changes meanwhile. None: it was refused before."""
     injectable: bool = False
+    conflicts: Consistency | None = None
+    """What came of holding the documents against each other; None where nobody did."""
     tools: bool | None = None
     """Whether policies count what tools said among the documents; None where that is not theirs to say."""
     judging: Judging | None = None
@@ -164,6 +166,7 @@ class Trace:
             dropped=frozenset(document.position for document in self.documents if not document.kept),
             injectable=self.injectable,
             tools=self.tools,
+            conflicts=self.conflicts,
             stream=self.stream,
             blocked=self.status == "blocked",
             judging=self.judging,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Text, select, tuple_, type_coerce
+from sqlalchemy import Text, cast, select, tuple_
 
 from app.db import Database
 from app.events.queries import EventFilter, Key, requests_matching
@@ -16,9 +16,9 @@ from app.tables import claims, decisions, documents, requests
 from judges.types import Chunk
 
 _PAGE = 200
-# Decoded in a thread, and not by the driver on the event loop.
-_EXTRA = type_coerce(requests.c.extra, Text).label("extra")
-_CLAIM_EXTRA = type_coerce(claims.c.extra, Text).label("extra")
+# As text, to be decoded in a thread, and not on the event loop by the driver.
+_EXTRA = cast(requests.c.extra, Text).label("extra")
+_CLAIM_EXTRA = cast(claims.c.extra, Text).label("extra")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

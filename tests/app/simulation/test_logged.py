@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.db import Database, upgrade
+from app.db import Database
 from app.errors import PolicyBlockedError
 from app.events.queries import EventFilter
 from app.events.records import RequestEvent
@@ -149,14 +149,13 @@ CANDIDATES = [
 
 
 @pytest.mark.parametrize("store_text", ["full", "hash"])
-async def test_what_is_foretold_is_what_then_happens(sqlite_url: str, store_text: str) -> None:
+async def test_what_is_foretold_is_what_then_happens(database_url: str, store_text: str) -> None:
     """Sixty requests are logged under two policies that only watch. Whatever another is said to decide of them, it then
     decides of the same requests, word for word; there is doubt only where the judge would have to look anew."""
     made = requests(60, seed=20)
-    upgrade_in_thread(sqlite_url)
     seen = await happened(WATCHING, made, store_text=store_text)
     actions: Counter[str] = Counter()
-    async with logged(sqlite_url, seen) as database:
+    async with logged(database_url, seen) as database:
         for candidate in CANDIDATES:
             beside = [one for one in WATCHING if one.id != candidate.id]
             foretold = await simulated(database, WATCHING, candidate)
@@ -177,16 +176,7 @@ async def test_what_is_foretold_is_what_then_happens(sqlite_url: str, store_text
     assert min(actions[action] for action in ("allow", "warn", "block")) > 100
 
 
-def upgrade_in_thread(url: str) -> None:
-    import threading
-
-    thread = threading.Thread(target=upgrade, args=(url,))
-    thread.start()
-    thread.join()
-
-
 async def doubts(url: str, policies: Sequence[Policy], candidate: Policy, texts: list[str], **fields: Any) -> Any:
-    upgrade_in_thread(url)
     events = await happened(policies, [(texts, {"documents": ONE_DOCUMENT, **fields})])
     async with logged(url, events) as database:
         return (await simulated(database, policies, candidate)).summary()["doubts"]
@@ -211,29 +201,27 @@ TWO = [*ONE_DOCUMENT, {"id": "old", "text": sentence("Faro"), "relevance_score":
     ],
 )
 async def test_what_cannot_be_known_is_said(
-    sqlite_url: str, in_force: Policy, candidate: Policy, fields: dict[str, Any], doubt: str
+    database_url: str, in_force: Policy, candidate: Policy, fields: dict[str, Any], doubt: str
 ) -> None:
     """A grounding policy looks on where the one that changes is about retrieval."""
     watching = replace(policy(), id="watching", name="watching")
     texts = [sentence("Dover"), " ", sentence("Aarau")]
-    found = await doubts(sqlite_url, [watching, in_force], candidate, texts, **fields)
+    found = await doubts(database_url, [watching, in_force], candidate, texts, **fields)
     assert found == {doubt: 1}
 
 
-async def test_a_reply_that_nobody_judged_is_in_doubt(sqlite_url: str) -> None:
-    upgrade_in_thread(sqlite_url)
+async def test_a_reply_that_nobody_judged_is_in_doubt(database_url: str) -> None:
     events = await happened([], [([sentence("Aarau")], {"documents": ONE_DOCUMENT})], annotate_by_default=False)
-    async with logged(sqlite_url, events) as database:
+    async with logged(database_url, events) as database:
         tally = await simulated(database, [], policy())
     assert tally.summary()["doubts"] == {NOT_JUDGED: 1}
 
 
-async def test_counts_say_what_becomes_of_how_many(sqlite_url: str) -> None:
-    upgrade_in_thread(sqlite_url)
+async def test_counts_say_what_becomes_of_how_many(database_url: str) -> None:
     texts = [[sentence("Aarau")], [sentence("Dover")], [sentence("Dover")], [sentence("Faro")]]
     fields = {"documents": ONE_DOCUMENT}
     events = await happened([policy(min_citations=0)], [(one, fields) for one in texts])
-    async with logged(sqlite_url, events) as database:
+    async with logged(database_url, events) as database:
         tally = await simulated(
             database, [policy(min_citations=0)], policy(min_citations=0, contradiction_action="block"), show=1
         )
@@ -249,20 +237,18 @@ async def test_counts_say_what_becomes_of_how_many(sqlite_url: str) -> None:
         }
 
 
-async def test_rows_of_an_earlier_version_are_counted_as_unreadable(sqlite_url: str) -> None:
-    upgrade_in_thread(sqlite_url)
+async def test_rows_of_an_earlier_version_are_counted_as_unreadable(database_url: str) -> None:
     (event,) = await happened([policy()], [([sentence("Dover")], {"documents": ONE_DOCUMENT})])
     old = replace(event, request=replace(event.request, extra={}))
-    async with logged(sqlite_url, [old]) as database:
+    async with logged(database_url, [old]) as database:
         tally = await simulated(database, [], policy())
     assert (tally.requests, tally.unreadable) == (0, 1)
 
 
-async def test_a_long_log_is_read_in_parts(sqlite_url: str) -> None:
-    upgrade_in_thread(sqlite_url)
+async def test_a_long_log_is_read_in_parts(database_url: str) -> None:
     (event,) = await happened([policy()], [([sentence("Aarau")], {"documents": ONE_DOCUMENT})])
     events = [replace(event, request=replace(event.request, request_id=f"req_{number:05d}")) for number in range(1_203)]
-    async with logged(sqlite_url, events) as database:
+    async with logged(database_url, events) as database:
         seen, after = 0, None
         for expected in (600, 600, 3):
             tally, after = await simulate_logged(
