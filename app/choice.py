@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from app.choice_log import choice_log
+from app.citing import cite_reply, cite_sentence, cited_by_upstream
 from app.claim_rows import claim_rows
 from app.held import HeldText
 from app.inquiry import Inquiry, Said, ask_all
@@ -14,11 +15,14 @@ from app.parts import Cited, Finish, Frame, Output, Refused, Slice, Support, Tex
 from app.reply import Entry, annotations_of, claims_of, summary_of
 from app.settings import StoreText
 from app.trace import Trace, redact
+from judges.attribution import Attribution
 from judges.pipeline import ReplyCheck
 from judges.reporting import SKIPPED, build_report
 from judges.types import (
     Chunk,
+    Claim,
     ClaimVerdict,
+    Consistency,
     GroundingReport,
     Label,
     LlmCall,
@@ -28,7 +32,7 @@ from judges.types import (
     SentenceVerdict,
     Span,
 )
-from policies.citations import find_citations, reported_citations
+from policies.citations import reported_citations
 from policies.engine import Audit, decision_to_dict
 from policies.names import DocumentNames
 from policies.types import Action, Citation, Decision, Phase, Record
@@ -46,7 +50,8 @@ class Terms:
     """What holds for every choice of a reply.
 
     ``chunks`` are the documents that the retrieval policy kept; ``positions`` says where each stood in the request.
-    ``unjudged`` is the verdict where no judge looks at the reply, else None. ``inquiries`` are made at its end.
+    ``unjudged`` is the verdict where no judge looks at the reply, else None. ``inquiries`` are made at its end;
+    ``earlier`` claims of its run and ``attribution`` are for them.
     """
 
     options: Options
@@ -63,6 +68,8 @@ class Terms:
     expected: int
     store_text: StoreText
     inquiries: Sequence[Inquiry] = ()
+    earlier: Sequence[Claim] = ()
+    attribution: Attribution | None = None
 
     def record(self, **found: Any) -> Record:
         """What policies read, with what was found of the reply."""
@@ -109,6 +116,7 @@ class Choice:
         self._settled = False
         self._audited = False
         self._found: Mapping[str, Any] = {}
+        self._placed = False
 
     # Text in
 
@@ -183,6 +191,9 @@ class Choice:
             claims=[claim for verdict in shown for claim in _judged(verdict)],
             chunks=self._terms.chunks,
             audit=self._audit,
+            earlier=self._terms.earlier,
+            citations=self._citations(),
+            attribution=self._terms.attribution,
         )
         self._found = await ask_all(self._terms.inquiries, said)
 
@@ -212,11 +223,9 @@ class Choice:
     def deliver(self, verdict: SentenceVerdict, text: str) -> list[dict[str, Any]]:
         """The sentence goes to the client, as the end of ``text``. Return its claims as the client sees them."""
         sentence = verdict.sentence
-        found = find_citations(sentence.text, self._terms.names)
-        citations = [replace(citation, sentence_index=sentence.index) for citation in found]
         self._say(text)
         offset = self._delivered_chars - len(sentence.text.rstrip())
-        entry = Entry(verdict=verdict, offset=offset, citations=citations)
+        entry = Entry(verdict=verdict, offset=offset, citations=cite_sentence(sentence, self._terms.names))
         self._entries.append(entry)
         if not self._terms.options.shows("claims"):
             return []
@@ -378,7 +387,7 @@ class Choice:
         )
         # What decisions may quote of the reply, and of what the caller says of it.
         self._trace.withheld.extend(claim.claim.text for entry in self._entries for claim in entry.verdict.claims)
-        self._trace.withheld.extend([*self._reasoning(), *self._corrections()])
+        self._trace.withheld.extend([*self._reasoning(), *self._corrections(), *self._compared()])
         self._trace.llm_calls.extend(self._llm_calls())
         self._trace.withheld.extend(self._terms.options.reported.unsupported_claims)
 
@@ -426,6 +435,8 @@ class Choice:
         texts = {c.claim.text for entry in self._entries if entry.offset is None for c in entry.verdict.claims}
         if texts:
             texts.update(self._reasoning())
+        if not any(entry.offset is not None for entry in self._entries):
+            texts.update(self._compared())
         return sorted(texts, key=len, reverse=True)
 
     def _scores(self) -> Sequence[LlmScore]:
@@ -444,32 +455,29 @@ class Choice:
         return [*of_claims, *(call for score in self._scores() for call in score.calls)]
 
     def _citations(self) -> list[Citation]:
+        """Those of the whole reply, each put to its sentence; the reply is complete."""
         shown = [entry for entry in self._entries if entry.offset is not None]
-        indices = {entry.verdict.sentence.index for entry in shown}
-        by_upstream = (citation for citation in self._cited_by_upstream() if citation.sentence_index in indices)
+        by_upstream = self._cited_by_upstream()
+        if not self._placed:
+            self._placed = True
+            cite_reply(self._entries, self.delivered, self._terms.names)
+            for entry in shown:
+                entry.noted = [c for c in by_upstream if c.sentence_index == entry.verdict.sentence.index]
+        indices = {None, *(entry.verdict.sentence.index for entry in shown)}
         in_text = (citation for entry in shown for citation in entry.citations)
+        by_upstream = [citation for citation in by_upstream if citation.sentence_index in indices]
         return [*in_text, *by_upstream, *self._reported_citations()]
 
     def _reported_citations(self) -> Sequence[Citation]:
         return reported_citations(self._terms.options.reported.citations, self._terms.chunks)
 
     def _cited_by_upstream(self) -> list[Citation]:
-        """Citations of the upstream's; one before any sentence is none."""
-        positions = self._terms.positions
-        found = []
-        for cited in self._cited:
-            before = [e.verdict.sentence for e in self._entries if e.verdict.sentence.span.start <= cited.place]
-            if before:
-                index = positions.index(cited.document) if cited.document in positions else None
-                found.append(
-                    Citation(
-                        marker=cited.marker,
-                        document_index=index,
-                        sentence_index=before[-1].index,
-                        reported=cited.unreadable,
-                    )
-                )
-        return found
+        return cited_by_upstream(self._cited, self._entries, self._terms.names, self._terms.positions)
+
+    def _compared(self) -> list[str]:
+        """The statements that were found to contradict each other."""
+        found: Consistency = self._found.get("consistency", Consistency())
+        return found.texts
 
     def _action(self, decisions: Sequence[Decision]) -> str:
         if self.blocked:

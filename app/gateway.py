@@ -157,9 +157,10 @@ class Gateway:
             if comparing is not None
             else Consistency(reason="unavailable")
         )
+        trace.conflicts = found
         ruling = policies.retrieval(Record(chunks=intake.chunks, injectable=intake.injectable, conflicts=found))
         trace.decisions = list(ruling.decisions)
-        trace.withheld += [side.text for one in found.contradictions for side in (one.first, one.second)]
+        trace.withheld += found.texts
         return ruling
 
     def _mode(self, policies: PolicySet, intake: Intake, kept: Sequence[Chunk]) -> Mode:

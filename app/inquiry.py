@@ -7,8 +7,10 @@ from typing import Any
 
 import structlog
 
-from judges.types import Chunk, ClaimVerdict
+from judges.attribution import Attribution
+from judges.types import Chunk, Claim, ClaimVerdict
 from policies.engine import Audit
+from policies.types import Citation
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -17,13 +19,18 @@ _log = structlog.stdlib.get_logger(__name__)
 class Said:
     """What a choice turned out to say: its text as the client gets it, and the claims judged in it.
 
-    ``chunks`` are the documents kept; ``audit`` knows what the policies in scope want to have found out.
+    ``chunks`` are the documents kept; ``audit`` knows what the policies in scope want to have found out. ``earlier``
+    are claims of earlier replies of its run, the latest last. ``citations`` are those of the text, and ``attribution``
+    reads claims against what they cite, where there is a judge that can.
     """
 
     text: str
     claims: Sequence[ClaimVerdict]
     chunks: Sequence[Chunk]
     audit: Audit
+    earlier: Sequence[Claim] = ()
+    citations: Sequence[Citation] = ()
+    attribution: Attribution | None = None
 
 
 Inquiry = Callable[[Said], Awaitable[Mapping[str, Any]]]

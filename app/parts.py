@@ -77,14 +77,16 @@ class Break:
 class Cited:
     """The upstream says that its text cites a document.
 
-    ``place`` is where in the text of the choice, in code points; ``document`` is the document's position in the
-    request, None where it is none of the request's. ``unreadable``: it was given, but in a form that nobody can read.
+    ``place`` is where in the text of the choice, in code points, None where that is not said. ``document`` is the
+    document's position in the request, None where it is none of the request's; ``names`` are what it is called instead
+    where it goes by a name, the surest first. ``unreadable``: it was given, but in a form that nobody can read.
     """
 
     choice: int
-    place: int
+    place: int | None
     marker: str
-    document: int | None
+    document: int | None = None
+    names: Sequence[str] = ()
     unreadable: bool = False
 
 

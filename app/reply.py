@@ -17,11 +17,15 @@ _MS_DIGITS = 1
 
 @dataclass(slots=True, kw_only=True)
 class Entry:
-    """A sentence that was judged. ``offset``: where it begins in the delivered text; None: the client never sees it."""
+    """A sentence that was judged. ``offset``: where it begins in the delivered text; None: the client never sees it.
+
+    ``citations`` are those in its text, ``noted`` those that the upstream has objects of its own for.
+    """
 
     verdict: SentenceVerdict
     offset: int | None
     citations: Sequence[Citation] = ()
+    noted: Sequence[Citation] = ()
 
     @property
     def span(self) -> Span | None:
@@ -35,7 +39,8 @@ class Entry:
 
 def claims_of(entry: Entry, chunks: Sequence[Chunk], *, choice: int | None = None) -> list[dict[str, Any]]:
     """The claims of a sentence as the client sees them. The text of a withheld sentence is not among it."""
-    cited = [chunks[c.document_index].id for c in entry.citations if c.document_index is not None]
+    citations = (*entry.citations, *entry.noted)
+    cited = [chunks[citation.document_index].id for citation in citations if citation.document_index is not None]
     claims = []
     for verdict in entry.verdict.claims:
         shown = entry.offset is not None

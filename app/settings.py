@@ -85,6 +85,10 @@ class Settings(BaseSettings):
         Count,
         Field(description="Deadline of the judge for one sentence; over it the sentence is unverifiable"),
     ] = 5_000
+    conflicts_timeout_ms: Annotated[
+        Count,
+        Field(description="How long a request waits, at most, for its documents to be held against each other"),
+    ] = 300
     judge_queue_limit: Annotated[Count, Field(description="Most pairs that may wait for the judge")] = 4_096
     judge_threads: Annotated[int, Field(ge=0, description="Threads of one inference; 0: one per core")] = 0
     judge_cache_mb: Annotated[int, Field(ge=0, description="Memory of the verdict cache in MiB; 0: no cache")] = 32

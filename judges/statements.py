@@ -20,6 +20,11 @@ _GENERAL = re.compile(
 """Headings that say nothing of what stands under them."""
 
 
+_ATTRIBUTED = re.compile(
+    r"\b(?:according to|as (?:stated|described|noted|mentioned|reported) (?:in|by)|per|laut|gemäß|selon|según)\s+"
+    r"(?:\[[^\[\]\n]{1,80}\]|【[^【】\n]{1,80}】)",
+    re.IGNORECASE,
+)
 _AT_ONCE = 16
 """Sentences that are read before others have their turn on the event loop."""
 _LOOK_BACK = 64
@@ -80,7 +85,9 @@ def _read(text: str, splitter: SentenceSplitter) -> tuple[Sequence[Sentence], "_
 
 
 def _voice(text: str, claim: Claim) -> str:
-    """What stands before the claim in its own sentence and was taken off it."""
+    """Who is said to say it: a source cited for it, or what was taken off before the claim in its own sentence."""
+    if found := _ATTRIBUTED.search(text, claim.span.start, claim.span.end):
+        return found[0].casefold()
     written = " ".join(plain(text[claim.span.start : claim.span.end]).split()).casefold()
     before = written.partition(claim.text.casefold())[0]
     return before.strip() if before != written else ""

@@ -106,6 +106,16 @@ class Audit:
         return any(rules.evidence_from_tools for rules in self._rules)
 
     @property
+    def consistency_check(self) -> bool:
+        """One policy at least wants the claims held against each other."""
+        return any(rules.factual_consistency_check for rules in self._rules)
+
+    @property
+    def valid_citations(self) -> bool:
+        """One policy at least wants the citations checked."""
+        return any(rules.require_valid_citations for rules in self._rules)
+
+    @property
     def on_block(self) -> str:
         """``replace`` or ``error``, as the blocking policy of the highest priority says; ``replace`` if none blocks."""
         return next((rules.on_block for rules in self._blocking_rules()), DEFAULTS.on_block)

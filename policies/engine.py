@@ -7,6 +7,7 @@ from hashlib import blake2b
 from policies.audit import Audit, SentenceRuling
 from policies.decisions import Ruling, Verdict, decide, decision_to_dict, rule
 from policies.registry import CATEGORIES
+from policies.retrieval_rules import RetrievalRules
 from policies.types import Names, Phase, Policy, Record
 
 __all__ = [
@@ -52,6 +53,11 @@ class PolicySet:
             # What one policy takes out, another may find missing.
             ruling = rule(self._verdicts("retrieval", phase, replace(record, dropped=frozenset(ruling.dropped))))
         return ruling
+
+    @property
+    def checks_conflicts(self) -> bool:
+        """One policy at least wants the documents held against each other."""
+        return any(isinstance(p.rules, RetrievalRules) and p.rules.check_conflicts for p in self.of("retrieval"))
 
     def audit(self, record: Record) -> Audit:
         """Begin to check a reply; ``record`` is what is known before it."""

@@ -13,6 +13,7 @@ from judges.types import ClaimVerdict, Label, Source
 from policies import wording
 from policies.base import Findings
 from policies.citations import distinct_documents
+from policies.contradictions import inconsistent, left_out
 from policies.grounding_citations import bad_citations, few_citations, no_citations, of_audit
 from policies.grounding_llm import llm_notes, llm_score, llm_warnings
 from policies.grounding_rules import GroundingRules
@@ -113,20 +114,20 @@ def _after(rules: GroundingRules, record: Record) -> Findings:
             # Nothing to ground against; where grounding is required, that itself is the violation.
             checks = (few_citations, no_citations) if rules.require_source_grounding else ()
             return Findings(
-                violations=_run(checks, rules, delivered),
+                violations=_run((*checks, inconsistent), rules, delivered),
                 reason="No sources to ground against",
                 reason_code="GROUNDING_NO_SOURCES",
             )
         if not record.judged:
             return Findings(
-                violations=_run((_unjudged, _llm_score), rules, record),
+                violations=_run((_unjudged, inconsistent, _llm_score), rules, record),
                 reason="Reply not checked against its sources",
                 reason_code="GROUNDING_NOT_CHECKED",
             )
     return Findings(
         violations=_run((_unjudged, *AUDIT), rules, delivered),
         reason=f"Grounding audit passed ({count} citations)",
-        metadata={"citation_count": count},
+        metadata={"citation_count": count, **left_out(rules, record.consistency)},
     )
 
 
@@ -247,6 +248,7 @@ AUDIT: tuple[Check, ...] = (
     _unsupported,
     _unverifiable_ratio,
     _contradictions,
+    inconsistent,
     _abstention,
     _llm_score,
     bad_citations,

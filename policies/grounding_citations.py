@@ -97,11 +97,11 @@ def _by_sentence(record: Record) -> dict[int, list[ClaimVerdict]]:
 
 
 def _supports(rules: GroundingRules, record: Record, document: int, claim: ClaimVerdict) -> bool:
-    """Whether that document supports the claim. One that the judge was asked about by itself since it is cited, and one
-    of which it keeps the score, goes by that score."""
-    known = record.cited_support.get((claim.claim.span, document), claim.support.get(document))
-    if known is not None:
-        return known >= rules.entailment_threshold
+    """Whether that document supports the claim. One that a judge was asked about goes by what it said, the best of it:
+    a claim may draw on several of the documents that its sentence cites."""
+    known = (record.cited_support.get((claim.claim.span, document)), claim.support.get(document))
+    if scores := [score for score in known if score is not None]:
+        return max(scores) >= rules.entailment_threshold
     if rules.label(claim) is not Label.SUPPORTED or claim.best_source is None:
         return False
     best = claim.best_source

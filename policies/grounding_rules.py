@@ -23,7 +23,7 @@ class GroundingRules(Rules):
         None, description="Most claims without support in a source; null: no limit, 0: none tolerated"
     )
     factual_consistency_check: bool = Field(
-        False, description="Claims are checked against each other; accepted, without effect as yet"
+        False, description="Claims of the reply, and of its run, that contradict each other are a violation"
     )
     abstention_threshold: Share | None = Field(
         None, description="An output confidence (the caller's, else the trust score) below it is a violation"

@@ -11,6 +11,7 @@ from typing import Any
 from judges.types import Chunk
 from policies import wording
 from policies.base import Findings
+from policies.contradictions import conflicts, left_out
 from policies.retrieval_rules import RetrievalRules
 from policies.types import Action, Phase, Record, Violation
 
@@ -41,7 +42,7 @@ class Retrieval:
         return Findings(
             violations=violations,
             reason=f"Retrieval quality within policy ({count} chunks)",
-            metadata={"chunk_count": count},
+            metadata={"chunk_count": count, **left_out(rules, record.conflicts)},
         )
 
 
@@ -55,6 +56,7 @@ def _whole_set(rules: RetrievalRules, record: Record) -> Iterator[Violation]:
     gone = _dropped(found) | record.dropped
     if gone and not too_few:
         yield from _too_few(rules, len(record.chunks) - len(gone))
+    yield from conflicts(rules, record, gone)
 
 
 def _newest(rules: RetrievalRules, record: Record) -> Iterator[Violation]:

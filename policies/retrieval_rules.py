@@ -51,3 +51,6 @@ class RetrievalRules(Rules):
     require_documents: bool = Field(
         False, description="A request without any document is a violation; else it is not evaluated"
     )
+    check_conflicts: bool = Field(
+        False, description="Sentences of the documents are held against each other; those that contradict are warned of"
+    )

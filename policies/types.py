@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from judges.types import Chunk, ClaimVerdict, LlmScore, Span
+from judges.types import Chunk, ClaimVerdict, Consistency, LlmScore, Span
 
 
 class Action(StrEnum):
@@ -152,6 +152,10 @@ class Record:
     """The indices of the sentences that were left out of the reply."""
     dropped: frozenset[int] = frozenset()
     """The indices of the documents that other policies take out."""
+    consistency: Consistency | None = None
+    """What came of holding the claims against each other; None where nobody did."""
+    conflicts: Consistency | None = None
+    """The same of the documents' sentences."""
     cited_support: Mapping[tuple[Span, int], float] = field(default_factory=dict)
     """P(entailed) of a claim, by its span, by a document that its sentence cites: of those alone that no claim's own
     evidence was taken from."""

@@ -7,6 +7,7 @@ fields this code knows nothing of stay as they came.
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
+from app.dialects.annotations import cited_in
 from app.dialects.completion import Completion, chunks_of, completion_of
 from app.dialects.framing import Decoder, done_frame, dump, frame_of, load, read_object
 from app.errors import UpstreamConnectError
@@ -171,6 +172,7 @@ def _read_choice(raw: bytes, chunk: Mapping[str, Any], choice: Mapping[str, Any]
         chunk = {**chunk, "choices": [choice]}
         yield Passing(raw=b"", choice=index, unchecked="delta")
     delta = delta if isinstance(delta, dict) else {}
+    yield from cited_in(delta.get("annotations"), index)
     text, rest = _split_content(delta.get("content"))
     extra = [name for name, value in delta.items() if name not in _PLAIN_DELTA and value not in (None, [], "")]
     reason = choice.get("finish_reason") or None

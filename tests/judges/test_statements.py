@@ -47,6 +47,8 @@ def test_who_is_said_to_say_it() -> None:
     first, second = read("According to the document, leave is 25 days. Leave is 40 days.")
     assert (first.text, first.voice) == ("Leave is 25 days.", "according to the document,")
     assert second.voice == ""
+    first, second = read("According to [1], leave is 25 days. According to [2], leave is 40 days.")
+    assert (first.voice, second.voice) == ("according to [1]", "according to [2]")
 
 
 @given(st.text(alphabet="Ab1 .\n#*-:", max_size=80))

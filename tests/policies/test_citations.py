@@ -1,4 +1,4 @@
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import pytest
@@ -356,9 +356,9 @@ def test_time_grows_with_the_length(piece: str) -> None:
 
     def seconds(count: int) -> float:
         text = piece * count
-        started = perf_counter()
+        started = process_time()
         find_citations(text, CHUNKS)
-        return perf_counter() - started
+        return process_time() - started
 
     small = max(min(seconds(1_000) for _ in range(3)), 1e-4)
     assert min(seconds(30_000) for _ in range(2)) < small * 300

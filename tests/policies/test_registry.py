@@ -27,6 +27,7 @@ RETRIEVAL_DEFAULTS: dict[str, Any] = {
     "action_on_domination": "warn",
     "on_missing_metadata": "ignore",
     "require_documents": False,
+    "check_conflicts": False,
 }
 GROUNDING_DEFAULTS: dict[str, Any] = {
     "require_source_grounding": False,

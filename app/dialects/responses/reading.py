@@ -140,6 +140,12 @@ class Reader:
     def _settle(self, reason: str, *, cut: bool = False) -> Iterator[Event]:
         waiting, self._waiting = self._waiting, []
         cut = cut or any(event.get("type") == ITEM_DONE for _, _, event in waiting)
+        ended = [event for _, _, event in waiting if event.get("type") == PART_DONE]
+        # Before the end of the text, since with that it is decided.
+        if cited := [
+            c for e in ended for c in self.texts.cite(self.texts.of(e), object_of(e["part"]).get("annotations"))
+        ]:
+            yield Event(raw=b"", parts=cited)
         for raw, frame, event in waiting:
             yield Event(raw=raw, parts=tuple(self._end_text(frame, event, reason, cut=cut)))
 
@@ -148,7 +154,7 @@ class Reader:
         if kind == TEXT_DELTA:
             yield from self.texts.add(event, event.get("delta"))
         elif kind == ANNOTATION:
-            yield self._annotation(raw, event)
+            yield from self._annotation(raw, event)
         elif kind in LIFECYCLE:
             yield self._lifecycle(raw, event)
         elif kind == ITEM_ADDED:
@@ -199,12 +205,14 @@ class Reader:
         if text:
             yield from self.texts.reach(self.texts.of(event), text, event)
 
-    def _annotation(self, raw: bytes, event: dict[str, Any]) -> Part:
+    def _annotation(self, raw: bytes, event: dict[str, Any]) -> Iterator[Part]:
         part = self.texts.of(event)
         if part.closed:
-            return Passing(raw=raw)
+            yield Passing(raw=raw)
+            return
+        yield from self.texts.cite(part, [event.get("annotation")])
         # A shell without text: it is told apart from what passes, since its text may have to go and it with it.
-        return Text(choice=part.choice, text="", frame=Frame(json=event), shell=event)
+        yield Text(choice=part.choice, text="", frame=Frame(json=event), shell=event)
 
     def _search(self, item: Mapping[str, Any]) -> Iterator[Part]:
         """What the upstream found before it says what it makes of it."""

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from app.dialects.annotations import cited_in
 from app.dialects.responses.wire import Place, TextPart, is_text, object_of, objects_in, place_of, text_of
-from app.parts import Finish, Frame, Part, Passing, Text
+from app.parts import Cited, Finish, Frame, Part, Passing, Text
 
 Event = Mapping[str, Any]
 
@@ -76,6 +77,12 @@ class Texts:
             part.received.append(rest)
             yield Text(choice=part.choice, text=rest, frame=Frame(json=event))
 
+    def cite(self, part: TextPart, annotations: Any) -> Iterator[Cited]:
+        """What a part is said to cite, unless that was said before: whole objects repeat what their events brought."""
+        new = [one for _, one in objects_in(annotations) if not part.closed and one not in part.annotations]
+        part.annotations += new
+        yield from cited_in(new, part.choice)
+
     def end(self, part: TextPart, text: str, event: Event, reason: str, *, cut: bool = False) -> Iterator[Part]:
         """The end of a part, which is ``text`` as a whole. ``cut``: it stops in mid-sentence."""
         if part.closed:
@@ -93,6 +100,7 @@ class Texts:
             for place, content in objects_in(item.get("content")):
                 if is_text(content):
                     part = self.at((index, place), item.get("id"))
+                    yield from self.cite(part, content.get("annotations"))
                     yield from self.end(part, text_of(content), event, reason, cut=cut)
 
     def end_all(self, response: Mapping[str, Any], reason: str, *, cut: bool = False) -> Iterator[Part]:

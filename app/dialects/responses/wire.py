@@ -37,6 +37,8 @@ class TextPart:
     item_id: str
     received: list[str] = field(default_factory=list)
     closed: bool = False
+    annotations: list[Mapping[str, Any]] = field(default_factory=list)
+    """What it was said to cite, each once."""
 
     @property
     def text(self) -> str:
