@@ -15,6 +15,8 @@ _AFTER_COLON = re.compile(r":\s+|：\s*")
 _TITLE = re.compile(r"\s*(\*\*|__)(?P<title>[^*_\n]{1,80})\1:?\s*\Z")
 _CODE = re.compile(r"\s*(`{1,3})[^`]+\1\s*\Z")
 _ADDRESS = re.compile(r"(?:https?://|www\.)\S+")
+_LISTED = re.compile(r"\s*(?:\[\^?\w{1,9}\]|【\w{1,9}】):?\s+(?:\S+\.[A-Za-z][A-Za-z0-9]{1,4}|https?://\S+)\s*\Z")
+"""A marker and what it stands for: a line of a list of sources, a footnote."""
 _CLAUSES = re.compile(r"[;；]\s+")
 _NESTED = re.compile(r"[([{（「『“\"«„`]")
 _PLAIN_LETTERS = str.maketrans("’ʼİ", "''I")
@@ -70,6 +72,8 @@ class HeuristicExtractor:
 
     def _clauses(self, sentence: Sentence) -> list[_Clause]:
         if sentence.in_code or not sentence.complete or _is_title(sentence) or _CODE.match(sentence.text):
+            return []
+        if _LISTED.match(sentence.text):
             return []
         if not _END.search(sentence.plain) and self._rules.dangling.search(sentence.plain):
             return []

@@ -54,6 +54,7 @@ def test_known_sentences_that_make_no_claim(case: dict[str, Any]) -> None:
         "Le contexte ne précise pas la date.", "El documento no menciona perros.", "The plan includes:",
         "Folgendes gilt：", "# The fee", "**Opening hours**", "## 1. Fees. And more", "```\nfee = 5\n```", "`fee = 5`",
         "https://a.example/b", "[1]", "---", "- ", "😀", "The fee is due on the", "Hinweis: siehe die",
+        "[1] handbook.pdf", "[^2]: kb/terms.md", "[3]: https://a.example/terms", "【4】 handbook.pdf",
         "Source: [terms](https://a.example).", "Sources:\n- [The terms](https://a.example)\n- Handbook.pdf [2]",
         "Yes.",
     ],
@@ -81,6 +82,9 @@ def test_no_claim(text: str) -> None:
         "Le document ne contient pas de virus.",
         "10 Gates (see https://a.example)",
         "He sold apples; pears; figs.",
+        "Node.js",
+        "[^2]: Part-time staff receive less.",
+        "[1] handbook.pdf says so",
     ],
 )
 def test_one_claim(text: str) -> None:
