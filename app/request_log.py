@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from app.settings import StoreText
-from judges.types import Chunk, ClaimVerdict, Source, Span
+from judges.types import Chunk, ClaimVerdict, Consistency, Source, Span
 from policies.replay import ChoiceLog, Judging, RequestLog
 from policies.types import Citation, Record
 
@@ -42,6 +42,7 @@ class _StoredRequest:
     late: int = 0
     injectable: bool = False
     tools: bool | None = None
+    conflicts: Consistency | None = None
     judging: Judging | None = None
     choices: tuple[_StoredChoice, ...] = ()
 
@@ -66,6 +67,7 @@ def request_extra(log: RequestLog, how: StoreText) -> dict[str, Any]:
         late=log.late,
         injectable=log.injectable,
         tools=log.tools,
+        conflicts=log.conflicts if how is StoreText.FULL else _without_statements(log.conflicts),
         judging=log.judging,
         choices=tuple(
             _StoredChoice(
@@ -126,6 +128,7 @@ def read_log(rows: LoggedRows) -> RequestLog | None:
         dropped=frozenset(range(len(rows.documents))).difference(kept),
         injectable=stored.injectable,
         tools=stored.tools,
+        conflicts=stored.conflicts,
         stream=rows.stream,
         blocked=rows.blocked,
         judging=stored.judging,
@@ -162,6 +165,8 @@ def _without_texts(record: Record) -> Record:
         record,
         citations=[_without_text(citation) for citation in record.citations],
         reported_unsupported=[_ELLIPSIS for _ in record.reported_unsupported],
+        consistency=_without_statements(record.consistency),
+        conflicts=_without_statements(record.conflicts),
         llm_scores=[replace(score, reasoning=None) for score in record.llm_scores],
     )
 
@@ -174,6 +179,16 @@ def _without_text(citation: Citation) -> Citation:
     if citation.document_index is not None or _MARKER.fullmatch(citation.marker):
         return citation
     return replace(citation, marker=_ELLIPSIS)
+
+
+def _without_statements(found: Consistency | None) -> Consistency | None:
+    if found is None:
+        return None
+    contradictions = [
+        replace(one, first=replace(one.first, text=_ELLIPSIS), second=replace(one.second, text=_ELLIPSIS))
+        for one in found.contradictions
+    ]
+    return replace(found, contradictions=contradictions)
 
 
 def _digest(name: str) -> str:

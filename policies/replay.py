@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from judges.types import Chunk, ClaimVerdict, Label, Source, Thresholds
+from judges.types import Chunk, ClaimVerdict, Consistency, Label, Source, Thresholds
 from policies.audit import Audit
 from policies.engine import PolicySet
-from policies.types import Action, Decision, Phase, Policy, Record, strictest
+from policies.types import Action, Decision, Phase, Record, strictest
 
 NO_REPLY = "no_reply"
 """The request was blocked before a reply, so none is known."""
@@ -25,6 +25,10 @@ SOURCES = "sources_per_claim"
 """Each claim would be judged against more passages, or fewer."""
 LLM = "llm_score"
 """An LLM would be asked for a score that it was not asked for."""
+CONSISTENCY = "consistency"
+"""The claims would be held against each other."""
+CONFLICTS = "conflicts"
+"""The documents would be held against each other."""
 TOOLS = "evidence_from_tools"
 """What tools said would count among the documents, or no longer."""
 
@@ -66,7 +70,8 @@ class RequestLog:
 
     ``late``: how many of the last ``chunks`` came with the reply. ``dropped``: the positions of those that policies
     took out. ``judging`` is None where nobody was to judge. ``blocked``: a policy ended it. ``tools``: whether policies
-    counted what tools said among the documents; None where that was not theirs to say.
+    counted what tools said among the documents; None where that was not theirs to say. ``conflicts``: what came of
+    holding the documents against each other; None where nobody did.
     """
 
     chunks: Sequence[Chunk] = ()
@@ -76,6 +81,7 @@ class RequestLog:
     stream: bool = False
     blocked: bool = False
     tools: bool | None = None
+    conflicts: Consistency | None = None
     judging: Judging | None = None
     choices: Sequence[ChoiceLog] = ()
 
@@ -96,13 +102,18 @@ class Replay:
 def replay(policies: PolicySet, log: RequestLog) -> Replay:
     """Let ``policies`` decide of a request as they would have, had they been in force."""
     given = log.chunks[: len(log.chunks) - log.late]
-    ruling = policies.retrieval(Record(chunks=given, injectable=log.injectable))
+    record = Record(chunks=given, injectable=log.injectable)
+    ruling = policies.retrieval(record)
     dropped = frozenset(ruling.dropped)
-    decisions = list(ruling.decisions)
     if ruling.action is Action.BLOCK:
-        return Replay(action=Action.BLOCK, decisions=tuple(decisions), dropped=dropped)
-    judged = bool(policies.of("grounding"))
+        return Replay(action=Action.BLOCK, decisions=ruling.decisions, dropped=dropped)
     doubts: set[str] = set()
+    if policies.checks_conflicts and len(given) - len(dropped) > 1:
+        if log.conflicts is None or dropped != log.dropped:
+            doubts.add(CONFLICTS)
+        ruling = policies.retrieval(replace(record, conflicts=log.conflicts))
+    decisions = list(ruling.decisions)
+    judged = bool(policies.of("grounding"))
     blocked = False
     if judged and log.blocked and not log.choices:
         doubts.add(NO_REPLY)
@@ -125,17 +136,10 @@ def shadow_decisions(policies: PolicySet, log: RequestLog) -> tuple[Decision, ..
     """What each policy in shadow would have decided, had it been in force beside those that are."""
     made: list[Decision] = []
     for policy in policies.shadow:
-        beside = PolicySet(tuple(sorted((*policies.policies, policy), key=lambda one: -one.priority)))
+        together = sorted((*policies.policies, policy), key=lambda one: (-one.priority, one.name, one.id))
+        beside = PolicySet(tuple(together))
         made += (decision for decision in replay(beside, log).decisions if decision.policy_id == policy.id)
     return tuple(made)
-
-
-def standing_in(policies: PolicySet, policy: Policy) -> PolicySet:
-    """``policies`` with ``policy`` enforced among them, in place of the one of its id."""
-    others = [other for other in policies.policies if other.id != policy.id]
-    beside = tuple(other for other in policies.shadow if other.id != policy.id)
-    together = sorted((*others, policy), key=lambda one: (-one.priority, one.name, one.id))
-    return PolicySet(tuple(together), beside)
 
 
 class _ChoiceReplay:
@@ -175,6 +179,8 @@ class _ChoiceReplay:
         record = replace(self._record, citations=shown, trust_score=trust if self._record.judged else None)
         if record.judged and set(self.audit.score_requests).difference(score.request for score in record.llm_scores):
             self.doubts.add(LLM)
+        if self.audit.consistency_check and record.consistency is None and record.judged and len(record.claims) > 1:
+            self.doubts.add(CONSISTENCY)
         return self.audit.finish(record).action is Action.BLOCK
 
     def _on_kept(self, dropped: frozenset[int]) -> Record:

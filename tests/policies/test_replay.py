@@ -1,0 +1,191 @@
+"""Decisions made again of what a request left behind."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from policy_builders import chunk, claim, policy
+
+from judges.types import Claim, Consistency, Contradiction, LlmScore, Span, Stated, Thresholds
+from policies.engine import PolicySet
+from policies.replay import (
+    CONFLICTS,
+    CONSISTENCY,
+    DOCUMENTS,
+    LLM,
+    MORE_CLAIMS,
+    THRESHOLDS,
+    TOOLS,
+    ChoiceLog,
+    Judging,
+    Replay,
+    RequestLog,
+    replay,
+    shadow_decisions,
+)
+from policies.types import Action, Citation, Policy, Record
+
+JUDGING = Judging(thresholds=Thresholds(), max_sources=5, max_claims=None)
+NEW, OLD = chunk(0), chunk(1, age_days=400)
+
+
+def log(*choices: ChoiceLog, **fields: Any) -> RequestLog:
+    return RequestLog(**{"chunks": [NEW], "judging": JUDGING, "choices": choices, **fields})
+
+
+def choice(*claims: Any, positions: tuple[int, ...] = (0,), **fields: Any) -> ChoiceLog:
+    own = {name: fields.pop(name) for name in ("skipped", "complete", "ready") if name in fields}
+    return ChoiceLog(record=Record(claims=claims, **fields), positions=positions, **own)
+
+
+def decided(of: RequestLog, *policies: Policy) -> Replay:
+    return replay(PolicySet(policies), of)
+
+
+def grounding(name: str = "p", **rules: Any) -> Policy:
+    return policy("grounding", name, **{"min_citations": 0, **rules})
+
+
+def test_a_reply_that_is_left_alone_is_allowed() -> None:
+    made = decided(log(choice(claim())), grounding())
+    assert (made.action, made.doubts) == (Action.ALLOW, frozenset())
+    assert [decision.phase.value for decision in made.decisions] == [
+        "before_workflow",
+        "mid_execution",
+        "after_workflow",
+    ]
+
+
+def test_a_sentence_that_is_left_out_takes_its_citations_along() -> None:
+    cited = [Citation(marker="[1]", document_index=0, sentence_index=1)]
+    of = log(choice(claim(), claim(0.1, sentence=1), citations=cited))
+    strip = grounding(unverifiable_action="strip", max_unverifiable_ratio=1.0, min_citations=1)
+    made = decided(of, strip)
+    assert [decision.action.value for decision in made.decisions] == ["allow", "drop", "warn"]
+    assert made.decisions[-1].reason == "Citations (0) below minimum (1)"
+    assert made.action is Action.WARN
+    live = decided(
+        replace(of, stream=True), replace(strip, rules=strip.rules.model_copy(update={"stream_mode": "live"}))
+    )
+    assert "drop" not in {decision.action.value for decision in live.decisions}
+
+
+def test_the_trust_score_is_that_of_the_thresholds_in_force() -> None:
+    of = log(choice(claim(0.65), trust_score=0.0))
+    low = grounding(
+        entailment_threshold=0.6, min_grounding_score=0, abstention_threshold=0.9, action_on_violation="block"
+    )
+    assert decided(of, low).action is Action.ALLOW
+    high = grounding(min_grounding_score=0, abstention_threshold=0.9, action_on_violation="block")
+    assert decided(of, high).action is Action.BLOCK
+
+
+def test_each_choice_is_decided_and_the_rules_are_bound_once() -> None:
+    of = log(choice(claim()), choice(claim(0.0, 0.9)))
+    made = decided(of, grounding(contradiction_action="block"))
+    assert [(decision.phase.value, decision.action.value) for decision in made.decisions] == [
+        ("before_workflow", "allow"),
+        ("mid_execution", "allow"),
+        ("after_workflow", "allow"),
+        ("mid_execution", "block"),
+    ]
+    assert made.action is Action.BLOCK
+
+
+def test_other_documents_are_a_doubt_and_what_is_left_keeps_its_place() -> None:
+    """The first document goes: what the judge said of the second still stands, by its new number."""
+    cited = [Citation(marker="[1]", document_index=0), Citation(marker="[2]", document_index=1)]
+    on_both = claim(0.9, document=1, support={0: 0.2, 1: 0.9})
+    of = log(
+        choice(on_both, positions=(0, 1), citations=cited, cited_support={(Span(0, 5), 1): 0.9}),
+        chunks=[OLD, NEW],
+        injectable=True,
+    )
+    gate = policy("retrieval", "gate", action_on_stale_source="drop")
+    made = decided(of, gate, grounding(require_valid_citations=True))
+    assert made.dropped == {0}
+    assert made.doubts == {DOCUMENTS}
+    assert made.decisions[-1].reason == "Citation [1] names no document (1 given)"
+    put_back = replace(
+        of,
+        dropped=frozenset({0}),
+        choices=[choice(claim(0.9, document=0), positions=(1,), citations=[Citation(marker="[1]", document_index=0)])],
+    )
+    again = decided(put_back, grounding(min_citations=1))
+    assert again.doubts == {DOCUMENTS}
+    assert again.decisions[-1].metadata["citation_count"] == 1
+
+
+def test_without_a_grounding_policy_the_reply_is_no_matter() -> None:
+    made = decided(log(blocked=True, chunks=[OLD]), policy("retrieval", action_on_stale_source="warn"))
+    assert (made.action, made.doubts) == (Action.WARN, frozenset())
+
+
+CONFLICT = Consistency(
+    contradictions=[
+        Contradiction(
+            first=Stated(text="It opens at 8.", span=Span(0, 5), document_index=0),
+            second=Stated(text="It opens at 9.", span=Span(0, 5), document_index=1),
+            score=0.9,
+        )
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("rules", "of", "doubt"),
+    [
+        ({"llm_grounding_check": True}, log(choice(claim())), LLM),
+        ({"factual_consistency_check": True}, log(choice(claim(), claim(sentence=1))), CONSISTENCY),
+        ({"evidence_from_tools": True}, log(choice(claim()), tools=False), TOOLS),
+        ({"max_claims": 9}, log(choice(claim(), skipped=2), judging=replace(JUDGING, max_claims=1)), MORE_CLAIMS),
+        (
+            {"entailment_threshold": 0.5},
+            log(choice(claim(0.8, support={0: 0.8, 1: 0.8}), positions=(0, 1)), chunks=[NEW, NEW]),
+            THRESHOLDS,
+        ),
+    ],
+)
+def test_what_would_have_to_be_found_out_is_a_doubt(rules: dict[str, Any], of: RequestLog, doubt: str) -> None:
+    assert decided(of, grounding(**rules)).doubts == {doubt}
+    assert decided(of, grounding(max_claims=of.judging.max_claims if of.judging else None)).doubts == set()
+
+
+def test_what_was_found_out_is_no_doubt() -> None:
+    asked = grounding(llm_grounding_check=True, factual_consistency_check=True)
+    (request,) = PolicySet((asked,)).audit(Record()).score_requests
+    scores = [LlmScore(request=request, score=0.1)]
+    of = log(choice(claim(), claim(sentence=1), llm_scores=scores, consistency=Consistency()))
+    made = decided(of, asked)
+    assert made.doubts == set()
+    assert "GROUNDING_LLM_SCORE" in {decision.reason_code for decision in made.decisions}
+
+
+def test_documents_that_were_held_against_each_other_are_told_of() -> None:
+    checks = policy("retrieval", check_conflicts=True)
+    of = log(chunks=[NEW, chunk(1)], conflicts=CONFLICT)
+    assert [decision.reason_code for decision in decided(of, checks).decisions] == ["RETRIEVAL_CONFLICT"]
+    assert decided(of, checks).doubts == set()
+    assert decided(replace(of, conflicts=None), checks).doubts == {CONFLICTS}
+    assert decided(replace(of, chunks=[NEW], conflicts=None), checks).doubts == set()
+
+
+def test_policies_in_shadow_do_not_hinder_each_other() -> None:
+    """The first would end the reply at its first sentence; the second sees all of it all the same."""
+    of = log(choice(claim(0.0, 0.9), claim(0.1, sentence=1)))
+    strict, count = grounding("strict", contradiction_action="block"), grounding("count", max_unsupported_claims=1)
+    made = shadow_decisions(PolicySet((), (strict, count)), of)
+    assert [(decision.policy_id, decision.action.value) for decision in made] == [
+        ("strict", "allow"),
+        ("strict", "block"),
+        ("count", "allow"),
+        ("count", "warn"),
+        ("count", "warn"),
+    ]
+    assert "Unsupported claims (2) exceeds max (1)" in made[-1].reason
+
+
+def test_a_claim_without_a_verdict_has_one_by_no_threshold() -> None:
+    unjudged = replace(claim(0.0), claim=Claim(text="x", span=Span(0, 1), sentence_index=0), reason="timeout")
+    of = log(choice(unjudged, positions=(0, 1)), chunks=[NEW, NEW])
+    assert decided(of, grounding(entailment_threshold=0.5)).doubts == set()
