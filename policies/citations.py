@@ -4,7 +4,7 @@ Every pass is linear in the length of the text.
 """
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -171,17 +171,6 @@ class _Spans:
         at = bisect_right(self.starts, place) - 1
         return at >= 0 and place < self.ends[at]
 
-    def rest(self, text: str, start: int, end: int) -> str:
-        """``text`` between two places, without what the spans cover."""
-        pieces: list[str] = []
-        at = max(0, bisect_right(self.starts, start) - 1)
-        while start < end and at < len(self.starts) and self.starts[at] < end:
-            pieces.append(text[start : max(start, self.starts[at])])
-            start = max(start, self.ends[at])
-            at += 1
-        pieces.append(text[start:end])
-        return "".join(pieces)
-
 
 class _Sentences:
     """Says which sentence a citation is for. ``marks`` are the places of all citations, in order.
@@ -192,23 +181,26 @@ class _Sentences:
 
     def __init__(self, text: str, sentences: Sequence[Sentence], marks: Sequence[Span]) -> None:
         self._text = text
-        self._sentences = sentences
         self._starts = [sentence.span.start for sentence in sentences]
-        self._marks = _Spans.of(marks)
         self._owners: list[int | None] = []
+        self._leads: list[int] = []
+        """For each sentence the end of the citations that it begins with."""
+        places = [mark.start for mark in marks]
         for place, sentence in enumerate(sentences):
-            owner: int | None = sentence.index
-            if self._says_nothing(sentence.span.start, sentence.span.end):
-                owner = self._before(place)
-            self._owners.append(owner)
+            lead = start = sentence.span.start
+            for mark in marks[bisect_left(places, start) : bisect_left(places, sentence.span.end)]:
+                if not _NO_WORDS.fullmatch(text, lead, mark.start):
+                    break
+                lead = max(lead, mark.end)
+            says_nothing = lead > start and _NO_WORDS.fullmatch(text, lead, sentence.span.end)
+            self._leads.append(lead)
+            self._owners.append(self._before(place) if says_nothing else sentence.index)
 
     def at(self, place: int) -> int | None:
         at = bisect_right(self._starts, place) - 1
         if at < 0:
             return None
-        start = self._starts[at]
-        leads = self._says_nothing(start, place) and place > 0 and self._marks.cover(place)
-        before = self._before(at) if leads else None
+        before = self._before(at) if 0 < place < self._leads[at] else None
         return self._owners[at] if before is None else before
 
     def _before(self, at: int) -> int | None:
@@ -216,7 +208,3 @@ class _Sentences:
         if at == 0 or self._text[self._starts[at - 1] : self._starts[at]].endswith("\n"):
             return None
         return self._owners[at - 1]
-
-    def _says_nothing(self, start: int, end: int) -> bool:
-        """Whether there is nothing but citations between."""
-        return _NO_WORDS.fullmatch(self._marks.rest(self._text, start, end)) is not None

@@ -9,6 +9,7 @@ from judges.types import Chunk, Span
 _WORD = re.compile(r"\w+")
 _LONGEST_NAME = 500
 _SHORTEST_NAME = 3
+_MOST_QUOTED = 256
 _JOINERS = "-/\\@._~%"
 _DIGITS = re.compile(r"[0-9]+")
 _EXTENSION = re.compile(r"[^\s/\\].{0,120}(\.[A-Za-z][A-Za-z0-9]{1,4})")
@@ -40,6 +41,7 @@ class DocumentNames:
     def __init__(self, chunks: Sequence[Chunk]) -> None:
         self.count = len(chunks)
         self._texts = tuple(chunk.text for chunk in chunks)
+        self._quoted: dict[str, bool] = {}
         self._ids: dict[str, int] = {}
         self._folded: dict[str, int] = {}
         self._root = _Node()
@@ -83,8 +85,14 @@ class DocumentNames:
         return _shape(name) in self._shapes or (file is not None and file[1].casefold() in self._extensions)
 
     def quote(self, text: str) -> bool:
-        """Whether a document has ``text`` in its own."""
-        return any(text in given for given in self._texts)
+        """Whether a document has ``text`` in its own. True without looking once many texts were looked for: what is
+        asked after that many strange markers is not worth the time."""
+        found = self._quoted.get(text)
+        if found is None:
+            found = len(self._quoted) >= _MOST_QUOTED or any(text in given for given in self._texts)
+            if len(self._quoted) < _MOST_QUOTED:
+                self._quoted[text] = found
+        return found
 
     def mentions(self, text: str) -> Iterator[tuple[int, Span]]:
         """Where ``text`` names a source or URL in full, or a title in quotation marks; the longest name first and

@@ -348,6 +348,17 @@ def test_any_text_can_be_read(text: str) -> None:
         assert citation.document_index is None or 0 <= citation.document_index < len(CHUNKS)
 
 
+def test_strange_markers_without_end_are_looked_for_in_the_documents_only_so_often() -> None:
+    chunks = (Chunk(id="d1", text="Leave. " * 100),)
+    found = cited(" ".join(f"[d{number}]" for number in range(2, 2000)), chunks)
+    assert 100 < len(found) < 500
+
+
+def test_many_markers_of_one_sentence() -> None:
+    text, made = sentences("So. ", "[1]" * 20_000, " Yes.")
+    assert {c.sentence_index for c in find_citations(text, CHUNKS, made)} == {0}
+
+
 @pytest.mark.parametrize(
     "piece", ["[", "[1", "[1]", "【", "`", "```", "faq ", "faq.", "Legal ", "https://example.org/", "[a,"]
 )
