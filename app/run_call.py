@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from app.run_steps import citation_json, claim_json, document_json
+from app.run_steps import citation_json, claim_json, contradiction_json, document_json
 from app.trace import Trace
-from judges.types import ClaimVerdict, Source
+from judges.types import ClaimVerdict, Contradiction, Source
 from policies.replay import ChoiceLog
 from policies.types import Citation
 
@@ -28,6 +28,7 @@ def call_data(trace: Trace, run_id: str) -> dict[str, Any]:
         "documents": [document_json(trace.chunks[position], run_id) for position in kept],
         "claims": [claim_json(claim) for claim in claims],
         "found_citations": [citation_json(citation) for citation in citations],
+        "inconsistencies": [contradiction_json(found) for choice in trace.choices for found in _contradictions(choice)],
         "sentences": sentences,
         **_reported(trace.choices),
     }
@@ -43,8 +44,19 @@ def _claims(choice: ChoiceLog, places: Mapping[int, int], sentences: int) -> Ite
                 claim=claim,
                 best_source=_source(verdict.best_source, choice, places),
                 contradicting_source=_source(verdict.contradicting_source, choice, places),
-                support={places[choice.positions[index]]: entailed for index, entailed in verdict.support.items()},
+                support={
+                    places[choice.positions[index]]: entailed for index, entailed in _support(verdict, choice).items()
+                },
             )
+
+
+def _support(verdict: ClaimVerdict, choice: ChoiceLog) -> dict[int, float]:
+    """How far each document of the choice supports a claim: what its evidence and what its citations were found to
+    say, the better of both."""
+    cited = choice.record.cited_support.items()
+    by_citation = {index: score for (span, index), score in cited if span == verdict.claim.span}
+    both = [*verdict.support.items(), *by_citation.items()]
+    return {index: max(score for of, score in both if of == index) for index, _ in both}
 
 
 def _source(source: Source | None, choice: ChoiceLog, places: Mapping[int, int]) -> Source | None:
@@ -52,16 +64,23 @@ def _source(source: Source | None, choice: ChoiceLog, places: Mapping[int, int])
 
 
 def _citations(choice: ChoiceLog, places: Mapping[int, int], sentences: int) -> Iterator[Citation]:
-    """What the sentences that reached the client cite. A marker that names no document was the request's own matter."""
-    for citation in choice.record.citations:
+    """What the reply cites, as far as it reached the client. A marker that names no document was the request's own
+    matter."""
+    for citation in choice.record.citations if choice.delivered else ():
         index, sentence = citation.document_index, citation.sentence_index
-        if sentence is None or sentence not in choice.delivered or (index is None and not citation.reported):
-            continue
-        yield replace(
-            citation,
-            document_index=None if index is None else places[choice.positions[index]],
-            sentence_index=sentence + sentences,
-        )
+        shown = sentence is None or sentence in choice.delivered
+        if shown and not _is_callers(citation) and (index is not None or citation.reported):
+            yield replace(
+                citation,
+                document_index=None if index is None else places[choice.positions[index]],
+                sentence_index=None if sentence is None else sentence + sentences,
+            )
+
+
+def _contradictions(choice: ChoiceLog) -> Sequence[Contradiction]:
+    """Between claims of the reply, or between them and those of earlier replies of the run."""
+    found = choice.record.consistency
+    return () if found is None else found.contradictions
 
 
 def _reported(choices: Sequence[ChoiceLog]) -> dict[str, Any]:

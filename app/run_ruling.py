@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.run_steps import Recorded
+from judges.types import Chunk
 from policies.engine import PolicySet, decision_to_dict
 from policies.grounding import GroundingRules
 from policies.types import Action, Decision, Phase, Policy, Record, strictest
@@ -44,9 +45,10 @@ def started(policies: PolicySet) -> Outcome:
     return _outcome(policies, policies.evaluate("grounding", Phase.BEFORE_WORKFLOW, record).decisions)
 
 
-def document_recorded(policies: PolicySet, recorded: Recorded) -> Outcome:
-    """A document came, the last of those recorded: it is checked by itself, and that there are not too many."""
-    record = Record(chunks=recorded.chunks, final=False, of_run=True)
+def document_recorded(policies: PolicySet, chunk: Chunk, number: int) -> Outcome:
+    """A document came, the last of ``number``: it is checked by itself, and that there are not too many."""
+    # Those before it were checked as they came. All that counts of them is how many there are.
+    record = Record(chunks=(chunk,) * number, final=False, of_run=True)
     return _outcome(policies, policies.retrieval(record, Phase.MID_EXECUTION).decisions)
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from judges.types import Chunk, Claim, ClaimVerdict, Label, Source, Span
+from judges.types import Chunk, Claim, ClaimVerdict, Consistency, Contradiction, Label, Source, Span, Stated
 from policies.citations import reported_citations
 from policies.types import Citation, Record
 
@@ -42,7 +42,8 @@ class Recorded:
     """Everything that a run was told. Whatever the order in which reports of scores, citations, claims and confidence
     came, a policy holds the same of them.
 
-    ``cited`` are the names that the caller reports, ``citations`` what replies in the run were found to cite.
+    ``cited`` are the names that the caller reports, ``citations`` what replies in the run were found to cite,
+    ``contradictions`` those between the claims of its replies.
     ``output_confidence`` is the lowest reported: what was reported once is not undone by what is reported later.
     """
 
@@ -53,6 +54,7 @@ class Recorded:
     output_confidence: float | None = None
     claims: tuple[ClaimVerdict, ...] = ()
     citations: tuple[Citation, ...] = ()
+    contradictions: tuple[Contradiction, ...] = ()
     requests: tuple[str, ...] = ()
 
     @classmethod
@@ -61,6 +63,18 @@ class Recorded:
         for step in steps:
             gathered.take(step)
         return gathered.recorded()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How much of each there is."""
+        return {
+            "documents": len(self.chunks),
+            "grounding_scores": len(self.scores),
+            "citations": len(self.cited),
+            "unsupported_claims": len(self.unsupported),
+            "claims": sum(claim.label is not Label.NOT_A_CLAIM for claim in self.claims),
+            "requests": len(self.requests),
+        }
 
     @property
     def trust_score(self) -> float | None:
@@ -82,12 +96,13 @@ class Recorded:
             output_confidence=self.output_confidence,
             trust_score=self.trust_score,
             judged=bool(self.claims),
+            consistency=Consistency(contradictions=self.contradictions) if self.contradictions else None,
             of_run=True,
         )
 
 
 def document_json(chunk: Chunk, run_id: str) -> dict[str, Any]:
-    """What a run keeps of a document: not its text, only whether it is the same. An empty ``id`` is made up later."""
+    """What a run keeps of a document: not its text, only whether it is the same."""
     kept = ("id", "source", "collection", "relevance_score", "age_days", "title", "url")
     document = {name: getattr(chunk, name) for name in kept}
     if chunk.text:
@@ -122,6 +137,11 @@ def citation_json(citation: Citation) -> dict[str, Any]:
     }
 
 
+def contradiction_json(found: Contradiction) -> dict[str, Any]:
+    """What a run keeps of two statements that contradict each other."""
+    return {"texts": [found.first.text, found.second.text], "score": found.score}
+
+
 def with_texts(data: Mapping[str, Any], change: Callable[[str], str | None]) -> dict[str, Any]:
     """``data`` of a step with each text that a reply or its author wrote put as ``change`` has it."""
     changed = dict(data)
@@ -129,12 +149,20 @@ def with_texts(data: Mapping[str, Any], change: Callable[[str], str | None]) -> 
         changed["unsupported_claims"] = [change(text) or "" for text in data["unsupported_claims"]]
     if "claims" in data:
         changed["claims"] = [{**claim, "text": change(claim["text"]) or ""} for claim in data["claims"]]
+    if "inconsistencies" in data:
+        changed["inconsistencies"] = [
+            {**found, "texts": [change(text) or "" for text in found["texts"]]} for found in data["inconsistencies"]
+        ]
     return changed
 
 
 def texts_of(data: Mapping[str, Any]) -> list[str]:
     """The texts that ``with_texts`` would change."""
-    return [*data.get("unsupported_claims", ()), *(claim["text"] for claim in data.get("claims", ()))]
+    return [
+        *data.get("unsupported_claims", ()),
+        *(claim["text"] for claim in data.get("claims", ())),
+        *(text for found in data.get("inconsistencies", ()) for text in found["texts"]),
+    ]
 
 
 def _source_json(source: Source | None) -> dict[str, Any] | None:
@@ -155,12 +183,14 @@ class _Gathered:
     def __init__(self) -> None:
         self._chunks: list[Chunk] = []
         self._digests: list[str | None] = []
+        self._named: dict[tuple[str, str | None], list[int]] = {}
         self._scores: list[float] = []
         self._cited: list[str] = []
         self._unsupported: list[str] = []
         self._confidences: list[float] = []
         self._claims: list[ClaimVerdict] = []
         self._citations: list[Citation] = []
+        self._contradictions: list[Contradiction] = []
         self._requests: list[str] = []
         self._sentences = 0
 
@@ -182,15 +212,17 @@ class _Gathered:
             output_confidence=min(self._confidences, default=None),
             claims=tuple(self._claims),
             citations=tuple(self._citations),
+            contradictions=tuple(self._contradictions),
             requests=tuple(self._requests),
         )
 
     def _document(self, document: Mapping[str, Any]) -> int:
         values = {name: value for name, value in document.items() if name != "digest"}
-        values["id"] = values.get("id") or f"document-{len(self._chunks) + 1}"
         self._chunks.append(Chunk(text="", **values))
         self._digests.append(document.get("digest"))
-        return len(self._chunks) - 1
+        place = len(self._chunks) - 1
+        self._named.setdefault((values["id"], values["source"]), []).append(place)
+        return place
 
     def _reported(self, data: Mapping[str, Any]) -> None:
         self._scores += data.get("grounding_scores", ())
@@ -216,14 +248,16 @@ class _Gathered:
                     reported=citation["reported"],
                 )
             )
+        for found in data.get("inconsistencies", ()):
+            first, second = (Stated(text=text, span=_NOWHERE, earlier=True) for text in found["texts"])
+            self._contradictions.append(Contradiction(first=first, second=second, score=found["score"]))
         self._sentences += data["sentences"]
 
     def _known(self, document: Mapping[str, Any]) -> int:
         """Where among the run's documents one stands: the same name and source, and no other text."""
         digest = document.get("digest")
-        for place, chunk in enumerate(self._chunks):
-            same = (chunk.id, chunk.source) == (document["id"], document["source"])
-            if same and self._digests[place] in (None, digest):
+        for place in self._named.get((document["id"], document["source"]), ()):
+            if self._digests[place] in (None, digest):
                 self._digests[place] = digest
                 return place
         return self._document(document)

@@ -1,10 +1,10 @@
 """The rows of runs, read and written within a transaction of somebody else's."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlalchemy import insert, select, tuple_, update
+from sqlalchemy import RowMapping, insert, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.events.rows import plain
@@ -19,7 +19,8 @@ COMPLETED = "completed"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
     """A run. ``version`` is the number of its last step, ``size`` the bytes of all of them; ``policies`` are those that
-    it was begun under, by id and version; ``key`` is what the gateway key goes by."""
+    it was begun under, by id and version; ``key`` is what the gateway key goes by; ``counts`` says how much of what it
+    holds."""
 
     run_id: str
     agent: str | None
@@ -30,6 +31,7 @@ class RunRow:
     version: int
     policies: Sequence[tuple[str, int]]
     size: int
+    counts: Mapping[str, int]
     created_at: datetime
     updated_at: datetime
 
@@ -50,19 +52,35 @@ async def find(connection: AsyncConnection, run_id: str, *, lock: bool = False) 
     state = values.pop("state")
     key = None if state["key"] is None else tuple(state["key"])
     policies = [(policy_id, version) for policy_id, version in state["policies"]]
-    return RunRow(**values, model=state["model"], key=key, policies=policies, size=state["size"])
+    shared = {name: state[name] for name in ("model", "size", "counts")}
+    return RunRow(**values, **shared, key=key, policies=policies)
 
 
 async def steps(connection: AsyncConnection, run_id: str) -> list[Step]:
     """The steps of a run, in order."""
     query = select(run_steps).where(run_steps.c.run_id == run_id).order_by(run_steps.c.seq)
     found = (await connection.execute(query)).all()
-    return [Step(**{name: value for name, value in row._mapping.items() if name != "run_id"}) for row in found]
+    return [_step(row._mapping) for row in found]
 
 
-async def append(connection: AsyncConnection, run: RunRow, step: Step, *, size: int, status: str = OPEN) -> RunRow:
-    """Add a step to a run that is locked; return the run as it is then."""
-    changed = replace(run, version=step.seq, size=run.size + size, status=status, updated_at=step.ts)
+async def sent_as(connection: AsyncConnection, run_id: str, key: str) -> Step | None:
+    """The step of a run that came with ``key``, if there is one."""
+    query = select(run_steps).where(run_steps.c.run_id == run_id, run_steps.c.key == key)
+    row = (await connection.execute(query)).first()
+    return None if row is None else _step(row._mapping)
+
+
+async def append(
+    connection: AsyncConnection,
+    run: RunRow,
+    step: Step,
+    *,
+    size: int,
+    counts: Mapping[str, int],
+    status: str = OPEN,
+) -> RunRow:
+    """Add a step to a run that is locked; return the run as it is then, with ``counts``."""
+    changed = replace(run, version=step.seq, size=run.size + size, counts=counts, status=status, updated_at=step.ts)
     of_version = (runs.c.run_id == run.run_id) & (runs.c.version == run.version)
     await connection.execute(update(runs).where(of_version).values(_columns(changed)))
     # The key of a step is its number: had somebody gone around the lock, this would fail rather than overwrite.
@@ -83,6 +101,10 @@ async def policies(connection: AsyncConnection, wanted: Sequence[tuple[str, int]
     return [_stored(PolicyVersion(**row._mapping)) for row in found]
 
 
+def _step(row: RowMapping) -> Step:
+    return Step(**{str(name): value for name, value in row.items() if name != "run_id"})
+
+
 def _stored(version: PolicyVersion) -> StoredPolicy:
     shared = {name: getattr(version, name) for name in StoredPolicy.__slots__ if hasattr(version, name)}
     return StoredPolicy(id=version.policy_id, created_at=version.ts, updated_at=version.ts, **shared)
@@ -94,7 +116,7 @@ def _columns(run: RunRow) -> dict[str, object]:
         "key_prefix": run.key_prefix,
         "status": run.status,
         "version": run.version,
-        "state": plain({"model": run.model, "key": run.key, "policies": run.policies, "size": run.size}),
+        "state": plain({name: getattr(run, name) for name in ("model", "key", "policies", "size", "counts")}),
         "updated_at": run.updated_at,
     }
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from app.run_steps import Recorded, Step, StepKind
 from app.runs import RunView, Taken
-from judges.types import Chunk, Label
+from judges.types import Chunk
 from policies.types import Action, Policy, strictest
 
 _RATIO_DIGITS = 4
@@ -21,11 +21,11 @@ def shown_step(taken: Taken) -> dict[str, Any]:
         "decisions": outcome.decisions,
         "blocked_by": outcome.blocked_by,
         "abstention_response": outcome.abstention_response,
-        "step": taken.run.version,
-        "recorded": _counts(taken.recorded),
+        "step": taken.step,
+        "recorded": dict(taken.run.counts),
         "request_id": taken.request_id,
     }
-    if taken.run.version == 0:
+    if taken.step == 0:
         shown |= {"agent": taken.run.agent, "model": taken.run.model, "policies": _policies(taken.policies)}
     return shown
 
@@ -45,7 +45,7 @@ def shown_run(view: RunView) -> dict[str, Any]:
         "created_at": view.run.created_at,
         "updated_at": view.run.updated_at,
         "policies": _policies(view.policies),
-        "recorded": _counts(recorded),
+        "recorded": dict(view.run.counts),
         "documents": [_document(chunk) for chunk in recorded.chunks],
         "grounding_scores": list(recorded.scores),
         "citations": list(dict.fromkeys(recorded.cited)),
@@ -55,17 +55,6 @@ def shown_run(view: RunView) -> dict[str, Any]:
         "requests": list(recorded.requests),
         "result": None if end is None else end.data["result"],
         "decisions": decisions,
-    }
-
-
-def _counts(recorded: Recorded) -> dict[str, int]:
-    return {
-        "documents": len(recorded.chunks),
-        "grounding_scores": len(recorded.scores),
-        "citations": len(recorded.cited),
-        "unsupported_claims": len(recorded.unsupported),
-        "claims": sum(claim.label is not Label.NOT_A_CLAIM for claim in recorded.claims),
-        "requests": len(recorded.requests),
     }
 
 

@@ -28,7 +28,7 @@ from app.run_steps import Recorded, Step, StepKind, document_json, texts_of, wit
 from app.run_store import COMPLETED, OPEN, RunRow
 from app.settings import Settings, StoreText
 from app.trace import Trace, redact_decision, stored
-from judges.types import Chunk
+from judges.types import Chunk, Claim
 from policies.engine import PolicyEngine, PolicySet, decision_to_dict
 from policies.types import Decision, Policy
 
@@ -67,16 +67,28 @@ class RunView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What became of something that a run was told. ``request_id`` is that of its event; None where it was known."""
+    """What became of something that a run was told, as its step ``step``. ``request_id`` is that of its event; None
+    where it was known already."""
 
     run: RunRow
     policies: Sequence[Policy]
-    recorded: Recorded
     outcome: Outcome
+    step: int
     request_id: str | None
 
 
-_Rule = Callable[[PolicySet, Recorded], Outcome]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    """What a run is told: what is kept of it, how much that is, and how policies look at it."""
+
+    data: Mapping[str, Any]
+    rule: Callable[[PolicySet], Outcome]
+    counts: Mapping[str, int] = field(default_factory=dict)
+    document: Chunk | None = None
+
+
+_Tell = Callable[[RunRow, Sequence[Step]], _Told]
+"""Given the run so far and, when it is to be completed, all of its steps."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -109,6 +121,7 @@ class Runs:
             version=0,
             policies=[(policy.id, policy.version) for policy in bound.policies],
             size=0,
+            counts=Recorded().counts,
             created_at=now,
             updated_at=now,
         )
@@ -119,28 +132,45 @@ class Runs:
         async with self.database.write() as connection:
             await run_store.create(connection, run, first)
         await self._log(trace, outcome, started(PolicySet(policies.shadow)))
-        return Taken(
-            run=run, policies=bound.policies, recorded=Recorded(), outcome=outcome, request_id=trace.request_id
-        )
+        return Taken(run=run, policies=bound.policies, outcome=outcome, step=0, request_id=trace.request_id)
 
     async def record_document(self, run_id: str, chunk: Chunk, *, caller: Caller = ANYONE) -> Taken:
         """A document was retrieved. It is recorded whatever the policies say of it."""
-        data = {"document": document_json(chunk, run_id)}
-        return await self._take(run_id, StepKind.RETRIEVAL, data, document_recorded, caller)
+
+        def tell(run: RunRow, _steps: Sequence[Step]) -> _Told:
+            number = run.counts["documents"] + 1
+            named = chunk if chunk.id else replace(chunk, id=f"document-{number}")
+            return _Told(
+                data={"document": document_json(named, run_id)},
+                rule=lambda policies: document_recorded(policies, named, number),
+                counts={"documents": 1},
+                document=named,
+            )
+
+        return await self._take(run_id, StepKind.RETRIEVAL, tell, caller)
 
     async def record_grounding(self, run_id: str, reported: Mapping[str, Any], *, caller: Caller = ANYONE) -> Taken:
         """Scores, citations, unsupported claims and a confidence were found out."""
 
-        def rule(policies: PolicySet, _recorded: Recorded) -> Outcome:
-            return grounding_recorded(policies, reported["grounding_scores"])
+        def tell(_run: RunRow, _steps: Sequence[Step]) -> _Told:
+            return _Told(
+                data=reported,
+                rule=lambda policies: grounding_recorded(policies, reported["grounding_scores"]),
+                counts={name: len(reported[name]) for name in ("grounding_scores", "citations", "unsupported_claims")},
+            )
 
-        return await self._take(run_id, StepKind.GROUNDING, reported, rule, caller)
+        return await self._take(run_id, StepKind.GROUNDING, tell, caller)
 
     async def complete(self, run_id: str, result: Any, *, caller: Caller = ANYONE) -> Taken:
         """The run is over: decide what needed all of it."""
         text = None if result is None else orjson.dumps(result, option=orjson.OPT_SORT_KEYS).decode()
         kept = result if self.settings.store_text is StoreText.FULL else stored(text, self.settings.store_text)
-        return await self._take(run_id, StepKind.COMPLETE, {"result": kept}, completed, caller)
+
+        def tell(_run: RunRow, steps: Sequence[Step]) -> _Told:
+            recorded = Recorded.of(steps)
+            return _Told(data={"result": kept}, rule=lambda policies: completed(policies, recorded))
+
+        return await self._take(run_id, StepKind.COMPLETE, tell, caller)
 
     async def get(self, run_id: str, *, caller: Caller = ANYONE) -> RunView:
         """What is known of a run."""
@@ -179,39 +209,43 @@ class Runs:
             if run is None or run.status != OPEN:
                 raise RunError(f"The run {run_id} is over.", code="run_completed", status=HTTPStatus.CONFLICT)
             step = Step(seq=run.version + 1, ts=trace.ts, kind=StepKind.CALL, data=data, decisions=decisions)
-            await run_store.append(connection, run, step, size=_size(step))
+            # Which of its documents the run knows already, only all that it was told says.
+            recorded = Recorded.of([*await run_store.steps(connection, run_id), step])
+            await run_store.append(connection, run, step, size=_size(step), counts=recorded.counts)
 
     # What all calls have in common.
 
-    async def _take(self, run_id: str, kind: StepKind, data: Mapping[str, Any], rule: _Rule, caller: Caller) -> Taken:
+    async def _take(self, run_id: str, kind: StepKind, tell: _Tell, caller: Caller) -> Taken:
         now = datetime.now(UTC)
+        ends = kind is StepKind.COMPLETE
         async with self.database.write() as connection:
             run = await _found(connection, run_id, caller, lock=True)
-            steps = await run_store.steps(connection, run_id)
             bound = await self._versions.of(connection, run)
-            if (sent := _sent_before(steps, kind, caller.repeat)) is not None:
-                return _again(run, bound, steps, sent)
-            step = Step(seq=run.version + 1, ts=now, kind=kind, data=data, key=caller.repeat)
-            recorded = Recorded.of([*steps, step])
-            self._check_takes(run, kind, recorded)
+            if (sent := await _sent_before(connection, run, kind, caller.repeat)) is not None:
+                outcome = Outcome.of(sent.decisions, bound.policies)
+                return Taken(run=run, policies=bound.policies, outcome=outcome, step=sent.seq, request_id=None)
+            self._check_takes(run, kind)
+            steps = await run_store.steps(connection, run_id) if ends else ()
+            told = tell(run, steps)
             policies = bound.in_scope(run)
-            outcome, beside = rule(policies, recorded), rule(PolicySet(policies.shadow), recorded)
+            outcome, beside = told.rule(policies), told.rule(PolicySet(policies.shadow))
             trace = self._trace(run, kind, now)
-            trace.withheld = [text for told in (*steps, step) for text in texts_of(told.data)]
-            step = replace(step, decisions=_kept(trace, outcome.made))
-            ends = kind is StepKind.COMPLETE
-            run = await run_store.append(connection, run, step, size=_size(step), status=COMPLETED if ends else OPEN)
-            if ends:
-                await self._forget_texts(connection, run_id, steps)
-        if kind is StepKind.RETRIEVAL:
-            trace.keep_documents(recorded.chunks[-1:], {})
+            trace.withheld = [text for data in (*(step.data for step in steps), told.data) for text in texts_of(data)]
+            made = _kept(trace, outcome.made)
+            step = Step(seq=run.version + 1, ts=now, kind=kind, data=told.data, decisions=made, key=caller.repeat)
+            counts = {name: count + told.counts.get(name, 0) for name, count in run.counts.items()}
+            status = COMPLETED if ends else OPEN
+            run = await run_store.append(connection, run, step, size=_size(step), counts=counts, status=status)
+            await self._forget_texts(connection, run_id, steps)
+        if told.document is not None:
+            trace.keep_documents([told.document], {})
         await self._log(trace, outcome, beside)
-        return Taken(run=run, policies=bound.policies, recorded=recorded, outcome=outcome, request_id=trace.request_id)
+        return Taken(run=run, policies=bound.policies, outcome=outcome, step=step.seq, request_id=trace.request_id)
 
-    def _check_takes(self, run: RunRow, kind: StepKind, recorded: Recorded) -> None:
+    def _check_takes(self, run: RunRow, kind: StepKind) -> None:
         """Raises RunError unless ``run`` takes a step more. What is full can still be completed."""
         _check_open(run, may_be_full=kind is StepKind.COMPLETE)
-        if kind is StepKind.RETRIEVAL and len(recorded.chunks) > self.settings.max_documents:
+        if kind is StepKind.RETRIEVAL and run.counts["documents"] >= self.settings.max_documents:
             raise RunError(
                 f"The run {run.run_id} is full: it takes {self.settings.max_documents} documents at most.",
                 code="run_full",
@@ -219,7 +253,7 @@ class Runs:
             )
 
     async def _forget_texts(self, connection: AsyncConnection, run_id: str, steps: Sequence[Step]) -> None:
-        """What was needed to decide is kept no longer than the settings say."""
+        """What was needed to decide of ``steps`` is kept no longer than the settings say."""
         if self.settings.store_text is StoreText.FULL:
             return
         for step in steps:
@@ -251,6 +285,16 @@ class JoinedRun:
     run_id: str
     agent: str | None
     engine: PolicyEngine
+
+    async def claims(self) -> Sequence[Claim]:
+        """The claims of the replies in it so far, in order; none while the database is away."""
+        try:
+            async with self.runs.database.read() as connection:
+                steps = await run_store.steps(connection, self.run_id)
+        except DatabaseUnavailableError as error:
+            _log.warning("run_unavailable", run_id=self.run_id, error=str(error))
+            return ()
+        return [verdict.claim for verdict in Recorded.of(steps).claims]
 
     async def add(self, trace: Trace) -> None:
         """Keep what the request found. Its reply is the client's whatever happens here, so this never raises."""
@@ -286,8 +330,8 @@ def _check_open(run: RunRow, *, may_be_full: bool = False, param: str = "run_id"
         )
 
 
-def _sent_before(steps: Sequence[Step], kind: StepKind, repeat: str | None) -> Step | None:
-    found = None if repeat is None else next((step for step in steps if step.key == repeat), None)
+async def _sent_before(connection: AsyncConnection, run: RunRow, kind: StepKind, repeat: str | None) -> Step | None:
+    found = None if repeat is None else await run_store.sent_as(connection, run.run_id, repeat)
     if found is not None and found.kind != kind:
         raise InvalidRequestError(
             f"Idempotency-Key: {repeat!r:.100} was used for another call of this run.",
@@ -295,14 +339,6 @@ def _sent_before(steps: Sequence[Step], kind: StepKind, repeat: str | None) -> S
             status=HTTPStatus.CONFLICT,
         )
     return found
-
-
-def _again(run: RunRow, bound: Bound, steps: Sequence[Step], sent: Step) -> Taken:
-    """The answer to a call that was sent before, as it was then."""
-    recorded = Recorded.of(step for step in steps if step.seq <= sent.seq)
-    then = replace(run, version=sent.seq, status=COMPLETED if sent.kind == StepKind.COMPLETE else OPEN)
-    outcome = Outcome.of(sent.decisions, bound.policies)
-    return Taken(run=then, policies=bound.policies, recorded=recorded, outcome=outcome, request_id=None)
 
 
 def _told(trace: Trace, decisions: Sequence[Decision]) -> Sequence[Decision]:

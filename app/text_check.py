@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+from app.citing import cite_reply
 from app.claim_rows import claim_rows
 from app.errors import InvalidRequestError
 from app.events.records import EventLog, RequestEvent
+from app.exchange import Exchange
 from app.inquiry import Inquiry, Said, ask_all
 from app.intake.check import CheckRequest, read_check
 from app.intake.documents import Limits
@@ -15,11 +17,21 @@ from app.keys import GatewayKey
 from app.reply import Entry
 from app.settings import Settings
 from app.trace import Trace
+from judges.attribution import Attribution
 from judges.pipeline import GroundingChecker, ReplyCheck
 from judges.reporting import SKIPPED, build_report
-from judges.types import Chunk, ClaimVerdict, GroundingReport, ReplyVerdict, Sentence, SentenceVerdict
-from policies.citations import find_citations
-from policies.engine import PolicyEngine, PolicySet
+from judges.types import (
+    Chunk,
+    ClaimVerdict,
+    Consistency,
+    GroundingReport,
+    LlmCall,
+    LlmScore,
+    ReplyVerdict,
+    Sentence,
+    SentenceVerdict,
+)
+from policies.engine import Audit, PolicyEngine, PolicySet
 from policies.grounding import GroundingRules
 from policies.names import DocumentNames
 from policies.types import Action, Citation, Decision, Policy, Record, strictest
@@ -58,6 +70,76 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """A text with its verdicts, before its policies decide. ``by`` names the judge; None where nobody judged."""
+
+    request: CheckRequest
+    policy: Policy | None
+    audit: Audit
+    reply: ReplyCheck
+    verdicts: Sequence[SentenceVerdict]
+    entries: Sequence[Entry]
+    by: str | None
+    attribution: Attribution | None
+
+    @property
+    def rules(self) -> GroundingRules:
+        rules = None if self.policy is None else self.policy.rules
+        return rules if isinstance(rules, GroundingRules) else GroundingRules()
+
+    @property
+    def report(self) -> GroundingReport:
+        return build_report(
+            self.verdicts,
+            characters=len(self.request.text),
+            has_sources=bool(self.request.chunks),
+            available=self.by is not None,
+        )
+
+    @property
+    def claims(self) -> list[ClaimVerdict]:
+        return [claim for verdict in self.verdicts for claim in _claims(verdict)]
+
+    @property
+    def citations(self) -> list[Citation]:
+        return [citation for entry in self.entries for citation in entry.citations]
+
+    @property
+    def judge_ms(self) -> float | None:
+        return None if self.by is None else self.reply.judge_ms
+
+    def said(self) -> Said:
+        return Said(
+            text=self.request.text,
+            claims=self.claims,
+            chunks=self.request.chunks,
+            audit=self.audit,
+            citations=self.citations,
+            attribution=self.attribution,
+        )
+
+    def record(self, found: Mapping[str, Any]) -> Record:
+        return Record(
+            chunks=self.request.chunks,
+            claims=self.claims,
+            citations=self.citations,
+            trust_score=self.report.trust_score,
+            judged=self.by is not None,
+            judge_unavailable=bool(self.request.chunks) and self.by is None,
+            **found,
+        )
+
+    def llm_calls(self, found: Mapping[str, Any]) -> list[LlmCall]:
+        return [*self.reply.llm_calls, *(call for score in _scores(found) for call in score.calls)]
+
+    def texts(self, found: Mapping[str, Any]) -> list[str]:
+        """What decisions may quote of the text, and of what an LLM says of it."""
+        told = [text for claim in self.claims for text in (claim.claim.text, claim.correction) if text]
+        told += (score.reasoning for score in _scores(found) if score.reasoning)
+        return [*told, *found.get("consistency", Consistency()).texts]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TextChecks:
     """One per process. ``engine`` gives the policies in force, ``inquiries`` are what the gateway asks of a whole
     reply, ``observers`` are told of every event."""
@@ -81,12 +163,12 @@ class TextChecks:
         trace = Trace(api="grounding.check", stream=False, store_text=self.settings.store_text)
         trace.key_prefix, trace.reply = key.prefix if key else None, request.text
         trace.keep_documents(request.chunks, {})
-        checked = await self._run(request, PolicySet((policy,) if policy else ()), trace)
-        if policy is not None and policy.id != _OPTIONS:
-            trace.decisions.extend(checked.decisions)
-        trace.verdict, trace.trust_score = checked.report.verdict.value, checked.report.trust_score
-        trace.judge_ms = checked.judge_ms
-        await self._log(trace)
+        exchange = Exchange(trace=trace, events=self.events, observers=self.observers)
+        async with exchange.recorded_on_error():
+            checked = await self._decide(await self._judge(request, policy), trace)
+            if policy is not None and policy.id != _OPTIONS:
+                trace.decisions.extend(checked.decisions)
+            await exchange.record()
         return checked
 
     def _policy(self, request: CheckRequest) -> Policy | None:
@@ -101,11 +183,12 @@ class TextChecks:
         told = f"is of category {named[0].category}, not grounding" if named else "is not in force"
         raise InvalidRequestError(f"policy: {request.policy!r:.200} {told}.", param="policy")
 
-    async def _run(self, request: CheckRequest, policies: PolicySet, trace: Trace) -> Checked:
-        rules = next((p.rules for p in policies.policies if isinstance(p.rules, GroundingRules)), GroundingRules())
-        llm = rules.llm_grounding_check or rules.contradiction_action == "correct"
-        opening = Record(chunks=request.chunks)
-        audit = policies.audit(opening)
+    async def _judge(self, request: CheckRequest, policy: Policy | None) -> _Judged:
+        """Have every sentence judged, where there is something to judge it by. No LLM is asked unless a policy wants
+        one."""
+        policies = PolicySet(() if policy is None else (policy,))
+        audit = policies.audit(Record(chunks=request.chunks))
+        llm = audit.corrects or bool(audit.score_requests)
         evidence = await self.checker.prepare(request.chunks)
         can_judge = bool(request.chunks) and self.checker.can_judge(llm=llm)
         reply = self.checker.reply(
@@ -113,53 +196,47 @@ class TextChecks:
             thresholds=audit.thresholds,
             max_sources_per_claim=audit.max_sources_per_claim,
             max_claims=audit.max_claims,
-            correct=rules.contradiction_action == "correct",
+            correct=audit.corrects,
             llm=llm,
         )
         verdicts = await _judge_all(reply, request.text) if can_judge else []
-        report = build_report(
-            verdicts, characters=len(request.text), has_sources=bool(request.chunks), available=can_judge
+        return _Judged(
+            request=request,
+            policy=policy,
+            audit=audit,
+            reply=reply,
+            verdicts=verdicts,
+            entries=_entries(verdicts, request.text, request.chunks),
+            by=self.checker.named(llm=llm) if can_judge else None,
+            attribution=self.checker.attribution(evidence) if can_judge else None,
         )
-        entries = _entries(verdicts, request.chunks)
-        claims = [claim for verdict in verdicts for claim in _judged(verdict)]
+
+    async def _decide(self, judged: _Judged, trace: Trace) -> Checked:
+        """Let the policy decide of what was judged, as it would of a reply, and keep it in ``trace``."""
+        audit, request, report = judged.audit, judged.request, judged.report
         audit.start()
-        for verdict in verdicts:
-            audit.sentence(_judged(verdict))
-        said = Said(text=request.text, claims=claims, chunks=request.chunks, audit=audit)
-        found = await ask_all(self.inquiries, said) if policies else {}
-        record = replace(
-            opening,
-            claims=claims,
-            citations=[citation for entry in entries for citation in entry.citations],
-            trust_score=report.trust_score,
-            judged=can_judge,
-            judge_unavailable=bool(request.chunks) and not can_judge,
-            **found,
+        for verdict in judged.verdicts:
+            audit.sentence(_claims(verdict))
+        found = await ask_all(self.inquiries, judged.said()) if judged.policy else {}
+        audit.finish(judged.record(found))
+        trace.judge_fault = (self.checker.fault or self.checker.error) if request.chunks else None
+        trace.verdict, trace.trust_score = report.verdict.value, report.trust_score
+        trace.judge_ms = judged.judge_ms
+        trace.sentences = len(judged.entries)
+        positions = range(len(request.chunks))
+        trace.claims.extend(
+            claim_rows(judged.entries, choice=0, first=0, positions=positions, store_text=self.settings.store_text)
         )
-        audit.finish(record)
-        self._keep(trace, entries)
+        trace.llm_calls.extend(judged.llm_calls(found))
+        trace.withheld.extend(judged.texts(found))
         return Checked(
             request_id=trace.request_id,
             report=report,
             decisions=audit.decisions,
-            max_unverifiable_ratio=rules.max_unverifiable_ratio,
-            judge_name=self.checker.named(llm=llm) if can_judge else None,
-            judge_ms=reply.judge_ms if can_judge else None,
+            max_unverifiable_ratio=judged.rules.max_unverifiable_ratio,
+            judge_name=judged.by,
+            judge_ms=judged.judge_ms,
         )
-
-    def _keep(self, trace: Trace, entries: Sequence[Entry]) -> None:
-        positions = range(len(trace.documents))
-        trace.claims.extend(
-            claim_rows(entries, choice=0, first=0, positions=positions, store_text=self.settings.store_text)
-        )
-        trace.sentences = len(entries)
-        trace.withheld.extend(claim.claim.text for entry in entries for claim in entry.verdict.claims)
-
-    async def _log(self, trace: Trace) -> None:
-        event = trace.event()
-        await self.events.append(event)
-        for observer in self.observers:
-            observer(event)
 
 
 async def _judge_all(reply: ReplyCheck, text: str) -> list[SentenceVerdict]:
@@ -174,18 +251,18 @@ async def _judge_all(reply: ReplyCheck, text: str) -> list[SentenceVerdict]:
     return [task.result() for task in tasks]
 
 
-def _judged(verdict: SentenceVerdict) -> list[ClaimVerdict]:
+def _claims(verdict: SentenceVerdict) -> list[ClaimVerdict]:
+    """The claims that policies look at: not those beyond ``max_claims``, which are reported as skipped."""
     return [claim for claim in verdict.claims if claim.reason != SKIPPED]
 
 
-def _entries(verdicts: Sequence[SentenceVerdict], chunks: Sequence[Chunk]) -> list[Entry]:
-    names = DocumentNames(chunks)
-    return [
-        Entry(verdict=verdict, offset=verdict.sentence.span.start, citations=_citations(verdict, names))
-        for verdict in verdicts
-    ]
+def _scores(found: Mapping[str, Any]) -> Sequence[LlmScore]:
+    scores: Sequence[LlmScore] = found.get("llm_scores", ())
+    return scores
 
 
-def _citations(verdict: SentenceVerdict, names: DocumentNames) -> list[Citation]:
-    sentence = verdict.sentence
-    return [replace(found, sentence_index=sentence.index) for found in find_citations(sentence.text, names)]
+def _entries(verdicts: Sequence[SentenceVerdict], text: str, chunks: Sequence[Chunk]) -> list[Entry]:
+    entries = [Entry(verdict=verdict, offset=verdict.sentence.span.start) for verdict in verdicts]
+    if entries:
+        cite_reply(entries, text, DocumentNames(chunks))
+    return entries

@@ -136,9 +136,9 @@ def test_a_further_step_takes_nothing_away(
         assert whole.output_confidence <= first.output_confidence
 
 
-def test_a_document_without_an_id_is_numbered() -> None:
-    recorded = Recorded.of(steps_of([retrieval(source="a"), retrieval(id="x"), retrieval(source="a")]))
-    assert [chunk.id for chunk in recorded.chunks] == ["document-1", "x", "document-3"]
+def test_documents_that_are_recorded_one_by_one_each_count() -> None:
+    recorded = Recorded.of(steps_of([retrieval(id="1", source="a"), retrieval(id="1", source="a")]))
+    assert recorded.counts["documents"] == 2
 
 
 def test_a_document_of_a_request_that_is_known_is_not_counted_again() -> None:

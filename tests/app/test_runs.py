@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from judges.types import Chunk
 
 pytestmark = pytest.mark.anyio
 
-Open = Callable[[], AbstractAsyncContextManager[Database]]
 REPORT: dict[str, Any] = {
     "grounding_scores": [0.9],
     "citations": [],
@@ -50,12 +49,12 @@ class Worker:
 
 
 @pytest.fixture
-def open_worker(open_database: Open) -> Callable[[], AbstractAsyncContextManager[Worker]]:
+def open_worker(database_url: str) -> Callable[[], AbstractAsyncContextManager[Worker]]:
     """Opens a worker process of the database."""
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Worker]:
-        async with open_database() as database:
+        async with aclosing(Database(database_url, busy_timeout_s=60.0)) as database:
             policies, events = PolicyStore(database), Events()
             await policies.refresh()
             runs = Runs(

@@ -91,6 +91,27 @@ def test_a_contradiction_in_one_request_blocks_the_run(gateway: Gateway) -> None
     assert (code, metadata["best_source"]["document_id"]) == ("GROUNDING_CONTRADICTION", "hr-7")
 
 
+def test_claims_of_two_requests_that_contradict_each_other_are_told_at_the_end_too(gateway: Gateway) -> None:
+    other = "Permanent staff receive 40 days of annual leave."
+    gateway.judge.labels = {"40 days": Label.CONTRADICTED}
+    with Run(gateway, gateway.agent(grounding={"factual_consistency_check": True, "min_citations": 0})) as run:
+        for text in (LEAVE, other):
+            ask(gateway, run, text)
+        end = run.complete()
+    audit = end["decisions"][-1]
+    assert f'Claims contradict each other: "{LEAVE}" / "{other}"' in audit["reason"]
+    assert "GROUNDING_INCONSISTENT" in {violation["reason_code"] for violation in audit["metadata"]["violations"]}
+
+
+def test_citations_that_hold_in_their_request_hold_in_the_run(gateway: Gateway) -> None:
+    rules = {"require_valid_citations": True, "min_citations": 2, "action_on_violation": "block"}
+    with Run(gateway, gateway.agent(grounding=rules)) as run:
+        first = ask(gateway, run, f"{LEAVE} [1][2]")
+        second = ask(gateway, run, f"{LEAVE} [2] {LEAVE} [1]")
+        end = run.complete()
+    assert [reply["grounding"]["action"] for reply in (first, second)] == [end["action"]] * 2
+
+
 def test_what_the_caller_reports_with_a_request_counts_in_the_run(gateway: Gateway) -> None:
     reported = {"citations": ["Memo 4"], "unsupported_claims": ["It rains."], "output_confidence": 0.3}
     rules = {"max_unsupported_claims": 0, "abstention_threshold": 0.2, "min_citations": 2}
