@@ -19,7 +19,15 @@ def document(id: str, text: str) -> dict[str, Any]:
     return {"id": id, "text": text, "source": f"{id}.pdf", "relevance_score": 0.9, "age_days": 1}
 
 
-def ask(gateway: Gateway, agent: str, reply: str, documents: list[dict[str, Any]], *, stream: bool) -> dict[str, Any]:
+def ask(
+    gateway: Gateway,
+    agent: str,
+    reply: str,
+    documents: list[dict[str, Any]],
+    *,
+    stream: bool,
+    run_id: str | None = None,
+) -> dict[str, Any]:
     """The event log's decisions by reason code, with the client's ``grounding`` under ``client``."""
     gateway.upstream.script(answer(reply, stream=stream))
     body = {
@@ -27,7 +35,7 @@ def ask(gateway: Gateway, agent: str, reply: str, documents: list[dict[str, Any]
         "messages": [{"role": "user", "content": "How much leave is there?"}],
         "stream": stream,
         "documents": documents,
-        "grounding": {"agent": agent},
+        "grounding": {"agent": agent, "run_id": run_id},
     }
     with gateway.call(body) as call:
         grounding = call.reading().grounding if stream else call.json()["grounding"]
@@ -44,6 +52,19 @@ def test_claims_of_a_reply_that_contradict_each_other(gateway: Gateway, stream: 
     assert [claim["claim"] for claim in decision["metadata"]["claims"]] == [LEAVE, MORE]
     assert decision["phase"] == "after_workflow"
     assert found["client"]["action"] == "warn"
+
+
+def test_a_claim_that_contradicts_an_earlier_reply_of_the_run(gateway: Gateway) -> None:
+    agent = gateway.agent(grounding={**OPEN, "factual_consistency_check": True})
+    with gateway.call({"agent": agent}, path="/v1/runs") as call:
+        run_id = call.json()["run_id"]
+    documents = [document("parking", PARKING)]
+    first = ask(gateway, agent, f"{LEAVE} {PARKING}", documents, stream=False, run_id=run_id)
+    assert "GROUNDING_INCONSISTENT" not in first
+    second = ask(gateway, agent, MORE, documents, stream=True, run_id=run_id)
+    decision = second["GROUNDING_INCONSISTENT"]
+    assert decision["reason"] == f'Claims contradict each other: "{LEAVE}" / "{MORE}"'
+    assert [claim["earlier"] for claim in decision["metadata"]["claims"]] == [True, False]
 
 
 def test_documents_that_contradict_each_other(start_gateway: Any) -> None:
