@@ -185,6 +185,14 @@ def test_what_is_not_asked_for_is_not_there(gateway: Gateway, ask: Ask, api: str
     assert (seen.text.strip(), seen.grounding, seen.claims) == (PLANS.strip(), None, ())
 
 
+def test_a_plain_request_is_left_as_it_is(gateway: Gateway, ask: Ask, api: str, stream: bool) -> None:
+    script(gateway, api, stream, PLANS)
+    seen = ask(documents=None)
+    assert (seen.text, seen.grounding) == (PLANS, None)
+    sent = gateway.upstream.wait_exchange().json
+    assert sent == {**REQUESTS[api], **({"stream": True} if stream else {})}
+
+
 def test_a_request_names_its_agent_and_documents(gateway: Gateway, ask: Ask, api: str, stream: bool) -> None:
     script(gateway, api, stream, PLANS)
     seen = ask("support", grounding={"query": "price"}, extra_body={"grounding": {"inject": "system"}, "seed": 7})

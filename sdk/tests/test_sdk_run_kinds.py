@@ -124,6 +124,18 @@ def test_a_cancelled_run_does_not_wait_for_the_gateway(gateway: Gateway) -> None
     assert asyncio.run(main()) == "open"
 
 
+def test_a_run_that_is_interrupted_does_not_wait_either(gateway: Gateway) -> None:
+    def interrupted(run: Run) -> None:
+        with run:
+            raise KeyboardInterrupt
+
+    with Groundlane(gateway.base_url) as client:
+        run = client.run("interrupted")
+        with pytest.raises(KeyboardInterrupt):
+            interrupted(run)
+        assert client.get_run(run.run_id).status == "open"
+
+
 def test_numbers_of_other_libraries_are_numbers(gateway: Gateway) -> None:
     with Groundlane(gateway.base_url) as client:
         with client.run("counting") as run:

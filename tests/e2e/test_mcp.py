@@ -5,7 +5,6 @@ import json
 import re
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -250,16 +249,28 @@ def test_the_examples_of_the_page_work(gateway: Gateway, capsys: pytest.CaptureF
 # Without the extra
 
 
+def without(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    """Let the server find that ``module`` is not installed."""
+
+    def absent(_: str) -> Any:
+        raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+    monkeypatch.setattr(endpoint, "import_module", absent)
+
+
 def test_without_the_extra_the_path_says_what_to_install(
     start_gateway: Callable[..., Gateway], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def absent(name: str) -> Any:
-        if name == "app.api.mcp.server":
-            raise ModuleNotFoundError("No module named 'mcp'", name="mcp.server")
-        return import_module(name)
-
-    monkeypatch.setattr(endpoint, "import_module", absent)
-    gateway = start_gateway()
-    answer = httpx.post(f"http://127.0.0.1:{gateway.port}/mcp", json=call(), headers=HEADERS)
+    without(monkeypatch, "mcp.server")
+    answer = httpx.post(f"http://127.0.0.1:{start_gateway().port}/mcp", json=call(), headers=HEADERS)
     assert answer.status_code == 501
     assert "pip install 'groundlane[mcp]'" in answer.json()["error"]["message"]
+
+
+def test_another_module_that_is_missing_is_not_taken_for_the_extra(
+    start_gateway: Callable[..., Gateway], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without(monkeypatch, "mcpherson")
+    answer = httpx.post(f"http://127.0.0.1:{start_gateway().port}/mcp", json=call(), headers=HEADERS)
+    assert answer.status_code == 500
+    assert "mcpherson" not in answer.text

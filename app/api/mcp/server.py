@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import structlog
@@ -52,10 +52,9 @@ def open_manager(check: Check, *, max_body_bytes: int) -> StreamableHTTPSessionM
     async def call_tool(context: _Context, params: CallToolRequestParams) -> CallToolResult:
         if params.name != _TOOL.name:
             raise MCPError(INVALID_PARAMS, f"There is no tool {params.name!r:.100}, only {_TOOL.name!r}.")
-        if context.request is None:
-            raise MCPError(INTERNAL_ERROR, "The call came without a request.")
+        request = cast(Request, context.request)  # there always is one over HTTP
         try:
-            result = await check(params.arguments or {}, context.request)
+            result = await check(params.arguments or {}, request)
         except GatewayError as error:
             # For the model to read: it can mend its arguments.
             return CallToolResult(content=[TextContent(text=error.message)], is_error=True)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from typing import Any, SupportsFloat
 from uuid import uuid4
 
@@ -16,6 +16,9 @@ _UNSET: Any = object()
 
 class Recording:
     """The state of a run. ``decisions`` are all that it has caused so far."""
+
+    _outer: "Token[Recording | None]"
+    """The run around this one, from when it has begun."""
 
     def __init__(self, agent_name: str, *, model: str | None, enforce_policy: bool) -> None:
         if not agent_name:

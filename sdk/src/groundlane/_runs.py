@@ -2,7 +2,6 @@
 
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import suppress
-from contextvars import Token
 from types import TracebackType
 from typing import Any, Self, SupportsFloat
 
@@ -28,7 +27,6 @@ class Run(Recording):
     ) -> None:
         super().__init__(agent_name, model=model, enforce_policy=enforce_policy)
         self._session = session
-        self._outer: Token[Recording | None] | None = None
 
     def record_retrieval_result(
         self,
@@ -71,8 +69,7 @@ class Run(Recording):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._outer is not None:
-            CURRENT.reset(self._outer)
+        CURRENT.reset(self._outer)
         if error is None:
             self._send(self._completion())
         elif isinstance(error, Exception):
@@ -107,7 +104,6 @@ class AsyncRun(Recording):
     ) -> None:
         super().__init__(agent_name, model=model, enforce_policy=enforce_policy)
         self._session = session
-        self._outer: Token[Recording | None] | None = None
         self._waiting: list[Recorded] = []
         self._sending = anyio.Lock()
 
@@ -150,8 +146,7 @@ class AsyncRun(Recording):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._outer is not None:
-            CURRENT.reset(self._outer)
+        CURRENT.reset(self._outer)
         if error is None:
             try:
                 await self._deliver(None)

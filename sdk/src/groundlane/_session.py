@@ -20,12 +20,10 @@ class Session:
 
     def send(self, call: Call) -> Mapping[str, Any]:
         """The gateway's answer. Raises GroundlaneError."""
-        for attempt in range(self.endpoint.retries + 1):
-            outcome = self._try(call)
-            delay = self.endpoint.delay_after(call, attempt, outcome)
-            if delay is None:
-                break
+        outcome, attempt = self._try(call), 0
+        while (delay := self.endpoint.delay_after(call, attempt, outcome)) is not None:
             time.sleep(delay)
+            outcome, attempt = self._try(call), attempt + 1
         return _answer(self.endpoint, outcome)
 
     def close(self) -> None:
@@ -49,12 +47,10 @@ class AsyncSession:
 
     async def send(self, call: Call) -> Mapping[str, Any]:
         """The gateway's answer. Raises GroundlaneError."""
-        for attempt in range(self.endpoint.retries + 1):
-            outcome = await self._try(call)
-            delay = self.endpoint.delay_after(call, attempt, outcome)
-            if delay is None:
-                break
+        outcome, attempt = await self._try(call), 0
+        while (delay := self.endpoint.delay_after(call, attempt, outcome)) is not None:
             await anyio.sleep(delay)
+            outcome, attempt = await self._try(call), attempt + 1
         return _answer(self.endpoint, outcome)
 
     async def aclose(self) -> None:
