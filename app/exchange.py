@@ -10,9 +10,11 @@ import httpx
 from app.enforcement import Enforcement
 from app.errors import GatewayError
 from app.events.records import EventLog, RequestEvent
+from app.parts import Event
 from app.runs import JoinedRun
 from app.tasks import TaskScope
 from app.trace import Trace
+from app.watching import Watch
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,6 +26,8 @@ class Exchange:
     observers: Sequence[Callable[[RequestEvent], None]] = ()
     response: httpx.Response | None = None
     enforcement: Enforcement | None = None
+    watch: Watch | None = None
+    """Judges a reply that passes untouched."""
     run: JoinedRun | None = None
     """The run that the request belongs to."""
     tasks: TaskScope = field(default_factory=TaskScope)
@@ -50,15 +54,24 @@ class Exchange:
         if self._recorded:
             await self.aclose()
 
+    def watched(self, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
+        """``events`` as they are, judged meanwhile where somebody watches."""
+        return events if self.watch is None else self.watch.listen(events)
+
     async def record(self) -> None:
         """Write the event, once."""
         if self._recorded:
             return
-        self._recorded = True
         trace = self.trace
         trace.end_upstream()
+        if self.watch is not None:
+            # A client that goes away meanwhile ends this here, and what then closes the exchange records it.
+            await self.watch.finish(truncated=trace.status == "incomplete")
+        self._recorded = True
         if self.enforcement is not None:
             self.enforcement.settle()
+            if self.watch is not None:
+                self.watch.settle(trace, [choice.index for choice in self.enforcement.choices])
         event = trace.event()
         if self.run is not None:
             with anyio.CancelScope(shield=True):
@@ -73,6 +86,8 @@ class Exchange:
         with anyio.CancelScope(shield=True):
             if self.enforcement is not None:
                 await self.enforcement.aclose()
+            if self.watch is not None:
+                await self.watch.aclose()
             await self.tasks.aclose()
             if self.response is not None:
                 await self.response.aclose()

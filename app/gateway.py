@@ -29,9 +29,10 @@ from app.runs import JoinedRun, Runs
 from app.settings import Settings
 from app.trace import Trace
 from app.upstream import Form, Headers, UpstreamRequest, Upstreams, returned_headers, translate
-from judges.pipeline import GroundingChecker
+from app.watching import Watch
+from judges.pipeline import GroundingChecker, ReplyCheck
 from judges.types import Chunk, Claim, Consistency, ReplyVerdict
-from policies.engine import PolicyEngine, PolicySet, Ruling, decision_to_dict
+from policies.engine import Audit, PolicyEngine, PolicySet, Ruling, decision_to_dict
 from policies.names import DocumentNames
 from policies.replay import Judging
 from policies.types import Action, Record
@@ -82,8 +83,10 @@ class Gateway:
             ruling = self._retrieve(policies, intake, trace)
             kept = tuple(chunk for index, chunk in enumerate(intake.chunks) if index not in ruling.dropped)
             mode = self._mode(policies, intake, kept)
-            trace.judging = None if mode is Mode.UNTOUCHED else Judging.of(policies.audit(Record()))
-            evidence = exchange.tasks.start(self.checker.prepare(kept)) if self._judges(mode, kept) else None
+            watched = mode is Mode.UNTOUCHED and bool(kept) and PolicySet(policies.shadow).of("grounding") != ()
+            judged = watched or mode is not Mode.UNTOUCHED
+            trace.judging = Judging.of(policies.audit(Record())) if judged else None
+            evidence = exchange.tasks.start(self.checker.prepare(kept)) if self._judges(judged, kept) else None
             ruling = await self._compare(policies, ruling, intake, trace)
             earlier = await run.claims() if run is not None and policies.audit(Record()).consistency_check else ()
             response = await self._send(replace(call, intake=intake.drop(ruling.dropped)), kept, exchange)
@@ -93,6 +96,8 @@ class Gateway:
             terms = self._terms(ruling, intake, kept, mode, earlier)
             if kept and mode is not Mode.UNTOUCHED:
                 trace.judge_fault = self.checker.fault or self.checker.error
+            if watched and index is not None:
+                exchange.watch, index = _watch(policies, terms, self.checker, index), None
             enforcement = exchange.enforcement = Enforcement(
                 mode=_effective(mode, held=terms.unjudged is None or intake.late or _refused(policies, terms)),
                 trace=trace,
@@ -169,9 +174,9 @@ class Gateway:
             return Mode.UNTOUCHED
         return Mode(policies.audit(Record()).stream_mode) if intake.stream else Mode.FINAL
 
-    def _judges(self, mode: Mode, kept: Sequence[Chunk]) -> bool:
+    def _judges(self, wanted: bool, kept: Sequence[Chunk]) -> bool:
         # A judge that has not been loaded yet is loaded on first use; one that failed to load stays out.
-        return mode is not Mode.UNTOUCHED and bool(kept) and self.checker.error is None
+        return wanted and bool(kept) and self.checker.error is None
 
     def _terms(
         self, ruling: Ruling, intake: Intake, kept: Sequence[Chunk], mode: Mode, earlier: Sequence[Claim]
@@ -213,7 +218,7 @@ class Gateway:
             intake = intake.with_chunks(documents, [f"output:{chunk.id}" for chunk in documents])
             kept = (*kept, *documents)
             trace.keep_documents(intake.chunks, ruling.dropped, late=trace.late + len(documents))
-            index = await self.checker.prepare(kept) if self._judges(mode, kept) else None
+            index = await self.checker.prepare(kept) if self._judges(mode is not Mode.UNTOUCHED, kept) else None
             terms = self._terms(ruling, intake, kept, mode, earlier)
             return _opener(policies, terms, trace, self.checker, index if terms.unjudged is None else None)
 
@@ -251,7 +256,7 @@ class Gateway:
 
     def _stream(self, call: Call, response: httpx.Response, exchange: Exchange, enforcement: Enforcement) -> Reply:
         events = call.dialect.events(_bytes(response), _content_type(response), exchange.trace)
-        stream = ReplyStream(call.dialect, exchange, enforcement.run(events))
+        stream = ReplyStream(call.dialect, exchange, enforcement.run(exchange.watched(events)))
         headers = [
             *((name, value) for name, value in self._headers(response, exchange.trace) if name not in _STREAM_HEADERS),
             ("content-type", "text/event-stream; charset=utf-8"),
@@ -268,7 +273,7 @@ class Gateway:
         body = await _read(response)
         kind = "application/json" if body.lstrip()[:1] == b"{" else _content_type(response)
         events = call.dialect.events(_once(body), kind, trace)
-        async with aclosing(enforcement.run(events)) as run:
+        async with aclosing(enforcement.run(exchange.watched(events))) as run:
             outputs = [output async for output in run]
         headers = self._headers(response, trace)
         refused = next((output for output in outputs if isinstance(output, Refused)), None)
@@ -315,20 +320,25 @@ def _opener(policies: PolicySet, terms: Terms, trace: Trace, checker: GroundingC
 
     def open_choice(index: int) -> Choice:
         audit = policies.audit(terms.record(judged=terms.unjudged is None))
-        check = (
-            checker.reply(
-                evidence,
-                thresholds=audit.thresholds,
-                max_sources_per_claim=audit.max_sources_per_claim,
-                max_claims=audit.max_claims,
-                correct=audit.corrects,
-            )
-            if evidence is not None
-            else None
-        )
+        check = _open_check(checker, evidence, audit) if evidence is not None else None
         return Choice(index, terms=terms, trace=trace, audit=audit, check=check)
 
     return open_choice
+
+
+def _open_check(checker: GroundingChecker, evidence: Any, audit: Audit) -> ReplyCheck:
+    return checker.reply(
+        evidence,
+        thresholds=audit.thresholds,
+        max_sources_per_claim=audit.max_sources_per_claim,
+        max_claims=audit.max_claims,
+        correct=audit.corrects,
+    )
+
+
+def _watch(policies: PolicySet, terms: Terms, checker: GroundingChecker, evidence: Any) -> Watch:
+    audit = policies.audit(Record())
+    return Watch(lambda: _open_check(checker, evidence, audit), terms.names, terms.positions)
 
 
 def _verdict_headers(trace: Trace) -> Headers:

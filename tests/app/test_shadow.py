@@ -67,19 +67,89 @@ async def answer(at: Bench, fields: dict[str, Any]) -> bytes:
     return re.sub(rb'"latency_ms":[0-9.]+', b"", masked(data, at.event))
 
 
+@pytest.mark.parametrize("annotated", [True, False])
 @pytest.mark.parametrize("rules", RULES, ids=lambda rules: str(RULES.index(rules)))
-async def test_a_shadow_policy_decides_as_it_would_in_force_and_nobody_sees_it(rules: Policy) -> None:
-    """Nothing else is in force, so that what it would have decided is what it decides once it is."""
+async def test_a_shadow_policy_decides_as_it_would_in_force_and_nobody_sees_it(rules: Policy, annotated: bool) -> None:
+    """Nothing else is in force, so that what it would have decided is what it decides once it is; replies that pass
+    untouched are judged for it, and pass untouched all the same."""
+    settings = {"annotate_by_default": annotated}
     for texts, fields in REQUESTS:
-        beside = await bench(said(*texts), replace(rules, mode="shadow"))
-        in_force = await bench(said(*texts), rules)
-        alone = await bench(said(*texts))
+        beside = await bench(said(*texts), replace(rules, mode="shadow"), settings=settings)
+        in_force = await bench(said(*texts), rules, settings=settings)
+        alone = await bench(said(*texts), settings=settings)
         assert await answer(beside, fields) == await answer(alone, fields)
         await answer(in_force, fields)
         assert told(beside.event.shadow) == told(in_force.event.decisions)
         assert beside.event.decisions == ()
         assert beside.event.request.action == "allow"
         assert in_force.event.shadow == ()
+
+
+async def test_a_whole_reply_that_passes_untouched_is_judged_for_policies_in_shadow() -> None:
+    """Its bytes and headers are the upstream's; what was found stands in the log alone."""
+    settings = {"annotate_by_default": False}
+    beside = await bench(whole(f"{TRUE} {FALSE}"), replace(policy(**STRICT), mode="shadow"), settings=settings)
+    alone = await bench(whole(f"{TRUE} {FALSE}"), settings=settings)
+    replies = [await at.ask() for at in (beside, alone)]
+    assert replies[0].body == replies[1].body
+    assert [[header for header in reply.headers if header[0] != "x-groundlane-request-id"] for reply in replies] == [
+        [header for header in replies[1].headers if header[0] != "x-groundlane-request-id"]
+    ] * 2
+    assert [decision.action.value for decision in beside.event.shadow] == ["allow", "block"]
+    assert [claim.label for claim in beside.event.claims] == ["supported", "contradicted"]
+    assert (beside.event.request.verdict, beside.event.request.sentences) == ("not_checked", 2)
+    assert alone.event.claims == ()
+
+
+async def test_a_client_that_goes_away_leaves_no_check_behind() -> None:
+    """The judge never answers and the client does not wait: what was not judged is not known; the event is there."""
+    gate = asyncio.Event()
+    watching = replace(policy(**STRICT), mode="shadow")
+    at = await bench(
+        said(TRUE, " ", FALSE),
+        watching,
+        judge=ScriptedJudge(verdict, gate=gate),
+        settings={"annotate_by_default": False},
+    )
+    reply = await at.ask(stream=True)
+    assert reply.stream is not None
+    async for part in reply.stream:
+        assert part
+        break
+    await reply.stream.aclose()
+    assert at.event.request.status == "cancelled"
+    assert at.event.claims == ()
+
+
+async def test_a_client_that_goes_away_while_the_end_waits_for_the_judge_is_recorded_once() -> None:
+    """All of the reply is out but its end, for which the judge is asked; whoever reads is cancelled there."""
+    asking, gate = asyncio.Event(), asyncio.Event()
+
+    class Slow(ScriptedJudge):
+        async def score(self, pairs: Sequence[Pair]) -> Sequence[Probabilities]:
+            asking.set()
+            return await super().score(pairs)
+
+    at = await bench(
+        said(TRUE, finish=None) + b"data: [DONE]\n\n",
+        replace(policy(**STRICT), mode="shadow"),
+        judge=Slow(verdict, gate=gate),
+        settings={"annotate_by_default": False},
+    )
+    reply = await at.ask(stream=True)
+    stream = reply.stream
+    assert stream is not None
+
+    async def read() -> None:
+        async for _ in stream:
+            pass
+
+    async with asyncio.TaskGroup() as group:
+        reading = group.create_task(read())
+        await asking.wait()
+        reading.cancel()
+    await stream.aclose()
+    assert at.event.request.status in ("completed", "cancelled", "incomplete")
 
 
 async def test_a_shadow_policy_stands_beside_those_in_force() -> None:
