@@ -2,14 +2,14 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import structlog
 
 from app.exchange import Exchange
 from app.intake import Intake
 from app.keys import GatewayKey
-from app.parts import Done, Event, Failure, Output
+from app.parts import Done, Event, Failure, Frame, Output, Turn
 from app.trace import Trace
 from app.upstream import Headers
 from judges.types import Chunk
@@ -46,6 +46,23 @@ class Dialect(Protocol):
 
     def collect(self, body: bytes, outputs: Sequence[Output]) -> bytes:
         """The body of a unary reply, from the upstream's and what came out of the enforcement."""
+        ...
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """What a dialect is besides where an upstream can be asked to go on with a reply from what stands of it."""
+
+    def not_resumable(self, body: Mapping[str, Any]) -> str | None:
+        """Why the reply to ``body`` cannot be gone on with, in a word; None where it can."""
+        ...
+
+    def resume(self, body: Mapping[str, Any], turn: Turn) -> dict[str, Any]:
+        """The request that asks for it. ``body`` is that of the first call."""
+        ...
+
+    def resumed(self, body: AsyncIterator[bytes], content_type: str, trace: Trace, like: Frame) -> AsyncIterator[Event]:
+        """The events of its reply, as if they were of the one that ``like`` is a frame of."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from app.choice_log import choice_log
@@ -11,8 +11,9 @@ from app.claim_rows import claim_rows
 from app.held import HeldText
 from app.inquiry import Inquiry, Said, ask_all
 from app.intake import Options
-from app.parts import Cited, Finish, Frame, Output, Refused, Slice, Support, Text
-from app.reply import Entry, annotations_of, claims_of, summary_of
+from app.parts import Cited, Finish, Frame, Output, Refused, Slice, Support, Text, Turn
+from app.repair import Lead, Piece, closed_up, corrected, correction, lead_of
+from app.reply import Entry, Repairs, annotations_of, claims_of, reasons_of, summary_of
 from app.settings import StoreText
 from app.trace import Trace, redact
 from judges.attribution import Attribution
@@ -33,7 +34,7 @@ from judges.types import (
     Span,
 )
 from policies.citations import reported_citations
-from policies.engine import Audit, decision_to_dict
+from policies.engine import Audit, SentenceRuling, decision_to_dict
 from policies.names import DocumentNames
 from policies.types import Action, Citation, Decision, Phase, Record
 
@@ -51,7 +52,8 @@ class Terms:
 
     ``chunks`` are the documents that the retrieval policy kept; ``positions`` says where each stood in the request.
     ``unjudged`` is the verdict where no judge looks at the reply, else None. ``inquiries`` are made at its end;
-    ``earlier`` claims of its run and ``attribution`` are for them.
+    ``earlier`` claims of its run and ``attribution`` are for them. ``strippable``: a sentence can be left out, or
+    another stand in its place. ``is_json``: the reply is to be JSON.
     """
 
     options: Options
@@ -70,6 +72,7 @@ class Terms:
     inquiries: Sequence[Inquiry] = ()
     earlier: Sequence[Claim] = ()
     attribution: Attribution | None = None
+    is_json: bool = False
 
     def record(self, **found: Any) -> Record:
         """What policies read, with what was found of the reply."""
@@ -87,8 +90,8 @@ class Terms:
 
 
 class Choice:
-    """The state of one choice. Text comes in by ``hold`` and ``push`` and leaves by ``deliver``, ``withhold`` or
-    ``replace``; ``rule`` and ``audit_end`` ask the policies."""
+    """The state of one choice. Text comes by ``hold`` and ``push`` and leaves by ``deliver``, ``correct``, ``strip``,
+    ``withhold`` or ``replace``; ``rule`` and ``audit_end`` ask the policies."""
 
     def __init__(self, index: int, *, terms: Terms, trace: Trace, audit: Audit, check: ReplyCheck | None) -> None:
         self.index = index
@@ -100,6 +103,8 @@ class Choice:
         self.held: list[Output] = []
         self.unchecked: set[str] = set()
         self.received = 0
+        self.not_regenerated: str | None = None
+        """Why the upstream was not asked to go on anew where a policy wants that."""
         self._spoke = False
         self._terms = terms
         self._trace = trace
@@ -109,6 +114,9 @@ class Choice:
         self._delivered: list[str] = []
         self._delivered_chars = 0
         self._text = HeldText()
+        self._left_out: Lead | None = None
+        self._repairs = Repairs()
+        self._starts_anew = False
         self._unjudged_runs = 0
         self._cited: list[Cited] = []
         opening = audit.start()
@@ -166,20 +174,35 @@ class Choice:
     async def check(self, sentence: Sentence) -> SentenceVerdict:
         if self._check is None:
             return SentenceVerdict(sentence=sentence, label=Label.NOT_A_CLAIM)
-        return await self._check.check(sentence)
+        verdict = await self._check.check(sentence)
+        if not (self._audit.corrects and self._terms.strippable):
+            return verdict
+        return replace(verdict, claims=tuple([await self._with_sound_correction(claim) for claim in verdict.claims]))
+
+    async def _with_sound_correction(self, claim: ClaimVerdict) -> ClaimVerdict:
+        """The claim without its correction, unless the documents support that: it is a model's word too."""
+        if claim.correction is None or self._check is None:
+            return claim
+        sound = await self._check.supports(claim.correction, claim.claim)
+        return claim if sound else replace(claim, correction=None)
 
     # Policies
 
-    def rule(self, verdict: SentenceVerdict) -> Action:
-        """What the policies say of a sentence: BLOCK ends the reply, DROP leaves the sentence out."""
+    def rule(self, verdict: SentenceVerdict) -> SentenceRuling:
+        """What the policies say of a sentence."""
         if self._opening is Action.BLOCK:
-            return Action.BLOCK
+            return SentenceRuling(action=Action.BLOCK, cause=self._cause)
         claims = _judged(verdict)
         if not claims:
-            return Action.ALLOW
+            return SentenceRuling()
         ruling = self._audit.sentence(claims)
         self._cause = ruling.cause
-        return ruling.action
+        return ruling
+
+    def fails(self, verdict: SentenceVerdict, ruling: SentenceRuling) -> bool:
+        """Whether a sentence could be better: it cannot go out as it is, and not for want of a judge."""
+        judged = self._opening is not Action.BLOCK and any(claim.reason is None for claim in verdict.claims)
+        return judged and (ruling.action is Action.BLOCK or ruling.strip or ruling.uncorrected)
 
     async def conclude(self) -> None:
         """Find out what takes time and needs the whole reply. To be awaited once, before ``audit_end``."""
@@ -214,18 +237,44 @@ class Choice:
     def replacement(self) -> str | None:
         return self._audit.abstention_response
 
+    @property
+    def is_json(self) -> bool:
+        return self._terms.is_json
+
     # Text out
 
     @property
     def delivered(self) -> str:
         return "".join(self._delivered)
 
-    def deliver(self, verdict: SentenceVerdict, text: str) -> list[dict[str, Any]]:
-        """The sentence goes to the client, as the end of ``text``. Return its claims as the client sees them."""
+    def deliver(self, verdict: SentenceVerdict, piece: Piece) -> tuple[Piece, list[dict[str, Any]]]:
+        """The sentence goes to the client. Return it as it follows on what went before, and its claims as the client
+        sees them."""
         sentence = verdict.sentence
-        self._say(text)
+        structure = self._terms.is_json and sentence.in_code and not sentence.plain
+        citations = [] if structure else cite_sentence(sentence, self._terms.names)
+        piece = self._follow(piece)
         offset = self._delivered_chars - len(sentence.text.rstrip())
-        entry = Entry(verdict=verdict, offset=offset, citations=cite_sentence(sentence, self._terms.names))
+        return piece, self._enter(Entry(verdict=verdict, offset=offset, citations=citations, structure=structure))
+
+    def correct(
+        self, verdict: SentenceVerdict, claims: Sequence[ClaimVerdict], piece: Piece
+    ) -> tuple[Piece, list[dict[str, Any]]]:
+        """The corrections of ``claims`` go to the client, in place of the sentence."""
+        standing = correction([claim.correction or "" for claim in claims])
+        piece = self._follow(corrected(piece, standing))
+        start = self._delivered_chars - len(piece.text) + piece.text.rindex(standing)
+        self._repairs.corrected += 1
+        return piece, self._enter(Entry(verdict=verdict, offset=None, corrected=Span(start, start + len(standing))))
+
+    def _follow(self, piece: Piece) -> Piece:
+        opening = self.emptied
+        piece = closed_up(piece, self._left_out or (Lead() if opening else None), opening=opening)
+        self._left_out = None
+        self._say(piece.text)
+        return piece
+
+    def _enter(self, entry: Entry) -> list[dict[str, Any]]:
         self._entries.append(entry)
         if not self._terms.options.shows("claims"):
             return []
@@ -235,7 +284,7 @@ class Choice:
         """The passages that support the sentence delivered last; none where the client wants none."""
         if self._terms.options.silent:
             return []
-        best = (c.best_source for c in self._entries[-1].verdict.claims if c.label is Label.SUPPORTED)
+        best = self._entries[-1].supporting
         return [
             Support(
                 position=self._terms.positions[source.document_index],
@@ -252,7 +301,8 @@ class Choice:
 
     def trail(self, text: str) -> bool:
         """The white space at the end of the reply goes to the client, if what stands before it did."""
-        if not text or not self._entries or self._entries[-1].offset is None:
+        self._left_out = None
+        if not text or not self._entries or not self._entries[-1].shown:
             return False
         self._say(text)
         return True
@@ -262,8 +312,47 @@ class Choice:
         """There was something to say, and all of it was left out."""
         return bool(self._entries) and not self._delivered
 
-    def withhold(self, verdict: SentenceVerdict) -> None:
+    def withhold(self, verdict: SentenceVerdict, piece: Piece) -> None:
+        """The sentence does not go to the client."""
+        lead = lead_of(piece.text)
+        self._left_out = self._left_out.then(lead) if self._left_out is not None else lead
         self._entries.append(Entry(verdict=verdict, offset=None))
+
+    def strip(self, verdict: SentenceVerdict, piece: Piece) -> None:
+        """The sentence is left out, and the text goes on."""
+        self.withhold(verdict, piece)
+        self._repairs.stripped += 1
+
+    # Once more
+
+    def turn(self, verdict: SentenceVerdict, piece: Piece) -> Turn:
+        """What to tell the upstream where it is to go on anew."""
+        return Turn(
+            said=self.delivered,
+            withheld=piece.text.strip(),
+            reasons=reasons_of(verdict, self._audit.thresholds),
+            frame=piece.slices[0].frame,
+        )
+
+    def restart(self, verdict: SentenceVerdict, piece: Piece) -> None:
+        """A further call takes the place of the one that said the sentence: it, and what came behind it, was never
+        part of the reply."""
+        self.withhold(verdict, piece)
+        self._entries[-1].retracted = True
+        self._audit.retract(verdict.claims)
+        self._repairs.regenerations += 1
+        self._starts_anew = True
+        self.finish, self.closing, self.received = None, False, 0
+        if self._check is not None:
+            self._text = HeldText(self._check.restart(verdict.sentence.index))
+
+    def repeats(self, sentence: Sentence) -> bool:
+        """Whether a further call says over again what stands already, rather than go on from there."""
+        if not self._starts_anew:
+            return False
+        stand = {entry.verdict.sentence.text.strip() for entry in self._entries if entry.shown}
+        self._starts_anew = sentence.text.strip() in stand
+        return self._starts_anew
 
     def block(self, *, shown: bool) -> None:
         """No more of this choice leaves; what is still held never does. ``shown``: the client has seen it all."""
@@ -277,7 +366,7 @@ class Choice:
             self._delivered.clear()
             self._delivered_chars = 0
             for entry in self._entries:
-                entry.offset = None
+                entry.offset = entry.corrected = None
         if not self._audited:
             self._audit.abort()
 
@@ -333,6 +422,8 @@ class Choice:
             judge_ms=self.judge_ms,
             llm_calls=self._llm_calls(),
             unchecked=sorted(self.unchecked),
+            repairs=self._repairs,
+            not_regenerated=self.not_regenerated,
             options=options,
         )
 
@@ -365,7 +456,7 @@ class Choice:
         self._trace.choices.append(
             choice_log(
                 self._record(),
-                self._entries,
+                self._standing(),
                 cited=self._cited_by_upstream(),
                 reported=self._reported_citations(),
                 names=self._terms.names,
@@ -374,7 +465,7 @@ class Choice:
                 complete=self._audited or (self.ended and not self.blocked),
             )
         )
-        self._trace.sentences += len(self._entries)
+        self._trace.sentences += sum(not entry.structure for entry in self._entries)
         self._trace.reply += self.delivered
         self._trace.claims.extend(
             claim_rows(
@@ -394,7 +485,7 @@ class Choice:
     def _record(self, **found: Any) -> Record:
         """What policies read of the whole reply."""
         return self._terms.record(
-            claims=[claim for entry in self._entries for claim in _judged(entry.verdict)],
+            claims=[claim for entry in self._standing() for claim in _judged(entry.verdict)],
             trust_score=self.trust_score,
             judged=self._unjudged() is None,
             tool_calls_only=bool(_CALLS & self.unchecked) and not self._entries,
@@ -412,7 +503,7 @@ class Choice:
 
     def _report(self) -> GroundingReport:
         """Over what the client got; over everything judged where the reply was blocked."""
-        verdicts = [entry.verdict for entry in self._entries if self.blocked or entry.offset is not None]
+        verdicts = [entry.verdict for entry in self._standing() if self.blocked or entry.shown]
         return build_report(
             verdicts,
             characters=sum(len(verdict.sentence.text) for verdict in verdicts),
@@ -428,6 +519,10 @@ class Choice:
         if not self._entries and (self.unchecked or self._spoke):
             return ReplyVerdict.NOT_CHECKED
         return None
+
+    def _standing(self) -> list[Entry]:
+        """Without what a further call took the place of."""
+        return [entry for entry in self._entries if not entry.retracted]
 
     def _withheld(self) -> list[str]:
         """Texts of claims that the client must not see, unless it saw the same elsewhere; longest first. An LLM may
@@ -460,7 +555,8 @@ class Choice:
         by_upstream = self._cited_by_upstream()
         if not self._placed:
             self._placed = True
-            cite_reply(self._entries, self.delivered, self._terms.names)
+            if not self.is_json:  # whose lists of numbers look like markers
+                cite_reply(self._entries, self.delivered, self._terms.names)
             for entry in shown:
                 entry.noted = [c for c in by_upstream if c.sentence_index == entry.verdict.sentence.index]
         indices = {None, *(entry.verdict.sentence.index for entry in shown)}

@@ -18,7 +18,8 @@ def claim_rows(
     ``first`` is the position of the first row in its request; ``positions`` says where in the request each document
     stood that the judge saw.
     """
-    verdicts = [(entry, verdict) for entry in entries for verdict in entry.verdict.claims or (None,)]
+    told = [entry for entry in entries if not entry.structure]
+    verdicts = [(entry, verdict) for entry in told for verdict in entry.verdict.claims or (None,)]
     for position, (entry, verdict) in enumerate(verdicts, first):
         sentence, source = entry.verdict.sentence, _decisive(verdict)
         span = verdict.claim.span if verdict else sentence.span

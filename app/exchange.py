@@ -24,14 +24,24 @@ class Exchange:
     trace: Trace
     events: EventLog
     observers: Sequence[Callable[[RequestEvent], None]] = ()
-    response: httpx.Response | None = None
     enforcement: Enforcement | None = None
     watch: Watch | None = None
     """Judges a reply that passes untouched."""
     run: JoinedRun | None = None
     """The run that the request belongs to."""
     tasks: TaskScope = field(default_factory=TaskScope)
+    _responses: list[httpx.Response] = field(default_factory=list)
     _recorded: bool = False
+
+    def hold(self, response: httpx.Response) -> None:
+        """Take over a response of the upstream's: it is closed at the end, whatever the end is."""
+        self._responses.append(response)
+
+    async def end_earlier(self) -> None:
+        """End every upstream call but the last."""
+        while len(self._responses) > 1:
+            await self._responses[0].aclose()
+            self._responses.pop(0)
 
     @asynccontextmanager
     async def recorded_on_error(self) -> AsyncIterator[None]:
@@ -89,8 +99,8 @@ class Exchange:
             if self.watch is not None:
                 await self.watch.aclose()
             await self.tasks.aclose()
-            if self.response is not None:
-                await self.response.aclose()
+            for response in self._responses:
+                await response.aclose()
             if not self._recorded:
                 self.trace.fail("cancelled", "the client went away")
             await self.record()

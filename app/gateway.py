@@ -6,29 +6,30 @@ Streamed and unary requests take the same way. Whatever the end (a reply, a bloc
 exactly one event is written, by whoever ended it.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import httpx
-import orjson
 import structlog
 
-from app.call import Call, Reply, ReplyStream
+from app.call import Call, Reply, ReplyStream, Resumable
 from app.choice import Choice, Terms
 from app.enforcement import Enforcement, Mode, Opener
 from app.errors import PolicyBlockedError, UpstreamConnectError
 from app.events.records import EventLog, RequestEvent
 from app.exchange import Exchange
+from app.forwarding import upstream_request
 from app.inquiry import Inquiry
 from app.intake import Intake
-from app.parts import Failure, Refused
+from app.parts import Failure, Refused, Turn
+from app.regeneration import Again, Regeneration
 from app.reply import retrieval_summary
 from app.runs import JoinedRun, Runs
 from app.settings import Settings
 from app.trace import Trace
-from app.upstream import Form, Headers, UpstreamRequest, Upstreams, returned_headers, translate
+from app.upstream import Headers, Upstreams, returned_headers, translate
 from app.watching import Watch
 from judges.pipeline import GroundingChecker, ReplyCheck
 from judges.types import Chunk, Claim, Consistency, ReplyVerdict
@@ -89,7 +90,8 @@ class Gateway:
             evidence = exchange.tasks.start(self.checker.prepare(kept)) if self._judges(judged, kept) else None
             ruling = await self._compare(policies, ruling, intake, trace)
             earlier = await run.claims() if run is not None and policies.audit(Record()).consistency_check else ()
-            response = await self._send(replace(call, intake=intake.drop(ruling.dropped)), kept, exchange)
+            call = replace(call, intake=intake.drop(ruling.dropped))
+            response = await self._send(call, kept, exchange)
             if not response.is_success:
                 return await self._pass_error(response, exchange)
             index = await evidence if evidence is not None else None
@@ -105,6 +107,7 @@ class Gateway:
                 expected=intake.choices,
                 wants_usage=intake.include_usage,
                 admit=self._admit(policies, ruling, intake, kept, mode, trace, earlier) if intake.late else None,
+                regeneration=self._regeneration(policies, call, kept, mode, exchange),
             )
             if intake.stream:
                 return self._stream(call, response, exchange, enforcement)
@@ -189,7 +192,7 @@ class Gateway:
             names=DocumentNames(kept),
             positions=[index for index in range(len(intake.chunks)) if index not in ruling.dropped],
             injectable=intake.injectable,
-            strippable=mode is not Mode.LIVE,
+            strippable=mode is not Mode.LIVE and not intake.is_json,
             retrieval=retrieval_summary(intake.chunks, ruling.dropped, ruling.decisions, intake.notes),
             retrieval_decisions=ruling.decisions,
             unjudged=unjudged,
@@ -199,6 +202,7 @@ class Gateway:
             store_text=self.settings.store_text,
             inquiries=self.inquiries,
             earlier=earlier,
+            is_json=intake.is_json,
         )
 
     def _admit(
@@ -228,21 +232,34 @@ class Gateway:
 
     async def _send(self, call: Call, kept: Sequence[Chunk], exchange: Exchange) -> httpx.Response:
         exchange.trace.start_upstream()
-        sent = await self.upstream.send(
-            UpstreamRequest(
-                method="POST",
-                path=call.dialect.path,
-                query=call.query,
-                headers=call.headers,
-                # A stream that is compressed may be held back by the compressor.
-                accept_encoding="identity" if call.intake.stream else "gzip, deflate",
-                content=_content(call, kept),
-                model=call.intake.model,
-                repeatable=True,
-            )
-        )
-        exchange.response, exchange.trace.sent_model = sent.response, sent.model
+        sent = await self.upstream.send(upstream_request(call, kept))
+        exchange.hold(sent.response)
+        exchange.trace.sent_model = sent.model
         return sent.response
+
+    def _regeneration(
+        self, policies: PolicySet, call: Call, kept: Sequence[Chunk], mode: Mode, exchange: Exchange
+    ) -> Regeneration | None:
+        """The means to ask the upstream once more, from what stands of its reply; None: no policy wants that."""
+        limit = policies.audit(Record()).max_regenerations
+        dialect, intake = call.dialect, call.intake
+        if not limit or mode is Mode.UNTOUCHED:
+            return None
+        if not isinstance(dialect, Resumable):
+            return Regeneration.unavailable_for("api")
+        if mode is Mode.LIVE or intake.is_json:
+            return Regeneration.unavailable_for("json" if intake.is_json else "live")
+
+        async def send(turn: Turn) -> Again | None:
+            response = (await self.upstream.send(upstream_request(call, kept, turn))).response
+            exchange.hold(response)
+            if not response.is_success:
+                return None
+            kind = _content_type(response)
+            events = dialect.resumed(_bytes(response), kind, exchange.trace, turn.frame)
+            return Again(events=events, end_earlier=exchange.end_earlier)
+
+        return Regeneration(limit=limit, unavailable=dialect.not_resumable(intake.body), send=send)
 
     async def _pass_error(self, response: httpx.Response, exchange: Exchange) -> Reply:
         """The upstream refuses: its status and body are the client's."""
@@ -320,25 +337,26 @@ def _opener(policies: PolicySet, terms: Terms, trace: Trace, checker: GroundingC
 
     def open_choice(index: int) -> Choice:
         audit = policies.audit(terms.record(judged=terms.unjudged is None))
-        check = _open_check(checker, evidence, audit) if evidence is not None else None
+        check = _open_check(checker, evidence, audit, terms) if evidence is not None else None
         return Choice(index, terms=terms, trace=trace, audit=audit, check=check)
 
     return open_choice
 
 
-def _open_check(checker: GroundingChecker, evidence: Any, audit: Audit) -> ReplyCheck:
+def _open_check(checker: GroundingChecker, evidence: Any, audit: Audit, terms: Terms) -> ReplyCheck:
     return checker.reply(
         evidence,
         thresholds=audit.thresholds,
         max_sources_per_claim=audit.max_sources_per_claim,
         max_claims=audit.max_claims,
-        correct=audit.corrects,
+        correct=audit.corrects and terms.strippable,
+        is_json=terms.is_json,
     )
 
 
 def _watch(policies: PolicySet, terms: Terms, checker: GroundingChecker, evidence: Any) -> Watch:
     audit = policies.audit(Record())
-    return Watch(lambda: _open_check(checker, evidence, audit), terms.names, terms.positions)
+    return Watch(lambda: _open_check(checker, evidence, audit, terms), terms.names, terms.positions)
 
 
 def _verdict_headers(trace: Trace) -> Headers:
@@ -354,34 +372,6 @@ def _content_type(response: httpx.Response) -> str:
 
 def _is_json(response: httpx.Response) -> bool:
     return "event-stream" not in _content_type(response)
-
-
-def _content(call: Call, kept: Sequence[Chunk]) -> Callable[[Form], bytes]:
-    """Makes the body that goes upstream: the client's own bytes wherever nothing in them has to change."""
-    intake = call.intake
-    written = kept[: len(kept) - intake.standing]  # what stands in the prompt is not written a second time
-    injects = bool(written) and intake.options.inject != "none"
-    body = call.dialect.inject(intake.body, written, where=intake.options.inject) if injects else intake.body
-
-    def content(form: Form) -> bytes:
-        changes = {"model": form.model} if form.renamed else {}
-        # Where the gateway writes the prompt, it gives the documents there, and none that was dropped.
-        if form.documents and intake.documents is not None and intake.options.inject == "none":
-            changes["documents"] = intake.documents
-        if intake.raw is not None and not injects and not changes:
-            return intake.raw
-        return _encode_body({**body, **changes})
-
-    return content
-
-
-def _encode_body(body: Mapping[str, Any]) -> bytes:
-    try:
-        return orjson.dumps(body)
-    except (TypeError, orjson.JSONEncodeError):  # an integer beyond 64 bits
-        import json
-
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 async def _bytes(response: httpx.Response) -> AsyncIterator[bytes]:

@@ -11,8 +11,8 @@ from app.parts import Frame, Slice, Text
 class HeldText:
     """A queue of text. ``add`` puts a piece at its end, ``cut`` takes what comes first; ``taken`` is what has left."""
 
-    def __init__(self) -> None:
-        self.taken = 0
+    def __init__(self, taken: int = 0) -> None:
+        self.taken = taken
         self._pieces: deque[_Piece] = deque()
 
     @property

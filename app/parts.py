@@ -105,6 +105,8 @@ class Usage:
     completion_tokens: int | None
     frame: Frame | None = None
     raw: bytes = b""
+    before: Sequence["Usage"] = ()
+    """What earlier calls for the same reply took, where there was more than one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +137,23 @@ class Event:
     parts: Sequence[Part]
 
 
+# Between two calls for one reply.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What an upstream is told when it is asked to go on from what stands of its reply.
+
+    ``said`` stands, ``withheld`` does not, ``reasons`` say why. ``frame`` is one of the reply's, which goes on as it
+    began.
+    """
+
+    said: str
+    withheld: str
+    reasons: Sequence[str]
+    frame: Frame
+
+
 # Out: what the client gets.
 
 
@@ -157,13 +176,17 @@ class Shell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
-    """Text that may be shown: a sentence with its claims, or text that nobody judges."""
+    """Text that may be shown: a sentence with its claims, or text that nobody judges.
+
+    ``lead``: how many code points at its beginning are not what the upstream sent there.
+    """
 
     choice: int
     text: str
     slices: Sequence[Slice]
     claims: Sequence[Mapping[str, Any]] = ()
     support: Sequence[Support] = ()
+    lead: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

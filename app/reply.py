@@ -7,7 +7,17 @@ from typing import Any
 from app.intake import Options
 from app.llm_usage import llm_usage
 from app.trace import redact
-from judges.types import Chunk, ClaimVerdict, GroundingReport, Label, LlmCall, SentenceVerdict, Source, Span
+from judges.types import (
+    Chunk,
+    ClaimVerdict,
+    GroundingReport,
+    Label,
+    LlmCall,
+    SentenceVerdict,
+    Source,
+    Span,
+    Thresholds,
+)
 from policies.engine import decision_to_dict
 from policies.types import Action, Citation, Decision
 
@@ -20,21 +30,72 @@ class Entry:
     """A sentence that was judged. ``offset``: where it begins in the delivered text; None: the client never sees it.
 
     ``citations`` are those in its text, ``noted`` those that the upstream has objects of its own for.
+    ``corrected``: where in that text a correction stands in its place. ``retracted``: a further call to the upstream
+    took its place. ``structure``: it is what stands between the texts of a reply in JSON.
     """
 
     verdict: SentenceVerdict
     offset: int | None
     citations: Sequence[Citation] = ()
     noted: Sequence[Citation] = ()
+    corrected: Span | None = None
+    retracted: bool = False
+    structure: bool = False
+
+    @property
+    def shown(self) -> bool:
+        """The client got it, or what stands in its place."""
+        return self.offset is not None or self.corrected is not None
+
+    @property
+    def supporting(self) -> list[Source]:
+        """The passages that support what the client got."""
+        claims = self.verdict.claims
+        if self.corrected is not None:
+            return [c.contradicting_source for c in claims if c.correction and c.contradicting_source is not None]
+        return [c.best_source for c in claims if c.label is Label.SUPPORTED and c.best_source is not None]
 
     @property
     def span(self) -> Span | None:
-        """The sentence in the delivered text, without the white space round it."""
+        """The sentence, or what stands in its place, in the delivered text, without the white space round it."""
         if self.offset is None:
-            return None
+            return self.corrected
         text = self.verdict.sentence.text
         start = self.offset + len(text) - len(text.lstrip())
         return Span(start, max(start, self.offset + len(text.rstrip())))
+
+
+@dataclass(slots=True, kw_only=True)
+class Repairs:
+    """How many sentences were left out and corrected, and how often the upstream was asked to go on anew."""
+
+    stripped: int = 0
+    corrected: int = 0
+    regenerations: int = 0
+
+    def told(self) -> dict[str, int]:
+        """As the client is told, where there is anything to tell."""
+        counts = {
+            "stripped_count": self.stripped,
+            "corrected_count": self.corrected,
+            "regenerations": self.regenerations,
+        }
+        return {name: count for name, count in counts.items() if count}
+
+
+def reasons_of(verdict: SentenceVerdict, thresholds: Thresholds) -> list[str]:
+    """What is wrong with a sentence, for the model that wrote it."""
+    reasons = []
+    for claim in verdict.claims:
+        against = claim.contradicting_source or claim.best_source
+        match claim.at(thresholds):
+            case Label.CONTRADICTED if against is not None:
+                reasons.append(f"The documents say otherwise: {against.content}")
+            case Label.CONTRADICTED:
+                reasons.append("The documents say otherwise.")
+            case Label.UNVERIFIABLE:
+                reasons.append("No document says so.")
+    return list(dict.fromkeys(reasons)) or ["The documents do not support it well enough."]
 
 
 def claims_of(entry: Entry, chunks: Sequence[Chunk], *, choice: int | None = None) -> list[dict[str, Any]]:
@@ -59,7 +120,7 @@ def claims_of(entry: Entry, chunks: Sequence[Chunk], *, choice: int | None = Non
         if verdict.reason is not None:
             claim["reason"] = verdict.reason
         if not shown:
-            claim["withheld"] = True
+            claim["delivered"] = False
         if choice is not None:
             claim["choice"] = choice
         claims.append(claim)
@@ -73,11 +134,7 @@ def annotations_of(entries: Sequence[Entry], chunks: Sequence[Chunk]) -> list[di
         span = entry.span
         if span is None:
             continue
-        supporting = [
-            claim.best_source.document_index
-            for claim in entry.verdict.claims
-            if claim.label is Label.SUPPORTED and claim.best_source is not None
-        ]
+        supporting = [source.document_index for source in entry.supporting]
         cited = [c.document_index for c in entry.citations if c.document_index is not None]
         for index in dict.fromkeys((*supporting, *cited)):
             annotations.append(_annotation(chunks[index], span))
@@ -99,6 +156,8 @@ def summary_of(
     llm_calls: Sequence[LlmCall] = (),
     unchecked: Sequence[str],
     options: Options,
+    repairs: Repairs | None = None,
+    not_regenerated: str | None = None,
 ) -> dict[str, Any]:
     """The ``grounding`` object. What the client did not ask to see is left out; texts it may not see are elided."""
     summary: dict[str, Any] = {
@@ -117,6 +176,10 @@ def summary_of(
     }
     if report.claims_skipped:
         summary["claims_skipped"] = report.claims_skipped
+    if repairs is not None:
+        summary |= repairs.told()
+    if not_regenerated is not None:
+        summary["not_regenerated"] = not_regenerated
     if unchecked:
         summary["not_checked"] = sorted(unchecked)
     if options.shows("claims"):
@@ -166,7 +229,7 @@ def _annotation(chunk: Chunk, span: Span) -> dict[str, Any]:
 
 def _delivered_span(entry: Entry, verdict: ClaimVerdict) -> Span | None:
     if entry.offset is None:
-        return None
+        return entry.corrected
     shift = entry.offset - entry.verdict.sentence.span.start
     return Span(verdict.claim.span.start + shift, verdict.claim.span.end + shift)
 

@@ -126,6 +126,7 @@ requests = Table(
     Column("prompt", Text),
     Column("reply", Text),
     Column("extra", Json, nullable=False, server_default="{}"),
+    Column("regenerations", Integer, nullable=False, server_default="0"),
     Index(None, "ts", "request_id"),
     Index(None, "agent", "ts", "request_id"),
     Index(None, "model", "ts", "request_id"),

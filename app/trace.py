@@ -86,6 +86,10 @@ class Trace:
     """Why the cross-encoder, or any judge, is missing where one was to look at the reply."""
     withheld: list[str] = field(default_factory=list)
     """Texts of the reply that decisions may quote; they are kept out of the event unless texts are stored in full."""
+    regenerations: int = 0
+    """How often the upstream was asked to go on anew; every count of tokens is over all calls."""
+    _spent: tuple[int, int] = (0, 0)
+    _spent_estimated: bool = False
     _started: float = field(default_factory=perf_counter)
     _upstream_started: float | None = None
 
@@ -112,16 +116,28 @@ class Trace:
 
     def count(self, prompt_tokens: int | None, completion_tokens: int | None) -> None:
         """Usage as the upstream reports it."""
-        self.prompt_tokens, self.completion_tokens = prompt_tokens, completion_tokens
-        self.usage_estimated = False
+        self.prompt_tokens = _plus(prompt_tokens, self._spent[0])
+        self.completion_tokens = _plus(completion_tokens, self._spent[1])
+        self.usage_estimated = self._spent_estimated
 
     def estimate_usage(self, completion_chars: int) -> tuple[int, int]:
         """Usage by our own count, for a reply that ended before the upstream reported any."""
         if self.prompt_tokens is None:
-            self.prompt_tokens = tokens(len(self.prompt))
-        self.completion_tokens = tokens(completion_chars)
+            self.prompt_tokens = tokens(len(self.prompt)) + self._spent[0]
+        self.completion_tokens = tokens(completion_chars) + self._spent[1]
         self.usage_estimated = True
         return self.prompt_tokens, self.completion_tokens
+
+    def call_again(self, completion_chars: int) -> tuple[int, int]:
+        """One more call begins. Return what the last one took, by our own count if the upstream had no time to say."""
+        if self.prompt_tokens is None or self.completion_tokens is None:
+            self.estimate_usage(completion_chars)
+        total = self.prompt_tokens or 0, self.completion_tokens or 0
+        last = total[0] - self._spent[0], total[1] - self._spent[1]
+        self._spent, self._spent_estimated = total, self.usage_estimated
+        self.prompt_tokens = self.completion_tokens = None
+        self.regenerations += 1
+        return last
 
     def start_upstream(self) -> None:
         self._upstream_started = perf_counter()
@@ -221,6 +237,7 @@ class Trace:
                 prompt=stored(self.prompt, self.store_text),
                 reply=stored(self.reply, self.store_text),
                 extra=extra,
+                regenerations=self.regenerations,
             ),
             decisions=self._told(self.decisions),
             claims=tuple(self.claims),
@@ -232,6 +249,10 @@ class Trace:
         if self.store_text is StoreText.FULL:
             return tuple(decisions)
         return tuple(redact_decision(decision, self.withheld) for decision in decisions)
+
+
+def _plus(count: int | None, more: int) -> int | None:
+    return None if count is None else count + more
 
 
 def tokens(chars: int) -> int:

@@ -27,6 +27,7 @@ from judges.decomposition import DecomposingExtractor
 from judges.escalation import Escalation
 from judges.evidence import EvidenceIndex, Windowing, build_index
 from judges.foreign import KnownLanguages
+from judges.json_text import JsonText
 from judges.reply import ReplyCheck
 from judges.sentences import IncrementalSplitter
 from judges.types import Chunk, Thresholds
@@ -162,10 +163,11 @@ class GroundingChecker:
         max_claims: int | None = None,
         correct: bool = False,
         llm: bool = True,
+        is_json: bool = False,
     ) -> ReplyCheck:
         """Open the check of one reply. ``max_claims``: judge only so many, the first ones; the rest is reported.
         ``correct``: ask the LLM, if there is one, what should stand in place of a contradicted claim. ``llm``: False
-        leaves it out altogether."""
+        leaves it out altogether. ``is_json``: the reply is to be JSON, of which the string values are judged."""
         adjudicator = (
             Adjudicator(
                 self._scorer,
@@ -184,9 +186,10 @@ class GroundingChecker:
             extractor = DecomposingExtractor(
                 extractor, self._llm, timeout_s=self._timeout_s * _DECOMPOSING, record=escalation.calls.append
             )
+        json_text = JsonText(self._splitter, extractor) if is_json else None
         return ReplyCheck(
-            splitter=self._splitter(),
-            extractor=extractor,
+            splitter=json_text or self._splitter(),
+            extractor=json_text or extractor,
             adjudicator=adjudicator,
             has_sources=len(evidence) > 0,
             timeout_s=self._timeout_s,

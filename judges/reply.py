@@ -5,6 +5,7 @@ import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from judges.adjudication import Adjudicator
 from judges.base import ClaimExtractor, JudgeError, JudgeOverloadedError, SentenceSplitter
@@ -55,6 +56,7 @@ class ReplyCheck:
         self._sentences: list[Sentence] = []
         self._verdicts: dict[int, SentenceVerdict] = {}
         self._claims: list[Sequence[Claim]] = []
+        self._forgotten: set[int] = set()
         self._counting = asyncio.Lock()
         self._turns = asyncio.Semaphore(_AT_ONCE)
         self._running = 0
@@ -96,6 +98,24 @@ class ReplyCheck:
         self._verdicts[sentence.index] = verdict
         return verdict
 
+    async def supports(self, text: str, claim: Claim) -> bool:
+        """Whether the documents support ``text``, which is to stand in place of ``claim``. Never raises."""
+        deadline = asyncio.get_running_loop().time() + self._timeout_s
+        async with self._turns:
+            with self._timed():
+                verdict = await self._judge(replace(claim, text=text, context=""), deadline)
+        return verdict.label is Label.SUPPORTED
+
+    def restart(self, index: int) -> int:
+        """The text goes on anew behind the sentence before that of ``index``, which is forgotten with all that came
+        after it. Return where in the text the new one begins; the sentences in it are numbered on. Nothing may be in
+        the making: no ``push``, no ``check``."""
+        self.pause()
+        self._forgotten.update(range(index, len(self._sentences)))
+        for forgotten in self._forgotten:
+            self._verdicts.pop(forgotten, None)
+        return self._sentences[-1].span.end
+
     def report(self) -> GroundingReport:
         """What is known of the sentences checked so far, in their order in the reply."""
         return build_report(
@@ -127,15 +147,20 @@ class ReplyCheck:
         if self._max_claims is None:
             return await self._extract(sentence), ()
         async with self._counting:
-            while len(self._claims) <= sentence.index:
-                self._claims.append(await self._extract(self._sentences[len(self._claims)]))
-        before = sum(len(claims) for claims in self._claims[: sentence.index])
+            while (number := len(self._claims)) <= sentence.index:
+                self._claims.append(() if number in self._forgotten else await self._extract(self._sentences[number]))
+        before = sum(
+            len(claims) for number, claims in enumerate(self._claims[: sentence.index]) if number not in self._forgotten
+        )
         claims = self._claims[sentence.index]
         left = max(0, self._max_claims - before)
         return claims[:left], claims[left:]
 
     async def _extract(self, sentence: Sentence) -> Sequence[Claim]:
-        return await self._extractor.extract(sentence, self._sentences[: sentence.index])
+        before = self._sentences[: sentence.index]
+        if self._forgotten:
+            before = [earlier for earlier in before if earlier.index not in self._forgotten]
+        return await self._extractor.extract(sentence, before)
 
     async def _judge_all(self, claims: Sequence[Claim], deadline: float) -> Sequence[ClaimVerdict]:
         if len(claims) == 1:

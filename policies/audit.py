@@ -18,13 +18,15 @@ STREAM_MODES = ("live", "hold", "final")
 class SentenceRuling:
     """What becomes of one sentence.
 
-    ``action`` ``block``: the reply ends here. ``strip``: the sentence is left out. ``corrected``: its claims that a
-    policy wants replaced by their ``correction``. ``cause``: the first of the strictest violations.
+    ``action`` ``block``: the reply ends here. ``strip``: the sentence is left out. ``corrected``: its claims in whose
+    place their ``correction`` is to stand. ``uncorrected``: a policy wants that of one that has none. ``cause``: the
+    first of the strictest violations.
     """
 
     action: Action = Action.ALLOW
     strip: bool = False
     corrected: tuple[ClaimVerdict, ...] = ()
+    uncorrected: bool = False
     cause: Violation | None = None
 
     @property
@@ -67,7 +69,7 @@ class Audit:
 
     @property
     def withheld(self) -> frozenset[int]:
-        """The indices of the sentences that were to be left out."""
+        """The indices of the sentences that were to be left out, or to be replaced by a correction."""
         return frozenset(self._withheld)
 
     @property
@@ -116,6 +118,10 @@ class Audit:
         return any(rules.require_valid_citations for rules in self._rules)
 
     @property
+    def max_regenerations(self) -> int:
+        return max(rules.max_regenerations for rules in self._rules)
+
+    @property
     def on_block(self) -> str:
         """``replace`` or ``error``, as the blocking policy of the highest priority says; ``replace`` if none blocks."""
         return next((rules.on_block for rules in self._blocking_rules()), DEFAULTS.on_block)
@@ -144,16 +150,27 @@ class Audit:
         record = Record(claims=claims, final=False, strippable=self._record.strippable)
         verdicts = self._evaluate(Phase.MID_EXECUTION, record)
         violations = [violation for verdict in verdicts for violation in verdict.violations]
-        corrected = tuple(claim for claim in claims if self._to_correct(claim))
-        if not violations and not corrected:
+        corrected = tuple(claim for claim in claims if self._corrects(claim))
+        uncorrected = any(self._to_correct(claim) for claim in claims if claim not in corrected)
+        if not violations and not uncorrected:
             return UNREMARKABLE
         cause = first_strictest(violations)
         strip = any(violation.action is Action.DROP for violation in violations)
-        if strip:
+        if strip or corrected:
             self._withheld.update(claim.claim.sentence_index for claim in claims)
         return SentenceRuling(
-            action=cause.action if cause else Action.ALLOW, strip=strip, corrected=corrected, cause=cause
+            action=cause.action if cause else Action.ALLOW,
+            strip=strip,
+            corrected=corrected,
+            uncorrected=uncorrected,
+            cause=cause,
         )
+
+    def retract(self, claims: Sequence[ClaimVerdict]) -> None:
+        """The sentence ruled on last, which makes ``claims``, is not part of the reply after all."""
+        self._claims = [claim for claim in self._claims if not any(claim is other for other in claims)]
+        self._withheld.difference_update(claim.claim.sentence_index for claim in claims)
+        self._blocking.clear()  # nothing blocked before it, or the reply would have ended there
 
     def finish(self, record: Record) -> Ruling:
         """The reply is complete: decide what needed all of it. ``record`` is that of the start with citations, trust
@@ -206,8 +223,11 @@ class Audit:
             if policy.id in self._blocking and isinstance(policy.rules, GroundingRules)
         ]
 
+    def _corrects(self, claim: ClaimVerdict) -> bool:
+        return any(rules.corrects(claim, replaceable=self._record.strippable) for rules in self._rules)
+
     def _to_correct(self, claim: ClaimVerdict) -> bool:
-        return claim.correction is not None and any(
+        return any(
             rules.contradiction_action == "correct" and rules.label(claim) is Label.CONTRADICTED
             for rules in self._rules
         )

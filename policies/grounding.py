@@ -45,7 +45,8 @@ def _mid(rules: GroundingRules, record: Record) -> Findings:
         # What becomes of a sentence comes before what its score is worth: a contradiction has a low score too, and the
         # first violation names the decision.
         *([] if record.final else _unjudged(rules, record)),
-        *(_contradiction(claim, Action.BLOCK) for claim in _blocked(rules, record)),
+        *(_contradiction(claim, Action.BLOCK) for claim in record.claims if _blocked(rules, record, claim)),
+        *(_contradiction(claim, Action.WARN) for claim in record.claims if _corrected(rules, record, claim)),
         *(_left_out(claim) for claim in record.claims if _stripped(rules, record, claim)),
         *_low_scores(rules, record, scores),
         *llm_score(rules, record, Phase.MID_EXECUTION),
@@ -69,9 +70,10 @@ def _scores(rules: GroundingRules, record: Record) -> list[float]:
 
 
 def _has_score(rules: GroundingRules, record: Record, claim: ClaimVerdict) -> bool:
-    """Not so where no judge came to a verdict. And what is left out of the reply cannot be what makes it weak."""
+    """Not so where no judge came to a verdict. And what is left out of the reply cannot be what makes it weak, nor what
+    something better stands in place of."""
     judged = claim.label is not Label.NOT_A_CLAIM and claim.reason is None
-    return judged and not _stripped(rules, record, claim)
+    return judged and not _stripped(rules, record, claim) and not _corrected(rules, record, claim)
 
 
 def _low_scores(rules: GroundingRules, record: Record, scores: Sequence[float]) -> Iterator[Violation]:
@@ -91,9 +93,17 @@ def _low_scores(rules: GroundingRules, record: Record, scores: Sequence[float]) 
         )
 
 
-def _blocked(rules: GroundingRules, record: Record) -> Iterator[ClaimVerdict]:
-    if rules.contradiction_action == "block":
-        yield from (claim for claim in record.claims if rules.label(claim) is Label.CONTRADICTED)
+def _blocked(rules: GroundingRules, record: Record, claim: ClaimVerdict) -> bool:
+    """Whether a contradicted claim ends the reply. One that was to be corrected and cannot be is a violation like any
+    other."""
+    if rules.label(claim) is not Label.CONTRADICTED or _corrected(rules, record, claim):
+        return False
+    action = rules.action_on_violation if rules.contradiction_action == "correct" else rules.contradiction_action
+    return action == "block"
+
+
+def _corrected(rules: GroundingRules, record: Record, claim: ClaimVerdict) -> bool:
+    return rules.corrects(claim, replaceable=record.strippable)
 
 
 def _stripped(rules: GroundingRules, record: Record, claim: ClaimVerdict) -> bool:
@@ -180,10 +190,9 @@ def _unverifiable_ratio(rules: GroundingRules, record: Record) -> Iterator[Viola
 
 
 def _contradictions(rules: GroundingRules, record: Record) -> Iterator[Violation]:
-    action = Action.BLOCK if rules.contradiction_action == "block" else Action.WARN
     for claim in record.claims:
         if rules.label(claim) is Label.CONTRADICTED:
-            yield _contradiction(claim, action)
+            yield _contradiction(claim, Action.BLOCK if _blocked(rules, record, claim) else Action.WARN)
 
 
 def _contradiction(claim: ClaimVerdict, action: Action) -> Violation:

@@ -10,6 +10,7 @@ from policies.base import Rules, Text
 LARGEST = 2**63 - 1
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=LARGEST)]
+Regenerations = Annotated[int, Field(ge=0, le=5)]
 Positive = Annotated[int, Field(ge=1, le=LARGEST)]
 
 
@@ -48,7 +49,13 @@ class GroundingRules(Rules):
     )
     max_unverifiable_ratio: Share = Field(0.5, description="Largest share of claims that no source speaks to")
     contradiction_action: Literal["flag", "block", "correct"] = Field(
-        "flag", description="What a contradicted claim does; correct replaces it where the LLM judge has a correction"
+        "flag",
+        description="What a contradicted claim does; correct puts the judge's correction in its place if there is one, "
+        "else does what action_on_violation says",
+    )
+    max_regenerations: Regenerations = Field(
+        0,
+        description="How often a reply may be asked for anew from where a sentence fails; each time is one call more",
     )
     unverifiable_action: Literal["flag", "block", "strip"] = Field(
         "flag", description="What too many unverifiable claims do; strip leaves out each sentence that makes one"
@@ -86,3 +93,8 @@ class GroundingRules(Rules):
     def label(self, claim: ClaimVerdict) -> Label:
         """What this policy holds of ``claim``, by its own thresholds."""
         return claim.at(self.thresholds)
+
+    def corrects(self, claim: ClaimVerdict, *, replaceable: bool) -> bool:
+        """Whether the correction of ``claim`` is to stand in its place, if what went out can still be another."""
+        wanted = self.contradiction_action == "correct" and self.label(claim) is Label.CONTRADICTED
+        return wanted and replaceable and claim.correction is not None

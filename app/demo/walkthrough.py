@@ -136,7 +136,7 @@ class Walkthrough:
                         self._screen.claim(claim)
             outcome.text += self._show_sentence(pending)
         for claim in outcome.claims:
-            if claim.get("withheld"):
+            if not claim.get("delivered", True):
                 self._screen.field("withheld", "(a sentence that did not leave)")
                 self._screen.claim(claim)
         return outcome

@@ -4,12 +4,13 @@ What needs no change is never rebuilt: a frame's own bytes go on. Where a frame 
 fields this code knows nothing of stay as they came.
 """
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.dialects.annotations import cited_in
-from app.dialects.completion import Completion, chunks_of, completion_of
+from app.dialects.completion import Completion, chunks_of, completion_of, total_of
 from app.dialects.framing import Decoder, done_frame, dump, frame_of, load, read_object
+from app.dialects.resuming import not_resumable, resume
 from app.errors import UpstreamConnectError
 from app.inject import inject
 from app.parts import (
@@ -29,6 +30,7 @@ from app.parts import (
     Replacement,
     Shell,
     Text,
+    Turn,
     Usage,
 )
 from app.trace import Trace
@@ -50,20 +52,18 @@ class ChatDialect:
     def inject(self, body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
         return inject(body, chunks, where=where)
 
-    async def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncIterator[Event]:
+    def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncIterator[Event]:
         """The events of a reply. A whole completion is cut into chunks, so that both take the same way."""
-        if "event-stream" not in content_type:
-            whole = b"".join([data async for data in body])
-            for chunk in chunks_of(read_object(whole)):
-                yield _read_chunk(b"", chunk, trace)
-            yield Event(raw=b"", parts=(Done(),))
-            return
-        decoder = Decoder(lambda raw, chunk: _read_chunk(raw, chunk, trace))
-        async for data in body:
-            for event in decoder.feed(data):
-                yield event
-        for event in decoder.close():
-            yield event
+        return _events(body, content_type, lambda raw, chunk: _read_chunk(raw, chunk, trace))
+
+    def not_resumable(self, body: Mapping[str, Any]) -> str | None:
+        return not_resumable(body)
+
+    def resume(self, body: Mapping[str, Any], turn: Turn) -> dict[str, Any]:
+        return resume(body, turn)
+
+    def resumed(self, body: AsyncIterator[bytes], content_type: str, trace: Trace, like: Frame) -> AsyncIterator[Event]:
+        return _events(body, content_type, lambda raw, chunk: _read_resumed(chunk, trace, like))
 
     def encode(self, output: Output) -> bytes:
         match output:
@@ -83,8 +83,8 @@ class ChatDialect:
             case Refused(reason=reason, reason_code=code, decisions=decisions):
                 error = {"message": reason, "type": "grounding_policy_violation", "param": None, "code": code}
                 return frame_of({"error": {**error, "violations": list(decisions)}})
-            case Usage(frame=frame, raw=raw):
-                return raw or (frame_of(frame.json) if frame is not None else b"")
+            case Usage():
+                return _told_usage(output)
             case CountedUsage():
                 return frame_of(_usage_chunk(output))
             case Failure(message=message, raw=raw):
@@ -106,6 +106,38 @@ class ChatDialect:
         for output in outputs:
             completion.take(output)
         return dump(completion.body())
+
+
+async def _events(
+    body: AsyncIterator[bytes], content_type: str, read: Callable[[bytes, dict[str, Any]], Event]
+) -> AsyncIterator[Event]:
+    if "event-stream" not in content_type:
+        whole = b"".join([data async for data in body])
+        for chunk in chunks_of(read_object(whole)):
+            yield read(b"", chunk)
+        yield Event(raw=b"", parts=(Done(),))
+        return
+    decoder = Decoder(read)
+    async for data in body:
+        for event in decoder.feed(data):
+            yield event
+    for event in decoder.close():
+        yield event
+
+
+def _read_resumed(chunk: dict[str, Any], trace: Trace, like: Frame) -> Event:
+    """A chunk of a further call, under the ids of the first. Its role has been said."""
+    ours = {name: like.json[name] for name in _ENVELOPE if name in like.json}
+    chunk = {**chunk, **ours} if not chunk.get("error") else chunk
+    for choice in chunk.get("choices") or ():
+        delta = choice.get("delta") if isinstance(choice, dict) else None
+        if isinstance(delta, dict) and "role" in delta:
+            rest = {name: value for name, value in delta.items() if name != "role"}
+            choices = [{**choice, "delta": rest}]
+            chunk = {**chunk, "choices": choices}
+            if not _says_something(choices[0]) and _usage(chunk) is None:
+                return Event(raw=b"", parts=())
+    return _read_chunk(frame_of(chunk), chunk, trace)
 
 
 def _read_chunk(raw: bytes, chunk: dict[str, Any], trace: Trace) -> Event:
@@ -269,6 +301,12 @@ def _ended_chunk(ended: Ended) -> dict[str, Any]:
     if ended.summary is not None:
         chunk["grounding"] = ended.summary
     return chunk
+
+
+def _told_usage(usage: Usage) -> bytes:
+    if usage.raw or usage.frame is None:
+        return usage.raw
+    return frame_of({**usage.frame.json, "usage": total_of(usage)} if usage.before else usage.frame.json)
 
 
 def _usage_chunk(usage: CountedUsage) -> dict[str, Any]:

@@ -41,9 +41,12 @@ class Completion:
         self._streamed = streamed
         self._delivered: dict[int, list[Released]] = {}
         self._ends: dict[int, Ended] = {}
+        self._total: Mapping[str, Any] | None = None
 
     def take(self, output: Output) -> None:
         match output:
+            case Usage() if output.before:
+                self._total = total_of(output)
             case Released():
                 self._delivered.setdefault(output.choice, []).append(output)
             case Ended():
@@ -60,6 +63,8 @@ class Completion:
         body["choices"] = [choice for choice in decided if choice is not None]
         if given and not body["choices"]:
             raise UpstreamConnectError("The upstream's reply is not a completion.")
+        if self._total is not None:
+            body["usage"] = self._total
         summaries = [end.summary for _, end in sorted(self._ends.items()) if end.summary is not None]
         if summaries:
             body["grounding"] = merge_summaries(summaries)
@@ -85,6 +90,30 @@ class Completion:
         if end.annotations:
             changed["message"]["annotations"] = [*(message.get("annotations") or ()), *end.annotations]
         return changed
+
+
+def total_of(usage: Usage) -> dict[str, Any]:
+    """The token counts of all calls for a reply, as those of one: every number in them is added up."""
+    total: dict[str, Any] = {}
+    for call in (*usage.before, usage):
+        told = call.frame.json.get("usage") if call.frame is not None else None
+        prompt, completion = call.prompt_tokens or 0, call.completion_tokens or 0
+        counted = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+        total = _added(total, told if isinstance(told, dict) else counted)
+    return total
+
+
+def _added(total: Mapping[str, Any], counts: Mapping[str, Any]) -> dict[str, Any]:
+    added = dict(total)
+    for name, value in counts.items():
+        known = added.get(name)
+        if isinstance(value, dict):
+            added[name] = _added(known if isinstance(known, dict) else {}, value)
+        elif isinstance(value, int | float) and not isinstance(value, bool) and isinstance(known, int | float):
+            added[name] = known + value
+        elif name not in added or known is None:
+            added[name] = value
+    return added
 
 
 def completion_of(outputs: Sequence[Output]) -> dict[str, Any]:

@@ -33,10 +33,13 @@ def merge_summaries(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         # What was decided before the reply was decided once, and stands in each summary.
         later = [d for s in summaries[1:] for d in s["decisions"] if d["phase"] != _BEFORE]
         merged["decisions"] = [*summaries[0]["decisions"], *later]
+    if reason := next((s["not_regenerated"] for s in summaries if "not_regenerated" in s), None):
+        merged["not_regenerated"] = reason
     if kinds := {kind for s in summaries for kind in s.get("not_checked", ())}:
         merged["not_checked"] = sorted(kinds)
-    if skipped := sum(s.get("claims_skipped", 0) for s in summaries):
-        merged["claims_skipped"] = skipped
+    for name in ("claims_skipped", "stripped_count", "corrected_count", "regenerations"):
+        if count := sum(s.get(name, 0) for s in summaries):
+            merged[name] = count
     merged["judge"] = _judge([s["judge"] for s in summaries])
     return merged
 

@@ -223,7 +223,9 @@ def _beyond(released: Released, first_offset: int | None, place: int) -> int:
     first = next(iter(_tokens(released)), None)
     if first is None or first_offset is None or not isinstance(first.get("offset"), int):
         return 0
-    return int(first["offset"]) - first_offset - place - max(0, released.text.find(str(first.get("token"))))
+    word = str(first.get("token"))
+    begins = released.text.find(word.lstrip()) - (len(word) - len(word.lstrip()))
+    return int(first["offset"]) - first_offset - place - max(0, begins)
 
 
 def _shifted(places: Any, by: int) -> Any:

@@ -45,6 +45,8 @@ class RequestRow:
     reply: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     """What the decisions can be made again from, beside documents and claims; ``app.request_log`` reads it."""
+    regenerations: int = 0
+    """How often the upstream was asked to go on anew, from what stood of its reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

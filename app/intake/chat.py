@@ -17,9 +17,9 @@ from app.errors import InvalidRequestError
 from app.intake.blocks import GROUNDING_SOURCE, TOOL_RESULT, parts_of, take_blocks
 from app.intake.body import parse_json
 from app.intake.documents import Documents, Limits
-from app.intake.fields import refuse
+from app.intake.fields import inside, refuse
 from app.intake.options import read_options
-from app.intake.request import OUR_FIELDS, Intake, read_choices, read_model, read_stream, without
+from app.intake.request import OUR_FIELDS, Intake, read_choices, read_model, read_stream, wants_json, without
 from app.intake.tools import tool_documents
 
 _QUERY = "query"
@@ -32,8 +32,8 @@ def read_chat(raw: bytes, headers: Mapping[str, str], limits: Limits) -> Intake:
     documents = Documents(limits)
     documents.take_all(body.get("documents"))
     for name in ("extra_body", "chat_template_kwargs"):
-        documents.take_all(_inside(body, name, "documents"), f"{name}.documents")
-    if (nested := _inside(body, "extra_body", "grounding")) is not None and body.get("grounding") is None:
+        documents.take_all(inside(body, name, "documents"), f"{name}.documents")
+    if (nested := inside(body, "extra_body", "grounding")) is not None and body.get("grounding") is None:
         options = read_options(nested, headers, path="extra_body.grounding")
     else:
         options = read_options(body.get("grounding"), headers)
@@ -58,13 +58,8 @@ def read_chat(raw: bytes, headers: Mapping[str, str], limits: Limits) -> Intake:
         stream=stream,
         choices=read_choices(body),
         include_usage=include_usage,
+        is_json=wants_json(body.get("response_format")),
     )
-
-
-def _inside(body: Mapping[str, Any], outer: str, name: str) -> Any:
-    """A field of an object that may be missing; of any other value nothing is asked."""
-    value = body.get(outer)
-    return value.get(name) if isinstance(value, dict) else None
 
 
 def _messages(messages: Any) -> Sequence[Mapping[str, Any]]:

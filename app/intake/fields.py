@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from typing import Any, NoReturn
 
@@ -41,6 +41,12 @@ def kind(value: Any) -> str:
 def _shown(value: Any) -> str:
     # Python refuses to print integers of thousands of digits.
     return str(value) if isinstance(value, int) and value.bit_length() < 64 else kind(value)
+
+
+def inside(body: Mapping[str, Any], outer: str, name: str) -> Any:
+    """A field of an object that may be missing; of any other value nothing is asked."""
+    value = body.get(outer)
+    return value.get(name) if isinstance(value, dict) else None
 
 
 def read_string(value: Any, path: str) -> str | None:

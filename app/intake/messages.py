@@ -9,9 +9,9 @@ from app.errors import InvalidRequestError
 from app.intake.blocks import parts_of, plain_text
 from app.intake.body import parse_json
 from app.intake.documents import Documents, Limits
-from app.intake.fields import join_path, read_flag, refuse
+from app.intake.fields import inside, join_path, read_flag, refuse
 from app.intake.options import read_options
-from app.intake.request import Intake, Path, read_model, without
+from app.intake.request import Intake, Path, read_model, wants_json, without
 from app.intake.tools import take_result
 from judges.types import Chunk
 
@@ -67,6 +67,7 @@ def read_messages(raw: bytes, headers: Mapping[str, str], limits: Limits) -> Mes
         options=options,
         model=read_model(body),
         stream=read_flag(body.get("stream"), "stream"),
+        is_json=wants_json(body.get("output_format") or inside(body, "output_config", "format")),
         include_usage=True,  # every message says how much it took
     )
     return MessagesRequest(intake=intake, blocks=blocks)

@@ -12,6 +12,7 @@ from judges.types import Chunk
 _MOST_CHOICES = 128
 """As many as OpenAI takes."""
 
+_JSON_FORMS = ("json_object", "json_schema")
 OUR_FIELDS = ("documents", "grounding")
 Path = tuple[str | int, ...]
 """Where in a body something stands: names of fields and positions in lists."""
@@ -48,6 +49,8 @@ class Intake:
     query: str | None = None
     documents: Any = None
     """The field of that name as it was given, for an upstream that reads it."""
+    is_json: bool = False
+    """The reply is to be JSON."""
 
     def path_of(self, index: int) -> str:
         """Where in the request the document at ``index`` of ``chunks`` stands."""
@@ -107,6 +110,11 @@ def read_choices(body: Mapping[str, Any]) -> int:
     if isinstance(choices, bool) or not isinstance(choices, int) or not 1 <= choices <= _MOST_CHOICES:
         refuse("n", f"a whole number from 1 to {_MOST_CHOICES}", choices)
     return choices
+
+
+def wants_json(form: Any) -> bool:
+    """Whether the form that a request asks its reply to have is JSON."""
+    return isinstance(form, dict) and form.get("type") in _JSON_FORMS
 
 
 def without(body: dict[str, Any], names: Sequence[str] = OUR_FIELDS) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from typing import Any
 from app.intake.blocks import parts_of
 from app.intake.body import parse_json
 from app.intake.documents import Documents, Limits
-from app.intake.fields import read_flag, refuse
+from app.intake.fields import inside, read_flag, refuse
 from app.intake.options import read_options
-from app.intake.request import Intake, read_model, without
+from app.intake.request import Intake, read_model, wants_json, without
 from app.intake.tools import take_result
 from judges.types import Chunk
 
@@ -38,6 +38,7 @@ def read_responses(raw: bytes, headers: Mapping[str, str], limits: Limits) -> In
         options=options,
         model=read_model(body),
         stream=read_flag(body.get("stream"), "stream"),
+        is_json=wants_json(inside(body, "text", "format")),
         include_usage=True,  # every response says how much it took
         late=_RESULTS in (body["include"] if isinstance(body.get("include"), list) else ()),
     )

@@ -8,7 +8,7 @@ from app.intake.body import parse_json
 from app.intake.documents import Documents, Limits
 from app.intake.fields import read_flag, refuse
 from app.intake.options import read_options
-from app.intake.request import Intake, read_choices, read_model, read_stream, without
+from app.intake.request import Intake, read_choices, read_model, read_stream, wants_json, without
 
 _EXPECTED = "a string, a list of strings, or token ids"
 
@@ -39,6 +39,7 @@ def read_text(raw: bytes, headers: Mapping[str, str], limits: Limits) -> Intake:
         stream=stream,
         choices=len(prompts) * read_choices(body),
         include_usage=include_usage,
+        is_json=wants_json(body.get("response_format")),
     )
 
 

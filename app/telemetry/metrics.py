@@ -94,6 +94,7 @@ class Metrics:
         of_decision = ("category", "action", "reason_code")
         self._decisions = self._counter("decisions", "Decisions", *of_decision)
         self._shadow = self._counter("shadow_decisions", "Decisions of policies that were not in force", *of_decision)
+        self._regenerations = self._counter("regenerations", "Times an upstream was asked to go on anew", "api")
         self._upstream_errors = self._counter("upstream_errors", "Failures of the upstream", "kind")
         self._keys_refused = self._counter("keys_refused", "Calls refused for their gateway key", "reason")
         self._llm_calls = self._counter("llm_calls", "Calls to LLM judges", "mode", "outcome")
@@ -131,6 +132,8 @@ class Metrics:
             self._upstream_seconds.labels(api).observe(row.upstream_ms / 1e3)
         if row.judge_ms is not None:
             self._judge_seconds.labels(api).observe(row.judge_ms / 1e3)
+        if row.regenerations:
+            self._regenerations.labels(api).inc(row.regenerations)
         for claim in event.claims:
             self._sentences.labels(claim.label).inc()
             if claim.reason is not None:

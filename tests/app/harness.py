@@ -164,6 +164,7 @@ async def bench(
     llm: ClaimJudge | None = None,
     inquiries: Sequence[Inquiry] = (),
     scorer: bool = True,
+    transport: httpx.AsyncBaseTransport | None = None,
 ) -> Bench:
     """A gateway whose upstream gives ``answer``: a stream, a completion, or what a function makes of the request.
     ``scorer``: False leaves the cross-encoder out."""
@@ -184,7 +185,9 @@ async def bench(
     events = Events()
     gateway = Gateway(
         settings=config,
-        upstream=Upstreams(upstreams or load_config(config).upstreams, transport=httpx.MockTransport(handle)),
+        upstream=Upstreams(
+            upstreams or load_config(config).upstreams, transport=transport or httpx.MockTransport(handle)
+        ),
         policies=Policies(PolicyEngine(policies)),
         checker=checker,
         events=events,

@@ -76,7 +76,7 @@ def test_blocked_structured_output_is_the_sdks_content_filter_error(gateway: Gat
 
 
 def test_streamed_and_blocked_structured_output_raises_and_leaks_nothing(gateway: Gateway, client: OpenAI) -> None:
-    """The replacement is prose, which the SDK parses as JSON before it looks at the finish reason; hence ValueError."""
+    """What is left is no JSON, and the SDK parses it as JSON before it looks at the finish reason; hence ValueError."""
     gateway.judge.labels = {"two days": Label.CONTRADICTED}
     gateway.upstream.script(answer(PRICE.model_dump_json(), stream=True))
     request = arguments(gateway, gateway.agent(grounding=CLOSED))

@@ -155,7 +155,7 @@ def test_corrections() -> None:
     assert audited.sentence([right, claim(0.1, 0.9)]).corrected == (right,)
     end = audited.finish(replace(RECORD, citations=CITED))
     assert end.action is Action.WARN
-    assert end.decisions[1].metadata["correction"] == "It costs 7 euros."
+    assert end.decisions[0].metadata["correction"] == "It costs 7 euros."
 
 
 def test_contradictions_are_each_told() -> None:

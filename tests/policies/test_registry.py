@@ -53,6 +53,7 @@ GROUNDING_DEFAULTS: dict[str, Any] = {
     "unverifiable_action": "flag",
     "max_sources_per_claim": 5,
     "max_claims": None,
+    "max_regenerations": 0,
     "stream_mode": "hold",
     "score_source": "judge",
     "require_valid_citations": False,
@@ -79,6 +80,7 @@ def test_defaults(category: str, model: type, defaults: dict[str, Any]) -> None:
         ("retrieval", {"min_chunks": 0, "max_chunks": 1, "allowed_collections": ["a"], "blocked_sources": []}),
         ("grounding", {"min_grounding_score": 1.0, "max_unsupported_claims": 0, "abstention_threshold": None}),
         ("grounding", {"score_relevance_floor": 0, "score_top_n": 1, "max_claims": 1}),
+        ("grounding", {"max_regenerations": 5}),
     ],
 )
 def test_values_at_the_edge_are_valid(category: str, rules: dict[str, Any]) -> None:

@@ -206,7 +206,7 @@ class Writer:
         written = []
         for position, (index, text) in enumerate(pieces):
             written.append(self._enter(index))
-            self._texts[index].shown.append(text)
+            self._texts[index].shown.append(text[released.lead :] if position == 0 else text)
             written.append(self._text(text, claims=released.claims if position == len(pieces) - 1 else ()))
         if pieces:
             self._support.extend(released.support)
