@@ -10,7 +10,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from heapq import nlargest
+from heapq import nlargest, nsmallest
 from typing import Final, Protocol
 
 from judges.base import ClaimExtractor, JudgeError, JudgeOverloadedError, PairScorer, SentenceSplitter
@@ -29,8 +29,9 @@ DOCUMENT_CHARS: Final = 200_000
 MOST_PAIRS: Final = 24
 _EARLIER, _REPLY = 0, 1
 """Where statements of a reply come from."""
-_MOST_ALIKE: Final = 256
-"""Pairs that are looked at closely before any is judged."""
+_MOST_ALIKE: Final = 512
+"""Pairs that are looked at closely before any is judged, and so many at most for each statement:"""
+_NEAREST: Final = 8
 _LEAST_ALIKE: Final = 0.5
 _LEAST_SCORE: Final = 0.5
 _DEFINITE: Final = 0.9
@@ -96,7 +97,7 @@ class ConsistencyChecker:
 
     async def _documents(self, chunks: Sequence[Chunk]) -> Consistency:
         statements: list[Statement] = []
-        for index, chunk in enumerate(chunks):
+        for index, chunk in enumerate(chunks[:DOCUMENT_STATEMENTS]):
             text = chunk.text[: max(1, DOCUMENT_CHARS // len(chunks))]
             statements += await self._read(text, index, max(1, DOCUMENT_STATEMENTS // len(chunks)))
         found, skipped = await self._compare(statements, lambda one, other: one.origin != other.origin)
@@ -184,18 +185,25 @@ def _pairs(
     statements: Sequence[Statement], texts: _Texts, comparable: Callable[[Statement, Statement], bool]
 ) -> list[_Pair]:
     """The pairs to judge: those that surely contradict each other first, then those most alike."""
+    # The nearest one of every statement before the second nearest of any: a text full of statements of one form has
+    # more pairs of them than can be looked at.
+    ranked = (
+        (rank, -alike, first, second)
+        for second, partners in _partners(statements, comparable)
+        for rank, (alike, first) in enumerate(nlargest(_NEAREST, partners))
+    )
     pairs = [
-        _Pair(first, second, alike, found)
-        for alike, first, second in nlargest(_MOST_ALIKE, _alike(statements, comparable))
+        _Pair(first, second, -unlike, found)
+        for _, unlike, first, second in nsmallest(_MOST_ALIKE, ranked)
         if (found := texts.contrast(first, second)) is not None
     ]
     return sorted(pairs, key=lambda pair: (not pair.contrast.definite, -pair.alike, pair.first, pair.second))
 
 
-def _alike(
+def _partners(
     statements: Sequence[Statement], comparable: Callable[[Statement, Statement], bool]
-) -> Iterator[tuple[float, int, int]]:
-    """Pairs of statements, by place, and the share of the words of the longer one that both have."""
+) -> Iterator[tuple[int, list[tuple[float, int]]]]:
+    """For each statement, by place, those before it that are much like it: how much, and their places."""
     weights = [{term: substance(term) for term in terms(one.full) if not term.isdecimal()} for one in statements]
     totals = [sum(words.values()) for words in weights]
     having: dict[str, list[int]] = defaultdict(list)
@@ -205,11 +213,13 @@ def _alike(
             for first in having[term]:
                 shared[first] += weight
             having[term].append(second)
+        found = []
         for first, weight in shared.items():
             alike = weight / (max(totals[first], totals[second]) or 1.0)
             one, other = statements[first], statements[second]
             if alike >= _LEAST_ALIKE and _of_one_thing(one, other) and comparable(one, other):
-                yield alike, first, second
+                found.append((alike, first))
+        yield second, found
 
 
 def _of_one_thing(one: Statement, other: Statement) -> bool:

@@ -13,6 +13,7 @@ from typing import Final
 
 from judges.numbers import Kind, Quantity, Relation, relate
 from judges.signals import Features, Prepared, compute
+from judges.signals.lexemes import lexeme
 
 _LEAST_SHARED: Final = 1.3
 """The weight of the words that both must have: a word with content and one that says little. "Price: 9 euros" may be
@@ -23,7 +24,9 @@ _SEEN: Final = 0.9
 _END: Final = re.compile(r"[.!。！।؟۔][\"'”’»)\]\s]*\Z")
 _LABELLED: Final = re.compile(r"\W*(?:[^\s:：]+[ \t]+){0,5}[^\s:：]+[:：](?!\d)")
 _NAMING: Final = frozenset({Kind.WEEKDAY, Kind.REFERENCE, Kind.IDENTIFIER, Kind.ORDINAL})
-"""Quantities that say which thing is meant: another one makes it another thing."""
+"""Quantities that are names."""
+_LEAD: Final = r"(\A\W*|[.!?]\s+|\b(?:the|a|an|this|that|our|der|die|das|dem|den|le|la|les|el|los|las)\s+)?"
+"""What stands before a noun: with it "bus 42 stops" is of the bus 42, without it "holds 42 books" of 42 books."""
 _TIMES: Final = re.compile(
     r"\b(?:now|currently|today|nowadays|previously|formerly|originally|initially|earlier|once|until recently|used to"
     r"|no longer|instead|jetzt|derzeit|heute|inzwischen|früher|vorher|ursprünglich|bisher|statt|stattdessen"
@@ -44,14 +47,14 @@ def contrast(one: Prepared, other: Prepared) -> Contrast | None:
     """None where the two are not of one thing, or do not differ in exactly one respect."""
     if not (_states(one) and _states(other)):
         return None
-    mine, theirs = _weights(one), _weights(other)
-    shared = sum(weight for key, weight in mine.items() if key in theirs)
-    longer = max(sum(mine.values()), sum(theirs.values()))
+    words, others = _weights(one), _weights(other)
+    shared = sum(weight for key, weight in words.items() if key in others)
+    longer = max(sum(words.values()), sum(others.values()))
     if shared < max(_LEAST_SHARED, _ALIKE * longer) or _TIMES.search(one.text) or _TIMES.search(other.text):
         return None
-    replaced = _without(mine, theirs) and _without(theirs, mine)
+    replaced = _without(words, others) and _without(others, words)
     changed = _changed(one.quantities, other.quantities)
-    if any(quantity.kind in _NAMING for pair in changed for quantity in pair):
+    if any(_names(one, mine) or _names(other, theirs) for mine, theirs in changed):
         return None
     there, back = compute(one, other), compute(other, one)
     turned = any(max(_turned(features)) >= _SEEN for features in (there, back))
@@ -84,6 +87,16 @@ def _changed(one: Sequence[Quantity], other: Sequence[Quantity]) -> list[tuple[Q
 
 def _alone(one: Sequence[Quantity], other: Sequence[Quantity]) -> list[Quantity]:
     return [quantity for quantity in one if not any(relate(quantity, theirs) is Relation.AGREE for theirs in other)]
+
+
+def _names(text: Prepared, quantity: Quantity) -> bool:
+    """Whether a quantity says which thing is meant, so that another one makes it another thing: "building 7"."""
+    if quantity.kind in _NAMING:
+        return True
+    before = re.search(rf"{_LEAD}([^\W\d_]+)\s+{re.escape(quantity.text.split()[0])}(?!\w)", text.text, re.IGNORECASE)
+    if quantity.kind is not Kind.NUMBER or quantity.unit or before is None:
+        return False
+    return (before[1] is not None or not quantity.noun) and lexeme(before[2].lower()).weight >= 1.0
 
 
 def _dated(changed: Sequence[tuple[Quantity, Quantity]]) -> bool:

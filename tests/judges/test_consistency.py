@@ -6,7 +6,7 @@ import pytest
 from judges import signals
 from judges.base import JudgeError, JudgeOverloadedError
 from judges.claims import HeuristicExtractor
-from judges.consistency import MOST_PAIRS, ConsistencyChecker
+from judges.consistency import DOCUMENT_STATEMENTS, MOST_PAIRS, ConsistencyChecker
 from judges.pipeline import GroundingChecker
 from judges.sentences import IncrementalSplitter
 from judges.testing import NEUTRAL, ScriptedJudge, contradicts, entails
@@ -109,6 +109,13 @@ def test_only_so_many_pairs_are_judged_and_the_rest_is_told() -> None:
     found = reply(judge, " ".join(f"Permanent staff receive {days} days of annual leave." for days in range(20, 60)))
     assert len(judge.pairs) == 2 * MOST_PAIRS
     assert found.skipped > 0
+
+
+def test_of_very_many_documents_the_first_ones_are_read() -> None:
+    judge = ScriptedJudge(default=contradicts())
+    texts = [f"Building {number} is behind the canteen." for number in range(DOCUMENT_STATEMENTS)]
+    assert documents(judge, *texts, LEAVE, MORE).contradictions == ()
+    assert told(documents(judge, LEAVE, *texts[:-2], MORE)) == [(LEAVE, MORE)]
 
 
 def test_statements_that_do_not_fit_the_model_are_left_out() -> None:
