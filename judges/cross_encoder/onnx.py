@@ -13,6 +13,7 @@ import onnxruntime
 from tokenizers import Tokenizer
 
 from judges.base import JudgeError, JudgeUnavailableError
+from judges.cross_encoder.description import warn_if_reranker
 from judges.cross_encoder.files import cores, digest_of, verify
 from judges.cross_encoder.labels import Labels, read_labels
 from judges.cross_encoder.tokens import PairEncoder, read_limit
@@ -138,11 +139,14 @@ class OnnxScorer:
         except Exception as error:  # neither tokenizers nor ONNX Runtime has an error of its own
             raise JudgeUnavailableError(f"cannot load {self._label} from {self._folder}: {error}") from error
         width = session.get_outputs()[0].shape[-1]
+        names = config.get("id2label", {})
+        labels = read_labels(names, size=width if isinstance(width, int) else None)
+        warn_if_reranker(self._label, names.values(), size=width, folder=self._folder)
         return _Model(
             session=session,
             inputs=frozenset(one.name for one in session.get_inputs()),
             encoder=PairEncoder(tokenizer, limit=limit, pad_id=config.get("pad_token_id") or 0),
-            labels=read_labels(config.get("id2label", {}), size=width if isinstance(width, int) else None),
+            labels=labels,
             digest=digest_of(file),
         )
 

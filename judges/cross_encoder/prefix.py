@@ -106,6 +106,10 @@ class PrefixScorer:
         encode = self._loaded().encode
         return sum(len(encode(part)) for part in text.parts) if isinstance(text, Windows) else len(encode(text))
 
+    def tokens(self, text: str) -> Tokens:
+        """The token ids of ``text``, special ones left out. Raises JudgeUnavailableError if nothing is loaded."""
+        return self._loaded().encode(text)
+
     async def start(self) -> None:
         async with self._loading:
             if self._model is None:

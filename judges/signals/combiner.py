@@ -18,7 +18,7 @@ from judges.signals.prepared import Prepared, prepare
 from judges.signals.support import Support, measure_support
 from judges.types import Probabilities
 
-_WEIGHTS: Final = "weights.json"
+WEIGHTS_FILE: Final = "weights.json"
 _FLOOR: Final = 1e-3
 """No model is surer than this: beyond it, how sure it says it is tells nothing more."""
 _TOLD: Final = 0.5
@@ -96,9 +96,9 @@ class Trees:
 def weights() -> Mapping[str, Trees]:
     """The trees that ship: of ``entailed`` and of ``contradicted``. Raises ValueError if they were fitted on other
     features than these."""
-    data = json.loads(resources.files("judges.signals").joinpath(_WEIGHTS).read_text(encoding="utf-8"))
+    data = json.loads(resources.files("judges.signals").joinpath(WEIGHTS_FILE).read_text(encoding="utf-8"))
     if tuple(data["names"]) != NAMES:
-        raise ValueError(f"{_WEIGHTS} was fitted on other features: fit it again")
+        raise ValueError(f"{WEIGHTS_FILE} was fitted on other features: fit it again")
     return {name: Trees.of(data[name]) for name in ("entailed", "contradicted")}
 
 

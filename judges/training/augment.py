@@ -6,7 +6,9 @@ After the entity, number and negation swaps of FactCC (Kryściński et al. 2020)
 
 import random
 import re
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from judges.sentences import IncrementalSplitter
@@ -16,46 +18,15 @@ Rule = Callable[[str, random.Random], str | None]
 
 _LEAST_WORDS: Final = 5
 _MOST_WORDS: Final = 45
-_MONTHS: Final = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"]
-_WEEKDAYS: Final = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
-_NUMERALS: Final = ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
-_OPPOSITES: Final = [
-    ("increase", "decrease"), ("increased", "decreased"), ("increases", "decreases"), ("increasing", "decreasing"),
-    ("higher", "lower"), ("highest", "lowest"), ("high", "low"), ("more", "less"), ("most", "least"),
-    ("before", "after"), ("first", "last"), ("largest", "smallest"), ("larger", "smaller"), ("large", "small"),
-    ("always", "never"), ("won", "lost"), ("win", "lose"), ("rose", "fell"), ("rise", "fall"), ("rising", "falling"),
-    ("allowed", "prohibited"), ("allow", "prohibit"), ("allows", "prohibits"), ("accepted", "rejected"),
-    ("approved", "rejected"), ("early", "late"), ("earlier", "later"), ("earliest", "latest"), ("above", "below"),
-    ("inside", "outside"), ("north", "south"), ("northern", "southern"), ("east", "west"), ("eastern", "western"),
-    ("male", "female"), ("father", "mother"), ("son", "daughter"), ("brother", "sister"), ("husband", "wife"),
-    ("begin", "end"), ("began", "ended"), ("opened", "closed"), ("open", "closed"), ("with", "without"),
-    ("positive", "negative"), ("effective", "ineffective"), ("safe", "unsafe"), ("possible", "impossible"),
-    ("required", "optional"), ("must", "need not"), ("success", "failure"), ("succeeded", "failed"),
-    ("improve", "worsen"), ("improved", "worsened"), ("improves", "worsens"), ("reduce", "increase"),
-    ("reduced", "increased"), ("reduces", "increases"), ("reducing", "increasing"), ("gained", "lost"),
-    ("married", "divorced"), ("public", "private"), ("young", "old"), ("younger", "older"), ("best", "worst"),
-    ("better", "worse"), ("strong", "weak"), ("minimum", "maximum"), ("include", "exclude"), ("includes", "excludes"),
-    ("including", "excluding"), ("likely", "unlikely"), ("supports", "opposes"), ("supported", "opposed"),
-    ("agreed", "refused"), ("joined", "left"), ("bought", "sold"), ("hot", "cold"), ("many", "few")
-]  # fmt: skip
-_OPPOSITE: Final[Mapping[str, str]] = {a: b for a, b in _OPPOSITES} | {b: a for a, b in _OPPOSITES if " " not in b}
-_SAME: Final[Mapping[str, Sequence[str]]] = {
-    "big": ("large",), "large": ("big",), "begin": ("start",),
-    "began": ("started",), "started": ("began",), "start": ("begin",), "help": ("assist",), "shows": ("demonstrates",), "showed": ("demonstrated",), "demonstrated": ("showed",), "buy": ("purchase",),
-    "bought": ("purchased",), "purchased": ("bought",), "film": ("movie",), "movie": ("film",), "about": ("around",),
-    "approximately": ("about", "roughly"), "nearly": ("almost",), "almost": ("nearly",), "several": ("a number of",),
-    "often": ("frequently",), "frequently": ("often",),
-    "must": ("have to", "has to"), "children": ("kids",), "kids": ("children",), "doctor": ("physician",),
-    "company": ("firm",), "firm": ("company",), "job": ("position",), "whole": ("entire",), "entire": ("whole",),
-    "said": ("stated",), "stated": ("said",), "told": ("informed",), "died": ("passed away",), "near": ("close to",),
-    "because": ("since",), "although": ("even though",), "while": ("whereas",), "named": ("called",),
-    "called": ("named",), "located": ("situated",), "situated": ("located",), "received": ("got",), "reduce": ("lower",),
-    "reduced": ("lowered",), "increase": ("raise",), "increased": ("raised",), "important": ("significant",),
-    "significant": ("important",), "get": ("obtain",), "obtained": ("got",), "require": ("need",), "requires": ("needs",),
-    "created": ("made",), "made": ("created",), "quickly": ("rapidly",), "rapidly": ("quickly",), "annual": ("yearly",),
-    "prior": ("previous",), "previous": ("earlier",), "revealed": ("showed",), "illness": ("disease",), "wrote": ("penned",),
-    "founded": ("established",), "established": ("founded",), "within": ("in",), "primarily": ("mainly",), "mainly": ("mostly",),
-}  # fmt: skip
+_WORDS: Final = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
+_MONTHS: Final[Sequence[str]] = _WORDS["months"]
+_WEEKDAYS: Final[Sequence[str]] = _WORDS["weekdays"]
+_NUMERALS: Final[Sequence[str]] = _WORDS["numerals"]
+_OPPOSITE: Final[Mapping[str, str]] = {
+    **{one: other for one, other in _WORDS["opposites"]},
+    **{other: one for one, other in _WORDS["opposites"] if " " not in other},
+}
+_SAME: Final[Mapping[str, Sequence[str]]] = _WORDS["same"]
 _WORD: Final = re.compile(r"[A-Za-z]+(?:'[a-z]+)?")
 _NUMBER: Final = re.compile(r"(?<![\w.,/-])\d{1,3}(?:,\d{3})+(?:\.\d+)?(?![\w/-])|(?<![\w.,/-])\d+(?:\.\d+)?(?![\w/-])")
 _MONTH: Final = re.compile(r"\b(?:" + "|".join(_MONTHS) + r")\b")
@@ -67,10 +38,13 @@ _AUXILIARY: Final = re.compile(
 )
 _NEGATED: Final = re.compile(r"\b(is|are|was|were|could|would|should|does|did|do|has|have|had|will|can)(?: not|n't) ")
 _PARENTHESIS: Final = re.compile(r"\s*[(\[][^()\[\]]{2,120}[)\]]")
-_TAIL: Final = re.compile(r"(?:, (?:which|who|where)|,? (?:because|although|while|whereas|when|after|before|so that)) [^,.;]{8,160}\.$")
+_TAIL: Final = re.compile(
+    r"(?:, (?:which|who|where)|,? (?:because|although|while|whereas|when|after|before|so that)) [^,.;]{8,160}\.$"
+)
 _PARTICIPLE: Final = re.compile(r", [a-z]+ing [^,.;]{8,160}\.$")
 _LEAD: Final = re.compile(
-    r"^(?:In|On|At|After|During|Since|By|For|Under|According to|Despite|However|Moreover|In addition|Furthermore)\b[^,.;]{0,70}, "
+    r"^(?:In|On|At|After|During|Since|By|For|Under|According to|Despite|However|Moreover|In addition|Furthermore)"
+    r"\b[^,.;]{0,70}, "
 )
 _APPOSITION: Final = re.compile(r"\b([A-Z][a-z]+(?: [A-Z][a-z]+){0,3}), ((?:a|an|the) [^,.;]{5,70}),")
 _CLAUSES: Final = re.compile(r"(?:, (?:and|but|while) |; )")
@@ -345,5 +319,3 @@ def _usable(text: str) -> bool:
     count = len(text.split())
     letters = sum(char.isalpha() or char.isspace() for char in text)
     return _LEAST_WORDS <= count <= _MOST_WORDS and not text.endswith("?") and letters > 0.8 * len(text)
-
-

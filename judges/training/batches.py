@@ -3,7 +3,8 @@
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from typing import Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -66,8 +67,12 @@ class Encoder:
         self._tokenizer = tokenizer
         tokenizer.no_truncation()
         tokenizer.no_padding()
-        self.cls: int = tokenizer.token_to_id("[CLS]")
-        self.sep: int = tokenizer.token_to_id("[SEP]")
+        self.cls, self.sep = (_special(tokenizer, token) for token in ("[CLS]", "[SEP]"))
+
+    @classmethod
+    def of(cls, file: Path) -> Self:
+        """From a ``tokenizer.json``."""
+        return cls(Tokenizer.from_file(str(file)))
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         return [one.ids for one in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)]
@@ -75,6 +80,13 @@ class Encoder:
     def windows(self, premise: str, limit: int) -> list[list[int]]:
         """``premise`` in windows of whole sentences that have at most ``limit`` tokens each, one after another."""
         return pack(self.encode(split(premise)), limit)
+
+
+def _special(tokenizer: Tokenizer, token: str) -> int:
+    place = tokenizer.token_to_id(token)
+    if place is None:
+        raise ValueError(f"the tokenizer has no {token}")
+    return place
 
 
 def split(passage: str) -> list[str]:
@@ -186,7 +198,9 @@ class Sampler:
         return Item(tuple(chosen), tuple(zip(claims, (row.target for row in rows), strict=True)))
 
 
-def batches(items: Iterator[Item], encoder: Encoder, rng: random.Random, *, claims: int, tokens: int) -> Iterator[Batch]:
+def batches(
+    items: Iterator[Item], encoder: Encoder, rng: random.Random, *, claims: int, tokens: int
+) -> Iterator[Batch]:
     """Items of like size together: up to ``claims`` claims, and up to ``tokens`` tokens with their padding, a batch."""
     buffer: list[Item] = []
     for item in items:
@@ -222,8 +236,8 @@ def collate(items: Sequence[Item], encoder: Encoder) -> Batch:
     flat = [[*window, encoder.sep] for item in items for window in item.windows]
     width = max(len(window) for window in flat)
     windows = np.zeros((len(flat), width), dtype=np.int64)
-    for row, window in enumerate(flat):
-        windows[row, : len(window)] = window
+    for row, ids in enumerate(flat):
+        windows[row, : len(ids)] = ids
     places = np.full((len(items), max(item.evidence_tokens for item in items)), -1, dtype=np.int64)
     row = 0
     for group, item in enumerate(items):

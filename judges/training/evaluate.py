@@ -34,9 +34,7 @@ def by_source(rows: Sequence[Mapping[str, str]], probabilities: Floats, *, thres
     found: dict[str, Figures] = {}
     for source in sources:
         mine = np.array([row["source"] == source for row in rows])
-        found[source] = measure(
-            probabilities[mine, 0], probabilities[mine, 2], truth[mine], threshold=threshold, blocked=blocked[mine]
-        )
+        found[source] = measure(probabilities[mine, 0], truth[mine], threshold=threshold, blocked=blocked[mine])
     return found
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+from tokenizers import Tokenizer
 
 from judges.training.batches import CLAIM_TOKENS, WINDOW_TOKENS
 from judges.training.model import LABELS, Judge
@@ -24,6 +25,7 @@ from judges.training.model import LABELS, Judge
 WEIGHTS: Final = "weights.bin"
 EVIDENCE: Final = "evidence.onnx"
 CLAIM: Final = "claim.onnx"
+_KINDS: Final = ("weight", "bias")
 _SHARED_FROM: Final = 256
 """Bytes from which on a tensor lies in the shared file."""
 _MICROSOFT: Final = "com.microsoft"
@@ -83,7 +85,7 @@ class _Graph:
 
     def embed(self, ids: str, *, start: int, most: int, kind: int) -> str:
         positions = self.weights["positions.weight"][start : start + most] + self.weights["kinds.weight"][kind]
-        table = self.constant("positions", positions)
+        table = self.constant(f"positions.{kind}", positions)
         length = self.add("Slice", self.add("Shape", ids), self.ints(1), self.ints(2))
         place = self.add("Slice", table, self.ints(0), length, self.ints(0))
         codes, scales = _by_row(self.weights["words.weight"])
@@ -102,7 +104,7 @@ class _Graph:
     def project(self, states: str, layer: str) -> tuple[str, str, str]:
         """Queries (rows, heads, tokens, size), already divided; keys (…, size, tokens); values (…, tokens, size)."""
         query, key, value = self.split(self.linear(states, f"{layer}.qkv"), 3)
-        root = self.constant("root", np.float32((self.width // self.heads) ** -0.5))
+        root = self.constant("root", np.array((self.width // self.heads) ** -0.5, dtype=np.float32))
         return (
             self.add("Mul", self.heads_of(query, 0, 2, 1, 3), root),
             self.heads_of(key, 0, 2, 3, 1),
@@ -114,6 +116,14 @@ class _Graph:
         middle = self.norm(self.add("Add", states, self.linear(flat, f"{layer}.out")), f"{layer}.norm")
         inner = self.add("Gelu", self.linear(middle, f"{layer}.up"))
         return self.norm(self.add("Add", middle, self.linear(inner, f"{layer}.down")), f"{layer}.end_norm")
+
+    def head(self, states: str) -> None:
+        """The logits, from the claim's first state and the mean of all of them."""
+        first = self.add("Gather", states, self.ints_scalar(0), axis=1)
+        mean = self.add("ReduceMean", states, self.ints(1), keepdims=0)
+        pooled = self.add("Tanh", self.linear(self.add("Concat", first, mean, axis=-1), "pool"))
+        weight, bias = (self.constant(f"classify.{kind}", self.weights[f"classify.{kind}"]) for kind in _KINDS)
+        self.add("Gemm", pooled, weight, bias, transB=1, name="logits")
 
     def model(self, inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto]) -> onnx.ModelProto:
         graph = helper.make_graph(self.nodes, "judge", inputs, outputs, initializer=list(self.constants.values()))
@@ -146,6 +156,10 @@ def _evidence(graph: _Graph) -> onnx.ModelProto:
     return graph.model([_ids()], _states(graph, "tokens"))
 
 
+def _logits() -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["rows", len(LABELS)])
+
+
 def _ids() -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info("ids", TensorProto.INT64, ["rows", "tokens"])
 
@@ -174,15 +188,30 @@ def _claim(graph: _Graph) -> onnx.ModelProto:
         from_far, from_own = graph.cut(attention, length)
         attended = graph.add("Add", graph.add("MatMul", from_far, far_value), graph.add("MatMul", from_own, value))
         states = graph.finish(states, attended, layer)
-    first = graph.add("Gather", states, graph.ints_scalar(0), axis=1)
-    mean = graph.add("ReduceMean", states, graph.ints(1), keepdims=0)
-    pooled = graph.add("Tanh", graph.linear(graph.add("Concat", first, mean, axis=-1), "pool"))
-    weight, bias = (graph.constant(f"classify.{kind}", graph.weights[f"classify.{kind}"]) for kind in ("weight", "bias"))
-    graph.add("Gemm", pooled, weight, bias, transB=1, name="logits")
-    return graph.model(
-        [_ids(), *_states(graph, "evidence")],
-        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["rows", len(LABELS)])],
-    )
+    graph.head(states)
+    return graph.model([_ids(), *_states(graph, "evidence")], [_logits()])
+
+
+def _plain(graph: _Graph) -> onnx.ModelProto:
+    """The plain cross-encoder of the same weights, in which all attends to all: what the two graphs compare with."""
+    claim = graph.embed("ids", start=0, most=CLAIM_TOKENS, kind=0)
+    evidence = graph.embed("evidence_ids", start=CLAIM_TOKENS, most=WINDOW_TOKENS + 1, kind=1)
+    states = graph.add("Concat", claim, evidence, axis=1)
+    for number in range(graph.layers):
+        layer = f"layers.{number}"
+        query, key, value = graph.project(states, layer)
+        attention = graph.add("Softmax", graph.add("MatMul", query, key), axis=-1)
+        states = graph.finish(states, graph.add("MatMul", attention, value), layer)
+    length = graph.add("Slice", graph.add("Shape", "ids"), graph.ints(1), graph.ints(2))
+    graph.head(graph.add("Slice", states, graph.ints(0), length, graph.ints(1)))
+    evidence_ids = helper.make_tensor_value_info("evidence_ids", TensorProto.INT64, ["rows", "evidence"])
+    return graph.model([_ids(), evidence_ids], [_logits()])
+
+
+def export_plain(judge: Judge, file: Path, *, quantised: bool) -> None:
+    """Write the plain cross-encoder with its weights in one file; for measuring alone."""
+    weights = {name: tensor.detach().float().numpy() for name, tensor in judge.state_dict().items()}
+    onnx.save(_plain(_Graph(weights, heads=judge.heads, quantised=quantised)), file)
 
 
 def export(judge: Judge, tokenizer: Path, folder: Path, *, quantised: bool = True, extra: Mapping[str, Any]) -> None:
@@ -199,7 +228,10 @@ def export(judge: Judge, tokenizer: Path, folder: Path, *, quantised: bool = Tru
         },
         folder,
     )
-    (folder / "tokenizer.json").write_bytes(tokenizer.read_bytes())
+    texts = Tokenizer.from_file(str(tokenizer))
+    texts.no_truncation()
+    texts.no_padding()
+    texts.save(str(folder / "tokenizer.json"))
     config = {
         "model_type": "prefix-cross-encoder",
         "id2label": {str(place): label for place, label in enumerate(LABELS)},

@@ -22,7 +22,7 @@ class Figures:
     """Share of supported claims that are judged contradicted."""
 
 
-def measure(entailed: Floats, contradicted: Floats, supported: Flags, *, threshold: float, blocked: Flags) -> Figures:
+def measure(entailed: Floats, supported: Flags, *, threshold: float, blocked: Flags) -> Figures:
     """Figures of one set: ``supported`` is the truth, a claim counts as supported at ``entailed >= threshold``, and
     ``blocked`` are the claims that the judge calls contradicted."""
     said = entailed >= threshold

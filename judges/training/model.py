@@ -59,7 +59,8 @@ class Judge(nn.Module):
         self.positions = nn.Embedding(512, width)
         self.kinds = nn.Embedding(2, width)
         self.norm = nn.LayerNorm(width, _EPSILON)
-        self.layers = nn.ModuleList([Layer(width, heads, inner) for _ in range(layers)])
+        self._stack = [Layer(width, heads, inner) for _ in range(layers)]
+        self.layers = nn.ModuleList(self._stack)
         self.pool = nn.Linear(2 * width, width)
         self.classify = nn.Linear(width, len(LABELS))
         self.words.weight.requires_grad_(False)
@@ -86,8 +87,7 @@ class Judge(nn.Module):
         own_mask = torch.where(claims > 0, 0.0, _MASKED)[:, :, None, None, :]
         evidence = self.embed(windows, start=CLAIM_TOKENS, kind=1)
         states = self.embed(rows, start=0, kind=0)
-        for number, layer in enumerate(self.layers):
-            assert isinstance(layer, Layer)
+        for number, layer in enumerate(self._stack):
             e_query, e_key, e_value = layer.project(evidence)
             query, key, value = layer.project(states)
             shape = (groups, seen.shape[1], layer.heads, -1)
@@ -110,8 +110,7 @@ class Judge(nn.Module):
         states = torch.cat((self.embed(rows, start=0, kind=0), evidence), dim=1)
         ids = torch.cat((rows, evidence_ids.repeat_interleave(each, dim=0)), dim=1)
         mask = torch.where(ids > 0, 0.0, _MASKED)[:, None, None, :]
-        for layer in self.layers:
-            assert isinstance(layer, Layer)
+        for layer in self._stack:
             states = layer.finish(states, _plainly(*layer.project(states), mask))
         return self._logits(states[:, :length], rows > 0).view(groups, each, -1)
 

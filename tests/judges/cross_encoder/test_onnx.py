@@ -1,6 +1,8 @@
 import asyncio
+import hashlib
 import json
 import logging
+import math
 import shutil
 import threading
 from pathlib import Path
@@ -32,11 +34,21 @@ def word_tokenizer(template: str = "[CLS] $A [SEP] $B:1 [SEP]:1") -> Tokenizer:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the embedded model, to be damaged."""
-    for name in ("tokenizer.json", "config.json", "SHA256SUMS"):
-        shutil.copy(embedded.FOLDER / name, tmp_path / name)
-    (tmp_path / "model_int8.onnx").symlink_to(embedded.FOLDER / "model_int8.onnx")
+    """A model that counts the words in common (data/make_overlap.py), with the tokenizer that ships."""
+    shutil.copy(Path(__file__).parent.parent / "data" / "overlap.onnx", tmp_path / "model_int8.onnx")
+    tokenizer = Tokenizer.from_file(str(embedded.FOLDER / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(224)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    labels = {"0": "contradiction", "1": "entailment", "2": "neutral"}
+    (tmp_path / "config.json").write_text(json.dumps({"id2label": labels}), encoding="utf-8")
+    files = ("config.json", "model_int8.onnx", "tokenizer.json")
+    sums = [f"{hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()}  {name}\n" for name in files]
+    (tmp_path / "SHA256SUMS").write_text("".join(sums), encoding="ascii")
     return tmp_path
+
+
+DIGEST = hashlib.sha256((Path(__file__).parent.parent / "data" / "overlap.onnx").read_bytes()).hexdigest()[:8]
 
 
 # Tokens
@@ -60,6 +72,7 @@ def test_the_embedded_tokenizer_joins_real_text_likewise() -> None:
     file = str(embedded.FOLDER / "tokenizer.json")
     reference = Tokenizer.from_file(file)
     reference.no_truncation()
+    reference.no_padding()
     pair = ("Der Tarif stieg um 3,5 % auf 1.000 €.", "日本語のテキスト 😀 naïve")
     ids = PairEncoder(Tokenizer.from_file(file), limit=224).batch([pair])["input_ids"][0].tolist()
     assert ids == reference.encode(*pair).ids
@@ -85,36 +98,41 @@ def test_the_limit_is_read_where_it_is_stated(tmp_path: Path) -> None:
     assert read_limit(tmp_path, tokenizer, {}) == 64
 
 
-# The embedded model
+# Scoring
 
 
-async def test_the_embedded_model_is_read_the_right_way_round() -> None:
-    scorer = OnnxScorer(embedded.FOLDER, threads=1, label="embedded")
-    assert scorer.name == "embedded"
+async def test_a_model_is_read_the_right_way_round(folder: Path) -> None:
+    """All six of the claim's tokens stand in the evidence: odds of e to the 8 against e to the 4 and 1."""
+    scorer = OnnxScorer(folder, threads=1, label="mine")
+    assert scorer.name == "mine"
     await scorer.start()
     await scorer.start()
-    yes, no = await scorer.score([(CAT, "A cat is sleeping."), (CAT, "No cat is sleeping in the room.")])
-    assert yes.entailed > 0.5
+    yes, no, other = await scorer.score([(CAT, "A cat is sleeping."), (CAT, "No cat is sleeping."), (CAT, "Rain!")])
+    total = math.exp(8) + math.exp(4) + 1
+    assert (yes.entailed, yes.neutral) == pytest.approx((math.exp(8) / total, math.exp(4) / total), rel=1e-5)
     assert no.contradicted > 0.5
+    assert other.neutral > 0.5
     assert sum((yes.entailed, yes.neutral, yes.contradicted)) == pytest.approx(1.0)
-    assert scorer.name == "embedded@2f14258d"
+    assert scorer.name == f"mine@{DIGEST}"
     assert scorer.max_tokens == 221
     assert scorer.count_tokens("A cat is sleeping.") == 5
     assert await scorer.score([]) == []
     await scorer.aclose()
 
 
-async def test_scores_do_not_depend_on_what_shares_the_batch() -> None:
-    scorer = OnnxScorer(embedded.FOLDER, threads=1)
+async def test_scores_do_not_depend_on_what_shares_the_batch(folder: Path) -> None:
+    scorer = OnnxScorer(folder, threads=1)
     await scorer.start()
     alone = (await scorer.score([(CAT, "A cat is sleeping.")]))[0]
     padded = (await scorer.score([(CAT * 4, "A dog barks."), (CAT, "A cat is sleeping.")]))[1]
     await scorer.aclose()
-    assert alone.entailed == pytest.approx(padded.entailed, abs=0.03), "dynamic INT8 scales differ with the batch"
+    assert alone.entailed == pytest.approx(padded.entailed)
 
 
-async def test_what_does_not_fit_is_cut_with_a_warning_and_counted(caplog: pytest.LogCaptureFixture) -> None:
-    scorer = OnnxScorer(embedded.FOLDER, threads=1, max_length=32)
+async def test_what_does_not_fit_is_cut_with_a_warning_and_counted(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    scorer = OnnxScorer(folder, threads=1, max_length=32)
     await scorer.start()
     with caplog.at_level(logging.WARNING):
         results = await scorer.score([(CAT, "A cat is sleeping."), (CAT, "A cat is sleeping. " * 10)])
@@ -124,7 +142,7 @@ async def test_what_does_not_fit_is_cut_with_a_warning_and_counted(caplog: pytes
     assert "1 of 2 pairs are over the 29 tokens" in caplog.text
 
 
-async def test_inference_never_runs_on_the_event_loops_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_inference_never_runs_on_the_event_loops_thread(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: set[str] = set()
     batch = PairEncoder.batch
 
@@ -133,7 +151,7 @@ async def test_inference_never_runs_on_the_event_loops_thread(monkeypatch: pytes
         return batch(self, pairs)
 
     monkeypatch.setattr(PairEncoder, "batch", noting)
-    scorer = OnnxScorer(embedded.FOLDER, threads=1)
+    scorer = OnnxScorer(folder, threads=1)
     await scorer.start()
     await asyncio.gather(*(scorer.score([(CAT, f"claim {n}")]) for n in range(3)))
     await scorer.aclose()
@@ -143,8 +161,8 @@ async def test_inference_never_runs_on_the_event_loops_thread(monkeypatch: pytes
 # Trouble
 
 
-async def test_not_loaded_or_closed_it_says_so() -> None:
-    scorer = OnnxScorer(embedded.FOLDER, threads=1)
+async def test_not_loaded_or_closed_it_says_so(folder: Path) -> None:
+    scorer = OnnxScorer(folder, threads=1)
     with pytest.raises(JudgeUnavailableError, match="not loaded"):
         await scorer.score([(CAT, CAT)])
     with pytest.raises(JudgeUnavailableError, match="not loaded"):
@@ -172,7 +190,7 @@ async def test_a_folder_without_checksums_is_taken_as_it_is(folder: Path) -> Non
     (folder / "model_int8.onnx").rename(folder / "other.onnx")
     scorer = OnnxScorer(folder, threads=1)
     await scorer.start()
-    assert scorer.name == f"onnx:{folder.name}@2f14258d"
+    assert scorer.name == f"onnx:{folder.name}@{DIGEST}"
     await scorer.aclose()
 
 
@@ -191,8 +209,8 @@ async def test_files_of_no_use_are_refused(folder: Path, name: str, content: str
         await OnnxScorer(folder).start()
 
 
-async def test_a_failed_inference_is_a_judge_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    scorer = OnnxScorer(embedded.FOLDER, threads=1)
+async def test_a_failed_inference_is_a_judge_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scorer = OnnxScorer(folder, threads=1)
     await scorer.start()
     broken = {"input_ids": np.zeros((1, 1), dtype=np.float32)}
     monkeypatch.setattr(PairEncoder, "batch", lambda self, pairs: broken)

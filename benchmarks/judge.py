@@ -1,0 +1,113 @@
+"""How fast the judge is beside a plain cross-encoder of the same weights, over the same pairs, on one core.
+
+    python -m benchmarks.judge --plain FOLDER
+
+``FOLDER`` holds ``fp32.onnx`` and ``int8.onnx`` as ``python -m judges.training plain`` writes them. A reply of ten
+sentences against five chunks of 150 words: what each costs in CPU time, evidence included, alternating in one run.
+"""
+
+import argparse
+import asyncio
+import resource
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+from judges import embedded
+from judges.cross_encoder import PrefixScorer
+from judges.pipeline import GroundingChecker
+from judges.types import Chunk, Thresholds
+
+_ROUNDS = 7
+_CHUNKS = 5
+_WORDS = 150
+_SENTENCES = 10
+
+SUBJECTS = ["harbour", "clinic", "library", "bakery", "quarry", "station", "orchard", "museum", "depot", "chapel"]
+VERBS = ["opened", "stored", "repaired", "closed", "welcomed", "measured", "sold", "counted", "painted", "moved"]
+THINGS = ["barrels", "letters", "engines", "lamps", "carpets", "bicycles", "windows", "maps", "ropes", "benches"]
+
+
+def sentence(number: int) -> str:
+    """A sentence of 15 words that no other number gives."""
+    subject, verb, thing = SUBJECTS[number % 10], VERBS[number // 7 % 10], THINGS[number // 3 % 10]
+    return f"In the year {1900 + number} the old {subject} on the hill {verb} about {number * 7} {thing} before noon."
+
+
+def chunk(number: int) -> str:
+    return " ".join(sentence(number * 10 + place) for place in range(_WORDS // 15))
+
+
+async def main(folder: Path) -> None:
+    """Measure, and print a table."""
+    chunks = [Chunk(id=str(number), text=chunk(number)) for number in range(_CHUNKS)]
+    reply = " ".join(sentence(number * 5 + 2) for number in range(_SENTENCES))
+    scorer = PrefixScorer(embedded.FOLDER, threads=1)
+    await scorer.start()
+    bare = {name: _bare(folder / f"{name}.onnx", scorer, chunks, reply) for name in ("fp32", "int8")}
+    times: dict[str, list[float]] = {name: [] for name in ("fp32", "int8", "judge", "judge, evidence read before")}
+    for _ in range(_ROUNDS):
+        for name, run in bare.items():
+            times[name].append(await _timed(run))
+        fresh = PrefixScorer(embedded.FOLDER, threads=1)
+        checker = GroundingChecker(fresh)
+        await checker.start()
+        times["judge"].append(await _timed(lambda checker=checker: _judge(checker, chunks, reply)))
+        times["judge, evidence read before"].append(
+            await _timed(lambda checker=checker: _judge(checker, chunks, reply))
+        )
+        await checker.aclose()
+    base = statistics.median(times["fp32"])
+    for name, found in times.items():
+        middle = statistics.median(found)
+        print(f"{name:30} {middle * 1e3:8.1f} ms   {middle / base:6.1%} of fp32   {base / middle:5.1f} times as fast")
+    print(
+        f"largest resident size {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB (both kinds loaded)"
+    )
+
+
+def _bare(file: Path, scorer: PrefixScorer, chunks: list[Chunk], reply: str) -> Callable[[], Awaitable[None]]:
+    """A loop over all pairs of a sentence and a window, five at a time, and nothing else."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+    claims = [scorer.tokens(part + ".") for part in reply.split(". ")]
+    windows = [scorer.tokens(one.text)[:128] for one in chunks]
+    rest = [scorer.tokens(one.text)[128:] for one in chunks]
+    width = max(len(claim) for claim in claims)
+
+    async def run() -> None:
+        for claim in claims:
+            ids = np.array([[101, *claim, *([102] * (width - len(claim))), 102]] * len(windows), dtype=np.int64)
+            for part in (windows, rest):
+                size = max(len(window) for window in part)
+                evidence = np.array(
+                    [[*window, *([102] * (size - len(window))), 102] for window in part], dtype=np.int64
+                )
+                session.run(None, {"ids": ids, "evidence_ids": evidence})
+
+    return run
+
+
+async def _judge(checker: GroundingChecker, chunks: list[Chunk], reply: str) -> None:
+    index = await checker.prepare(chunks)
+    check = checker.reply(index, thresholds=Thresholds())
+    sentences = [*check.push(reply), *check.flush()]
+    for one in sentences:
+        await check.check(one)
+
+
+async def _timed(run: Callable[[], Awaitable[None]]) -> float:
+    before = time.process_time()
+    await run()
+    return time.process_time() - before
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--plain", type=Path, required=True)
+    asyncio.run(main(parser.parse_args().plain))

@@ -1,0 +1,83 @@
+"""``python -m judges.training``: train, measure, ship."""
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+import torch
+
+from judges.training import evaluate, ship
+from judges.training.base import base_folder
+from judges.training.batches import Encoder
+from judges.training.data import load, split
+from judges.training.export import export_plain
+from judges.training.metrics import table
+from judges.training.model import from_base
+from judges.training.train import Plan, train
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; 0 if it succeeded."""
+    given = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
+    torch.set_num_threads(given.threads)
+    return int(given.command(given) or 0)
+
+
+def _train(given: argparse.Namespace) -> None:
+    groups, _ = split(load(given.data, stated_only=given.stated_only))
+    base = base_folder()
+    plan = Plan(
+        steps=given.steps, cool_down=given.cool_down, prefix=not given.plain, seed=given.seed, half=not given.exact
+    )
+    train(from_base(base), groups, Encoder.of(base / "tokenizer.json"), plan, given.run)
+
+
+def _measure(given: argparse.Namespace) -> None:
+    model, step = ship.restore(given.run)
+    rows = evaluate.load(given.data / "dev.jsonl.gz")
+    found = evaluate.probabilities(model, rows, Encoder.of(base_folder() / "tokenizer.json"), prefix=not given.plain)
+    sys.stdout.write(f"step {step}\n\n{table(evaluate.by_source(rows, found, threshold=0.5))}")
+
+
+def _ship(given: argparse.Namespace) -> None:
+    report = ship.ship(given.data, given.run, given.folder, stated_only=given.stated_only)
+    sys.stdout.write(f"INT8 loses {report['int8_loss']:.4f} of balanced accuracy; {report['bytes']:,} bytes\n")
+
+
+def _plain(given: argparse.Namespace) -> None:
+    model, _ = ship.restore(given.run)
+    given.folder.mkdir(parents=True, exist_ok=True)
+    for name, quantised in (("fp32", False), ("int8", True)):
+        export_plain(model, given.folder / f"{name}.onnx", quantised=quantised)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m judges.training", description=__doc__)
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("--data", type=Path, help="folder with train, snli and dev .jsonl.gz")
+    shared.add_argument("--run", type=Path, required=True, help="folder of checkpoints")
+    shared.add_argument("--stated-only", action="store_true", help="leave out data whose licence is not stated")
+    shared.add_argument("--threads", type=int, default=2, help="cores to compute on")
+    shared.add_argument("--plain", action="store_true", help="a cross-encoder in which all attends to all, to compare")
+    commands = parser.add_subparsers(required=True)
+    one = commands.add_parser("train", parents=[shared], help="train, or go on where a run stopped")
+    one.add_argument("--steps", type=int, default=4000)
+    one.add_argument("--cool-down", type=int, default=1500, help="last steps, over which the rate falls to 0")
+    one.add_argument("--seed", type=int, default=20)
+    one.add_argument("--exact", action="store_true", help="multiply in float32, for a CPU that has no bfloat16")
+    one.set_defaults(command=_train)
+    one = commands.add_parser("measure", parents=[shared], help="figures of the encoder alone")
+    one.set_defaults(command=_measure)
+    one = commands.add_parser("ship", parents=[shared], help="export, fit the combiner, measure, write the card")
+    one.add_argument("--folder", type=Path, required=True, help="where the model goes")
+    one.set_defaults(command=_ship)
+    one = commands.add_parser("plain", parents=[shared], help="a plain cross-encoder of the same weights, to time")
+    one.add_argument("--folder", type=Path, required=True, help="where fp32.onnx and int8.onnx go")
+    one.set_defaults(command=_plain)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

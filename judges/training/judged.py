@@ -1,0 +1,116 @@
+"""The whole judge on a data set, as a policy with default rules would have it."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from judges import signals
+from judges.adjudication import Adjudicator, Signals
+from judges.cross_encoder import PrefixScorer
+from judges.cross_encoder.files import cores
+from judges.pipeline import GroundingChecker
+from judges.signals import Combined, Features, Prepared, compute, measure_support, vector
+from judges.training.metrics import Figures, Floats, measure
+from judges.types import Chunk, Claim, ClaimVerdict, Label, Probabilities, Span, Thresholds
+
+THRESHOLDS = Thresholds()
+"""Those of a policy that sets none."""
+
+_SOURCES_PER_CLAIM = 5
+
+_PART = 100
+"""Claims given to a process at once."""
+
+Rows = Sequence[Mapping[str, Any]]
+Asked = tuple[Sequence[str], str]
+"""Documents, and a claim about them."""
+
+
+class Recorder:
+    """The signals that ship, which also keep what they were last asked to combine: a vector, and what they saw."""
+
+    def __init__(self) -> None:
+        self.last: tuple[list[float], Features] = ([], Features())
+
+    def prepare(self, text: str, context: str = "", /) -> Prepared:
+        return signals.prepare(text, context)
+
+    def together(self, parts: Sequence[Prepared], /) -> Prepared:
+        return signals.together(parts)
+
+    def combine(
+        self,
+        evidence: Prepared | str,
+        claim: Prepared | str,
+        model: Probabilities,
+        best: tuple[float, float] | None = None,
+        /,
+    ) -> Combined:
+        evidence, claim = (one if isinstance(one, Prepared) else signals.prepare(one) for one in (evidence, claim))
+        self.last = vector(measure_support(evidence, claim), model, best), compute(evidence, claim)
+        return Combined(model, None)
+
+
+def look(folder: Path, asked: Sequence[Asked]) -> tuple[Floats, Sequence[Features]]:
+    """What the judge at work, with the model of ``folder``, sees of each claim against its documents."""
+    found = _in_processes(_look, folder, asked)
+    return np.array([vector for vector, _ in found]), [features for _, features in found]
+
+
+def judge(folder: Path, rows: Rows) -> tuple[Floats, Sequence[Label]]:
+    """P(entailed) and the verdict of each row's ``hypothesis`` against its ``premise``, given as one document."""
+    found = _in_processes(_judge, folder, [((row["premise"],), row["hypothesis"]) for row in rows])
+    return np.array([entailed for entailed, _ in found]), [label for _, label in found]
+
+
+def _in_processes(
+    work: Callable[[Path, Sequence[Asked]], list[Any]], folder: Path, asked: Sequence[Asked]
+) -> list[Any]:
+    """Share the claims out among processes, one a core; what they find in the order of the claims."""
+    parts = [asked[start : start + _PART] for start in range(0, len(asked), _PART)]
+    with ProcessPoolExecutor(cores()) as pool:
+        return [one for part in pool.map(partial(work, folder), parts) for one in part]
+
+
+def _look(folder: Path, asked: Sequence[Asked]) -> list[tuple[list[float], Features]]:
+    recorder = Recorder()
+    found: list[tuple[list[float], Features]] = []
+    asyncio.run(_adjudicate(folder, recorder, asked, lambda _verdict: found.append(recorder.last)))
+    return found
+
+
+def _judge(folder: Path, asked: Sequence[Asked]) -> list[tuple[float, Label]]:
+    found: list[tuple[float, Label]] = []
+    asyncio.run(_adjudicate(folder, signals, asked, lambda verdict: found.append((verdict.entailed, verdict.label))))
+    return found
+
+
+async def _adjudicate(
+    folder: Path, weighing: Signals, asked: Sequence[Asked], keep: Callable[[ClaimVerdict], None]
+) -> None:
+    scorer = PrefixScorer(folder, threads=1)
+    checker = GroundingChecker(scorer)
+    await checker.start()
+    for texts, claim in asked:
+        index = await checker.prepare([Chunk(id=str(number), text=text) for number, text in enumerate(texts)])
+        adjudicator = Adjudicator(
+            scorer, index, weighing, thresholds=THRESHOLDS, max_sources=_SOURCES_PER_CLAIM, fuses=True
+        )
+        keep(await adjudicator.judge(Claim(text=claim, span=Span(0, len(claim)), sentence_index=0)))
+    await checker.aclose()
+
+
+def figures(rows: Rows, entailed: Floats, labels: Sequence[Label]) -> dict[str, Figures]:
+    """Per source: supported at the shipped threshold, blocked where the verdict is contradicted."""
+    truth = np.array([row["label"] in ("entailed", "supported") for row in rows])
+    blocked = np.array([label is Label.CONTRADICTED for label in labels])
+    found: dict[str, Figures] = {}
+    for source in sorted({row["source"] for row in rows}):
+        mine = np.array([row["source"] == source for row in rows])
+        found[source] = measure(entailed[mine], truth[mine], threshold=THRESHOLDS.entailment, blocked=blocked[mine])
+    return found

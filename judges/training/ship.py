@@ -1,0 +1,84 @@
+"""From a trained run to the files that ship: export, combiner, figures, model card."""
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import torch
+
+from judges.signals import combiner
+from judges.training import card, evaluate, export, fit
+from judges.training.base import base_folder
+from judges.training.batches import CLAIM_TOKENS, WINDOW_TOKENS, Encoder
+from judges.training.data import Group, load, split
+from judges.training.judged import figures, judge, look
+from judges.training.metrics import Figures, macro
+from judges.training.model import Judge, from_base
+from judges.types import Label
+
+log = logging.getLogger(__name__)
+
+_SAMPLE: Final = 6000
+_EXTRA: Final = {"languages": ["en"]}
+
+
+def restore(run: Path) -> tuple[Judge, int]:
+    """The encoder of a run, and the step that it has reached. Raises FileNotFoundError."""
+    state = torch.load(run / "last.pt", weights_only=True)
+    model = from_base(base_folder())
+    model.load_state_dict(state["model"])
+    return model.eval(), int(state["step"])
+
+
+def ship(data: Path, run: Path, folder: Path, *, stated_only: bool = False) -> dict[str, Any]:
+    """Export the encoder of ``run`` into ``folder``, fit the combiner, measure all of it on ``dev.jsonl.gz`` and write
+    ``CARD.md`` and ``report.json`` beside the model. Returns the report."""
+    model, step = restore(run)
+    tokenizer = base_folder() / "tokenizer.json"
+    groups = load(data, stated_only=stated_only)
+    rows = evaluate.load(data / "dev.jsonl.gz")
+    export.export(model, tokenizer, folder, quantised=True, extra=_EXTRA)
+    log.info("looking at premises that the encoder has not seen")
+    seen = fit.sample(folder, split(groups)[1], most=_SAMPLE)
+    fit.write(fit.fit(seen), Path(combiner.__file__).with_name(combiner.WEIGHTS_FILE))
+    combiner.weights.cache_clear()
+    log.info("measuring on %d rows", len(rows))
+    shipped = figures(rows, *judge(folder, rows))
+    with TemporaryDirectory() as place:
+        export.export(model, tokenizer, Path(place), quantised=False, extra=_EXTRA)
+        exact = figures(rows, *judge(Path(place), rows))
+    vectors, _ = look(folder, [((row["premise"],), row["hypothesis"]) for row in rows])
+    alone = evaluate.probabilities(model, rows, Encoder.of(tokenizer))
+    report = {
+        "steps": step,
+        "plan": json.loads((run / "plan.json").read_text(encoding="utf-8")),
+        "training_rows": _count(groups),
+        "combiner_rows": len(seen.targets),
+        "judge": _plain(shipped),
+        "judge_fp32": _plain(exact),
+        "encoder_alone": _plain(evaluate.by_source(rows, alone, threshold=0.5)),
+        "wording_alone": _plain(figures(rows, fit.floor(seen, vectors), [Label.UNVERIFIABLE] * len(rows))),
+        "int8_loss": macro(exact, "balanced_accuracy") - macro(shipped, "balanced_accuracy"),
+        "claim_tokens": CLAIM_TOKENS - 2,
+        "window_tokens": WINDOW_TOKENS,
+        "bytes": sum(file.stat().st_size for file in folder.iterdir() if file.is_file() and file.suffix != ".py"),
+    }
+    (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    (folder / "CARD.md").write_text(card.write(report), encoding="utf-8")
+    return report
+
+
+def _count(groups: Sequence[Group]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for group in groups:
+        counts[group.source] += len(group.rows)
+    return dict(sorted(counts.items()))
+
+
+def _plain(found: Mapping[str, Figures]) -> dict[str, Any]:
+    return {source: {name: round(value, 4) for name, value in asdict(one).items()} for source, one in found.items()}

@@ -1,0 +1,248 @@
+"""The encoder, its training and its export, with a model of a few thousand weights."""
+
+import asyncio
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+from judges.cross_encoder import PrefixScorer, open_scorer
+from judges.training import batches
+from judges.training.batches import Encoder, Item, collate
+from judges.training.data import Group, Row, Target
+from judges.types import Windows
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+model = pytest.importorskip("judges.training.model", reason="safetensors is not installed")
+export = pytest.importorskip("judges.training.export", reason="onnx is not installed")
+evaluate = pytest.importorskip("judges.training.evaluate")
+train = pytest.importorskip("judges.training.train")
+
+WORDS = [
+    "the",
+    "a",
+    "lock",
+    "gate",
+    "boat",
+    "pilot",
+    "opens",
+    "closes",
+    "waits",
+    "at",
+    "six",
+    "seven",
+    "in",
+    "on",
+    "river",
+    "wall",
+    "green",
+    "red",
+    "old",
+    "new",
+    "not",
+    "is",
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    vocabulary = {word: place for place, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", ".", *WORDS])}
+    made = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    made.normalizer = normalizers.Lowercase()
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    file = tmp_path_factory.mktemp("base") / "tokenizer.json"
+    made.save(str(file))
+    return file
+
+
+def tiny(seed: int = 1) -> Any:
+    torch.manual_seed(seed)
+    judge = model.Judge(vocabulary=64, width=32, layers=2, heads=2, inner=64)
+    for weights in judge.parameters():
+        torch.nn.init.normal_(weights, std=0.3)
+    return judge.eval()
+
+
+def item(windows: list[list[int]], *claims: list[int]) -> Item:
+    return Item(tuple(windows), tuple((claim, Target(place % 4)) for place, claim in enumerate(claims)))
+
+
+ONE = item([[5, 6, 7], [8, 9]], [11, 12], [13, 14, 15, 16])
+TWO = item([[20, 21, 22, 23, 24, 25]], [21, 23, 22])
+
+
+def logits(judge: Any, encoder: Encoder, *items: Item, prefix: bool = True) -> Any:
+    with torch.inference_mode():
+        return judge(collate(items, encoder), prefix=prefix).numpy()
+
+
+@pytest.mark.parametrize("prefix", [True, False])
+def test_neither_padding_nor_company_changes_what_a_claim_gets(tokenizer: Path, prefix: bool) -> None:
+    judge, encoder = tiny(), Encoder.of(tokenizer)
+    both = logits(judge, encoder, ONE, TWO, prefix=prefix)
+    assert both[0] == pytest.approx(logits(judge, encoder, ONE, prefix=prefix)[0], abs=1e-5)
+    assert both[1, :1] == pytest.approx(logits(judge, encoder, TWO, prefix=prefix)[0], abs=1e-5)
+
+
+def test_with_a_prefix_the_order_of_windows_is_all_the_same(tokenizer: Path) -> None:
+    """Windows do not see each other, so a set of them has no order; in a plain cross-encoder it has."""
+    judge, encoder = tiny(), Encoder.of(tokenizer)
+    turned = Item(ONE.windows[::-1], ONE.claims)
+    assert logits(judge, encoder, ONE) == pytest.approx(logits(judge, encoder, turned), abs=1e-5)
+    plain = logits(judge, encoder, ONE, prefix=False)
+    assert plain != pytest.approx(logits(judge, encoder, turned, prefix=False), abs=1e-3)
+
+
+def test_the_loss_of_two_classes_is_that_of_either(tokenizer: Path) -> None:
+    """-ln of 1/2 entailed; of 1/3 + 1/6 for what is one of the other two; a lacking claim counts for nothing."""
+    given = torch.log(torch.tensor([[[3.0, 2.0, 1.0], [3.0, 2.0, 1.0], [1.0, 1.0, 1.0]]]))
+    targets = torch.tensor([[int(Target.ENTAILED), int(Target.OTHER), -1]])
+    assert model.loss(given, targets).item() == pytest.approx(np.log(2))
+    assert model.loss(given, torch.tensor([[1, 2, -1]])).item() == pytest.approx((np.log(3) + np.log(6)) / 2)
+
+
+def test_sentences_are_packed_whole_and_long_ones_cut() -> None:
+    assert batches.pack([[1] * 4, [2] * 4, [3] * 3, [4] * 11], 8) == [[1] * 4 + [2] * 4, [3] * 3, [4] * 8, [4] * 3]
+    assert batches.pack([], 8) == []
+
+
+def test_of_many_windows_those_that_a_claim_is_about_are_kept_in_their_order() -> None:
+    windows = [[1, 2], [3, 4], [5, 6], [7, 8]]
+    assert batches.nearest(windows, [[8, 9], [4, 5]], 2) == [[3, 4], [7, 8]]
+    assert batches.nearest(windows, [[9]], 4) == windows
+
+
+def groups() -> list[Group]:
+    made: list[Group] = []
+    for number in range(60):
+        colour, verb = ("green", "opens") if number % 2 else ("red", "closes")
+        rows = (
+            Row(f"the gate is {colour} .", Target.ENTAILED, "BEGIN"),
+            Row(f"the gate is not {colour} .", Target.CONTRADICTED, "BEGIN"),
+        )
+        made.append(Group(f"The gate is {colour}. The old lock {verb} at six on the river wall.", rows, "BEGIN"))
+    return made
+
+
+def test_the_same_seed_gives_the_same_batches_and_none_is_over_its_size(tokenizer: Path) -> None:
+    encoder = Encoder.of(tokenizer)
+    made = [
+        list(
+            batches.batches(
+                batches.Sampler(groups(), encoder, seed=seed).epoch(0),
+                encoder,
+                random.Random(seed),
+                claims=16,
+                tokens=400,
+            )
+        )
+        for seed in (3, 3, 4)
+    ]
+    same = [
+        all(np.array_equal(a.claims, b.claims) for a, b in zip(made[0], made[other], strict=False)) for other in (1, 2)
+    ]
+    assert same == [True, False]
+    for batch in made[0]:
+        assert batch.claims.shape[0] * batch.claims.shape[1] <= 16
+        flat = batch.windows.flatten()
+        assert (flat[batch.places[batch.places >= 0]] > 0).all()
+
+
+def test_training_learns_and_goes_on_where_it_stopped(tokenizer: Path, tmp_path: Path) -> None:
+    encoder = Encoder.of(tokenizer)
+    plan = train.Plan(steps=30, warm_up=5, cool_down=10, rate=5e-3, claims=32, tokens=800, every=10, half=False)
+    short = train.Plan(steps=20, warm_up=5, cool_down=0, rate=5e-3, claims=32, tokens=800, every=10, half=False)
+    judge = tiny()
+    rows = [{"premise": one.premise, "hypothesis": row.claim} for one in groups()[:4] for row in one.rows]
+    before = evaluate.probabilities(judge, rows, encoder)
+    train.train(judge, groups(), encoder, short, tmp_path)
+    kept = torch.load(tmp_path / "last.pt", weights_only=True)
+    assert kept["step"] == 20
+    again = tiny(seed=2)
+    train.train(again, groups(), encoder, plan, tmp_path)
+    assert torch.load(tmp_path / "last.pt", weights_only=True)["step"] == 30
+    after = evaluate.probabilities(again, rows, encoder)
+    wanted = [Target.ENTAILED, Target.CONTRADICTED] * 4
+    assert after[range(8), wanted].mean() > before[range(8), wanted].mean() + 0.1
+    assert not list(tmp_path.glob("*.partial"))
+
+
+@pytest.mark.parametrize("quantised", [False, True])
+def test_the_exported_graphs_say_what_the_encoder_says(tokenizer: Path, tmp_path: Path, quantised: bool) -> None:
+    judge, encoder = tiny(), Encoder.of(tokenizer)
+    export.export(judge, tokenizer, tmp_path, quantised=quantised, extra={"languages": ["en"]})
+    scorer = open_scorer(f"onnx:{tmp_path}", threads=1)
+    assert isinstance(scorer, PrefixScorer)
+    texts = ["The old lock opens at six on the river wall.", "The gate is green."]
+    claims = ["the gate is green .", "the boat waits in the river ."]
+    pairs: list[tuple[str, str]] = [(Windows(texts), claims[0]), (texts[1], claims[1])]
+
+    async def scores() -> Any:
+        await scorer.start()
+        found = await scorer.score(pairs)
+        await scorer.aclose()
+        return [(one.entailed, one.neutral, one.contradicted) for one in found]
+
+    windows = encoder.encode(texts)
+    ids = encoder.encode(claims)
+    items = [item(windows, ids[0]), item(windows[1:], ids[1])]
+    expected = torch.from_numpy(np.stack([logits(judge, encoder, one)[0, 0] for one in items])).softmax(-1).numpy()
+    assert np.array(asyncio.run(scores())) == pytest.approx(expected, abs=0.12 if quantised else 1e-2)
+
+
+def test_both_graphs_share_one_copy_of_the_weights(tokenizer: Path, tmp_path: Path) -> None:
+    judge = tiny()
+    export.export(judge, tokenizer, tmp_path, quantised=False, extra={})
+    linear = sum(weights.numel() * 4 for name, weights in judge.state_dict().items() if "layers" in name)
+    size = (tmp_path / "weights.bin").stat().st_size
+    assert linear < size < 1.7 * linear
+    assert all((tmp_path / name).stat().st_size < 60_000 for name in ("claim.onnx", "evidence.onnx"))
+
+
+@pytest.mark.parametrize("quantised", [False, True])
+def test_the_plain_export_is_the_plain_encoder(tokenizer: Path, tmp_path: Path, quantised: bool) -> None:
+    import onnxruntime
+
+    judge, encoder = tiny(), Encoder.of(tokenizer)
+    export.export_plain(judge, tmp_path / "plain.onnx", quantised=quantised)
+    session = onnxruntime.InferenceSession(str(tmp_path / "plain.onnx"))
+    (window,), ((claim, _),) = TWO.windows, TWO.claims
+    feed = {
+        "ids": np.array([[encoder.cls, *claim, encoder.sep]]),
+        "evidence_ids": np.array([[*window, encoder.sep]]),
+    }
+    (found,) = session.run(None, feed)
+    assert found[0] == pytest.approx(logits(judge, encoder, TWO, prefix=False)[0, 0], abs=0.5 if quantised else 1e-2)
+
+
+def test_a_base_model_keeps_its_weights(tmp_path: Path) -> None:
+    """What the layers of a BERT do, ours do: compared with its own file, name by name."""
+    from safetensors.torch import save_file
+
+    width, inner = 64, 128
+    shapes = {
+        "embeddings.word_embeddings.weight": (50, width),
+        "embeddings.position_embeddings.weight": (512, width),
+        "embeddings.token_type_embeddings.weight": (2, width),
+        "embeddings.LayerNorm.weight": (width,),
+        "embeddings.LayerNorm.bias": (width,),
+    }
+    for part in ("self.query", "self.key", "self.value", "output.dense"):
+        shapes[f"encoder.layer.0.attention.{part}.weight"] = (width, width)
+        shapes[f"encoder.layer.0.attention.{part}.bias"] = (width,)
+    for name in ("attention.output.LayerNorm", "output.LayerNorm"):
+        shapes[f"encoder.layer.0.{name}.weight"] = shapes[f"encoder.layer.0.{name}.bias"] = (width,)
+    for name, shape in (("intermediate.dense", (inner, width)), ("output.dense", (width, inner))):
+        shapes[f"encoder.layer.0.{name}.weight"] = shape
+        shapes[f"encoder.layer.0.{name}.bias"] = shape[:1]
+    weights = {name: torch.randn(*shape) for name, shape in shapes.items()}
+    save_file(weights, tmp_path / "model.safetensors")
+    state = model.from_base(tmp_path).state_dict()
+    assert torch.equal(state["words.weight"], weights["embeddings.word_embeddings.weight"])
+    assert torch.equal(
+        state["layers.0.qkv.weight"][width : 2 * width], weights["encoder.layer.0.attention.self.key.weight"]
+    )
+    assert torch.equal(state["layers.0.down.bias"], weights["encoder.layer.0.output.dense.bias"])
