@@ -1,130 +1,47 @@
 """One choice of a reply while it is judged: its text, its verdicts, its audit."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from app.choice_log import choice_log
-from app.citing import cite_reply, cite_sentence, cited_by_upstream
-from app.claim_rows import claim_rows
+from app.account import Account, judged
+from app.citing import cite_sentence
 from app.held import HeldText
-from app.inquiry import Inquiry, Said, ask_all
-from app.intake import Options
-from app.parts import Cited, Finish, Frame, Output, Refused, Slice, Support, Text, Turn
+from app.inquiry import Said, ask_all
+from app.parts import Finish, Frame, Output, Refused, Slice, Text, Turn
 from app.repair import Lead, Piece, closed_up, corrected, correction, lead_of
-from app.reply import Entry, Repairs, annotations_of, claims_of, reasons_of, summary_of
-from app.settings import StoreText
+from app.reply import Entry, claims_of, reasons_of
+from app.terms import Terms
 from app.trace import Trace, redact
-from judges.attribution import Attribution
 from judges.pipeline import ReplyCheck
-from judges.reporting import SKIPPED, build_report
-from judges.types import (
-    Chunk,
-    Claim,
-    ClaimVerdict,
-    Consistency,
-    GroundingReport,
-    Label,
-    LlmCall,
-    LlmScore,
-    ReplyVerdict,
-    Sentence,
-    SentenceVerdict,
-    Span,
-)
-from policies.citations import reported_citations
+from judges.types import ClaimVerdict, Label, Sentence, SentenceVerdict, Span
 from policies.engine import Audit, SentenceRuling, decision_to_dict
-from policies.names import DocumentNames
-from policies.types import Action, Citation, Decision, Phase, Record
+from policies.types import Action
 
 _EMPTY_FRAME = Frame(json={})
 
 _LONG_TEXT = 20_000
 """Characters in one piece beyond which they are split off the event loop."""
-_CALLS = frozenset({"tool_calls", "tool_use"})
-"""What the APIs name a part of a reply that calls a tool."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What holds for every choice of a reply.
-
-    ``chunks`` are the documents that the retrieval policy kept; ``positions`` says where each stood in the request.
-    ``unjudged`` is the verdict where no judge looks at the reply, else None. ``inquiries`` are made at its end;
-    ``earlier`` claims of its run and ``attribution`` are for them. ``strippable``: a sentence can be left out, or
-    another stand in its place. ``is_json``: the reply is to be JSON.
-    """
-
-    options: Options
-    chunks: Sequence[Chunk]
-    names: DocumentNames
-    positions: Sequence[int]
-    injectable: bool
-    strippable: bool
-    retrieval: Mapping[str, Any]
-    retrieval_decisions: Sequence[Decision]
-    unjudged: ReplyVerdict | None
-    judge_unavailable: bool
-    judge_name: str | None
-    expected: int
-    store_text: StoreText
-    inquiries: Sequence[Inquiry] = ()
-    earlier: Sequence[Claim] = ()
-    attribution: Attribution | None = None
-    is_json: bool = False
-
-    def record(self, **found: Any) -> Record:
-        """What policies read, with what was found of the reply."""
-        reported = self.options.reported
-        return Record(
-            chunks=self.chunks,
-            injectable=self.injectable,
-            strippable=self.strippable,
-            judge_unavailable=self.judge_unavailable,
-            reported_scores=reported.grounding_scores,
-            reported_unsupported=reported.unsupported_claims,
-            output_confidence=reported.output_confidence,
-            **found,
-        )
-
-
-class Choice:
+class Choice(Account):
     """The state of one choice. Text comes by ``hold`` and ``push`` and leaves by ``deliver``, ``correct``, ``strip``,
     ``withhold`` or ``replace``; ``rule`` and ``audit_end`` ask the policies."""
 
     def __init__(self, index: int, *, terms: Terms, trace: Trace, audit: Audit, check: ReplyCheck | None) -> None:
-        self.index = index
-        self.blocked = False
-        self.ended = False
+        super().__init__(index, terms=terms, trace=trace, audit=audit, check=check)
         self.closing = False
         self.finish: Finish | None = None
         self.frame = _EMPTY_FRAME
         self.held: list[Output] = []
-        self.unchecked: set[str] = set()
         self.received = 0
-        self.not_regenerated: str | None = None
-        """Why the upstream was not asked to go on anew where a policy wants that."""
-        self._spoke = False
-        self._terms = terms
-        self._trace = trace
-        self._audit = audit
-        self._check = check
-        self._entries: list[Entry] = []
-        self._delivered: list[str] = []
-        self._delivered_chars = 0
         self._text = HeldText()
         self._left_out: Lead | None = None
-        self._repairs = Repairs()
         self._starts_anew = False
         self._unjudged_runs = 0
-        self._cited: list[Cited] = []
         opening = audit.start()
         self._opening, self._cause = opening.action, opening.cause
-        self._settled = False
-        self._audited = False
-        self._found: Mapping[str, Any] = {}
-        self._placed = False
 
     # Text in
 
@@ -192,7 +109,7 @@ class Choice:
         """What the policies say of a sentence."""
         if self._opening is Action.BLOCK:
             return SentenceRuling(action=Action.BLOCK, cause=self._cause)
-        claims = _judged(verdict)
+        claims = judged(verdict)
         if not claims:
             return SentenceRuling()
         ruling = self._audit.sentence(claims)
@@ -211,7 +128,7 @@ class Choice:
         shown = (entry.verdict for entry in self._entries if entry.offset is not None)
         said = Said(
             text=self.delivered,
-            claims=[claim for verdict in shown for claim in _judged(verdict)],
+            claims=[claim for verdict in shown for claim in judged(verdict)],
             chunks=self._terms.chunks,
             audit=self._audit,
             earlier=self._terms.earlier,
@@ -237,15 +154,7 @@ class Choice:
     def replacement(self) -> str | None:
         return self._audit.abstention_response
 
-    @property
-    def is_json(self) -> bool:
-        return self._terms.is_json
-
     # Text out
-
-    @property
-    def delivered(self) -> str:
-        return "".join(self._delivered)
 
     def deliver(self, verdict: SentenceVerdict, piece: Piece) -> tuple[Piece, list[dict[str, Any]]]:
         """The sentence goes to the client. Return it as it follows on what went before, and its claims as the client
@@ -280,25 +189,6 @@ class Choice:
             return []
         return claims_of(entry, self._terms.chunks, choice=self._shown_index)
 
-    def support(self) -> list[Support]:
-        """The passages that support the sentence delivered last; none where the client wants none."""
-        if self._terms.options.silent:
-            return []
-        best = self._entries[-1].supporting
-        return [
-            Support(
-                position=self._terms.positions[source.document_index],
-                chunk=self._terms.chunks[source.document_index],
-                source=source,
-            )
-            for source in best
-            if source is not None
-        ]
-
-    def cite(self, cited: Cited) -> None:
-        """The upstream says that its text cites a document."""
-        self._cited.append(cited)
-
     def trail(self, text: str) -> bool:
         """The white space at the end of the reply goes to the client, if what stands before it did."""
         self._left_out = None
@@ -306,11 +196,6 @@ class Choice:
             return False
         self._say(text)
         return True
-
-    @property
-    def emptied(self) -> bool:
-        """There was something to say, and all of it was left out."""
-        return bool(self._entries) and not self._delivered
 
     def withhold(self, verdict: SentenceVerdict, piece: Piece) -> None:
         """The sentence does not go to the client."""
@@ -386,201 +271,3 @@ class Choice:
             reason_code=self._cause.reason_code if self._cause else None,
             decisions=[redact(decision_to_dict(d), withheld) for d in self._audit.decisions],
         )
-
-    # What is told of it
-
-    def annotations(self) -> list[dict[str, Any]]:
-        if not self._terms.options.shows("documents"):
-            return []
-        return annotations_of(self._entries, self._terms.chunks)
-
-    def summary(self) -> dict[str, Any] | None:
-        """The ``grounding`` object of this choice; None where the client wants none."""
-        options = self._terms.options
-        if options.silent:
-            return None
-        decisions = [*self._terms.retrieval_decisions, *self._audit.decisions]
-        claims = (
-            [
-                claim
-                for entry in self._entries
-                for claim in claims_of(entry, self._terms.chunks, choice=self._shown_index)
-            ]
-            if options.shows("claims")
-            else []
-        )
-        return summary_of(
-            request_id=self._trace.request_id,
-            action=self._action(decisions),
-            verdict=self.verdict,
-            report=self._report(),
-            claims=claims,
-            decisions=decisions,
-            withheld=self._withheld(),
-            retrieval=self._terms.retrieval,
-            judge_name=self._terms.judge_name,
-            judge_ms=self.judge_ms,
-            llm_calls=self._llm_calls(),
-            unchecked=sorted(self.unchecked),
-            repairs=self._repairs,
-            not_regenerated=self.not_regenerated,
-            options=options,
-        )
-
-    @property
-    def verdict(self) -> str:
-        unjudged = self._unjudged()
-        return (unjudged or self._report().verdict).value
-
-    @property
-    def trust_score(self) -> float | None:
-        return None if self._unjudged() else self._report().trust_score
-
-    @property
-    def judge_ms(self) -> float | None:
-        return self._check.judge_ms if self._check is not None else None
-
-    def settle(self) -> None:
-        """Put what is known of this choice into the request's record. To be called at the end, whatever the end was."""
-        if self._settled:
-            return
-        self._settled = True
-        if not self._audited and not self.blocked:
-            self._audit.abort()
-        # The rules are bound once a request, not once a choice.
-        self._trace.decisions.extend(
-            decision
-            for decision in self._audit.decisions
-            if self.index == 0 or decision.phase is not Phase.BEFORE_WORKFLOW
-        )
-        self._trace.choices.append(
-            choice_log(
-                self._record(),
-                self._standing(),
-                cited=self._cited_by_upstream(),
-                reported=self._reported_citations(),
-                names=self._terms.names,
-                positions=self._terms.positions,
-                ready=self._terms.unjudged is None,
-                complete=self._audited or (self.ended and not self.blocked),
-            )
-        )
-        self._trace.sentences += sum(not entry.structure for entry in self._entries)
-        self._trace.reply += self.delivered
-        self._trace.claims.extend(
-            claim_rows(
-                self._entries,
-                choice=self.index,
-                first=len(self._trace.claims),
-                positions=self._terms.positions,
-                store_text=self._terms.store_text,
-            )
-        )
-        # What decisions may quote of the reply, and of what the caller says of it.
-        self._trace.withheld.extend(claim.claim.text for entry in self._entries for claim in entry.verdict.claims)
-        self._trace.withheld.extend([*self._reasoning(), *self._corrections(), *self._compared()])
-        self._trace.llm_calls.extend(self._llm_calls())
-        self._trace.withheld.extend(self._terms.options.reported.unsupported_claims)
-
-    def _record(self, **found: Any) -> Record:
-        """What policies read of the whole reply."""
-        return self._terms.record(
-            claims=[claim for entry in self._standing() for claim in _judged(entry.verdict)],
-            trust_score=self.trust_score,
-            judged=self._unjudged() is None,
-            tool_calls_only=bool(_CALLS & self.unchecked) and not self._entries,
-            **self._found,
-            **found,
-        )
-
-    def _say(self, text: str) -> None:
-        self._delivered.append(text)
-        self._delivered_chars += len(text)
-
-    @property
-    def _shown_index(self) -> int | None:
-        return self.index if self._terms.expected > 1 else None
-
-    def _report(self) -> GroundingReport:
-        """Over what the client got; over everything judged where the reply was blocked."""
-        verdicts = [entry.verdict for entry in self._standing() if self.blocked or entry.shown]
-        return build_report(
-            verdicts,
-            characters=sum(len(verdict.sentence.text) for verdict in verdicts),
-            has_sources=bool(self._terms.chunks),
-            available=self._check is not None,
-        )
-
-    def _unjudged(self) -> ReplyVerdict | None:
-        """The verdict where there is none of a judge: no judge, no documents, a reply of tool calls alone, or one that
-        nobody was to judge or that ended before a sentence of it was judged."""
-        if self._terms.unjudged is not None:
-            return self._terms.unjudged
-        if not self._entries and (self.unchecked or self._spoke):
-            return ReplyVerdict.NOT_CHECKED
-        return None
-
-    def _standing(self) -> list[Entry]:
-        """Without what a further call took the place of."""
-        return [entry for entry in self._entries if not entry.retracted]
-
-    def _withheld(self) -> list[str]:
-        """Texts of claims that the client must not see, unless it saw the same elsewhere; longest first. An LLM may
-        quote them in what it says of the reply."""
-        texts = {c.claim.text for entry in self._entries if entry.offset is None for c in entry.verdict.claims}
-        if texts:
-            texts.update(self._reasoning())
-        if not any(entry.offset is not None for entry in self._entries):
-            texts.update(self._compared())
-        return sorted(texts, key=len, reverse=True)
-
-    def _scores(self) -> Sequence[LlmScore]:
-        scores: Sequence[LlmScore] = self._found.get("llm_scores", ())
-        return scores
-
-    def _reasoning(self) -> list[str]:
-        return [score.reasoning for score in self._scores() if score.reasoning]
-
-    def _corrections(self) -> list[str]:
-        claims = (claim for entry in self._entries for claim in entry.verdict.claims)
-        return [claim.correction for claim in claims if claim.correction]
-
-    def _llm_calls(self) -> list[LlmCall]:
-        of_claims = self._check.llm_calls if self._check is not None else ()
-        return [*of_claims, *(call for score in self._scores() for call in score.calls)]
-
-    def _citations(self) -> list[Citation]:
-        """Those of the whole reply, each put to its sentence; the reply is complete."""
-        shown = [entry for entry in self._entries if entry.offset is not None]
-        by_upstream = self._cited_by_upstream()
-        if not self._placed:
-            self._placed = True
-            if not self.is_json:  # whose lists of numbers look like markers
-                cite_reply(self._entries, self.delivered, self._terms.names)
-            for entry in shown:
-                entry.noted = [c for c in by_upstream if c.sentence_index == entry.verdict.sentence.index]
-        indices = {None, *(entry.verdict.sentence.index for entry in shown)}
-        in_text = (citation for entry in shown for citation in entry.citations)
-        by_upstream = [citation for citation in by_upstream if citation.sentence_index in indices]
-        return [*in_text, *by_upstream, *self._reported_citations()]
-
-    def _reported_citations(self) -> Sequence[Citation]:
-        return reported_citations(self._terms.options.reported.citations, self._terms.chunks)
-
-    def _cited_by_upstream(self) -> list[Citation]:
-        return cited_by_upstream(self._cited, self._entries, self._terms.names, self._terms.positions)
-
-    def _compared(self) -> list[str]:
-        """The statements that were found to contradict each other."""
-        found: Consistency = self._found.get("consistency", Consistency())
-        return found.texts
-
-    def _action(self, decisions: Sequence[Decision]) -> str:
-        if self.blocked:
-            return "block"
-        return "warn" if any(decision.action is not Action.ALLOW for decision in decisions) else "allow"
-
-
-def _judged(verdict: SentenceVerdict) -> list[ClaimVerdict]:
-    """The claims that policies look at: not those beyond ``max_claims``, which are reported as skipped."""
-    return [claim for claim in verdict.claims if claim.reason != SKIPPED]

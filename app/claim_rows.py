@@ -1,6 +1,7 @@
 """Sentences and claims as rows of the event log."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from app.events.records import ClaimRow
 from app.reply import Entry
@@ -41,8 +42,15 @@ def claim_rows(
             judge_ms=None,
             text=stored(sentence.text, store_text),
             evidence=stored(source.content, store_text) if source else None,
-            extra=claim_extra(verdict, store_text) if verdict else {},
+            extra=_extra(entry, verdict, store_text),
         )
+
+
+def _extra(entry: Entry, verdict: ClaimVerdict | None, store_text: StoreText) -> Mapping[str, Any]:
+    """What was never part of the reply has no part in decisions that are made again either."""
+    if entry.retracted:
+        return {"retracted": True}
+    return claim_extra(verdict, store_text) if verdict else {}
 
 
 def _decisive(verdict: ClaimVerdict | None) -> Source | None:

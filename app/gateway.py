@@ -15,7 +15,7 @@ import httpx
 import structlog
 
 from app.call import Call, Reply, ReplyStream, Resumable
-from app.choice import Choice, Terms
+from app.choice import Choice
 from app.enforcement import Enforcement, Mode, Opener
 from app.errors import PolicyBlockedError, UpstreamConnectError
 from app.events.records import EventLog, RequestEvent
@@ -28,6 +28,7 @@ from app.regeneration import Again, Regeneration
 from app.reply import retrieval_summary
 from app.runs import JoinedRun, Runs
 from app.settings import Settings
+from app.terms import Terms
 from app.trace import Trace
 from app.upstream import Headers, Upstreams, returned_headers, translate
 from app.watching import Watch

@@ -172,6 +172,17 @@ async def test_places_are_those_of_the_delivered_text() -> None:
     assert summary_of(stream)["total_claims"] == 2
 
 
+async def test_the_log_has_the_sentence_and_no_decision_can_be_made_of_it_again() -> None:
+    at, _ = await streamed(said(f"{TRUE} ", FALSE), said(f"Rather: {TRUE}"))
+    assert [(row.label, row.delivered, row.extra.get("retracted")) for row in at.event.claims] == [
+        ("supported", True, None),
+        ("contradicted", False, True),
+        ("supported", True, None),
+    ]
+    assert all("verdict" not in row.extra for row in at.event.claims if not row.delivered)
+    assert at.event.request.action == "allow"
+
+
 async def test_it_is_asked_as_often_as_the_rule_says_and_no_more() -> None:
     rules = RULES | {"max_regenerations": 2}
     at, stream = await streamed(*[said(f"{TRUE} ", FALSE)] * 3, rules=rules)

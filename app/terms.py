@@ -1,0 +1,56 @@
+"""What holds for every choice of a reply."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.inquiry import Inquiry
+from app.intake import Options
+from app.settings import StoreText
+from judges.attribution import Attribution
+from judges.types import Chunk, Claim, ReplyVerdict
+from policies.names import DocumentNames
+from policies.types import Decision, Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What holds for every choice of a reply.
+
+    ``chunks`` are the documents that the retrieval policy kept; ``positions`` says where each stood in the request.
+    ``unjudged`` is the verdict where no judge looks at the reply, else None. ``inquiries`` are made at its end;
+    ``earlier`` claims of its run and ``attribution`` are for them. ``strippable``: a sentence can be left out, or
+    another stand in its place. ``is_json``: the reply is to be JSON.
+    """
+
+    options: Options
+    chunks: Sequence[Chunk]
+    names: DocumentNames
+    positions: Sequence[int]
+    injectable: bool
+    strippable: bool
+    retrieval: Mapping[str, Any]
+    retrieval_decisions: Sequence[Decision]
+    unjudged: ReplyVerdict | None
+    judge_unavailable: bool
+    judge_name: str | None
+    expected: int
+    store_text: StoreText
+    inquiries: Sequence[Inquiry] = ()
+    earlier: Sequence[Claim] = ()
+    attribution: Attribution | None = None
+    is_json: bool = False
+
+    def record(self, **found: Any) -> Record:
+        """What policies read, with what was found of the reply."""
+        reported = self.options.reported
+        return Record(
+            chunks=self.chunks,
+            injectable=self.injectable,
+            strippable=self.strippable,
+            judge_unavailable=self.judge_unavailable,
+            reported_scores=reported.grounding_scores,
+            reported_unsupported=reported.unsupported_claims,
+            output_confidence=reported.output_confidence,
+            **found,
+        )
