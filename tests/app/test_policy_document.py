@@ -12,7 +12,7 @@ MINIMAL: dict[str, Any] = {"name": "gate", "category": "retrieval"}
 
 def test_every_default_is_filled_in() -> None:
     draft = parse_document(MINIMAL)
-    assert (draft.enabled, draft.priority, draft.mode) == (True, 0, "enforce")
+    assert (draft.enabled, draft.priority, draft.mode, draft.canary_percent) == (True, 0, "enforce", 100)
     assert draft.scope == {"agents": [], "models": [], "keys": []}
     assert (draft.rules["min_relevance_score"], draft.rules["max_chunks"]) == (0.7, 10)
 
@@ -40,6 +40,9 @@ def test_every_default_is_filled_in() -> None:
         ({"priority": 1.5}, "priority"),
         ({"priority": 2**31}, "priority"),
         ({"mode": "off"}, "mode"),
+        ({"canary_percent": 101}, "canary_percent"),
+        ({"canary_percent": -1}, "canary_percent"),
+        ({"canary_percent": 12.5}, "canary_percent"),
         ({"version": 3}, "version"),
     ],
 )
