@@ -23,6 +23,10 @@ from judges.cross_encoder import open_scorer
 _KEEP_ALIVE_S = 75
 """Longer than clients and load balancers keep an idle connection, so that it is never closed under a new request."""
 
+_SILENT_S = 30
+"""Seconds after which a worker that does not answer its supervisor is replaced. It cannot while it starts, and several
+that load their judges at once on a busy machine take a while."""
+
 
 def prepare(settings: Settings) -> str | None:
     """Check what only the start can check, bring the database to this version, and make the admin token if there is
@@ -75,6 +79,7 @@ def serve(settings: Settings, *, host: str, port: int, workers: int) -> None:
             server_header=False,
             lifespan="on",
             timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_worker_healthcheck=_SILENT_S,
             timeout_graceful_shutdown=math.ceil(settings.shutdown_grace_s),
         )
 

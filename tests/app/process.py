@@ -13,7 +13,7 @@ from threading import Event, Thread
 
 import httpx
 
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 _RUNNING = re.compile(r"Uvicorn running on (http://127\.0\.0\.1:\d+)")
 
 
