@@ -86,7 +86,7 @@ class Claim:
             explanation=fields.text("explanation"),
             correction=fields.text("correction"),
             reason=fields.text("reason"),
-            withheld=fields.flag("withheld"),
+            withheld=fields.raw.get("delivered") is False,
             raw=fields.raw,
         )
 
