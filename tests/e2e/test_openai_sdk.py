@@ -520,6 +520,25 @@ def test_strip_leaves_the_unverifiable_sentence_out(gateway: Gateway, ask: Ask, 
     left(trace, status="completed")
 
 
+def test_a_sentence_that_fails_is_asked_for_anew(gateway: Gateway, ask: Ask, stream: bool) -> None:
+    gateway.judge.labels = {"boat": Label.CONTRADICTED}
+    gateway.upstream.script(answer(PLANS + LIE, stream=stream), answer(SUPPORT, stream=stream))
+    rules = {"min_citations": 0, "contradiction_action": "block", "max_regenerations": 1}
+    seen = ask(gateway.agent(grounding=rules), DOCUMENTS)
+    assert (seen.text, seen.finish) == (PLANS + SUPPORT, "stop")
+    *_, stands, note = gateway.upstream.wait_exchange(1).json["messages"]
+    assert (stands["role"], stands["content"], note["role"]) == ("assistant", PLANS.strip(), "user")
+    assert LIE.strip() in note["content"]
+    trace = gateway.trace(seen.request_id)
+    assert trace.request["regenerations"] == 1
+    assert [(claim["label"], claim["delivered"]) for claim in trace.claims] == [
+        ("supported", True),
+        ("contradicted", False),
+        ("supported", True),
+    ]
+    left(trace, status="completed")
+
+
 def test_flag_delivers_and_says_so(gateway: Gateway, ask: Ask, stream: bool) -> None:
     gateway.judge.labels = {"boat": Label.CONTRADICTED}
     gateway.upstream.script(answer(PLANS + LIE, stream=stream))
