@@ -1,6 +1,7 @@
 """The database: one engine, read and write transactions, migrations. SQLite and PostgreSQL behave alike above it."""
 
 import asyncio
+import re
 import sqlite3
 import threading
 from collections.abc import AsyncIterator
@@ -19,7 +20,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from app.tables import metadata
+from app.tables import EVENT_TABLES, ONE_DIALECT, metadata
 
 __all__ = [
     "Database",
@@ -27,11 +28,13 @@ __all__ = [
     "DatabaseUrlError",
     "SchemaError",
     "check_schema",
+    "compared",
     "metadata",
     "upgrade",
 ]
 
 _MIGRATION_LOCK = 0x67726F756E64  # any number, as long as every worker takes the same
+_PARTITION = re.compile(rf"({'|'.join(table.name for table in EVENT_TABLES)})_(default|\d+_\d\d)")
 _UPGRADING = threading.Lock()  # Alembic keeps its context in module globals
 
 
@@ -52,10 +55,13 @@ class Database:
 
     ``url``: ``sqlite+aiosqlite:///file`` or ``postgresql+asyncpg://…``. ``durable``: a commit survives a loss of power
     (on SQLite; PostgreSQL is set up by its owner). ``busy_timeout_s``: how long to wait for a locked or silent one.
-    Raises DatabaseUrlError.
+    ``command_timeout_s``: how long a statement may take on PostgreSQL; None: as long as it does. Raises
+    DatabaseUrlError.
     """
 
-    def __init__(self, url: str, *, durable: bool = False, busy_timeout_s: float = 5.0) -> None:
+    def __init__(
+        self, url: str, *, durable: bool = False, busy_timeout_s: float = 5.0, command_timeout_s: float | None = 60.0
+    ) -> None:
         try:
             parsed = make_url(url)
         except (ArgumentError, ValueError):
@@ -78,7 +84,7 @@ class Database:
                     "async_creator_fn": _open_sqlite,
                 }
             case "postgresql+asyncpg":
-                arguments = {"timeout": busy_timeout_s, "command_timeout": 60.0}
+                arguments = {"timeout": busy_timeout_s, "command_timeout": command_timeout_s}
             case driver:
                 raise DatabaseUrlError(f"{driver!r} is no known database: use sqlite+aiosqlite or postgresql+asyncpg")
         try:
@@ -205,6 +211,15 @@ def upgrade(url: str) -> None:
     """
     with _UPGRADING:
         command.upgrade(_alembic(url), "head")
+
+
+def compared(dialect: str) -> dict[str, Any]:
+    """Options for Alembic where it compares a database with ``metadata``: partitions are parts of their table, and what
+    only another dialect has is not missing."""
+    return {
+        "include_name": lambda name, kind, _parents: kind != "table" or _PARTITION.fullmatch(name or "") is None,
+        "include_object": lambda thing, *_: getattr(thing, "info", {}).get(ONE_DIALECT, dialect) == dialect,
+    }
 
 
 async def check_schema(database: Database) -> None:

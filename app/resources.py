@@ -19,6 +19,7 @@ from app.events.writer import EventWriter
 from app.gateway import Gateway
 from app.keys import KeyStore, RateLimiter, TokenBuckets
 from app.llm_judge import llm_scores, open_llm_judge
+from app.partitions import PartitionKeeper
 from app.policy_store import PolicyStore
 from app.retention import Retention
 from app.revisions import RevisionWatch
@@ -89,6 +90,9 @@ async def open_resources(settings: Settings, scorer: PairScorer | None = None) -
         await watch.start()
         stack.push_async_callback(watch.aclose)
         admin = await AdminAuth.open(database, settings.admin_token)
+        partitions = PartitionKeeper(database)
+        await partitions.start()
+        stack.push_async_callback(partitions.aclose)
         events = EventWriter(
             database,
             durability=settings.event_durability,

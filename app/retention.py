@@ -1,16 +1,21 @@
-"""Deleting what the event log has kept long enough, in small pieces, so that nobody waits for it."""
+"""Deleting what the event log has kept long enough: whole months at once where it is partitioned, and the rest in small
+pieces, so that nobody waits for it."""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import structlog
-from sqlalchemy import Column, Select, and_, delete, exists, func, select, update
+from sqlalchemy import Select, and_, delete, exists, func, select, update
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.audit_trail import acting_as, note
 from app.db import Database, DatabaseUnavailableError
-from app.tables import feedback, meta, requests, runs
+from app.partitions import drop_months
+from app.tables import EVENT_TABLES, feedback, meta, requests, runs
 from app.tasks import TaskScope
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -34,19 +39,20 @@ async def prune(
 ) -> Pruned:
     """Delete the requests from before that time with all that hangs on them, and the runs not touched since.
 
-    ``keep_marked``: requests with feedback stay. ``dry_run``: count only. Each piece of ``batch`` rows is a transaction
-    of its own; what was deleted stays deleted if a later one fails. Leaves a line in the audit trail where anything was
-    deleted. Raises DatabaseUnavailableError.
+    ``keep_marked``: requests with feedback stay. ``dry_run``: count only. Each month that is dropped, and each piece of
+    ``batch`` rows, is a transaction of its own; what was deleted stays deleted if a later one fails. Leaves a line in
+    the audit trail where anything was deleted. Raises DatabaseUnavailableError.
     """
-    old_requests = select(requests.c.request_id).where(requests.c.ts < before).order_by(requests.c.ts)
+    old_requests = select(requests.c.request_id, requests.c.ts).where(requests.c.ts < before).order_by(requests.c.ts)
     if keep_marked:
         old_requests = old_requests.where(~exists().where(feedback.c.request_id == requests.c.request_id))
     old_runs = select(runs.c.run_id).where(and_(runs.c.created_at < before, runs.c.updated_at < before))
     if dry_run:
         return Pruned(requests=await _count(database, old_requests), runs=await _count(database, old_runs))
+    dropped = await drop_months(database, before, keep_marked=keep_marked)
     gone = Pruned(
-        requests=await _delete(database, requests.c.request_id, old_requests, batch),
-        runs=await _delete(database, runs.c.run_id, old_runs.order_by(runs.c.created_at), batch),
+        requests=dropped + await _delete(database, old_requests, batch, _delete_requests),
+        runs=await _delete(database, old_runs.order_by(runs.c.created_at), batch, _delete_runs),
     )
     if gone.requests or gone.runs:
         async with database.write() as connection:
@@ -55,23 +61,40 @@ async def prune(
     return gone
 
 
-async def _count(database: Database, query: Select[tuple[str]]) -> int:
+async def _count(database: Database, query: Select[Any]) -> int:
     async with database.read() as connection:
         counted = await connection.execute(select(func.count()).select_from(query.order_by(None).subquery()))
     return int(counted.scalar_one())
 
 
-async def _delete(database: Database, key: Column[str], query: Select[tuple[str]], batch: int) -> int:
+_Delete = Callable[[AsyncConnection, Sequence[Any]], Awaitable[None]]
+
+
+async def _delete(database: Database, query: Select[Any], batch: int, delete_these: _Delete) -> int:
     count = 0
     while True:
         async with database.write() as connection:
-            keys = (await connection.execute(query.limit(batch))).scalars().all()
-            if keys:
-                await connection.execute(delete(key.table).where(key.in_(keys)))
-        count += len(keys)
-        if len(keys) < batch:
+            found = (await connection.execute(query.limit(batch))).all()
+            if found:
+                await delete_these(connection, found)
+        count += len(found)
+        if len(found) < batch:
             return count
         await asyncio.sleep(_PAUSE_S)
+
+
+async def _delete_requests(connection: AsyncConnection, found: Sequence[Any]) -> None:
+    """Delete requests that were found with the oldest first, and what hangs on them."""
+    ids = [row.request_id for row in found]
+    for table in EVENT_TABLES:
+        of_these = table.c.request_id.in_(ids), table.c.ts.between(found[0].ts, found[-1].ts)
+        await connection.execute(delete(table).where(*of_these))
+    # After the requests: from here on none of them can be marked.
+    await connection.execute(delete(feedback).where(feedback.c.request_id.in_(ids)))
+
+
+async def _delete_runs(connection: AsyncConnection, found: Sequence[Any]) -> None:
+    await connection.execute(delete(runs).where(runs.c.run_id.in_([row.run_id for row in found])))
 
 
 class Retention:

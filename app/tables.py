@@ -1,6 +1,7 @@
 """The tables, as SQLAlchemy Core. Every column that a filter of the admin API reads has an index in keyset order.
 
 Events are written once and never changed; their keys are made from the request, so that writing one twice adds nothing.
+On PostgreSQL the tables of the event log are partitioned by month; ``app.partitions`` says how.
 """
 
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from sqlalchemy import (
     Dialect,
     Double,
     ForeignKey,
+    ForeignKeyConstraint,
     Index,
     Integer,
     MetaData,
@@ -57,8 +59,17 @@ class UTCDateTime(TypeDecorator[datetime]):
 Json = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
 
 
-def _of_request() -> "Column[str]":
-    return Column("request_id", String, ForeignKey("requests.request_id", ondelete="CASCADE"), primary_key=True)
+ONE_DIALECT = "one_dialect"
+"""Key in a constraint's ``info``: the only dialect that has it."""
+
+
+def _of_request() -> ForeignKeyConstraint:
+    # A table that is partitioned by time has no key that names a request alone. PostgreSQL is left without this one:
+    # an event is written in one transaction, and who deletes requests deletes what hangs on them.
+    key = ForeignKeyConstraint(
+        ["request_id"], ["requests.request_id"], ondelete="CASCADE", info={ONE_DIALECT: "sqlite"}
+    )
+    return key.ddl_if(dialect="sqlite")
 
 
 policies = Table(
@@ -138,7 +149,7 @@ decisions = Table(
     "decisions",
     metadata,
     Column("id", String, primary_key=True),
-    Column("request_id", String, ForeignKey("requests.request_id", ondelete="CASCADE"), nullable=False),
+    Column("request_id", String, nullable=False),
     Column("position", Integer, nullable=False),
     Column("run_id", String),
     Column("ts", UTCDateTime, nullable=False),
@@ -155,6 +166,7 @@ decisions = Table(
     Column("metadata", Json, nullable=False),
     Column("latency_ms", Double, nullable=False),
     Column("shadow", Boolean, nullable=False, server_default=false()),
+    _of_request(),
     Index(None, "request_id", "position"),
     Index(None, "run_id", "ts", "id"),
     *(
@@ -166,7 +178,7 @@ decisions = Table(
 claims = Table(
     "claims",
     metadata,
-    _of_request(),
+    Column("request_id", String, primary_key=True),
     Column("seq", Integer, primary_key=True),
     Column("position", Integer, nullable=False),
     Column("choice", Integer, nullable=False),
@@ -186,12 +198,14 @@ claims = Table(
     Column("text", Text),
     Column("evidence", Text),
     Column("extra", Json, nullable=False),
+    Column("ts", UTCDateTime, nullable=False),
+    _of_request(),
 )
 
 documents = Table(
     "documents",
     metadata,
-    _of_request(),
+    Column("request_id", String, primary_key=True),
     Column("position", Integer, primary_key=True),
     Column("document_id", String, nullable=False),
     Column("source", String),
@@ -203,7 +217,12 @@ documents = Table(
     Column("kept", Boolean, nullable=False),
     Column("reason", Text),
     Column("text", Text),
+    Column("ts", UTCDateTime, nullable=False),
+    _of_request(),
 )
+
+EVENT_TABLES = (requests, decisions, claims, documents)
+"""An event's rows, in the order in which they are written; ``ts`` is the request's time in all of them."""
 
 # ``version`` is the number of the last step, ``state`` what holds for all of them.
 runs = Table(
@@ -275,11 +294,12 @@ feedback = Table(
     "feedback",
     metadata,
     Column("id", String, primary_key=True),
-    Column("request_id", String, ForeignKey("requests.request_id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("request_id", String, nullable=False, index=True),
     Column("decision_id", String),
     Column("correct", Boolean, nullable=False),
     Column("note", Text),
     Column("created_at", UTCDateTime, nullable=False),
+    _of_request(),
 )
 
 # One row for each worker process, renewed every few seconds. ``versions``: what it has loaded, by policy id.

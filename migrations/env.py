@@ -4,31 +4,33 @@ import asyncio
 from typing import Any
 
 from alembic import context
-from sqlalchemy import Connection
+from sqlalchemy import Connection, make_url
 
-from app.db import Database, metadata
+from app.db import Database, compared, metadata
 from app.settings import load_settings
 
 
-def _configure(**target: Any) -> None:
+def _configure(dialect: str, **target: Any) -> None:
     context.configure(
         target_metadata=metadata,
         # SQLite can roll back DDL too, once the driver leaves transactions alone.
         transactional_ddl=True,
         # SQLite cannot alter most things in place; batch mode copies the table.
         render_as_batch=True,
+        **compared(dialect),
         **target,
     )
 
 
 def _migrate(connection: Connection) -> None:
-    _configure(connection=connection)
+    _configure(connection.dialect.name, connection=connection)
     with context.begin_transaction():
         context.run_migrations()
 
 
 async def _online(url: str) -> None:
-    database = Database(url)
+    # A large event log takes its time to be copied.
+    database = Database(url, command_timeout_s=None)
     try:
         async with database.migrating() as connection:
             await connection.run_sync(_migrate)
@@ -37,7 +39,7 @@ async def _online(url: str) -> None:
 
 
 def _offline(url: str) -> None:
-    _configure(url=url, literal_binds=True)
+    _configure(make_url(url).get_backend_name(), url=url, literal_binds=True)
     with context.begin_transaction():
         context.run_migrations()
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any, Literal
 
-from sqlalchemy import func
+from sqlalchemy import and_, func
 
 from app.db import Database
 from app.events.feedback import Feedback
-from app.events.queries import EventFilter, requests_matching
+from app.events.queries import EventFilter, requests_matching, within
 from app.tables import claims, requests
 from judges.types import Label
 from policies.types import Action
@@ -51,7 +51,8 @@ async def _runs(database: Database, filter: EventFilter, score: Score) -> list[R
     value = func.min(claims.c.score) if score == "lowest" else func.avg(claims.c.score)
     query = (
         requests_matching(filter, columns.request_id, columns.action, value)
-        .join(claims, claims.c.request_id == columns.request_id)
+        .join(claims, and_(claims.c.request_id == columns.request_id, claims.c.ts == columns.ts))
+        .where(*within(filter, claims.c.ts))
         # As the score check of policies takes them: not where no judge came to a verdict.
         .where(claims.c.label != Label.NOT_A_CLAIM.value, claims.c.reason.is_(None), claims.c.score.is_not(None))
         .group_by(columns.request_id, columns.action, columns.ts)

@@ -11,7 +11,7 @@ from sqlalchemy import insert, select, tuple_
 
 from app.db import Database
 from app.errors import InvalidAdminRequestError, NotFoundError
-from app.events.queries import Key
+from app.events.queries import EventFilter, Key, within
 from app.tables import decisions, feedback, requests
 from policies.types import Action
 
@@ -82,11 +82,15 @@ class Feedback:
             created_at=datetime.now(UTC),
         )
         async with self._database.write() as connection:
-            known = select(requests.c.request_id).where(requests.c.request_id == request_id)
-            if (await connection.execute(known)).first() is None:
+            # Locked, so that it is not deleted before the mark is there to be deleted with it.
+            known = select(requests.c.ts).where(requests.c.request_id == request_id)
+            ts = (await connection.execute(known.with_for_update(key_share=True, read=True))).scalar()
+            if ts is None:
                 raise NotFoundError(f"there is no request {request_id!r}")
             if decision_id is not None:
-                made = select(decisions.c.id).where(decisions.c.id == decision_id, decisions.c.request_id == request_id)
+                columns = decisions.c
+                of_request = columns.request_id == request_id, columns.ts == ts
+                made = select(columns.id).where(columns.id == decision_id, *of_request)
                 if (await connection.execute(made)).first() is None:
                     detail = f"request {request_id!r} has no decision {decision_id!r}"
                     raise InvalidAdminRequestError(
@@ -116,7 +120,7 @@ class Feedback:
         ids = sorted({mark.request_id for mark in marks})
         decided: list[Decided] = []
         for start in range(0, len(ids), _AT_ONCE):
-            decided += await self._decided(ids[start : start + _AT_ONCE])
+            decided += await self._decided(ids[start : start + _AT_ONCE], EventFilter(since=since, until=until))
         found = sorted(
             rate(marks, decided), key=lambda quality: (quality.policy_name, quality.policy_id, quality.shadow)
         )
@@ -135,19 +139,16 @@ class Feedback:
 
     async def _marks(self, since: datetime | None, until: datetime | None) -> list[Mark]:
         query = select(feedback).join(requests, requests.c.request_id == feedback.c.request_id)
+        query = query.where(*within(EventFilter(since=since, until=until), requests.c.ts))
         query = query.order_by(feedback.c.created_at, feedback.c.id)
-        if since is not None:
-            query = query.where(requests.c.ts >= since)
-        if until is not None:
-            query = query.where(requests.c.ts < until)
         async with self._database.read() as connection:
             return [Mark(**row._mapping) for row in (await connection.execute(query)).all()]
 
-    async def _decided(self, ids: Sequence[str]) -> list[Decided]:
+    async def _decided(self, ids: Sequence[str], filter: EventFilter) -> list[Decided]:
         columns = decisions.c
         query = select(
             columns.request_id, columns.policy_id, columns.policy_name, columns.shadow, columns.action, columns.id
-        ).where(columns.request_id.in_(ids))
+        ).where(columns.request_id.in_(ids), *within(filter, columns.ts))
         found: dict[tuple[str, str], list[Any]] = defaultdict(list)
         async with self._database.read() as connection:
             for row in await connection.execute(query):

@@ -24,7 +24,9 @@ _REQUESTS = tuple(column for column in requests.c if column.name not in (*_TEXTS
 _EVENTS = tuple(column for column in decisions.c if column.name != "position")
 _OF_REQUEST = ("request_id", "ts", "run_id", "agent", "model")
 REQUEST_COLUMNS, EVENT_COLUMNS = (tuple(column.name for column in columns) for columns in (_REQUESTS, _EVENTS))
-CLAIM_COLUMNS = (*_OF_REQUEST, *(column.name for column in claims.c if column.name not in ("request_id", "seq")))
+_OF_CLAIM = ("request_id", "seq", "ts")
+"""What a claim has of its request, and its place there."""
+CLAIM_COLUMNS = (*_OF_REQUEST, *(column.name for column in claims.c if column.name not in _OF_CLAIM))
 _WORST_FIRST = ("contradicted", "unverifiable", "supported", "not_a_claim")
 
 
@@ -69,9 +71,7 @@ class EventQueries:
 
     async def requests(self, filter: EventFilter, *, limit: int, after: Key | None = None) -> Page:
         """Up to ``limit`` requests, without their texts."""
-        query = select(*_REQUESTS).where(*_shared(filter, requests))
-        if of_decisions := _of_decisions(filter):
-            query = query.where(exists().where(decisions.c.request_id == requests.c.request_id, *of_decisions))
+        query = requests_matching(filter, *_REQUESTS)
         return await self._page(query, requests.c.ts, requests.c.request_id, limit, after)
 
     async def events(self, filter: EventFilter, *, limit: int, after: Key | None = None) -> Page:
@@ -105,11 +105,15 @@ class EventQueries:
         while True:
             page = await self.requests(filter, limit=_REQUESTS_AT_ONCE, after=after)
             of = {item["request_id"]: {name: item[name] for name in _OF_REQUEST} for item in page.items}
-            query = select(claims).where(claims.c.request_id.in_(of)).order_by(claims.c.request_id, claims.c.seq)
+            if not page.items:
+                return
+            last, first = page.items[-1]["ts"], page.items[0]["ts"]
+            query = select(claims).where(claims.c.request_id.in_(of), claims.c.ts.between(last, first))
+            query = query.order_by(claims.c.ts.desc(), claims.c.request_id, claims.c.seq)
             async with self._database.read() as connection:
-                found = [_without(_plain(row), "seq") for row in (await connection.execute(query)).all()]
-            for claim in sorted(found, key=lambda row: of[row["request_id"]]["ts"], reverse=True):
-                yield of[claim["request_id"]] | claim
+                found = [_plain(row) for row in (await connection.execute(query)).all()]
+            for claim in found:
+                yield of[claim["request_id"]] | _without(claim, *_OF_CLAIM)
             if (after := page.next) is None:
                 return
 
@@ -118,29 +122,29 @@ class EventQueries:
         ``_BESIDE``, None where there is nothing to tell), ``documents``, ``decisions`` and ``sentences``, each with its
         claims. Raises NotFoundError."""
         async with self._database.read() as connection:
+            request = (await connection.execute(select(requests).where(requests.c.request_id == request_id))).first()
+            if request is None:
+                raise NotFoundError(f"there is no request {request_id!r}")
             found: dict[str, list[dict[str, Any]]] = {}
             for table, order in (
-                (requests, requests.c.request_id),
                 (documents, documents.c.position),
                 (decisions, decisions.c.position),
                 (claims, claims.c.seq),
             ):
-                query = select(table).where(table.c.request_id == request_id).order_by(order)
+                query = select(table).where(table.c.request_id == request_id, table.c.ts == request.ts).order_by(order)
                 found[table.name] = [_plain(row) for row in (await connection.execute(query)).all()]
-        if not found["requests"]:
-            raise NotFoundError(f"there is no request {request_id!r}")
         return {
-            "request": _with_beside(found["requests"][0]),
-            "documents": [_without(row, "request_id") for row in found["documents"]],
+            "request": _with_beside(_plain(request)),
+            "documents": [_without(row, "request_id", "ts") for row in found["documents"]],
             "decisions": [_without(row, "position") for row in found["decisions"]],
-            "sentences": _sentences([_without(row, "request_id", "seq") for row in found["claims"]]),
+            "sentences": _sentences([_without(row, *_OF_CLAIM) for row in found["claims"]]),
         }
 
     async def _page(
         self, query: Select[Any], ts: ColumnElement[Any], id: ColumnElement[Any], limit: int, after: Key | None
     ) -> Page:
         if after is not None:
-            query = query.where(tuple_(ts, id) < tuple_(*after, types=[ts.type, id.type]))
+            query = query.where(*before_key(after, ts, id))
         query = query.order_by(ts.desc(), id.desc()).limit(limit + 1)
         async with self._database.read() as connection:
             rows = (await connection.execute(query)).all()
@@ -157,13 +161,31 @@ def requests_matching(filter: EventFilter, *columns: ColumnElement[Any]) -> Sele
     """A query for ``columns`` of the requests that match, in no order."""
     query = select(*columns).where(*_shared(filter, requests))
     if of_decisions := _of_decisions(filter):
-        query = query.where(exists().where(decisions.c.request_id == requests.c.request_id, *of_decisions))
+        same = decisions.c.request_id == requests.c.request_id, decisions.c.ts == requests.c.ts
+        query = query.where(exists().where(*same, *within(filter, decisions.c.ts), *of_decisions))
     return query
 
 
 def decisions_matching(filter: EventFilter, *columns: ColumnElement[Any]) -> Select[Any]:
     """A query for ``columns`` of the decisions that match, in no order."""
     return select(*columns).where(*_shared(filter, decisions), *_of_decisions(filter))
+
+
+def within(filter: EventFilter, ts: ColumnElement[Any]) -> list[ColumnElement[bool]]:
+    """Conditions on a time that are those of ``filter``. A table that is joined is given them too: PostgreSQL looks
+    only into months that the conditions of a table itself name."""
+    wanted = []
+    if filter.since is not None:
+        wanted.append(ts >= filter.since)
+    if filter.until is not None:
+        wanted.append(ts < filter.until)
+    return wanted
+
+
+def before_key(after: Key, ts: ColumnElement[Any], id: ColumnElement[Any]) -> list[ColumnElement[bool]]:
+    """Conditions on rows that come after that key, newest first."""
+    # The second says it all. By the first, PostgreSQL knows which months to leave out.
+    return [ts <= after[0], tuple_(ts, id) < tuple_(*after, types=[ts.type, id.type])]
 
 
 def _shared(filter: EventFilter, table: Table) -> list[ColumnElement[bool]]:
@@ -173,11 +195,7 @@ def _shared(filter: EventFilter, table: Table) -> list[ColumnElement[bool]]:
         for name in ("agent", "model", "run_id", "action")
         if (value := getattr(filter, name)) is not None
     ]
-    if filter.since is not None:
-        wanted.append(columns.ts >= filter.since)
-    if filter.until is not None:
-        wanted.append(columns.ts < filter.until)
-    return wanted
+    return wanted + within(filter, columns.ts)
 
 
 def _of_decisions(filter: EventFilter) -> list[ColumnElement[bool]]:

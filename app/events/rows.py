@@ -45,11 +45,12 @@ def event_rows(event: RequestEvent) -> Rows:
             for position, decision in enumerate((*event.decisions, *event.shadow))
         ],
         "claims": [
-            {name: plain(getattr(claim, name)) for name in _CLAIM} | {"request_id": request_id, "seq": seq}
+            {name: plain(getattr(claim, name)) for name in _CLAIM}
+            | {"request_id": request_id, "seq": seq, "ts": request.ts}
             for seq, claim in enumerate(event.claims)
         ],
         "documents": [
-            {name: plain(getattr(document, name)) for name in _DOCUMENT} | {"request_id": request_id}
+            {name: plain(getattr(document, name)) for name in _DOCUMENT} | {"request_id": request_id, "ts": request.ts}
             for document in event.documents
         ],
     }
@@ -98,7 +99,9 @@ def dump(rows: Rows) -> bytes:
 def load(line: bytes) -> Rows:
     """The rows that ``dump`` wrote."""
     rows: dict[str, list[dict[str, Any]]] = orjson.loads(line)
-    for table in ("requests", "decisions"):
-        for row in rows[table]:
-            row["ts"] = datetime.fromisoformat(row["ts"])
+    # Every row has the request's time. Lines of earlier versions tell it of requests and decisions only.
+    ts = datetime.fromisoformat(rows["requests"][0]["ts"])
+    for table in rows.values():
+        for row in table:
+            row["ts"] = ts
     return rows

@@ -7,11 +7,10 @@ from sqlalchemy.exc import ProgrammingError, SQLAlchemyError
 
 from app.db import Database, DatabaseUnavailableError
 from app.events.rows import Rows
-from app.tables import claims, decisions, documents, requests
+from app.tables import EVENT_TABLES
 
 _log = structlog.stdlib.get_logger(__name__)
 _ROWS_AT_ONCE = 100
-_PARENTS_FIRST = (requests, decisions, claims, documents)
 
 
 async def store(database: Database, batch: Sequence[Rows]) -> list[Rows]:
@@ -32,7 +31,7 @@ async def store(database: Database, batch: Sequence[Rows]) -> list[Rows]:
 async def _insert(database: Database, batch: Sequence[Rows]) -> None:
     try:
         async with database.write() as connection:
-            for table in _PARENTS_FIRST:
+            for table in EVENT_TABLES:
                 rows = [row for event in batch for row in event[table.name]]
                 # In pieces, because the event loop stands still while the parameters of one are made ready.
                 for start in range(0, len(rows), _ROWS_AT_ONCE):

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Text, cast, select, tuple_
+from sqlalchemy import ColumnElement, Table, Text, cast, select
 
 from app.db import Database
-from app.events.queries import EventFilter, Key, requests_matching
+from app.events.queries import EventFilter, Key, before_key, requests_matching
 from app.request_log import LoggedRows
 from app.simulation.comparing import Brief
 from app.tables import claims, decisions, documents, requests
@@ -124,8 +124,7 @@ async def read_pages(
     while limit > 0:
         of_page = query.limit(min(limit, _PAGE))
         if after is not None:
-            key = tuple_(columns.ts, columns.request_id)
-            of_page = of_page.where(key < tuple_(*after, types=[columns.ts.type, columns.request_id.type]))
+            of_page = of_page.where(*before_key(after, columns.ts, columns.request_id))
         async with database.read() as connection:
             found = (await connection.execute(of_page)).all()
             if not found:
@@ -138,14 +137,18 @@ async def read_pages(
 
 def _parts(found: Sequence[Any]) -> Sequence[Any]:
     ids = [row.request_id for row in found]
+
+    def of_page(table: Table) -> ColumnElement[bool]:
+        return table.c.request_id.in_(ids) & table.c.ts.between(found[-1].ts, found[0].ts)
+
     return (
         select(claims.c.request_id, claims.c.choice, _CLAIM_EXTRA)
-        .where(claims.c.request_id.in_(ids))
+        .where(of_page(claims))
         .order_by(claims.c.request_id, claims.c.seq),
         select(documents.c.request_id, documents.c.kept, *(documents.c[name] for name in _CHUNK))
-        .where(documents.c.request_id.in_(ids))
+        .where(of_page(documents))
         .order_by(documents.c.request_id, documents.c.position),
         select(decisions.c.request_id, *(decisions.c[name] for name in _BRIEF))
-        .where(decisions.c.request_id.in_(ids), decisions.c.shadow.is_(False))
+        .where(of_page(decisions), decisions.c.shadow.is_(False))
         .order_by(decisions.c.request_id, decisions.c.position),
     )

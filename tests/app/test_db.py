@@ -14,8 +14,8 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import insert, select, text, update
 from sqlalchemy.exc import IntegrityError, StatementError
 
-from app.db import Database, DatabaseUnavailableError, DatabaseUrlError, SchemaError, check_schema, upgrade
-from app.tables import decisions, feedback, meta, metadata, runs
+from app.db import Database, DatabaseUnavailableError, DatabaseUrlError, SchemaError, check_schema, compared, upgrade
+from app.tables import decisions, meta, metadata, run_steps, runs
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +25,7 @@ Open = Callable[[], AbstractAsyncContextManager[Database]]
 async def test_the_migrated_schema_is_that_of_the_tables(open_database: Open) -> None:
     async with open_database() as database, database.read() as connection:
         differences = await connection.run_sync(
-            lambda sync: compare_metadata(MigrationContext.configure(sync), metadata)
+            lambda sync: compare_metadata(MigrationContext.configure(sync, opts=compared(database.dialect)), metadata)
         )
     assert differences == []
 
@@ -111,11 +111,11 @@ async def test_a_write_that_fails_leaves_nothing(open_database: Open) -> None:
 
 
 async def test_foreign_keys_hold(open_database: Open) -> None:
-    row = {"id": "f", "request_id": "missing", "correct": True, "created_at": datetime.now(UTC)}
+    row = {"run_id": "missing", "seq": 0, "ts": datetime.now(UTC), "kind": "x", "data": {}, "decisions": []}
     async with open_database() as database:
         with pytest.raises(IntegrityError):
             async with database.write() as connection:
-                await connection.execute(insert(feedback), row)
+                await connection.execute(insert(run_steps), row)
 
 
 async def test_rows_whose_key_is_there_are_left_out(open_database: Open) -> None:

@@ -19,6 +19,19 @@ def test_a_journal_line_gives_back_the_rows(event: Callable[..., RequestEvent]) 
     assert b"\n" not in dump(rows)
 
 
+def test_a_line_in_which_only_requests_and_decisions_have_a_time_gives_it_to_all(
+    event: Callable[..., RequestEvent],
+) -> None:
+    rows = event_rows(event(7))
+    earlier = {
+        table: [
+            {name: row[name] for name in row if name != "ts"} if table in ("claims", "documents") else row for row in of
+        ]
+        for table, of in rows.items()
+    }
+    assert load(dump(earlier)) == rows
+
+
 def test_every_row_fills_the_columns_of_its_table(event: Callable[..., RequestEvent]) -> None:
     for name, rows in event_rows(event(1)).items():
         assert set(rows[0]) == {column.name for column in metadata.tables[name].c}
