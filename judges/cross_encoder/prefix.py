@@ -1,8 +1,8 @@
 """The cross-encoder whose evidence does not see the claim: a window is read once and its states are kept.
 
 Two graphs (``judges.training.export`` writes them): one gives a window's keys and values in every layer, the other
-reads a claim against the keys and values of one window, or of several at once. A claim then costs its own tokens alone, so
-that a sentence is checked in a fraction of the time that a plain cross-encoder takes for the same windows.
+reads a claim against the keys and values of one window, or of several at once. A claim then costs its own tokens alone,
+so that a sentence is checked in a fraction of the time that a plain cross-encoder takes for the same windows.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Model probabilities and signals into one set of probabilities.
 
-Boosted trees, whose weights are data, say from the model's probabilities and the wording shared how likely it is that
-the claim is entailed, and that it is contradicted. What can be seen exactly (a number that differs, a negation, a
-sentence repeated word for word) then moves these odds.
+Two logistic regressions, whose weights are data, say from the model's probabilities and the wording shared how likely
+it is that the claim is entailed, and that it is contradicted. What can be seen exactly (a number that differs, a
+negation, a sentence repeated word for word) then moves these odds.
 """
 
 import json
@@ -11,7 +11,8 @@ from dataclasses import astuple, dataclass, fields
 from functools import cache
 from importlib import resources
 from math import exp, log
-from typing import Any, Final, Self
+from operator import mul
+from typing import Final
 
 from judges.signals.features import Features, compute
 from judges.signals.prepared import Prepared, prepare
@@ -19,8 +20,11 @@ from judges.signals.support import Support, measure_support
 from judges.types import Probabilities
 
 WEIGHTS_FILE: Final = "weights.json"
+_CLASSES: Final = ("entailed", "contradicted")
 _FLOOR: Final = 1e-3
 """No model is surer than this: beyond it, how sure it says it is tells nothing more."""
+_HEARD: Final = 2.5
+"""Nor so sure, in log-odds, that a signal cannot be heard."""
 _TOLD: Final = 0.5
 _EXPLANATIONS: Final[tuple[tuple[str, str], ...]] = (
     ("quantity_differs", "A number, date or unit differs"),
@@ -63,43 +67,24 @@ class Combined:
 
 
 @dataclass(frozen=True, slots=True)
-class Trees:
-    """Gradient-boosted regression trees (Friedman 2001) for one class against the rest.
+class Regression:
+    """The log-odds of one class against the rest: a bias, and a weight for each of ``NAMES``."""
 
-    Node ``i`` asks whether ``vector[feature[i]] <= threshold[i]`` and goes to ``left[i]`` or to ``right[i]``; a leaf
-    has the feature -1 and adds ``value[i]``. ``roots`` are the trees' first nodes. ``offset`` is where the sum begins.
-    """
-
-    roots: Sequence[int]
-    feature: Sequence[int]
-    threshold: Sequence[float]
-    left: Sequence[int]
-    right: Sequence[int]
-    value: Sequence[float]
-    offset: float
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Self:
-        return cls(**{field.name: data[field.name] for field in fields(cls)})
+    bias: float
+    weights: tuple[float, ...]
 
     def log_odds(self, vector: Sequence[float]) -> float:
-        total = self.offset
-        feature, threshold, left, right = self.feature, self.threshold, self.left, self.right
-        for node in self.roots:
-            while (asked := feature[node]) >= 0:
-                node = left[node] if vector[asked] <= threshold[node] else right[node]
-            total += self.value[node]
-        return total
+        return self.bias + sum(map(mul, self.weights, vector))
 
 
 @cache
-def weights() -> Mapping[str, Trees]:
-    """The trees that ship: of ``entailed`` and of ``contradicted``. Raises ValueError if they were fitted on other
-    features than these."""
+def regressions() -> Mapping[str, Regression]:
+    """Those that ship: of ``entailed`` and of ``contradicted``. Raises ValueError if they were fitted on other features
+    than these."""
     data = json.loads(resources.files("judges.signals").joinpath(WEIGHTS_FILE).read_text(encoding="utf-8"))
-    if tuple(data["names"]) != NAMES:
+    if any(tuple(data[name]["weights"]) != NAMES for name in _CLASSES):
         raise ValueError(f"{WEIGHTS_FILE} was fitted on other features: fit it again")
-    return {name: Trees.of(data[name]) for name in ("entailed", "contradicted")}
+    return {name: Regression(data[name]["bias"], tuple(data[name]["weights"].values())) for name in _CLASSES}
 
 
 def combine(
@@ -123,7 +108,7 @@ def combine(
 
 
 def vector(support: Support, model: Probabilities, best: tuple[float, float] | None = None) -> list[float]:
-    """What the trees are asked about, in the order of ``NAMES``."""
+    """What the regressions are asked about, in the order of ``NAMES``."""
     neutral = log(max(model.neutral, _FLOOR))
     return [
         log(max(model.entailed, _FLOOR)) - neutral,
@@ -134,19 +119,23 @@ def vector(support: Support, model: Probabilities, best: tuple[float, float] | N
 
 
 def weigh(found: Sequence[float], features: Features) -> Probabilities:
-    """The probabilities that the trees give a vector, moved by the signals."""
-    trees = weights()
-    entailed, contradicted = trees["entailed"].log_odds(found), trees["contradicted"].log_odds(found)
+    """The probabilities that the regressions give a vector, moved by the signals."""
+    entailed, contradicted = (regressions()[name].log_odds(found) for name in _CLASSES)
     return spread(entailed, contradicted, features)
 
 
 def spread(entailed: float, contradicted: float, features: Features) -> Probabilities:
     """Log-odds of two classes against the third, moved by the signals, as three probabilities."""
+    for_it = against = 0.0
     for name, (to_entailed, to_contradicted) in MOVES.items():
         if value := getattr(features, name):
-            entailed += to_entailed * value
-            contradicted += to_contradicted * value
-    odds = exp(entailed), exp(contradicted)
+            for_it += to_entailed * value
+            against += to_contradicted * value
+    if for_it < 0.0:
+        entailed = min(entailed, _HEARD)
+    if against > 0.0:
+        contradicted = max(contradicted, -_HEARD)
+    odds = exp(entailed + for_it), exp(contradicted + against)
     total = 1.0 + sum(odds)
     return Probabilities(odds[0] / total, 1.0 / total, odds[1] / total)
 

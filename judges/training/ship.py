@@ -23,7 +23,7 @@ from judges.types import Label
 
 log = logging.getLogger(__name__)
 
-_SAMPLE: Final = 6000
+_SAMPLE: Final = 8000
 _EXTRA: Final = {"languages": ["en"]}
 
 
@@ -46,7 +46,7 @@ def ship(data: Path, run: Path, folder: Path, *, stated_only: bool = False) -> d
     log.info("looking at premises that the encoder has not seen")
     seen = fit.sample(folder, split(groups)[1], most=_SAMPLE)
     fit.write(fit.fit(seen), Path(combiner.__file__).with_name(combiner.WEIGHTS_FILE))
-    combiner.weights.cache_clear()
+    combiner.regressions.cache_clear()
     log.info("measuring on %d rows", len(rows))
     shipped = figures(rows, *judge(folder, rows))
     with TemporaryDirectory() as place:

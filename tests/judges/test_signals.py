@@ -1,11 +1,12 @@
+import math
 import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judges.signals import Features, Support, combine, compute, measure_support, prepare, together
-from judges.signals.combiner import Trees
+from judges.signals import Features, Support, combine, compute, measure_support, prepare, spread, together
+from judges.signals.combiner import NAMES, Regression, regressions
 from judges.types import Label, Probabilities, Thresholds
 
 UNSURE = Probabilities(0.55, 0.35, 0.10)
@@ -259,16 +260,19 @@ def test_support_counts_the_wording_shared() -> None:
     assert measure_support(prepare(""), prepare("A claim.")) == Support()
 
 
-def test_trees_are_walked_as_they_are_written() -> None:
-    """Two trees of one question each, worked out by hand."""
-    trees = Trees(
-        roots=[0, 3],
-        feature=[1, -1, -1, 0, -1, -1],
-        threshold=[0.5, 0.0, 0.0, 2.0, 0.0, 0.0],
-        left=[1, 0, 0, 4, 0, 0],
-        right=[2, 0, 0, 5, 0, 0],
-        value=[0.0, 0.25, -1.0, 0.0, 3.0, 7.0],
-        offset=0.5,
-    )
-    assert trees.log_odds([2.0, 0.5]) == pytest.approx(0.5 + 0.25 + 3.0)
-    assert trees.log_odds([2.1, 0.6]) == pytest.approx(0.5 - 1.0 + 7.0)
+def test_a_regression_is_a_bias_and_a_weight_for_each_feature() -> None:
+    regression = Regression(bias=0.5, weights=(2.0, -1.0))
+    assert regression.log_odds([3.0, 0.25]) == pytest.approx(0.5 + 6.0 - 0.25)
+    assert set(regressions()) == {"entailed", "contradicted"}
+    assert all(len(one.weights) == len(NAMES) for one in regressions().values())
+
+
+def test_the_odds_of_two_classes_against_the_third_become_probabilities() -> None:
+    """Odds of 3 and 1 against 1: three fifths, one fifth, one fifth."""
+    found = spread(math.log(3.0), 0.0, Features())
+    assert (found.entailed, found.neutral, found.contradicted) == pytest.approx((0.6, 0.2, 0.2))
+
+
+def test_no_model_is_so_sure_that_a_difference_cannot_be_heard() -> None:
+    found = spread(40.0, -40.0, Features(quantity_differs=1.0))
+    assert found.contradicted > 0.7 > 0.2 > found.entailed
