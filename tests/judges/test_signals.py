@@ -101,14 +101,24 @@ def test_numbers_of_other_things_neither_support_nor_contradict(claim: str) -> N
         ("The rate rose from 4 to 6 percent.", "The rate rose by five percentage points.", Label.CONTRADICTED),
         ("Anna Berg chairs the board of Nordwind.", "Anna Berg chairs the board of Sudwind.", Label.UNVERIFIABLE),
         ("Visitors wait at gate B.", "Anyone waits at gate 7.", Label.UNVERIFIABLE),
-        ("Trams are older than buses and newer than trains.", "Trams are newer than buses.", Label.UNVERIFIABLE),
-        ("Staff may park at gate B.", "Staff may park at the rear gate.", Label.UNVERIFIABLE),
         ("年会費は２，４００円です。", "年会費は2,400円です。", Label.SUPPORTED),
         ("展厅九点开门。", "展厅十点开门。", Label.CONTRADICTED),
     ],
 )
 def test_opposites_roles_and_languages(evidence: str, claim: str, expected: Label) -> None:
     assert label(evidence, claim) is expected
+
+
+@pytest.mark.parametrize(
+    ("evidence", "claim"),
+    [
+        ("Trams are older than buses and newer than trains.", "Trams are newer than buses."),
+        ("Staff may park at gate B.", "Staff may park at the rear gate."),
+    ],
+)
+def test_where_no_signal_sees_the_difference_the_model_has_to(evidence: str, claim: str) -> None:
+    """Nearly the same words, and nothing that an exact comparison tells: the wording alone must not support it."""
+    assert label(evidence, claim, AGAINST) is Label.UNVERIFIABLE
 
 
 def test_what_another_sentence_of_the_window_supports_is_not_contradicted() -> None:
