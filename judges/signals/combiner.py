@@ -1,8 +1,8 @@
 """Model probabilities and signals into one set of probabilities.
 
-Two logistic regressions, whose weights are data, say from the model's probabilities and the wording shared how likely
-it is that the claim is entailed, and that it is contradicted. What can be seen exactly (a number that differs, a
-negation, a sentence repeated word for word) then moves these odds.
+Two logistic regressions, whose weights are data, say how likely it is that the claim is entailed, and if it is not,
+that it is contradicted. What can be seen exactly (a number that differs, a negation, a sentence repeated word for word)
+then moves these odds.
 """
 
 import json
@@ -109,10 +109,9 @@ def combine(
 
 def vector(support: Support, model: Probabilities, best: tuple[float, float] | None = None) -> list[float]:
     """What the regressions are asked about, in the order of ``NAMES``."""
-    neutral = log(max(model.neutral, _FLOOR))
     return [
-        log(max(model.entailed, _FLOOR)) - neutral,
-        log(max(model.contradicted, _FLOOR)) - neutral,
+        _log_odds(model.entailed),
+        _log_odds(model.contradicted),
         *(best or (model.entailed, model.contradicted)),
         *astuple(support),
     ]
@@ -125,7 +124,7 @@ def weigh(found: Sequence[float], features: Features) -> Probabilities:
 
 
 def spread(entailed: float, contradicted: float, features: Features) -> Probabilities:
-    """Log-odds of two classes against the third, moved by the signals, as three probabilities."""
+    """Probabilities from the log-odds of "entailed", and of "contradicted" where it is not, moved by the signals."""
     for_it = against = 0.0
     for name, (to_entailed, to_contradicted) in MOVES.items():
         if value := getattr(features, name):
@@ -135,9 +134,18 @@ def spread(entailed: float, contradicted: float, features: Features) -> Probabil
         entailed = min(entailed, _HEARD)
     if against > 0.0:
         contradicted = max(contradicted, -_HEARD)
-    odds = exp(entailed + for_it), exp(contradicted + against)
-    total = 1.0 + sum(odds)
-    return Probabilities(odds[0] / total, 1.0 / total, odds[1] / total)
+    supported = _logistic(entailed + for_it)
+    opposed = (1.0 - supported) * _logistic(contradicted + against)
+    return Probabilities(supported, max(0.0, 1.0 - supported - opposed), opposed)
+
+
+def _logistic(log_odds: float) -> float:
+    return 1.0 / (1.0 + exp(-log_odds))
+
+
+def _log_odds(share: float) -> float:
+    share = min(max(share, _FLOOR), 1.0 - _FLOOR)
+    return log(share / (1.0 - share))
 
 
 def explain(features: Features) -> str | None:

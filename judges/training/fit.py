@@ -13,7 +13,7 @@ import numpy.typing as npt
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from judges.signals import NAMES, Features, spread
 from judges.training import augment
@@ -21,8 +21,6 @@ from judges.training.data import Group, Row, Target
 from judges.training.judged import THRESHOLDS, Asked, look
 from judges.training.metrics import Flags, Floats
 
-_MOST_FALSE_BLOCKS: Final = 0.02
-"""Share of supported claims that may be called contradicted by the regressions; the signals add theirs to it."""
 _LOGIC: Final = frozenset({"BreakingNLI", "ConjNLI", "HELP", "MED", "MoNLI"})
 """Sets of sentence pairs about one word each: they teach the encoder logic, and say nothing of replies and passages."""
 _STRENGTH: Final = 0.1
@@ -31,6 +29,9 @@ _FOLDS: Final = 5
 _FEWEST: Final = 5
 """Claims of either class that a source must have to count where a threshold is placed."""
 _DISTRACTORS: Final = 3
+_OF_MODEL: Final = 4
+"""The model's own probabilities stand first. The wording shared is measured and not weighed: on sources left out it
+raised the area under the curve by less than a hundredth, and it let pass what says the opposite in the same words."""
 _WORDING: Final = [place for place, name in enumerate(NAMES) if name.startswith("support_")]
 
 
@@ -81,16 +82,16 @@ def fit(seen: Sample) -> dict[str, Any]:
     """The combiner's weights, as ``judges.signals`` reads them.
 
     "Entailed" is fitted on claims that were found, not made: made ones share a passage's wording whether true or not,
-    which would teach that wording tells nothing. Both thresholds are placed on what regressions say of sources that
-    they have not seen, every source counting the same.
+    which would teach that wording tells nothing. The threshold is placed on what regressions say of sources that they
+    have not seen, every source counting the same.
     """
     found = _found(seen)
-    told = seen.targets != Target.OTHER
+    told = (seen.targets == Target.NEUTRAL) | (seen.targets == Target.CONTRADICTED)
     yes = _regress(seen, found, seen.targets == Target.ENTAILED, even=True)
     no = _regress(seen, told, seen.targets == Target.CONTRADICTED, even=False)
     unseen = _of_unseen_sources(seen, found)
-    offsets = _offsets(unseen, no.decision_function(seen.vectors[found]), seen, found)
-    return {"entailed": _plain(yes, offsets[0]), "contradicted": _plain(no, offsets[1])}
+    offset = _offset(unseen, no.decision_function(seen.vectors[found]), seen, found)
+    return {"entailed": _plain(yes, offset), "contradicted": _plain(no, 0.0)}
 
 
 def floor(seen: Sample, vectors: Floats) -> Floats:
@@ -115,8 +116,12 @@ def _sources(seen: Sample, of: Flags) -> npt.NDArray[np.str_]:
     return np.array(seen.sources)[of]
 
 
+def _of_model(vectors: Floats) -> Floats:
+    return vectors[:, :_OF_MODEL]
+
+
 def _regress(seen: Sample, of: Flags, wanted: Flags, *, even: bool) -> Any:
-    model = make_pipeline(StandardScaler(), LogisticRegression(C=_STRENGTH, max_iter=3000))
+    model = make_pipeline(FunctionTransformer(_of_model), StandardScaler(), LogisticRegression(C=_STRENGTH))
     weights = _weights(seen, of, wanted[of] if even else None)
     return model.fit(seen.vectors[of], wanted[of], logisticregression__sample_weight=weights)
 
@@ -133,21 +138,14 @@ def _of_unseen_sources(seen: Sample, found: Flags) -> Floats:
     return odds[found]
 
 
-def _offsets(yes: Floats, no: Floats, seen: Sample, found: Flags) -> tuple[float, float]:
-    """What to add to both log-odds so that the shipped thresholds cut where they should: entailed where both classes
-    are told apart best, contradicted where no more than a few supported claims are blocked."""
-    entailed = seen.targets[found] == Target.ENTAILED
-    sources = _sources(seen, found)
+def _offset(yes: Floats, no: Floats, seen: Sample, found: Flags) -> float:
+    """What to add to the log-odds of "entailed" so that the shipped threshold cuts where both classes are told apart
+    best, the signals included."""
     noticed = [one for one, kept in zip(seen.signals, found, strict=True) if kept]
-    shift_yes = shift_no = 0.0
-    for _ in range(8):
-        ours, theirs = (yes + shift_yes).tolist(), (no + shift_no).tolist()
-        made = [spread(*one) for one in zip(ours, theirs, noticed, strict=True)]
-        cut = _best_cut(np.array([one.entailed for one in made]), entailed, sources)
-        against = np.array([spread(*one, Features()).contradicted for one in zip(ours, theirs, strict=True)])[entailed]
-        shift_yes += _logit(THRESHOLDS.entailment) - _logit(cut)
-        shift_no += _logit(THRESHOLDS.contradiction) - _logit(float(np.quantile(against, 1 - _MOST_FALSE_BLOCKS)))
-    return shift_yes, shift_no
+    made = [spread(*one) for one in zip(yes.tolist(), no.tolist(), noticed, strict=True)]
+    entailed = np.array([one.entailed for one in made])
+    cut = _best_cut(entailed, seen.targets[found] == Target.ENTAILED, _sources(seen, found))
+    return _logit(THRESHOLDS.entailment) - _logit(cut)
 
 
 def _weights(seen: Sample, of: Flags, wanted: Flags | None) -> Floats:
@@ -174,9 +172,10 @@ def _best_cut(scores: Floats, wanted: Flags, sources: npt.NDArray[np.str_]) -> f
 
 def _plain(model: Any, shift: float) -> dict[str, Any]:
     """A regression on scaled features as one on the features themselves."""
-    scaler, regression = model[0], model[-1]
-    weights = regression.coef_[0] / scaler.scale_
-    bias = float(regression.intercept_[0] - (weights * scaler.mean_).sum()) + shift
+    scaler, regression = model[-2], model[-1]
+    weights = np.zeros(len(NAMES))
+    weights[:_OF_MODEL] = regression.coef_[0] / scaler.scale_
+    bias = float(regression.intercept_[0] - (weights[:_OF_MODEL] * scaler.mean_).sum()) + shift
     return {
         "bias": round(bias, 5),
         "weights": {name: round(float(weight), 5) for name, weight in zip(NAMES, weights, strict=True)},

@@ -9,9 +9,9 @@ from judges.signals import Features, Support, combine, compute, measure_support,
 from judges.signals.combiner import NAMES, Regression, regressions
 from judges.types import Label, Probabilities, Thresholds
 
-UNSURE = Probabilities(0.55, 0.35, 0.10)
-"""What a weak model says of a sentence taken from its evidence."""
-AGAINST = Probabilities(0.30, 0.55, 0.15)
+UNSURE = Probabilities(0.25, 0.65, 0.10)
+"""What the model says where it can hardly tell."""
+AGAINST = Probabilities(0.05, 0.85, 0.10)
 
 MANUAL = (
     "The pump starts at 6 a.m. and runs for 40 minutes. It must not be opened while it runs. "
@@ -277,12 +277,12 @@ def test_a_regression_is_a_bias_and_a_weight_for_each_feature() -> None:
     assert all(len(one.weights) == len(NAMES) for one in regressions().values())
 
 
-def test_the_odds_of_two_classes_against_the_third_become_probabilities() -> None:
-    """Odds of 3 and 1 against 1: three fifths, one fifth, one fifth."""
+def test_what_is_not_entailed_is_contradicted_or_neither() -> None:
+    """Odds of 3 for the one, and of 1 for the other of what is left: three quarters, and half of a quarter each."""
     found = spread(math.log(3.0), 0.0, Features())
-    assert (found.entailed, found.neutral, found.contradicted) == pytest.approx((0.6, 0.2, 0.2))
+    assert (found.entailed, found.neutral, found.contradicted) == pytest.approx((0.75, 0.125, 0.125))
 
 
 def test_no_model_is_so_sure_that_a_difference_cannot_be_heard() -> None:
     found = spread(40.0, -40.0, Features(quantity_differs=1.0))
-    assert found.contradicted > 0.7 > 0.2 > found.entailed
+    assert found.contradicted > 0.6 > 0.2 > found.entailed
