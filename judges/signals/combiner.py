@@ -11,7 +11,6 @@ from dataclasses import astuple, dataclass, fields
 from functools import cache
 from importlib import resources
 from math import exp, log
-from operator import mul
 from typing import Final
 
 from judges.signals.features import Features, compute
@@ -74,7 +73,7 @@ class Regression:
     weights: tuple[float, ...]
 
     def log_odds(self, vector: Sequence[float]) -> float:
-        return self.bias + sum(map(mul, self.weights, vector))
+        return self.bias + sum(weight * value for weight, value in zip(self.weights, vector, strict=True))
 
 
 @cache

@@ -23,6 +23,7 @@ class Price(BaseModel):
 
 
 PRICE = Price(plan="basic", euros=9, note=f"{PLANS} {SUPPORT}")
+WRONG = Price(plan="basic", euros=9, note=f"{PLANS} Support takes two months to answer.")
 UPSTREAM_DOWN = {"error": {"message": "The server had an error.", "type": "server_error", "param": None, "code": None}}
 
 
@@ -68,8 +69,8 @@ def test_streamed_structured_output_is_parsed_and_judged(gateway: Gateway, clien
 
 
 def test_blocked_structured_output_is_the_sdks_content_filter_error(gateway: Gateway, client: OpenAI) -> None:
-    gateway.judge.labels = {"two days": Label.CONTRADICTED}
-    gateway.upstream.script(answer(PRICE.model_dump_json(), stream=False))
+    gateway.judge.labels = {"two months": Label.CONTRADICTED}
+    gateway.upstream.script(answer(WRONG.model_dump_json(), stream=False))
     request = arguments(gateway, gateway.agent(grounding=CLOSED))
     with pytest.raises(ContentFilterFinishReasonError):
         client.chat.completions.parse(**request, response_format=Price)
@@ -77,8 +78,8 @@ def test_blocked_structured_output_is_the_sdks_content_filter_error(gateway: Gat
 
 def test_streamed_and_blocked_structured_output_raises_and_leaks_nothing(gateway: Gateway, client: OpenAI) -> None:
     """What is left is no JSON, and the SDK parses it as JSON before it looks at the finish reason; hence ValueError."""
-    gateway.judge.labels = {"two days": Label.CONTRADICTED}
-    gateway.upstream.script(answer(PRICE.model_dump_json(), stream=True))
+    gateway.judge.labels = {"two months": Label.CONTRADICTED}
+    gateway.upstream.script(answer(WRONG.model_dump_json(), stream=True))
     request = arguments(gateway, gateway.agent(grounding=CLOSED))
     seen: list[Any] = []
     with (
@@ -86,7 +87,7 @@ def test_streamed_and_blocked_structured_output_raises_and_leaks_nothing(gateway
         pytest.raises((ContentFilterFinishReasonError, ValueError)),
     ):
         seen.extend(stream)
-    assert "two days" not in repr(seen)
+    assert "two months" not in repr(seen)
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
