@@ -564,7 +564,7 @@ def test_s86_checking_does_not_block_the_loop(start_gateway: StartGateway) -> No
     blocked loop stays: so there are three rounds, and one must keep the bound with every probe.
     """
     case = load("S86")
-    gateway = start_gateway(real_judge=True, judge_timeout_ms=60_000)
+    gateway = start_gateway(real_judge=True, judge_threads=1, judge_timeout_ms=60_000)
     gateway.upstream.script(reply_of(case))
     body = {**body_of(gateway, case, "hold"), "documents": [{"id": "d1", "text": "The contract ends on 31 May 2027."}]}
     assert any(max(_probed_while_checking(gateway, body)) < 0.2 for _ in range(3))
