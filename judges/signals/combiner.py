@@ -7,7 +7,7 @@ then moves these odds.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from math import exp, log
@@ -15,7 +15,6 @@ from typing import Final
 
 from judges.signals.features import Features, compute
 from judges.signals.prepared import Prepared, prepare
-from judges.signals.support import Support, measure_support
 from judges.types import Probabilities
 
 WEIGHTS_FILE: Final = "weights.json"
@@ -52,7 +51,6 @@ NAMES: Final = (
     "model_contradicted",
     "best_entailed",
     "best_contradicted",
-    *(f"support_{field.name}" for field in fields(Support)),
 )
 """What each place of a vector holds."""
 
@@ -102,17 +100,16 @@ def combine(
     evidence = evidence if isinstance(evidence, Prepared) else prepare(evidence)
     claim = claim if isinstance(claim, Prepared) else prepare(claim)
     features = compute(evidence, claim)
-    found = vector(measure_support(evidence, claim), model, best)
+    found = vector(model, best)
     return Combined(probabilities=weigh(found, features), explanation=explain(features))
 
 
-def vector(support: Support, model: Probabilities, best: tuple[float, float] | None = None) -> list[float]:
+def vector(model: Probabilities, best: tuple[float, float] | None = None) -> list[float]:
     """What the regressions are asked about, in the order of ``NAMES``."""
     return [
         _log_odds(model.entailed),
         _log_odds(model.contradicted),
         *(best or (model.entailed, model.contradicted)),
-        *astuple(support),
     ]
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import StandardScaler
 
 from judges.signals import NAMES, Features, spread
 from judges.training import augment
@@ -29,17 +29,15 @@ _FOLDS: Final = 5
 _FEWEST: Final = 5
 """Claims of either class that a source must have to count where a threshold is placed."""
 _DISTRACTORS: Final = 3
-_OF_MODEL: Final = 4
-"""The model's own probabilities stand first. The wording shared is measured and not weighed: on sources left out it
-raised the area under the curve by less than a hundredth, and it let pass what says the opposite in the same words."""
-_WORDING: Final = [place for place, name in enumerate(NAMES) if name.startswith("support_")]
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What the judge sees of some claims: (claims, features) and signals; and their targets and sources."""
+    """What the judge sees of some claims: (claims, features), (claims, measures of wording) and signals; and their
+    targets and sources."""
 
     vectors: Floats
+    wording: Floats
     signals: Sequence[Features]
     targets: npt.NDArray[np.int64]
     sources: Sequence[str]
@@ -61,8 +59,14 @@ def sample(folder: Path, groups: Sequence[Group], *, most: int, seed: int = 7) -
             rng.shuffle(texts)
             asked.append((texts, row.claim))
             rows.append(row)
-    vectors, seen = look(folder, asked)
-    return Sample(vectors, seen, np.array([row.target for row in rows]), [row.source for row in rows])
+    seen = look(folder, asked)
+    return Sample(
+        np.array([one.vector for one in seen]),
+        np.array([one.wording for one in seen]),
+        [one.features for one in seen],
+        np.array([row.target for row in rows]),
+        [row.source for row in rows],
+    )
 
 
 def _choose(groups: Sequence[Group], rng: random.Random, most: int) -> list[tuple[Group, list[Row]]]:
@@ -94,16 +98,16 @@ def fit(seen: Sample) -> dict[str, Any]:
     return {"entailed": _plain(yes, offset), "contradicted": _plain(no, 0.0)}
 
 
-def floor(seen: Sample, vectors: Floats) -> Floats:
+def floor(seen: Sample, wording: Floats) -> Floats:
     """P(entailed) of claims by their wording alone: boosted trees that see no model and no signal. Its shipped
     threshold is where both classes of the sample are told apart best, as for the judge."""
     found = _found(seen)
     wanted = seen.targets[found] == Target.ENTAILED
     trees = HistGradientBoostingClassifier(
         max_iter=80, learning_rate=0.08, max_depth=3, min_samples_leaf=60, l2_regularization=5.0, random_state=1
-    ).fit(seen.vectors[found][:, _WORDING], wanted, sample_weight=_weights(seen, found, wanted))
-    cut = _best_cut(trees.decision_function(seen.vectors[found][:, _WORDING]), wanted, _sources(seen, found))
-    odds = trees.decision_function(vectors[:, _WORDING]) - cut + _logit(THRESHOLDS.entailment)
+    ).fit(seen.wording[found], wanted, sample_weight=_weights(seen, found, wanted))
+    cut = _best_cut(trees.decision_function(seen.wording[found]), wanted, _sources(seen, found))
+    odds = trees.decision_function(wording) - cut + _logit(THRESHOLDS.entailment)
     return np.asarray(1 / (1 + np.exp(-odds)))
 
 
@@ -116,12 +120,8 @@ def _sources(seen: Sample, of: Flags) -> npt.NDArray[np.str_]:
     return np.array(seen.sources)[of]
 
 
-def _of_model(vectors: Floats) -> Floats:
-    return vectors[:, :_OF_MODEL]
-
-
 def _regress(seen: Sample, of: Flags, wanted: Flags, *, even: bool) -> Any:
-    model = make_pipeline(FunctionTransformer(_of_model), StandardScaler(), LogisticRegression(C=_STRENGTH))
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=_STRENGTH))
     weights = _weights(seen, of, wanted[of] if even else None)
     return model.fit(seen.vectors[of], wanted[of], logisticregression__sample_weight=weights)
 
@@ -172,10 +172,9 @@ def _best_cut(scores: Floats, wanted: Flags, sources: npt.NDArray[np.str_]) -> f
 
 def _plain(model: Any, shift: float) -> dict[str, Any]:
     """A regression on scaled features as one on the features themselves."""
-    scaler, regression = model[-2], model[-1]
-    weights = np.zeros(len(NAMES))
-    weights[:_OF_MODEL] = regression.coef_[0] / scaler.scale_
-    bias = float(regression.intercept_[0] - (weights[:_OF_MODEL] * scaler.mean_).sum()) + shift
+    scaler, regression = model[0], model[-1]
+    weights = regression.coef_[0] / scaler.scale_
+    bias = float(regression.intercept_[0] - (weights * scaler.mean_).sum()) + shift
     return {
         "bias": round(bias, 5),
         "weights": {name: round(float(weight), 5) for name, weight in zip(NAMES, weights, strict=True)},

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from judges.adjudication import Adjudicator, Signals
 from judges.cross_encoder import PrefixScorer
 from judges.cross_encoder.files import cores
 from judges.pipeline import GroundingChecker
-from judges.signals import Combined, Features, Prepared, compute, measure_support, vector
+from judges.signals import Combined, Features, Prepared, compute, vector
 from judges.training.metrics import Figures, Floats, measure
+from judges.training.wording import measure_wording
 from judges.types import Chunk, Claim, ClaimVerdict, Label, Probabilities, Span, Thresholds
 
 THRESHOLDS = Thresholds()
@@ -31,11 +33,20 @@ Asked = tuple[Sequence[str], str]
 """Documents, and a claim about them."""
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the judge had before it of one claim: the combiner's vector, the wording shared, what the signals saw."""
+
+    vector: list[float]
+    wording: list[float]
+    features: Features
+
+
 class Recorder:
-    """The signals that ship, which also keep what they were last asked to combine: a vector, and what they saw."""
+    """The signals that ship, which also keep what they were last asked to combine."""
 
     def __init__(self) -> None:
-        self.last: tuple[list[float], Features] = ([], Features())
+        self.last = Seen([], [], Features())
 
     def prepare(self, text: str, context: str = "", /) -> Prepared:
         return signals.prepare(text, context)
@@ -52,14 +63,13 @@ class Recorder:
         /,
     ) -> Combined:
         evidence, claim = (one if isinstance(one, Prepared) else signals.prepare(one) for one in (evidence, claim))
-        self.last = vector(measure_support(evidence, claim), model, best), compute(evidence, claim)
+        self.last = Seen(vector(model, best), list(astuple(measure_wording(evidence, claim))), compute(evidence, claim))
         return Combined(model, None)
 
 
-def look(folder: Path, asked: Sequence[Asked]) -> tuple[Floats, Sequence[Features]]:
+def look(folder: Path, asked: Sequence[Asked]) -> Sequence[Seen]:
     """What the judge at work, with the model of ``folder``, sees of each claim against its documents."""
-    found = _in_processes(_look, folder, asked)
-    return np.array([vector for vector, _ in found]), [features for _, features in found]
+    return _in_processes(_look, folder, asked)
 
 
 def judge(folder: Path, rows: Rows) -> tuple[Floats, Sequence[Label]]:
@@ -77,9 +87,9 @@ def _in_processes(
         return [one for part in pool.map(partial(work, folder), parts) for one in part]
 
 
-def _look(folder: Path, asked: Sequence[Asked]) -> list[tuple[list[float], Features]]:
+def _look(folder: Path, asked: Sequence[Asked]) -> list[Seen]:
     recorder = Recorder()
-    found: list[tuple[list[float], Features]] = []
+    found: list[Seen] = []
     asyncio.run(_adjudicate(folder, recorder, asked, lambda _verdict: found.append(recorder.last)))
     return found
 

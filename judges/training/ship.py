@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+import numpy as np
 import torch
 
 from judges.signals import combiner
@@ -52,7 +53,7 @@ def ship(data: Path, run: Path, folder: Path, *, stated_only: bool = False) -> d
     with TemporaryDirectory() as place:
         export.export(model, tokenizer, Path(place), quantised=False, extra=_EXTRA)
         exact = figures(rows, *judge(Path(place), rows))
-    vectors, _ = look(folder, [((row["premise"],), row["hypothesis"]) for row in rows])
+    seen_of_dev = look(folder, [((row["premise"],), row["hypothesis"]) for row in rows])
     alone = evaluate.probabilities(model, rows, Encoder.of(tokenizer))
     report = {
         "steps": step,
@@ -62,7 +63,11 @@ def ship(data: Path, run: Path, folder: Path, *, stated_only: bool = False) -> d
         "judge": _plain(shipped),
         "judge_fp32": _plain(exact),
         "encoder_alone": _plain(evaluate.by_source(rows, alone, threshold=0.5)),
-        "wording_alone": _plain(figures(rows, fit.floor(seen, vectors), [Label.UNVERIFIABLE] * len(rows))),
+        "wording_alone": _plain(
+            figures(
+                rows, fit.floor(seen, np.array([one.wording for one in seen_of_dev])), [Label.UNVERIFIABLE] * len(rows)
+            )
+        ),
         "int8_loss": macro(exact, "balanced_accuracy") - macro(shipped, "balanced_accuracy"),
         "claim_tokens": CLAIM_TOKENS - 2,
         "window_tokens": WINDOW_TOKENS,

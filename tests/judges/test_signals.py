@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judges.signals import Features, Support, combine, compute, measure_support, prepare, spread, together
+from judges.signals import Features, combine, compute, prepare, spread, together
 from judges.signals.combiner import NAMES, Regression, regressions
 from judges.types import Label, Probabilities, Thresholds
 
@@ -255,19 +255,6 @@ def test_several_texts_together_hold_what_each_holds() -> None:
     assert compute(both, prepare("Boats over 3 m must wait.")).verbatim == 1.0
     assert compute(both, prepare("It is 12 m wide.")).verbatim == 1.0
     assert together(parts[:1]) is parts[0]
-
-
-def test_support_counts_the_wording_shared() -> None:
-    """Of seven words six stand in the evidence, in runs of four and two: pairs 3 + 1 of 6, triples 2 of 5."""
-    evidence = prepare("The old mill stands near Bergen, and its wheel turns slowly.")
-    found = measure_support(evidence, prepare("The old mill stands, its wheel broke"))
-    assert found.pairs == pytest.approx(4 / 6)
-    assert found.triples == pytest.approx(2 / 5)
-    assert found.longest == pytest.approx(4 / 7)
-    assert found.quantities == 1.0
-    assert 0.5 < found.content < 1.0
-    assert measure_support(evidence, prepare("It has 3 wheels.")).quantities == 0.0
-    assert measure_support(prepare(""), prepare("A claim.")) == Support()
 
 
 def test_a_regression_is_a_bias_and_a_weight_for_each_feature() -> None:

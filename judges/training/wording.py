@@ -11,7 +11,7 @@ _SEPARATOR: Final = "\x1f"
 
 
 @dataclass(frozen=True, slots=True)
-class Support:
+class Wording:
     """Shares are from 0 to 1."""
 
     content: float = 0.0
@@ -31,7 +31,7 @@ class Support:
     evidence_length: float = 0.0
 
 
-def measure_support(evidence: Prepared, claim: Prepared) -> Support:
+def measure_wording(evidence: Prepared, claim: Prepared) -> Wording:
     """Compare the wording of ``claim`` with that of ``evidence``; linear in the claim's length times the evidence's."""
     weights: dict[str, float] = {}
     names: set[str] = set()
@@ -40,14 +40,14 @@ def measure_support(evidence: Prepared, claim: Prepared) -> Support:
         names.update(sentence.names)
     words = [word for word in claim.run.split(_SEPARATOR) if word]
     if not words or not evidence.sentences:
-        return Support()
+        return Wording()
     total = sum(weights.values())
     best = 0.0
     if total:
         best = max(_weight(weights, one.weights) for one in evidence.sentences) / total
     keys = {quantity.key for quantity in evidence.quantities}
     asked = [quantity.key for quantity in claim.quantities]
-    return Support(
+    return Wording(
         content=_weight(weights, evidence.keys) / total if total else 0.0,
         sentence=best,
         pairs=_runs(words, evidence.run, 2),
