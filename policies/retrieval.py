@@ -48,9 +48,8 @@ class Retrieval:
 
 def _whole_set(rules: RetrievalRules, record: Record) -> Iterator[Violation]:
     too_few = list(_too_few(rules, len(record.chunks)))
-    found = [*too_few, *_too_many(rules, record)]
-    for index in range(len(record.chunks)):
-        found += _document(rules, record, index)
+    single = [violation for index in range(len(record.chunks)) for violation in _document(rules, record, index)]
+    found = [*too_few, *_too_many(rules, record, _dropped(single)), *single]
     found += _domination(rules, record, _dropped(found))
     yield from found
     gone = _dropped(found) | record.dropped
@@ -60,7 +59,7 @@ def _whole_set(rules: RetrievalRules, record: Record) -> Iterator[Violation]:
 
 
 def _newest(rules: RetrievalRules, record: Record) -> Iterator[Violation]:
-    yield from _too_many(rules, record)
+    yield from _too_many(rules, record, frozenset())
     yield from _document(rules, record, len(record.chunks) - 1)
 
 
@@ -91,7 +90,8 @@ def _too_few(rules: RetrievalRules, count: int) -> Iterator[Violation]:
         )
 
 
-def _too_many(rules: RetrievalRules, record: Record) -> Iterator[Violation]:
+def _too_many(rules: RetrievalRules, record: Record, unfit: frozenset[int]) -> Iterator[Violation]:
+    """``unfit``: the documents that other rules take out."""
     count = len(record.chunks)
     if count > rules.max_chunks:
         yield _violation(
@@ -100,18 +100,45 @@ def _too_many(rules: RetrievalRules, record: Record) -> Iterator[Violation]:
             reason=f"Retrieved chunks ({count}) above maximum ({rules.max_chunks})",
             reason_code="RETRIEVAL_CHUNK_COUNT",
             metadata={"chunk_count": count, "limit": rules.max_chunks},
-            drop=_by_relevance(record.chunks, range(count))[rules.max_chunks :],
+            drop=_surplus(rules, record.chunks, unfit),
         )
 
 
+def _surplus(rules: RetrievalRules, chunks: Sequence[Chunk], unfit: frozenset[int]) -> list[int]:
+    """The documents that ``max_chunks`` has no room for: the least relevant.
+
+    Documents as relevant as each other may stand on both sides of the limit. Of those the ``unfit`` go first and then
+    the last given; with ``require_source_diversity`` the last of whichever source has the most. Their order then does
+    not tell whether a source dominates or too few are left.
+    """
+    ranked = _by_relevance(chunks, range(len(chunks)))
+    least = _irrelevance(chunks[ranked[rules.max_chunks]])
+    safe = [index for index in ranked if _irrelevance(chunks[index]) < least]
+    equal = [index for index in ranked if _irrelevance(chunks[index]) == least]
+    fit = [index for index in equal if index not in unfit]
+    going = [index for index in equal if index in unfit][: len(safe) + len(equal) - rules.max_chunks]
+    left = Counter(chunks[index].source for index in (*safe, *fit) if index not in unfit)
+    while len(safe) + len(equal) - len(going) > rules.max_chunks:
+        last = max(reversed(fit), key=lambda index: _crowding(rules, chunks[index].source, left))
+        fit.remove(last)
+        left[chunks[last].source] -= 1
+        going.append(last)
+    return going + ranked[len(safe) + len(equal) :]
+
+
+def _crowding(rules: RetrievalRules, source: str | None, left: Counter[str | None]) -> tuple[int, str]:
+    """How much a source crowds out others; its name decides between equals. A document without one crowds nobody."""
+    return (0, "") if source is None or not rules.require_source_diversity else (left[source], source)
+
+
 def _by_relevance(chunks: Sequence[Chunk], indices: Sequence[int]) -> list[int]:
-    """``indices``, the most relevant first. Equal scores keep their order; a missing one counts as the least."""
+    """``indices``, the most relevant first. Equal scores keep their order."""
+    return sorted(indices, key=lambda index: _irrelevance(chunks[index]))
 
-    def irrelevance(index: int) -> float:
-        score = chunks[index].relevance_score
-        return 1.0 if score is None else -score
 
-    return sorted(indices, key=irrelevance)
+def _irrelevance(chunk: Chunk) -> float:
+    """A missing score counts as the least."""
+    return 1.0 if chunk.relevance_score is None else -chunk.relevance_score
 
 
 def _document(rules: RetrievalRules, record: Record, index: int) -> Iterator[Violation]:

@@ -1,5 +1,7 @@
 """Every row of the table of retrieval rules, and the scenarios that its reasons come from."""
 
+from collections import Counter
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -7,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from policy_builders import chunk, found, policy
 
-from policies.engine import PolicySet
+from policies.engine import PolicySet, Ruling
 from policies.registry import CATEGORIES, parse_rules
 from policies.types import Action, Phase, Record
 
@@ -322,16 +324,72 @@ CHUNKS = st.lists(
 )
 
 
+def reasons(ruling: Ruling) -> list[str]:
+    return sorted(reason for decision in ruling.decisions for reason in decision.reason.split("; "))
+
+
+def kept(ruling: Ruling, chunks: list[Any]) -> list[Any]:
+    return [one for index, one in enumerate(chunks) if index not in ruling.dropped]
+
+
+def unscored(*sources: str | None, **fields: Any) -> list[Any]:
+    return [chunk(i, source=source, **({"relevance_score": None} | fields)) for i, source in enumerate(sources)]
+
+
+DIVERSE = {"max_chunks": 2, "action_on_chunk_violation": "drop", "require_source_diversity": True}
+
+
 @given(rules=RULES, chunks=CHUNKS, injectable=st.booleans(), data=st.data())
-def test_the_strictest_action_does_not_hang_on_the_order_of_documents(
+def test_the_outcome_does_not_hang_on_the_order_of_documents(
     rules: dict[str, Any], chunks: list[Any], injectable: bool, data: st.DataObject
 ) -> None:
+    """The same action for the same reasons, with as many documents left, of the same sources and scores, whatever
+    order a retriever gave equals in."""
     shuffled = data.draw(st.permutations(chunks))
     first, second = (
-        PolicySet((policy("retrieval", **rules),)).retrieval(Record(chunks=order, injectable=injectable)).action
+        PolicySet((policy("retrieval", **rules),)).retrieval(Record(chunks=order, injectable=injectable))
         for order in (chunks, shuffled)
     )
-    assert first is second
+    assert first.action is second.action
+    assert reasons(first) == reasons(second)
+    assert len(kept(first, chunks)) == len(kept(second, shuffled))
+    assert Counter(one.relevance_score for one in kept(first, chunks)) == Counter(
+        one.relevance_score for one in kept(second, shuffled)
+    )
+
+
+@pytest.mark.parametrize("order", [*permutations("aab")])
+def test_equals_that_have_no_room_go_of_the_source_that_has_the_most(order: tuple[str, ...]) -> None:
+    """Two of three documents without a score fit: one of each source stays, so that none dominates."""
+    rules = DIVERSE | {"action_on_domination": "block"}
+    ruling = PolicySet((policy("retrieval", **rules),)).retrieval(Record(chunks=unscored(*order), injectable=True))
+    assert ruling.action is Action.DROP
+    assert ruling.dropped.keys() == {2 if order[2] == "a" else 1}
+
+
+def test_a_source_that_is_nowhere_else_cannot_be_made_room_for() -> None:
+    """Relevance comes before diversity: a less relevant document of another source is not kept in its stead."""
+    chunks = [*unscored("a", "a", relevance_score=0.9), chunk(2, source="b", relevance_score=0.8)]
+    rules = DIVERSE | {"action_on_domination": "block"}
+    many, dominates = check(rules, *chunks, injectable=True)
+    assert (many.drop, dominates.action) == ({2}, Action.BLOCK)
+    assert dominates.reason == "Source 'a' dominates at 100% (max 60%)"
+
+
+@pytest.mark.parametrize("ages", [(91, 1), (1, 91)])
+def test_equals_that_go_anyway_make_room_for_those_that_do_not(ages: tuple[int, int]) -> None:
+    """A stale document and a fresh one, as relevant as each other, where one fits: the fresh one is left."""
+    chunks = [chunk(i, age_days=age) for i, age in enumerate(ages)]
+    rules = {"max_chunks": 1, "action_on_chunk_violation": "drop", "action_on_stale_source": "drop"}
+    ruling = PolicySet((policy("retrieval", **rules),)).retrieval(Record(chunks=chunks, injectable=True))
+    assert ruling.dropped.keys() == {ages.index(91)}
+    assert ruling.action is Action.DROP
+
+
+def test_equals_keep_their_order_where_no_source_may_crowd_out_another() -> None:
+    """Without scores the order given is the retriever's, the best first."""
+    (many,) = check(DIVERSE | {"require_source_diversity": False}, *unscored("a", "a", "b"), injectable=True)
+    assert many.drop == {2}
 
 
 @given(rules=st.lists(RULES, min_size=1, max_size=3), chunks=CHUNKS, data=st.data())
