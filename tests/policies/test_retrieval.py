@@ -336,7 +336,7 @@ def unscored(*sources: str | None, **fields: Any) -> list[Any]:
     return [chunk(i, source=source, **({"relevance_score": None} | fields)) for i, source in enumerate(sources)]
 
 
-DIVERSE = {"max_chunks": 2, "action_on_chunk_violation": "drop", "require_source_diversity": True}
+DIVERSE: dict[str, Any] = {"max_chunks": 2, "action_on_chunk_violation": "drop", "require_source_diversity": True}
 
 
 @given(rules=RULES, chunks=CHUNKS, injectable=st.booleans(), data=st.data())
