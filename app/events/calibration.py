@@ -18,6 +18,7 @@ from policies.types import Action
 
 MOST_RUNS = 100_000
 _BINS = 20
+_STEPS = 100
 
 Score = Literal["lowest", "average"]
 Good = Literal["allowed", "marked"]
@@ -35,7 +36,8 @@ class Run:
 async def calibrate(
     database: Database, filter: EventFilter, *, score: Score, good: Good, percentile: float
 ) -> dict[str, Any]:
-    """The scores of good and of other runs, and the threshold that the given percentile of the good ones lies under.
+    """The scores of good and of other runs, the threshold that the given percentile of the good ones lies under, and
+    what other thresholds would block.
 
     ``score``: what of a run's claims counts, as ``score_eval_mode`` does (``lowest`` for ``all``). ``good``: runs that
     were ``allowed`` and that nobody marked as wrong, or only those that were ``marked`` as right. The newest MOST_RUNS
@@ -67,6 +69,14 @@ async def _runs(database: Database, filter: EventFilter, score: Score) -> list[R
 def _calibrated(runs: Sequence[Run], marks: Mapping[str, bool], good: Good, percentile: float) -> dict[str, Any]:
     fine = sorted(run.score for run in runs if _is_good(run, marks.get(run.request_id), good))
     bad = sorted(run.score for run in runs if _is_bad(run, marks.get(run.request_id)))
+    marked = [(run, marks[run.request_id]) for run in runs if run.request_id in marks]
+    counted = {
+        "runs": sorted(run.score for run in runs),
+        "good": fine,
+        "bad": bad,
+        "marked_good": sorted(run.score for run, correct in marked if _is_good(run, correct, good)),
+        "marked_bad": sorted(run.score for run, correct in marked if _is_bad(run, correct)),
+    }
     threshold = fine[max(0, ceil(len(fine) * percentile / 100) - 1)] if fine else None
     return {
         "percentile": percentile,
@@ -79,6 +89,11 @@ def _calibrated(runs: Sequence[Run], marks: Mapping[str, bool], good: Good, perc
         "histogram": [
             {"from": low / _BINS, "to": (low + 1) / _BINS, "good": _within(fine, low), "bad": _within(bad, low)}
             for low in range(_BINS)
+        ],
+        "thresholds": [
+            {"threshold": step / _STEPS}
+            | {name: bisect_left(scores, step / _STEPS) for name, scores in counted.items()}
+            for step in range(_STEPS + 1)
         ],
     }
 

@@ -72,7 +72,7 @@ def _check_buckets(since: datetime, until: datetime, seconds: int) -> None:
 @router.get("/calibration")
 async def get_calibration(resources: ResourcesDep, params: Annotated[CalibrationParams, Query()]) -> Response:
     """The scores of good and of bad runs, the threshold that the given percentile of the good ones lies under, and what
-    it would have blocked of both."""
+    it and every hundredth as a threshold would have blocked."""
     found = await calibrate(
         resources.database, params.filter(), score=params.score, good=params.good, percentile=params.percentile
     )

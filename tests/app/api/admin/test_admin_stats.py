@@ -169,6 +169,13 @@ async def test_marks_overrule_what_was_decided(client: httpx.AsyncClient, log: S
     assert marked["runs"] == {"good": 2, "bad": 10}
     assert marked["threshold"] == 0.5
     assert marked["would_block"] == {"good": 0, "bad": 5}
+    # Of the hundred runs with a score each hundredth, 52 lie under 0.52: 50 as one that was good, 51 as one that was
+    # bad, and 52 not yet.
+    assert [marked["thresholds"][step] for step in (0, 52, 53)] == [
+        {"threshold": 0.0, "runs": 0, "good": 0, "bad": 0, "marked_good": 0, "marked_bad": 0},
+        {"threshold": 0.52, "runs": 52, "good": 1, "bad": 6, "marked_good": 1, "marked_bad": 1},
+        {"threshold": 0.53, "runs": 53, "good": 2, "bad": 6, "marked_good": 2, "marked_bad": 1},
+    ]
 
 
 async def test_without_a_good_run_there_is_no_threshold(client: httpx.AsyncClient, log: SimpleNamespace) -> None:
