@@ -21,25 +21,35 @@ class ScopeDocument(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    agents: Globs = []
-    models: Globs = []
-    keys: Globs = []
+    agents: Globs = Field([], description="Agents, by name or shell glob (support-*); none: every agent")
+    models: Globs = Field([], description="Models, as requests name them, or shell globs (gpt-4o*); none: every model")
+    keys: Globs = Field([], description="Gateway keys, by name or prefix, or shell globs; none: every key, and no key")
 
 
 class PolicyDocument(BaseModel):
-    """What a client writes. ``rules`` are checked by their category; ``shadow`` asks a policy without enforcing it, and
-    ``canary_percent`` is the share of requests on which it is enforced, the others being in shadow."""
+    """What a client writes. ``rules`` are checked by their category."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    name: Annotated[str, Line]
-    category: str
-    rules: dict[str, Any] = {}
-    scope: ScopeDocument = ScopeDocument()
-    enabled: bool = True
-    priority: Annotated[int, Field(ge=-(2**31), lt=2**31)] = 0
-    mode: Mode = "enforce"
-    canary_percent: Annotated[int, Field(ge=0, le=100)] = 100
+    name: Annotated[str, Line, Field(description="What it is called; no two policies share a name")]
+    category: Annotated[str, Field(description="What it looks at: retrieval, the documents; grounding, the reply")]
+    rules: Annotated[dict[str, Any], Field(description="The rules of its category; left out: their defaults")] = {}
+    scope: Annotated[ScopeDocument, Field(description="Which requests it is for")] = ScopeDocument()
+    enabled: Annotated[bool, Field(description="Off, it is kept and never asked")] = True
+    priority: Annotated[
+        int,
+        Field(
+            ge=-(2**31),
+            lt=2**31,
+            description="Policies with a higher one are asked first, and their answer is the one given in place of a "
+            "blocked reply; the strictest action wins whatever the order",
+        ),
+    ] = 0
+    mode: Annotated[Mode, Field(description="enforce: what it decides is done; shadow: it is only logged")] = "enforce"
+    canary_percent: Annotated[
+        int,
+        Field(ge=0, le=100, description="Share of requests on which it is enforced; on the others it is in shadow"),
+    ] = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

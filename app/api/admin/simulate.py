@@ -69,8 +69,8 @@ class UnsavedSimulation(Simulation):
 async def simulate_unsaved(store: PoliciesDep, resources: ResourcesDep, wanted: UnsavedSimulation) -> Response:
     """What a policy that is not saved would decide, in force beside those that are."""
     version = 0 if wanted.replaces is None else (await store.get(wanted.replaces)).version
-    candidate = _candidate(draft(wanted.policy), wanted.replaces or _UNSAVED, version)
-    return await _simulated(resources, candidate, wanted)
+    policy = candidate(draft(wanted.policy), wanted.replaces, version)
+    return await _simulated(resources, policy, wanted)
 
 
 @router.post("/{policy_id}/simulate")
@@ -78,53 +78,62 @@ async def simulate_saved(
     store: PoliciesDep, resources: ResourcesDep, policy_id: Annotated[Word, Path()], wanted: SavedSimulation
 ) -> Response:
     """What a policy would decide if it were in force on every request in its scope, whatever its mode is now."""
-    policy = await store.get(policy_id)
-    candidate = _candidate(patched(policy.draft(), wanted.patch), policy.id, policy.version)
-    return await _simulated(resources, candidate, wanted)
+    stored = await store.get(policy_id)
+    policy = candidate(patched(stored.draft(), wanted.patch), stored.id, stored.version)
+    return await _simulated(resources, policy, wanted)
 
 
-def _candidate(document: PolicyDraft, id: str, version: int) -> Policy:
+def candidate(document: PolicyDraft, id: str | None, version: int) -> Policy:
+    """``document`` as it is simulated. ``id``: that of the policy which it stands in for; None: it stands in for none."""
     now = datetime.now(UTC)
     return policy_rows.as_policy(
-        StoredPolicy(id=id, version=version, created_at=now, updated_at=now, **asdict(document))
+        StoredPolicy(id=id or _UNSAVED, version=version, created_at=now, updated_at=now, **asdict(document))
     )
 
 
-async def _simulated(resources: Resources, candidate: Policy, wanted: Simulation) -> Response:
-    engine = resources.policies.engine
-    if wanted.given is not None:
-        given = [GivenRequest(body=each.request, reply=each.reply) for each in wanted.given]
-        try:
-            tally = await simulate_given(resources.gateway, engine, candidate, given, show=wanted.show)
-        except InvalidRequestError as error:
-            loc = ["given", "request", *([error.param] if error.param else [])]
-            raise InvalidAdminRequestError(error.message, errors=[{"loc": loc, "msg": error.message}]) from None
-        return _answer(candidate, tally, None)
+async def simulate_on_log(
+    resources: Resources, policy: Policy, requests: Logged, *, show: int
+) -> tuple[Tally, Key | None]:
+    """Decide ``requests`` again with ``policy`` in force beside those that are; and where to go on from.
+
+    Raises DatabaseUnavailableError.
+    """
     names = await _key_names(resources)
     after: Key | None = None
-    if wanted.requests.cursor is not None:
-        after = decode_cursor(wanted.requests.cursor, datetime, str)
-    tally, rest = await simulate_logged(
+    if requests.cursor is not None:
+        after = decode_cursor(requests.cursor, datetime, str)
+    return await simulate_logged(
         resources.database,
-        engine,
-        candidate,
-        wanted.requests.filter(),
-        limit=wanted.requests.limit,
-        show=wanted.show,
+        resources.policies.engine,
+        policy,
+        requests.filter(),
+        limit=requests.limit,
+        show=show,
         key_names=lambda prefix: None if prefix is None else names.get(prefix, prefix),
         after=after,
     )
-    return _answer(candidate, tally, rest)
+
+
+async def _simulated(resources: Resources, policy: Policy, wanted: Simulation) -> Response:
+    if wanted.given is None:
+        return _answer(policy, *await simulate_on_log(resources, policy, wanted.requests, show=wanted.show))
+    given = [GivenRequest(body=each.request, reply=each.reply) for each in wanted.given]
+    try:
+        tally = await simulate_given(resources.gateway, resources.policies.engine, policy, given, show=wanted.show)
+    except InvalidRequestError as error:
+        loc = ["given", "request", *([error.param] if error.param else [])]
+        raise InvalidAdminRequestError(error.message, errors=[{"loc": loc, "msg": error.message}]) from None
+    return _answer(policy, tally, None)
 
 
 async def _key_names(resources: Resources) -> Mapping[str, Names]:
     return {key.prefix: (key.name, key.prefix) for key in await resources.keys.list(limit=_KEYS)}
 
 
-def _answer(candidate: Policy, tally: Tally, rest: Key | None) -> Response:
-    policy_id = None if candidate.id == _UNSAVED else candidate.id
+def _answer(policy: Policy, tally: Tally, rest: Key | None) -> Response:
+    policy_id = None if policy.id == _UNSAVED else policy.id
     body = {
-        "policy": {"id": policy_id, "name": candidate.name, "version": candidate.version},
+        "policy": {"id": policy_id, "name": policy.name, "version": policy.version},
         **tally.summary(),
         "items": tally.items,
         "next_cursor": None if rest is None else encode_cursor(*rest),
