@@ -6,6 +6,11 @@ from policies.registry import parse_rules
 from policies.templates import templates
 
 NAMES = [
+    "Annotate only",
+    "Customer support",
+    "Financial figures",
+    "Legal research",
+    "Fresh documents",
     "Standard RAG gate",
     "Strict compliance retrieval",
     "Lenient retrieval monitoring",
@@ -33,6 +38,11 @@ def test_each_is_valid(index: int) -> None:
 @pytest.mark.parametrize(
     ("name", "values"),
     [
+        ("Annotate only", {"contradiction_action": "flag", "action_on_violation": "warn", "stream_mode": "live"}),
+        ("Customer support", {"contradiction_action": "block", "min_citations": 0, "action_on_violation": "warn"}),
+        ("Financial figures", {"unverifiable_action": "strip", "factual_consistency_check": True}),
+        ("Legal research", {"require_valid_citations": True, "max_unsupported_claims": 0, "stream_mode": "final"}),
+        ("Fresh documents", {"max_source_age_days": 30, "action_on_stale_source": "drop", "check_conflicts": True}),
         ("Standard RAG gate", {"min_relevance_score": 0.75, "max_source_age_days": 90, "max_chunks": 8}),
         (
             "Strict compliance retrieval",

@@ -84,7 +84,7 @@ async def simulate_saved(
 
 
 def candidate(document: PolicyDraft, id: str | None, version: int) -> Policy:
-    """``document`` as it is simulated. ``id``: that of the policy which it stands in for; None: it stands in for none."""
+    """``document`` as it is simulated. ``id``: that of the policy which it stands in for; None: it comes on top."""
     now = datetime.now(UTC)
     return policy_rows.as_policy(
         StoredPolicy(id=id or _UNSAVED, version=version, created_at=now, updated_at=now, **asdict(document))
