@@ -13,7 +13,7 @@ from app.dependencies import ResourcesDep
 from app.errors import InvalidAdminRequestError
 from app.events.calibration import Good, Score, calibrate
 from app.events.queries import EventFilter
-from app.events.statistics import Statistics
+from app.statistics import Statistics
 
 router = APIRouter(route_class=AdminRoute, tags=["events"])
 
@@ -44,19 +44,24 @@ async def get_stats(resources: ResourcesDep, params: Annotated[StatsParams, Quer
     since = params.since or max(until - _DEFAULT_SPAN, _BEGINNING)
     filter = params.model_copy(update={"since": since, "until": until}).filter()
     statistics = Statistics(resources.database)
-    body: dict[str, Any] = {"since": since, "until": until, "totals": await statistics.totals(filter)}
-    body["phases"] = await statistics.phases(filter)
+    body: dict[str, Any] = {"since": since, "until": until, "totals": (await statistics.totals(filter)).told()}
+    body["phases"] = [decided.told() for decided in await statistics.phases(filter)]
     if params.bucket is not None:
         seconds = _STEPS[params.bucket]
         _check_buckets(since, until, seconds)
-        body["buckets"] = await statistics.buckets(filter, seconds, since, until)
+        buckets = await statistics.buckets(filter, seconds, since, until)
+        body["buckets"] = [{"start": start, **numbers.told()} for start, numbers in buckets]
     if params.by is not None:
         body["groups"] = await _groups(statistics, filter, params.by)
     return _json(body)
 
 
-async def _groups(statistics: Statistics, filter: EventFilter, by: str) -> list[dict[str, Any]]:
-    return await (statistics.policies(filter) if by == "policy" else statistics.groups(filter, by))
+async def _groups(
+    statistics: Statistics, filter: EventFilter, by: Literal["agent", "model", "policy"]
+) -> list[dict[str, Any]]:
+    if by == "policy":
+        return [decided.told() for decided in await statistics.policies(filter)]
+    return [{"key": key, **numbers.told()} for key, numbers in await statistics.groups(filter, by)]
 
 
 def _check_buckets(since: datetime, until: datetime, seconds: int) -> None:

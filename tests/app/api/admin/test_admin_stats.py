@@ -97,6 +97,8 @@ async def test_groups_and_filters(client: httpx.AsyncClient, log: SimpleNamespac
             "rates": {"warn": None, "block": None},
             "prompt_tokens": 0,
             "completion_tokens": 0,
+            "trust_score": None,
+            "mean_ms": {},
         },
     }
 
