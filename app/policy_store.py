@@ -9,7 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 import structlog
-from sqlalchemy import Integer, String, cast, delete, insert, select, update
+from sqlalchemy import Connection, Integer, String, cast, delete, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -88,7 +88,7 @@ class PolicyStore:
         async with self._loading:
             async with self._database.read() as connection:
                 # The counter first: a change in between is then seen twice rather than not at all.
-                revision = await self._stored_revision(connection)
+                revision = await connection.run_sync(_stored_revision)
                 found = (await connection.execute(select(policies))).all()
             self._take([StoredPolicy(**row._mapping) for row in found])
             self._revision = revision
@@ -114,8 +114,7 @@ class PolicyStore:
         away = False
         while not await self._stopping_within(self._poll_s):
             try:
-                async with self._database.read() as connection:
-                    revision = await self._stored_revision(connection)
+                revision = await self._database.transact(_stored_revision, writes=False)
                 if revision != self._revision:
                     await self.refresh()
             except (DatabaseUnavailableError, SQLAlchemyError) as error:
@@ -132,10 +131,6 @@ class PolicyStore:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
         return self._stopping.is_set()
-
-    async def _stored_revision(self, connection: AsyncConnection) -> int:
-        query = select(meta.c.value).where(meta.c.key == POLICY_REVISION)
-        return int((await connection.execute(query)).scalar_one())
 
     # Reading.
 
@@ -247,3 +242,7 @@ class PolicyStore:
             await self.refresh()
         except DatabaseUnavailableError:
             _log.warning("policy_refresh_failed")  # the change is made; the next poll will see it
+
+
+def _stored_revision(connection: Connection) -> int:
+    return int(connection.execute(select(meta.c.value).where(meta.c.key == POLICY_REVISION)).scalar_one())

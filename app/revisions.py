@@ -75,8 +75,8 @@ class RevisionWatch:
 
     async def _stored(self) -> dict[str, str]:
         query = select(meta.c.key, meta.c.value).where(meta.c.key.in_(list(self._readers)))
-        async with self._database.read() as connection:
-            return {key: value for key, value in (await connection.execute(query)).all()}
+        rows = await self._database.transact(lambda connection: connection.execute(query).all(), writes=False)
+        return {key: value for key, value in rows}
 
     async def _stopping_within(self, seconds: float) -> bool:
         with suppress(TimeoutError):

@@ -1,13 +1,15 @@
 """Rows into the database: a batch in one transaction, nothing twice, and no bad event at the cost of the others."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import structlog
+from sqlalchemy import Connection
 from sqlalchemy.exc import ProgrammingError, SQLAlchemyError
 
 from app.db import Database, DatabaseUnavailableError
+from app.events import tallies
 from app.events.rows import Rows
-from app.tables import EVENT_TABLES
+from app.tables import EVENT_TABLES, requests
 
 _log = structlog.stdlib.get_logger(__name__)
 _ROWS_AT_ONCE = 100
@@ -29,13 +31,30 @@ async def store(database: Database, batch: Sequence[Rows]) -> list[Rows]:
 
 
 async def _insert(database: Database, batch: Sequence[Rows]) -> None:
+    def insert(connection: Connection) -> None:
+        added: set[str] = set()
+        for table in EVENT_TABLES:
+            statement = database.insert_ignore(table)
+            rows = [row for event in batch for row in event[table.name]]
+            # In pieces, because the event loop may stand still while the parameters of one are made ready.
+            for start in range(0, len(rows), _ROWS_AT_ONCE):
+                piece = rows[start : start + _ROWS_AT_ONCE]
+                if table is requests:
+                    added.update(connection.execute(statement.returning(requests.c.request_id), piece).scalars())
+                else:
+                    connection.execute(statement, piece)
+        tallies.add(connection, _added(batch, added))
+
     try:
-        async with database.write() as connection:
-            for table in EVENT_TABLES:
-                rows = [row for event in batch for row in event[table.name]]
-                # In pieces, because the event loop stands still while the parameters of one are made ready.
-                for start in range(0, len(rows), _ROWS_AT_ONCE):
-                    await connection.execute(database.insert_ignore(table), rows[start : start + _ROWS_AT_ONCE])
+        await database.transact(insert)
     except ProgrammingError as error:
         # A table or column is missing: it is the database that is not as it should be, not the event.
         raise DatabaseUnavailableError(str(error.orig)) from error
+
+
+def _added(batch: Sequence[Rows], ids: set[str]) -> Iterator[Rows]:
+    """The events whose requests are among ``ids``, each once."""
+    for event in batch:
+        if (request_id := event["requests"][0]["request_id"]) in ids:
+            ids.remove(request_id)
+            yield event

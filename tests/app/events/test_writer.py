@@ -109,14 +109,14 @@ async def test_concurrent_sync_appends_share_commits(
     open_database: Open, event: Event, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commits = 0
-    write = Database.write
+    transact = Database.transact
 
-    def counted(self: Database) -> Any:
+    def counted(self: Database, work: Any) -> Any:
         nonlocal commits
         commits += 1
-        return write(self)
+        return transact(self, work)
 
-    monkeypatch.setattr(Database, "write", counted)
+    monkeypatch.setattr(Database, "transact", counted)
     async with open_database() as database, running(database, tmp_path, durability=SYNC) as writer:
         async with asyncio.TaskGroup() as group:
             for number in range(100):
