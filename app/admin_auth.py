@@ -7,45 +7,64 @@ import secrets
 
 from pydantic import SecretStr
 from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db import Database
 from app.tables import meta
 
 _KEY = "admin_token"
+_SESSIONS = "session_key"
 
 
 class AdminAuth:
     """Checks the admin token. ``created`` is the token if ``open`` has just made it: to be shown once.
 
     ``id`` is what the audit trail knows it by: the same on every worker and at every start, and no part of it.
+    ``session_key`` signs what a signed-in browser shows: the same on every worker, another one for another installation
+    or another token, so that a new token signs everybody out.
     """
 
-    def __init__(self, salt: bytes, digest: bytes, *, id: bytes, created: str | None = None) -> None:
+    def __init__(
+        self, salt: bytes, digest: bytes, *, id: bytes, session_key: bytes, created: str | None = None
+    ) -> None:
         self._salt, self._digest = salt, digest
         self.id = id[:4].hex()
+        self.session_key = session_key
         self.created = created
 
     @classmethod
     async def open(cls, database: Database, token: SecretStr | None) -> "AdminAuth":
         """``token`` is the one from the settings. Without it the one made at the first start stands, whose hash is in
         the database; if there is none yet, it is made now. Raises DatabaseUnavailableError."""
-        salt = secrets.token_bytes(16)
-        if token is not None:
-            text = token.get_secret_value()
-            return cls(salt, _hash(salt, text), id=await asyncio.to_thread(_slow_hash, text))
-        new = secrets.token_urlsafe(32)
+        salt, new = secrets.token_bytes(16), secrets.token_urlsafe(32)
         ours = f"{salt.hex()}:{_hash(salt, new).hex()}"
         async with database.write() as connection:
-            # Of workers that start at once, one makes the token; the others find it made.
-            await connection.execute(database.insert_ignore(meta), [{"key": _KEY, "value": ours}])
-            kept: str = (await connection.execute(select(meta.c.value).where(meta.c.key == _KEY))).scalar_one()
-        kept_salt, kept_digest = kept.split(":")
-        digest = bytes.fromhex(kept_digest)
-        return cls(bytes.fromhex(kept_salt), digest, id=digest, created=new if kept == ours else None)
+            secret = bytes.fromhex(await _kept(database, connection, _SESSIONS, secrets.token_hex(32)))
+            kept = ours if token is not None else await _kept(database, connection, _KEY, ours)
+        if token is not None:
+            text = token.get_secret_value()
+            id = await asyncio.to_thread(_slow_hash, text)
+            return cls(salt, _hash(salt, text), id=id, session_key=_session_key(secret, id))
+        kept_salt, kept_digest = (bytes.fromhex(part) for part in kept.split(":"))
+        session_key = _session_key(secret, kept_digest)
+        return cls(
+            kept_salt, kept_digest, id=kept_digest, session_key=session_key, created=new if kept == ours else None
+        )
 
     def accepts(self, token: str) -> bool:
         """Whether ``token`` is the admin token; takes the same time whatever is wrong with it."""
         return hmac.compare_digest(_hash(self._salt, token), self._digest)
+
+
+async def _kept(database: Database, connection: AsyncConnection, key: str, ours: str) -> str:
+    """What is kept under ``key``: of workers that start at once, one puts its own there; the others find it."""
+    await connection.execute(database.insert_ignore(meta), [{"key": key, "value": ours}])
+    kept: str = (await connection.execute(select(meta.c.value).where(meta.c.key == key))).scalar_one()
+    return kept
+
+
+def _session_key(secret: bytes, id: bytes) -> bytes:
+    return hmac.digest(secret, b"dashboard session:" + id, "sha256")
 
 
 def _hash(salt: bytes, token: str) -> bytes:

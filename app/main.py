@@ -12,6 +12,7 @@ from app.api.authentication import Authentication
 from app.api.mcp import ROUTES as MCP_ROUTES
 from app.api.mcp import McpServer, open_mcp
 from app.api.problems import install_error_handlers
+from app.dashboard import router as dashboard
 from app.keys import GatewayKey
 from app.resources import Resources, open_resources
 from app.settings import Settings
@@ -69,6 +70,8 @@ def create_app(settings: Settings, *, scorer: PairScorer | None = None) -> FastA
         )
     app.include_router(health.router)
     app.include_router(admin.router)
+    if settings.dashboard:
+        app.include_router(dashboard)
     app.include_router(chat.router)
     app.include_router(completions.router)
     app.include_router(responses.router)

@@ -69,6 +69,7 @@ class Settings(BaseSettings):
         SecretStr | None,
         Field(description="Token of the admin API; unset: one is made at first start, printed once, kept as a hash"),
     ] = None
+    dashboard: Annotated[bool, Field(description="Serve the dashboard under /dashboard")] = True
     require_keys: Annotated[
         bool, Field(description="Refuse calls without a gateway key; otherwise other keys are the upstream's matter")
     ] = False

@@ -1,0 +1,236 @@
+"""Charts as inline SVG, made here: they need no script, and nothing in them that a strict page would refuse.
+
+A drawing stretches to the width it is given, so words are kept out of it and stand around it as text. Colours are
+classes (``tone-…``, see style.css); each series is named in the legend too, and all numbers are in a table below.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+
+from markupsafe import Markup
+
+from app.dashboard.view import count
+
+_WIDTH, _HEIGHT = 1_000.0, 100.0
+Show = Callable[[float | None], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """Values at each point of an axis; None: there is none. ``tone`` is one of style.css (``block``, ``good``, …)."""
+
+    name: str
+    values: Sequence[float | None]
+    tone: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A piece of a whole, or of a stretch of time in milliseconds."""
+
+    name: str
+    value: float
+    tone: str
+    start: float | None = None
+    """Where it begins; None: where the one before it ends."""
+
+
+def tag(name: str, *content: str, **attributes: object) -> Markup:
+    """An element; ``content`` and values are escaped unless they are Markup. ``class_`` is ``class``, ``a_b`` ``a-b``;
+    attributes that are None are left out."""
+    shown = Markup("").join(
+        Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), _attribute(value))
+        for key, value in attributes.items()
+        if value is not None
+    )
+    return Markup("<{}{}>{}</{}>").format(name, shown, Markup("").join(content), name)
+
+
+def stacked(
+    title: str, axis: Sequence[str], series: Sequence[Series], *, show: Show = count, low: bool = False
+) -> Markup:
+    """Columns whose parts add up, one for each label of ``axis``."""
+    drawn, top = _columns(len(axis), series)
+    return _chart(title, axis, series, drawn, top, show, low=low)
+
+
+def lines(
+    title: str,
+    axis: Sequence[str],
+    series: Sequence[Series],
+    *,
+    show: Show = count,
+    top: float | None = None,
+    low: bool = False,
+) -> Markup:
+    """A curve for each series, interrupted where there is no value. ``top``: the axis' end, else a round number."""
+    top = top or nice_top(max((value for each in series for value in each.values if value is not None), default=0))
+    step = _WIDTH / max(1, len(axis))
+    drawn = [tag("path", d=_curve(each.values, step, top), class_=f"curve tone-{each.tone}") for each in series]
+    return _chart(title, axis, series, drawn, top, show, low=low)
+
+
+def histogram(
+    title: str, edges: Sequence[float], series: Sequence[Series], *, marker: float | None = None, show: Show = count
+) -> Markup:
+    """How many values fall between each two ``edges``, the series stacked. ``marker``: a line at a value."""
+    axis = [f"{low:g} to {high:g}" for low, high in pairwise(edges)]
+    drawn, top = _columns(len(axis), series)
+    first, last = edges[0], edges[-1]
+    if marker is not None:
+        at = (min(max(marker, first), last) - first) / (last - first) * _WIDTH
+        drawn.append(tag("line", x1=at, x2=at, y1=0, y2=_HEIGHT, class_="marker"))
+    ends = [f"{first:g}", f"{(first + last) / 2:g}", f"{last:g}"]
+    return _chart(title, axis, series, drawn, top, show, low=False, marks=ends)
+
+
+def share_bar(parts: Sequence[Part], *, label: str, tall: bool = False) -> Markup:
+    """A bar whose pieces have their share of the width. Nothing of nothing is an empty bar."""
+    total = sum(part.value for part in parts)
+    return _bar(parts, total, label, tall)
+
+
+def timing_bar(parts: Sequence[Part], total_ms: float, *, label: str) -> Markup:
+    """What happened from the begin to ``total_ms``, each part at its time."""
+    return _bar(parts, total_ms, label, tall=True)
+
+
+def spark(values: Sequence[float | None], *, label: str, tone: str = "accent") -> Markup:
+    """A curve without axes, for a row of a table."""
+    top = max((value for value in values if value is not None), default=0) or 1
+    curve = tag("path", d=_curve(values, _WIDTH / max(1, len(values)), top), class_=f"curve tone-{tone}")
+    return _svg(curve, label=label, class_="spark")
+
+
+def nice_top(value: float) -> float:
+    """The end of an axis on which ``value`` still fits: 1, 2, 2.5, 4 or 5 times a power of ten."""
+    if value <= 0:
+        return 1.0
+    power = 10 ** math.floor(math.log10(value))
+    return float(next(factor * power for factor in (1, 2, 2.5, 4, 5, 10) if factor * power >= value * (1 - 1e-9)))
+
+
+def time_axis(times: Sequence[datetime], step_s: float) -> list[str]:
+    """Times (UTC) as short as they can be told apart: hours within a day, days beyond."""
+    if step_s >= 86_400:
+        return [f"{at.day} {at:%b}" for at in times]
+    far = bool(times) and (times[-1] - times[0]).total_seconds() > 86_400
+    return [f"{at.day} {at:%b %H:%M}" if far else f"{at:%H:%M}" for at in times]
+
+
+def _columns(size: int, series: Sequence[Series]) -> tuple[list[Markup], float]:
+    """Columns of parts on top of each other, and the end of their axis."""
+    top = nice_top(max((sum(each.values[at] or 0 for each in series) for at in range(size)), default=0))
+    step = _WIDTH / max(1, size)
+    drawn: list[Markup] = []
+    for at in range(size):
+        below = 0.0
+        for each in series:
+            if (height := (each.values[at] or 0) / top * _HEIGHT) <= 0:
+                continue
+            below += height
+            place = {"x": (at + 0.08) * step, "y": _HEIGHT - below, "width": step * 0.84, "height": height}
+            drawn.append(tag("rect", **place, class_=f"tone-{each.tone}"))
+    return drawn, top
+
+
+def _chart(
+    title: str,
+    axis: Sequence[str],
+    series: Sequence[Series],
+    drawn: Sequence[Markup],
+    top: float,
+    show: Show,
+    *,
+    low: bool,
+    marks: Sequence[str] | None = None,
+) -> Markup:
+    step = _WIDTH / max(1, len(axis))
+    grid = [tag("line", x1=0, x2=_WIDTH, y1=y, y2=y, class_="grid-line") for y in (0.0, _HEIGHT / 2, _HEIGHT)]
+    hits = [
+        tag("rect", x=at * step, y=0, width=step, height=_HEIGHT, class_="hit", data_tip=_said(label, series, at, show))
+        for at, label in enumerate(axis)
+    ]
+    ys = tag("div", *(tag("span", show(value)) for value in (top, top / 2, 0)), class_="ys", aria_hidden="true")
+    xs = tag("div", *(tag("span", mark) for mark in marks or _marks(axis)), class_="xs", aria_hidden="true")
+    plot = tag("div", ys, _svg(*grid, *drawn, *hits, label=title), xs, class_="plot low" if low else "plot")
+    head = tag("figcaption", tag("h3", title), _legend(series), class_="chart-head")
+    return tag("figure", head, plot, _table(title, axis, series, show), class_="chart")
+
+
+def _svg(*drawn: Markup, label: str, class_: str | None = None) -> Markup:
+    box = f"0 0 {_WIDTH:g} {_HEIGHT:g}"
+    attributes = {"viewBox": box, "preserveAspectRatio": "none", "role": "img", "aria_label": label}
+    return tag("svg", *drawn, class_=class_, **attributes)
+
+
+def _curve(values: Sequence[float | None], step: float, top: float) -> str:
+    path, drawing = [], False
+    for at, value in enumerate(values):
+        if value is None:
+            drawing = False
+            continue
+        x, y = (at + 0.5) * step, _HEIGHT - min(value / top, 1) * _HEIGHT
+        # A point between two gaps is a stroke of no length, which round ends make a dot.
+        path.append(f"L{x:.1f} {y:.1f}" if drawing else f"M{x:.1f} {y:.1f}h0")
+        drawing = True
+    return "".join(path)
+
+
+def _bar(parts: Sequence[Part], total: float, label: str, tall: bool) -> Markup:
+    drawn, end = [], 0.0
+    for part in parts:
+        start = end if part.start is None else part.start
+        end = start + part.value
+        if total > 0 and part.value > 0:
+            drawn.append(
+                tag(
+                    "rect",
+                    x=start / total * _WIDTH,
+                    y=0,
+                    width=part.value / total * _WIDTH,
+                    height=_HEIGHT,
+                    class_=f"tone-{part.tone}",
+                    data_tip=part.name,
+                )
+            )
+    return _svg(*drawn, label=label, class_="bar tall" if tall else "bar")
+
+
+def _legend(series: Sequence[Series]) -> Markup:
+    entries = (
+        tag("li", tag("span", class_=f"swatch tone-{each.tone}", aria_hidden="true"), each.name) for each in series
+    )
+    return tag("ul", *entries, class_="legend")
+
+
+def _table(title: str, axis: Sequence[str], series: Sequence[Series], show: Show) -> Markup:
+    heads = tag("tr", tag("th", "", scope="col"), *(tag("th", each.name, scope="col", class_="num") for each in series))
+    rows = (
+        tag(
+            "tr",
+            tag("th", label, scope="row"),
+            *(tag("td", show(each.values[at]), class_="num") for each in series),
+        )
+        for at, label in enumerate(axis)
+    )
+    table = tag("table", tag("thead", heads), tag("tbody", *rows), class_="data")
+    scroll = tag("div", table, class_="scroll", tabindex=0, role="region", aria_label=f"{title}, as a table")
+    return tag("details", tag("summary", "As a table"), scroll, class_="chart-data")
+
+
+def _said(label: str, series: Sequence[Series], at: int, show: Show) -> str:
+    return "\n".join([label, *(f"{each.name}: {show(each.values[at])}" for each in series)])
+
+
+def _marks(axis: Sequence[str]) -> list[str]:
+    """The labels that are shown: the first, the last, and up to three between."""
+    shown = min(len(axis), 5)
+    return list(axis) if shown < 2 else [axis[round(at * (len(axis) - 1) / (shown - 1))] for at in range(shown)]
+
+
+def _attribute(value: object) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)

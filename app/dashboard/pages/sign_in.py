@@ -1,0 +1,99 @@
+"""Signing in and out, the choice of light or dark, and the static files: what needs no session."""
+
+from datetime import timedelta
+from secrets import token_urlsafe
+from typing import Annotated
+
+import structlog
+from fastapi import APIRouter, Form, Request, Response
+from fastapi.responses import RedirectResponse
+from starlette.exceptions import HTTPException
+
+from app.dashboard.guard import DashboardRoute, OpenRoute
+from app.dashboard.session import (
+    COOKIE,
+    GUEST_COOKIE,
+    LASTS,
+    PATH,
+    OperatorDep,
+    may_try,
+    safe_next,
+    sessions_of,
+    set_cookie,
+)
+from app.dashboard.view import STATIC, STATIC_VERSION, THEME_COOKIE, THEMES, page
+from app.dependencies import ResourcesDep
+
+router = APIRouter(route_class=OpenRoute)
+signed_in = APIRouter(route_class=DashboardRoute)
+_log = structlog.stdlib.get_logger(__name__)
+_YEAR = timedelta(days=365)
+_FOR_GOOD = "public, max-age=31536000, immutable"
+
+
+@router.get("/sign-in")
+async def sign_in_form(request: Request, next: str | None = None) -> Response:
+    if request.state.operator is not None:
+        return RedirectResponse(safe_next(next), status_code=303)
+    return _form(request, next)
+
+
+@router.post("/sign-in")
+async def sign_in(
+    request: Request,
+    resources: ResourcesDep,
+    token: Annotated[str, Form()] = "",
+    next: Annotated[str | None, Form()] = None,
+) -> Response:
+    """Exchange the admin token for a session."""
+    client = request.client.host if request.client else None
+    if not may_try(request):
+        _log.warning("dashboard_sign_in_throttled", client=client)
+        return _form(request, next, status=429, message="Too many attempts from here. Wait a minute, then try again.")
+    if not token.strip():
+        return _form(request, next, status=422, message="Enter the admin token.")
+    if not resources.admin.accepts(token.strip()):
+        _log.warning("dashboard_sign_in_refused", client=client)
+        return _form(request, next, status=401, message="This is not the admin token.")
+    cookie = await sessions_of(request).open()
+    _log.info("dashboard_signed_in", client=client)
+    response = RedirectResponse(safe_next(next), status_code=303)
+    set_cookie(request, response, COOKIE, cookie, lasts=LASTS)
+    response.delete_cookie(GUEST_COOKIE, path=PATH)
+    return response
+
+
+@signed_in.post("/sign-out")
+async def sign_out(request: Request, operator: OperatorDep) -> Response:
+    await sessions_of(request).close(operator)
+    response = RedirectResponse(f"{PATH}/sign-in", status_code=303)
+    response.delete_cookie(COOKIE, path=PATH)
+    return response
+
+
+@signed_in.post("/theme")
+async def set_theme(
+    request: Request, theme: Annotated[str, Form()], next: Annotated[str | None, Form()] = None
+) -> Response:
+    """Keep light, dark or whatever the machine says, for a year, in this browser."""
+    response = RedirectResponse(safe_next(next), status_code=303)
+    set_cookie(request, response, THEME_COOKIE, theme if theme in THEMES else THEMES[0], lasts=_YEAR)
+    return response
+
+
+@router.get("/static/{version}/{name}")
+async def static_file(version: str, name: str) -> Response:
+    """A file of the package. Of a version that is no more, what there is now: a page may be older than its gateway."""
+    file = STATIC.get(name)
+    if file is None:
+        raise HTTPException(404, "There is no such file.")
+    kept = _FOR_GOOD if version == STATIC_VERSION else "no-store"
+    return Response(file.body, media_type=file.media_type, headers={"Cache-Control": kept})
+
+
+def _form(request: Request, next: str | None, *, status: int = 200, message: str | None = None) -> Response:
+    nonce = request.cookies.get(GUEST_COOKIE) or token_urlsafe(32)
+    guest = sessions_of(request).guest(nonce)
+    response = page(request, "sign_in.html", status=status, message=message, next=safe_next(next), guest=guest)
+    set_cookie(request, response, GUEST_COOKIE, nonce, lasts=None)
+    return response

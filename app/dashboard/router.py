@@ -1,0 +1,37 @@
+"""All pages of the dashboard, in one place."""
+
+from fastapi import APIRouter, Response
+from fastapi.responses import RedirectResponse
+from starlette.exceptions import HTTPException
+
+from app.dashboard.guard import DashboardRoute, OpenRoute
+from app.dashboard.pages import calibration, keys, overview, playground, policies, requests, sign_in, system
+
+router = APIRouter(prefix="/dashboard", route_class=OpenRoute, include_in_schema=False)
+_rest = APIRouter(route_class=DashboardRoute)
+
+
+@router.get("")
+async def no_slash() -> Response:
+    return RedirectResponse("/dashboard/", status_code=308)
+
+
+@_rest.get("/{path:path}")
+async def nothing(path: str) -> None:
+    raise HTTPException(404, "There is no such page.")
+
+
+PARTS = (
+    sign_in.router,
+    sign_in.signed_in,
+    overview.router,
+    requests.router,
+    policies.router,
+    calibration.router,
+    playground.router,
+    keys.router,
+    system.router,
+    _rest,  # last: it takes every path that no other takes
+)
+for part in PARTS:
+    router.include_router(part)

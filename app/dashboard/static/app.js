@@ -1,0 +1,163 @@
+// What every page has from its script: search by key, replacing parts of a page, times in the reader's zone, hints on
+// charts. Without it each page still works: links, forms and native hints do the same, more slowly.
+
+const say = (text) => { document.getElementById("say").textContent = text; };
+export const csrf = () => document.querySelector('meta[name="csrf"]').content;
+
+/** Ask the gateway. Signed out: goes to the page for signing in, and never returns. */
+export async function ask(url, options = {}) {
+  const response = await fetch(url, options);
+  if (response.status === 401) {
+    location.assign(`/dashboard/sign-in?next=${encodeURIComponent(location.pathname + location.search)}`);
+    await new Promise(() => {});
+  }
+  return response;
+}
+
+/** Send `body` as JSON, with the token that a change needs. */
+export const post = (url, body) => ask(url, {
+  method: "POST",
+  headers: { "content-type": "application/json", "x-csrf-token": csrf() },
+  body: JSON.stringify(body),
+});
+
+/** Load a page and put its elements of those ids in place of this page's. `made`: options of a request that is not GET. */
+export async function swap(url, ids, { push = false, made = {} } = {}) {
+  const first = document.getElementById(ids[0]);
+  first?.setAttribute("aria-busy", "true");
+  try {
+    const response = await ask(url, made);
+    const page = new DOMParser().parseFromString(await response.text(), "text/html");
+    if (ids.some((id) => !page.getElementById(id))) { location.assign(response.url); return; }
+    for (const id of ids) replace(id, page.getElementById(id));
+    if (push) history.pushState({ ids }, "", response.url);
+  } catch {
+    say("The gateway does not answer.");
+  } finally {
+    document.getElementById(ids[0])?.removeAttribute("aria-busy");
+  }
+}
+
+function replace(id, fresh) {
+  const old = document.getElementById(id);
+  const focused = old.contains(document.activeElement) ? document.activeElement.id : "";
+  const open = [...old.querySelectorAll("details[open][id]")].map((element) => element.id);
+  const node = document.importNode(fresh, true);
+  old.replaceWith(node);
+  for (const each of open) document.getElementById(each)?.setAttribute("open", "");
+  if (focused) document.getElementById(focused)?.focus();
+  ready(node);
+  document.dispatchEvent(new CustomEvent("groundlane:swapped", { detail: { node } }));
+}
+
+// Times: the server says UTC, which stays as the hint.
+
+const near = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+function ready(root) {
+  for (const element of root.querySelectorAll("time[datetime]:not([data-ready])")) {
+    element.dataset.ready = "";
+    if (!/ago|now/.test(element.textContent)) element.textContent = near.format(new Date(element.dateTime)).replace(",", "");
+  }
+  for (const element of root.querySelectorAll("[data-refresh]")) keepFresh(element);
+  for (const element of root.querySelectorAll("[data-script-only]")) element.hidden = false;
+}
+
+// <section id="x" data-refresh="10">: loaded anew every ten seconds while the page is looked at.
+
+function keepFresh(element) {
+  setTimeout(() => {
+    if (!element.isConnected) return;
+    const busy = document.hidden || (element.contains(document.activeElement) && document.activeElement.matches("input, select, textarea"));
+    if (busy) keepFresh(element);
+    else swap(location.href, [element.id]).then(() => { if (element.isConnected) keepFresh(element); });
+  }, Number(element.dataset.refresh) * 1000);
+}
+
+// <a data-swap="id other-id"> and <form data-swap="…">, with data-auto also at each change.
+
+const query = (form) => {
+  const url = new URL(form.action || location.href, location.href);
+  url.search = new URLSearchParams([...new FormData(form)].filter(([, value]) => value !== "")).toString();
+  return url.href;
+};
+const send = (form, submitter) => {
+  const ids = form.dataset.swap.split(" ");
+  if (form.method !== "post") return swap(query(form), ids, { push: true });
+  const body = new URLSearchParams([...new FormData(form, submitter)]);
+  return swap(form.action, ids, { made: { method: "POST", body } });
+};
+
+addEventListener("click", (event) => {
+  const link = event.target.closest("a[data-swap]");
+  if (link && !event.metaKey && !event.ctrlKey && !event.shiftKey && event.button === 0) {
+    event.preventDefault();
+    swap(link.href, link.dataset.swap.split(" "), { push: true });
+  }
+  const copy = event.target.closest("[data-copy]");
+  if (copy) navigator.clipboard?.writeText(document.getElementById(copy.dataset.copy).textContent).then(() => say("Copied."));
+  for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
+});
+addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.matches("[data-theme-form]")) chooseTheme(event);
+  else if (form.dataset.swap !== undefined) {
+    event.preventDefault();
+    send(form, event.submitter);
+  }
+});
+let typing;
+addEventListener("input", (event) => {
+  const form = event.target.closest("form[data-swap][data-auto]");
+  if (!form) return;
+  clearTimeout(typing);
+  typing = setTimeout(() => send(form), event.target.matches("input:not([type=checkbox], [type=radio])") ? 300 : 0);
+});
+addEventListener("popstate", () => location.reload());
+
+function chooseTheme(event) {
+  event.preventDefault();
+  const body = new URLSearchParams([...new FormData(event.target, event.submitter)]);
+  const theme = body.get("theme");
+  if (theme === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+  for (const button of document.querySelectorAll("[data-theme-form] button")) {
+    button.setAttribute("aria-pressed", String(button.value === theme));
+  }
+  ask("/dashboard/theme", { method: "POST", body, redirect: "manual" });
+}
+
+// Keys: "/" goes to the search of the page, Escape closes the menu.
+
+addEventListener("keydown", (event) => {
+  if (event.key === "Escape") for (const menu of document.querySelectorAll("details.menu[open]")) {
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  }
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest("input, textarea, select, [contenteditable]")) return;
+  const search = document.querySelector("[data-search]");
+  if (search) {
+    event.preventDefault();
+    search.focus();
+    search.select?.();
+  }
+});
+
+// Hints: data-tip, beside the pointer.
+
+const tip = document.createElement("div");
+tip.className = "tip";
+tip.hidden = true;
+document.body.append(tip);
+addEventListener("pointermove", (event) => {
+  const over = event.target.closest?.("[data-tip]");
+  tip.hidden = !over;
+  if (!over) return;
+  tip.textContent = over.dataset.tip;
+  const { width, height } = tip.getBoundingClientRect();
+  tip.style.left = `${Math.max(8, Math.min(innerWidth - width - 8, event.clientX + 14))}px`;
+  tip.style.top = `${Math.max(8, event.clientY - height - 12)}px`;
+});
+addEventListener("scroll", () => { tip.hidden = true; }, { passive: true, capture: true });
+
+ready(document);

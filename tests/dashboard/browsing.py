@@ -1,0 +1,101 @@
+"""A real Chromium on a real dashboard, that tells what no reader should meet: errors, foreign hosts, barriers."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from e2e.gateway import ADMIN_TOKEN, Gateway
+
+DESKTOP = {"width": 1280, "height": 900}
+PHONE = {"width": 390, "height": 844}
+TIMEOUT_MS = 15_000
+
+
+@contextmanager
+def sign_in(gateway: Gateway) -> Iterator[httpx.Client]:
+    """A client that has signed in as a browser would. ``client.headers`` hold the token that a change needs."""
+    with httpx.Client(base_url=f"http://127.0.0.1:{gateway.port}", timeout=20) as client:
+        form = client.get("/dashboard/sign-in").text
+        answer = client.post("/dashboard/sign-in", data={"csrf": csrf_of(form), "token": ADMIN_TOKEN})
+        assert answer.status_code == 303, answer.text
+        client.headers["x-csrf-token"] = csrf_of(client.get("/dashboard/system").text)
+        yield client
+
+
+def csrf_of(page: str) -> str:
+    """The token in the first form of a page."""
+    return page.partition('name="csrf" value="')[2].partition('"')[0]
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """A headless Chromium; skips where there is none, or the extra is missing."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="pages in a browser: needs the extra 'browser'")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = os.environ.get("GROUNDLANE_TEST_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    if path is None:
+        pytest.skip("pages in a browser: no Chromium here (apt-get install chromium)")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def open_page(browser: Any, gateway: Gateway, client: httpx.Client | None, **options: Any) -> Iterator[Any]:
+    """A page of a browser of its own, signed in as ``client``. At the end there must have been no error on its console,
+    no answer of 500 or more, and no request to another host. ``options``: of the context, such as ``viewport``."""
+    host = f"127.0.0.1:{gateway.port}"
+    context = browser.new_context(
+        base_url=f"http://{host}", **{"viewport": DESKTOP, "reduced_motion": "reduce", **options}
+    )
+    context.set_default_timeout(TIMEOUT_MS)
+    if client is not None:
+        cookies = [{"name": name, "value": value, "url": f"http://{host}/dashboard"} for name, value in jar(client)]
+        context.add_cookies(cookies)
+    page = context.new_page()
+    faults: list[str] = []
+    page.on("console", lambda said: faults.append(f"console: {said.text}") if said.type == "error" else None)
+    page.on("pageerror", lambda error: faults.append(f"script: {error}"))
+    page.on("response", lambda got: faults.append(f"{got.status}: {got.url}") if got.status >= 500 else None)
+    page.on(
+        "request", lambda sent: faults.append(f"foreign: {sent.url}") if urlsplit(sent.url).netloc != host else None
+    )
+    try:
+        yield page
+        assert faults == []
+    finally:
+        context.close()
+
+
+def jar(client: httpx.Client) -> list[tuple[str, str]]:
+    return [(cookie.name, cookie.value or "") for cookie in client.cookies.jar]
+
+
+def check(page: Any) -> None:
+    """The page as it stands has no serious barrier (axe-core), and does not have to be scrolled sideways."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-core: needs the extra 'browser'")
+    found = axe.Axe().run(page).response["violations"]
+    serious = [
+        f"{each['id']}: {each['help']}: {[node['html'][:200] for node in each['nodes'][:3]]}"
+        for each in found
+        if each["impact"] in ("serious", "critical")
+    ]
+    assert serious == []
+    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+
+
+def check_everywhere(page: Any) -> None:
+    """``check``, in light and dark, on a desk and on a phone."""
+    for viewport in (DESKTOP, PHONE):
+        page.set_viewport_size(viewport)
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            check(page)
