@@ -1,12 +1,12 @@
 """A policy over requests that are given, each with the reply that an upstream would make: through the gateway itself,
 twice, with nothing sent anywhere and nothing logged."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
-import orjson
 
 from app.call import Call
 from app.config.spec import UpstreamSpec
@@ -72,7 +72,8 @@ async def _decided(gateway: Gateway, engine: PolicyEngine, given: GivenRequest) 
     upstream = Upstreams([_SPEC], transport=httpx.MockTransport(lambda _request: _answer(given)))
     log = _Kept()
     dry = replace(gateway, policies=_Fixed(engine), upstream=upstream, events=log, observers=())
-    intake = read_chat(orjson.dumps(_body(given)), {}, Limits.of(gateway.settings))
+    # Written so that whatever JSON can hold is read as it would be from a client, or refused as it would be.
+    intake = read_chat(json.dumps(_body(given)).encode(), {}, Limits.of(gateway.settings))
     try:
         await dry.respond(Call(dialect=ChatDialect(), intake=intake, headers=[]))
     except PolicyBlockedError:

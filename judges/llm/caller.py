@@ -18,6 +18,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Observe = Callable[[LlmCall], None]
 
+_Service = tuple[str, str]
+"""An endpoint's name and a model's there: one model that is not to be had says nothing of the others."""
+
 FAILURES = 5
 """So many failures of a service in a row,"""
 REST_S = 15.0
@@ -55,8 +58,8 @@ class Caller:
         self._timeout_s = timeout_s
         self._turns = asyncio.Semaphore(concurrency)
         self._observe = observe
-        self._failures: dict[str, int] = {}
-        self._rests_until: dict[str, float] = {}
+        self._failures: dict[_Service, int] = {}
+        self._rests_until: dict[_Service, float] = {}
 
     def check(self, model: str) -> None:
         """Raises UnknownModelError, NoKeyError, or JudgeUnavailableError where the service is being left alone."""
@@ -74,14 +77,14 @@ class Caller:
             used = completion.prompt_tokens, completion.completion_tokens
             found = read(completion.text)
             outcome = "unreadable" if found is None else "ok"
-            self._failures.pop(endpoint.name, None)
+            self._failures.pop((endpoint.name, name), None)
         except asyncio.CancelledError:  # whoever asked has a deadline too, or is gone
             if monotonic() - started > SLOW_S:
-                self._fail(endpoint)
+                self._fail(endpoint, name)
             raise
         except (JudgeError, TimeoutError) as error:
             outcome = why_skipped(error)
-            self._fail(endpoint)
+            self._fail(endpoint, name)
             raise
         finally:
             call = LlmCall(
@@ -108,17 +111,21 @@ class Caller:
         key = self._keys.key(endpoint.name)
         if key is None and endpoint.needs_key:
             raise NoKeyError(f"no key is configured for {endpoint.name}")
-        until = self._rests_until.get(endpoint.name)
+        until = self._rests_until.get((endpoint.name, name))
         if until is not None and monotonic() < until:
-            raise JudgeUnavailableError(f"{endpoint.name} failed {FAILURES} times in a row and is left alone for now")
+            told = f"{name} of {endpoint.name} failed {FAILURES} times in a row and is left alone for now"
+            raise JudgeUnavailableError(told)
         return endpoint, name, key
 
-    def _fail(self, endpoint: Endpoint) -> None:
-        failures = self._failures[endpoint.name] = self._failures.get(endpoint.name, 0) + 1
+    def _fail(self, endpoint: Endpoint, name: str) -> None:
+        service = endpoint.name, name
+        failures = self._failures[service] = self._failures.get(service, 0) + 1
         if failures >= FAILURES:
-            self._rests_until[endpoint.name] = monotonic() + REST_S
+            self._rests_until[service] = monotonic() + REST_S
             if failures == FAILURES:
-                log.warning("the LLM judge leaves %s alone for %g s: it keeps failing", endpoint.name, REST_S)
+                log.warning(
+                    "the LLM judge leaves %s of %s alone for %g s: it keeps failing", name, endpoint.name, REST_S
+                )
 
 
 def why_skipped(error: Exception) -> str:

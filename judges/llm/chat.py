@@ -137,8 +137,9 @@ def _options(model: str, prompt: Prompt) -> Mapping[str, Any]:
 async def _ask(client: Any, model: str, messages: Any, options: Mapping[str, Any]) -> Completion:
     answer = await client.chat.completions.create(model=model, messages=messages, **options)
     usage = answer.usage
+    said = answer.choices[0].message.content
     return Completion(
-        text=answer.choices[0].message.content or "",
+        text=said if isinstance(said, str) else "",
         prompt_tokens=_count(usage, "prompt_tokens"),
         completion_tokens=_count(usage, "completion_tokens"),
     )

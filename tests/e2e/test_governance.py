@@ -36,7 +36,9 @@ def request(agent: str, **fields: Any) -> Body:
 
 
 def posted(gateway: Gateway, path: str, body: Any, status: int = 200) -> Body:
-    response = gateway.admin.post(path, json=body)
+    # Escaped, so that it can be anything that JSON can write.
+    headers = {"content-type": "application/json"}
+    response = gateway.admin.post(path, content=json.dumps(body), headers=headers)
     assert response.status_code == status, response.text
     found: Body = response.json()
     return found
@@ -141,6 +143,26 @@ def test_an_unsaved_policy_over_logged_and_over_given_requests(gateway: Gateway)
 )
 def test_what_is_wrong_is_named(gateway: Gateway, path: str, body: Body, status: int, loc: list[str] | None) -> None:
     found = posted(gateway, path, body, status)
+    if loc is not None:
+        assert found["errors"][0]["loc"] == loc
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "loc"),
+    [
+        ({"model": "\ud800"}, 422, ["given", "request", "model"]),
+        ({"messages": [{"role": "user", "content": "\ud800"}]}, 422, ["given", "request", "messages[0].content"]),
+        ({"\ud800": 1}, 422, None),
+        ({"documents": [{"text": "x", "relevance_score": 10**400}]}, 422, None),
+        ({"documents": [{"text": "x", "metadata": {"a": 10**400}}], "seed": 10**30}, 200, None),
+    ],
+)
+def test_a_given_request_is_read_as_a_clients_would_be(
+    gateway: Gateway, given: Body, status: int, loc: list[str] | None
+) -> None:
+    """What JSON can write and text or numbers cannot hold is refused by name, and a number of any length is none."""
+    body = {"policy": {"name": "p", "category": "retrieval"}, "given": [{"request": request("a", **given)}]}
+    found = posted(gateway, "/policies/simulate", body, status)
     if loc is not None:
         assert found["errors"][0]["loc"] == loc
 

@@ -168,6 +168,31 @@ async def test_without_a_model_it_judges_no_claims_and_still_scores() -> None:
     assert score.score == 1.0
 
 
+@pytest.mark.parametrize("content", [None, "", ["supported"], 7, {"verdict": "supported"}])
+async def test_an_answer_that_is_no_text_is_neutral(content: Any) -> None:
+    document = {"id": "c", "object": "chat.completion", "created": 1, "model": "m"}
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": content}}
+    async with serve(lambda body: (200, {**document, "choices": [choice]})) as server:
+        opinion, (call,) = await ask(judge(server))
+    assert (opinion.label, opinion.readable, call.outcome) == (Label.UNVERIFIABLE, False, "unreadable")
+
+
+async def test_a_model_that_is_not_to_be_had_leaves_the_others_of_its_service_alone() -> None:
+    """A policy that names a model which is not there must not stop the judge of every other policy."""
+
+    def answer(body: dict[str, Any]) -> Answer:
+        return (404, {"error": {"message": "no such model"}}) if body["model"] == "gpt-5-tiny" else '{"score": 0.9}'
+
+    async with serve(answer) as server:
+        made = judge(server)
+        missing, there = (ScoreRequest(model=name) for name in ("gpt-5-tiny", "gpt-4o-mini"))
+        for _ in range(FAILURES + 1):
+            assert (await made.score(missing, TRUE, [Chunk(id="a", text=TRUE)])).skipped == "error"
+        assert made.ready
+        assert (await made.score(there, TRUE, [Chunk(id="a", text=TRUE)])).score == 0.9
+    assert len(server.requests) == FAILURES + 1
+
+
 async def test_a_service_that_keeps_failing_is_left_alone() -> None:
     async with serve(lambda body: (401, {"error": {"message": "no"}})) as server:
         made = judge(server)

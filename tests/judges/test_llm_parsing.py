@@ -134,11 +134,25 @@ def test_claims_are_a_list_of_strings() -> None:
     assert read_claims("a, b") is None
 
 
-@given(st.text() | st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists).map(json.dumps))
-def test_nothing_that_a_model_may_say_raises(text: str) -> None:
-    for read in (read_score, read_scale, read_yes_no, read_verdicts, read_claims):
-        read(text)
-    read_opinion(text, sources=2)
-    read_opinion(
-        json.dumps({"verdict": "supported", "confidence": text, "sources": text, "correction": text}), sources=2
-    )
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text() | st.integers() | st.just(10**400) | st.just("9" * 400),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.text() | VALUES.map(json.dumps), VALUES)
+def test_nothing_that_a_model_may_say_raises(text: str, value: Any) -> None:
+    """Neither an answer of any form, nor one of the right form with any value in any of its fields."""
+    formed = {
+        "score": value,
+        "grounded": value,
+        "claims": value,
+        "verdicts": [value, {"number": value, "verdict": "supported"}, {"number": 1, "verdict": value}],
+        "verdict": "contradicted",
+        **{name: value for name in ("confidence", "sources", "correction", "reasoning")},
+    }
+    for said in (text, json.dumps(formed), json.dumps({**formed, "verdict": value, "sources": [value, 1]})):
+        for read in (read_score, read_scale, read_yes_no, read_verdicts, read_claims):
+            read(said)
+        read_opinion(said, sources=2)
