@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any, Literal
 
-from sqlalchemy import and_, func
+from sqlalchemy import and_, func, select
 
 from app.db import Database
 from app.events.feedback import Feedback
@@ -16,7 +16,7 @@ from app.tables import claims, requests
 from judges.types import Label
 from policies.types import Action
 
-MOST_RUNS = 100_000
+MOST_REQUESTS = 100_000
 _BINS = 20
 _STEPS = 100
 
@@ -34,32 +34,42 @@ class Run:
 
 
 async def calibrate(
-    database: Database, filter: EventFilter, *, score: Score, good: Good, percentile: float
+    database: Database,
+    filter: EventFilter,
+    *,
+    score: Score,
+    good: Good,
+    percentile: float,
+    most: int = MOST_REQUESTS,
 ) -> dict[str, Any]:
     """The scores of good and of other runs, the threshold that the given percentile of the good ones lies under, and
     what other thresholds would block.
 
     ``score``: what of a run's claims counts, as ``score_eval_mode`` does (``lowest`` for ``all``). ``good``: runs that
-    were ``allowed`` and that nobody marked as wrong, or only those that were ``marked`` as right. The newest MOST_RUNS
-    are looked at. Raises DatabaseUnavailableError.
+    were ``allowed`` and that nobody marked as wrong, or only those that were ``marked`` as right. ``most``: so many
+    requests are looked at, the newest. Raises DatabaseUnavailableError.
     """
-    runs = await _runs(database, filter, score)
+    runs = await _runs(database, filter, score, most)
     marks = await Feedback(database).verdicts([run.request_id for run in runs])
     return await asyncio.to_thread(_calibrated, runs, marks, good, percentile)
 
 
-async def _runs(database: Database, filter: EventFilter, score: Score) -> list[Run]:
+async def _runs(database: Database, filter: EventFilter, score: Score, most: int) -> list[Run]:
     columns = requests.c
+    newest = (
+        requests_matching(filter, columns.request_id, columns.ts, columns.action)
+        .order_by(columns.ts.desc(), columns.request_id.desc())
+        .limit(most)
+        .subquery()
+    )
     value = func.min(claims.c.score) if score == "lowest" else func.avg(claims.c.score)
     query = (
-        requests_matching(filter, columns.request_id, columns.action, value)
-        .join(claims, and_(claims.c.request_id == columns.request_id, claims.c.ts == columns.ts))
+        select(newest.c.request_id, newest.c.action, value)
+        .join(claims, and_(claims.c.request_id == newest.c.request_id, claims.c.ts == newest.c.ts))
         .where(*within(filter, claims.c.ts))
         # As the score check of policies takes them: not where no judge came to a verdict.
         .where(claims.c.label != Label.NOT_A_CLAIM.value, claims.c.reason.is_(None), claims.c.score.is_not(None))
-        .group_by(columns.request_id, columns.action, columns.ts)
-        .order_by(columns.ts.desc(), columns.request_id.desc())
-        .limit(MOST_RUNS)
+        .group_by(newest.c.request_id, newest.c.action)
     )
     async with database.read() as connection:
         found = (await connection.execute(query)).all()
@@ -95,6 +105,7 @@ def _calibrated(runs: Sequence[Run], marks: Mapping[str, bool], good: Good, perc
             | {name: bisect_left(scores, step / _STEPS) for name, scores in counted.items()}
             for step in range(_STEPS + 1)
         ],
+        "totals": {name: len(scores) for name, scores in counted.items()},
     }
 
 

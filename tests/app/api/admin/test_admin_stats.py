@@ -178,6 +178,7 @@ async def test_marks_overrule_what_was_decided(client: httpx.AsyncClient, log: S
         {"threshold": 0.52, "runs": 52, "good": 1, "bad": 6, "marked_good": 1, "marked_bad": 1},
         {"threshold": 0.53, "runs": 53, "good": 2, "bad": 6, "marked_good": 2, "marked_bad": 1},
     ]
+    assert marked["totals"] == {"runs": 100, "good": 2, "bad": 10, "marked_good": 2, "marked_bad": 1}
 
 
 async def test_without_a_good_run_there_is_no_threshold(client: httpx.AsyncClient, log: SimpleNamespace) -> None:
