@@ -19,6 +19,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db import Database, DatabaseUnavailableError
+from app.statistics_tables import STATISTICS, in_days
 from app.tables import EVENT_TABLES, feedback, requests
 from app.tasks import TaskScope
 
@@ -170,6 +171,8 @@ async def _drop(database: Database, month: datetime, keep_marked: bool) -> int |
             return None
         await connection.execute(delete(feedback).where(marked))
         await _execute(connection, f"DROP TABLE {', '.join(str(table) for table in old)}")
+        for counted in STATISTICS:
+            await connection.execute(delete(counted).where(*in_days(counted, month, following(month))))
     return count
 
 

@@ -2,18 +2,21 @@
 pieces, so that nobody waits for it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import structlog
-from sqlalchemy import Select, and_, delete, exists, func, select, update
+from sqlalchemy import Column, Select, Table, and_, delete, exists, func, select, update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.audit_trail import acting_as, note
 from app.db import Database, DatabaseUnavailableError
+from app.events import tallies
+from app.events.rows import Rows
 from app.partitions import drop_months
 from app.tables import EVENT_TABLES, feedback, meta, requests, runs
 from app.tasks import TaskScope
@@ -86,11 +89,27 @@ async def _delete(database: Database, query: Select[Any], batch: int, delete_the
 async def _delete_requests(connection: AsyncConnection, found: Sequence[Any]) -> None:
     """Delete requests that were found with the oldest first, and what hangs on them."""
     ids = [row.request_id for row in found]
-    for table in EVENT_TABLES:
+    gone: dict[str, list[dict[str, Any]]] = {}
+    # Children first: on SQLite they would go with the requests, untold.
+    for table in reversed(EVENT_TABLES):
         of_these = table.c.request_id.in_(ids), table.c.ts.between(found[0].ts, found[-1].ts)
-        await connection.execute(delete(table).where(*of_these))
+        told = delete(table).where(*of_these).returning(*_counted(table))
+        gone[table.name] = [{**row} for row in (await connection.execute(told)).mappings()]
+    await connection.run_sync(tallies.take_away, _events(gone))
     # After the requests: from here on none of them can be marked.
     await connection.execute(delete(feedback).where(feedback.c.request_id.in_(ids)))
+
+
+def _counted(table: Table) -> list[Column[Any]]:
+    """The columns that statistics are made of."""
+    return [table.c[name] for name in tallies.COUNTED.get(table.name, ["request_id"])]
+
+
+def _events(rows: Rows) -> list[Rows]:
+    decided: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows["decisions"]:
+        decided[row["request_id"]].append(row)
+    return [{"requests": [row], "decisions": decided[row["request_id"]]} for row in rows["requests"]]
 
 
 async def _delete_runs(connection: AsyncConnection, found: Sequence[Any]) -> None:
