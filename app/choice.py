@@ -40,23 +40,26 @@ class Choice(Account):
         self._left_out: Lead | None = None
         self._starts_anew = False
         self._unjudged_runs = 0
+        self._times: dict[int, tuple[float, float]] = {}
         opening = audit.start()
         self._opening, self._cause = opening.action, opening.cause
 
     # Text in
 
     def hold(self, part: Text) -> None:
-        self.frame = part.frame
-        self.received += len(part.text)
-        self._spoke = self._spoke or not part.text.isspace()
+        self._hear(part)
         self._text.add(part)
 
     def see(self, part: Text) -> None:
         """Text that goes to the client as it comes, and that nobody judges."""
+        self._hear(part)
+        self._say(part.text)
+
+    def _hear(self, part: Text) -> None:
         self.frame = part.frame
         self.received += len(part.text)
         self._spoke = self._spoke or not part.text.isspace()
-        self._say(part.text)
+        self._trace.mark("first_text")
 
     async def push(self, text: str) -> Sequence[Sentence]:
         """The sentences completed by ``text``; without a judge all of the reply is one, at its end."""
@@ -91,10 +94,13 @@ class Choice(Account):
     async def check(self, sentence: Sentence) -> SentenceVerdict:
         if self._check is None:
             return SentenceVerdict(sentence=sentence, label=Label.NOT_A_CLAIM)
+        came_ms = self._trace.elapsed_ms()
         verdict = await self._check.check(sentence)
-        if not (self._audit.corrects and self._terms.strippable):
-            return verdict
-        return replace(verdict, claims=tuple([await self._with_sound_correction(claim) for claim in verdict.claims]))
+        if self._audit.corrects and self._terms.strippable:
+            claims = [await self._with_sound_correction(claim) for claim in verdict.claims]
+            verdict = replace(verdict, claims=tuple(claims))
+        self._times[sentence.index] = (came_ms, self._trace.elapsed_ms())
+        return verdict
 
     async def _with_sound_correction(self, claim: ClaimVerdict) -> ClaimVerdict:
         """The claim without its correction, unless the documents support that: it is a model's word too."""
@@ -184,7 +190,7 @@ class Choice(Account):
         return piece
 
     def _enter(self, entry: Entry) -> list[dict[str, Any]]:
-        self._entries.append(entry)
+        self._keep(entry)
         if not self._terms.options.shows("claims"):
             return []
         return claims_of(entry, self._terms.chunks, choice=self._shown_index)
@@ -201,7 +207,11 @@ class Choice(Account):
         """The sentence does not go to the client."""
         lead = lead_of(piece.text)
         self._left_out = self._left_out.then(lead) if self._left_out is not None else lead
-        self._entries.append(Entry(verdict=verdict, offset=None))
+        self._keep(Entry(verdict=verdict, offset=None))
+
+    def _keep(self, entry: Entry) -> None:
+        entry.times = self._times.pop(entry.verdict.sentence.index, None)
+        self._entries.append(entry)
 
     def strip(self, verdict: SentenceVerdict, piece: Piece) -> None:
         """The sentence is left out, and the text goes on."""

@@ -39,7 +39,7 @@ def claim_rows(
             evidence_end=source.span.end if source else None,
             delivered=entry.offset is not None,
             reason=verdict.reason if verdict else None,
-            judge_ms=None,
+            judge_ms=entry.times[1] - entry.times[0] if entry.times else None,
             text=stored(sentence.text, store_text),
             evidence=stored(source.content, store_text) if source else None,
             extra=_extra(entry, verdict, store_text),
@@ -47,10 +47,11 @@ def claim_rows(
 
 
 def _extra(entry: Entry, verdict: ClaimVerdict | None, store_text: StoreText) -> Mapping[str, Any]:
-    """What was never part of the reply has no part in decisions that are made again either."""
+    at = {"at": [round(ms, 1) for ms in entry.times]} if entry.times else {}
     if entry.retracted:
-        return {"retracted": True}
-    return claim_extra(verdict, store_text) if verdict else {}
+        # What was never part of the reply has no part in decisions that are made again either.
+        return {"retracted": True, **at}
+    return {**claim_extra(verdict, store_text), **at} if verdict else at
 
 
 def _decisive(verdict: ClaimVerdict | None) -> Source | None:

@@ -106,6 +106,8 @@ class Enforcement:
         try:
             while (item := await self._reading.next()) is not None:
                 for output in await self._decide(item):
+                    if isinstance(output, Released | Replacement):
+                        self._trace.mark("first_out")
                     yield output
                 if self._blocked():
                     for output in self._curtail():

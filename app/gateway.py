@@ -235,6 +235,7 @@ class Gateway:
         exchange.trace.start_upstream()
         sent = await self.upstream.send(upstream_request(call, kept))
         exchange.hold(sent.response)
+        exchange.trace.mark("upstream_answered")
         exchange.trace.sent_model = sent.model
         return sent.response
 

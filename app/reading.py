@@ -154,6 +154,7 @@ class Reading:
     async def _read(self, events: AsyncIterator[Event]) -> None:
         try:
             done = await self._take_all(events)
+            self._trace.marks["upstream_ended"] = self._trace.elapsed_ms()
             if done is None and not self._finished():
                 await self._break("The upstream ended its reply before it was complete.")
             else:

@@ -31,7 +31,8 @@ class Entry:
 
     ``citations`` are those in its text, ``noted`` those that the upstream has objects of its own for.
     ``corrected``: where in that text a correction stands in its place. ``retracted``: a further call to the upstream
-    took its place. ``structure``: it is what stands between the texts of a reply in JSON.
+    took its place. ``structure``: it is what stands between the texts of a reply in JSON. ``times``: when it was
+    complete and when it was judged, in milliseconds since the request came; None where nobody took the time.
     """
 
     verdict: SentenceVerdict
@@ -41,6 +42,7 @@ class Entry:
     corrected: Span | None = None
     retracted: bool = False
     structure: bool = False
+    times: tuple[float, float] | None = None
 
     @property
     def shown(self) -> bool:

@@ -88,10 +88,22 @@ class Trace:
     """Texts of the reply that decisions may quote; they are kept out of the event unless texts are stored in full."""
     regenerations: int = 0
     """How often the upstream was asked to go on anew; every count of tokens is over all calls."""
+    marks: dict[str, float] = field(default_factory=dict)
+    """When something first happened, in milliseconds since the request came: ``upstream_asked``, ``upstream_answered``
+    (its status is there), ``first_text`` of its reply, ``first_out`` (text leaves for the client); and when the
+    upstream's reply was last read to its end, ``upstream_ended``."""
     _spent: tuple[int, int] = (0, 0)
     _spent_estimated: bool = False
     _started: float = field(default_factory=perf_counter)
     _upstream_started: float | None = None
+
+    def elapsed_ms(self) -> float:
+        return (perf_counter() - self._started) * 1e3
+
+    def mark(self, name: str) -> None:
+        """It happens now, unless it did before."""
+        if name not in self.marks:
+            self.marks[name] = self.elapsed_ms()
 
     def fail(self, status: str, error: str, *, http_status: int | None = None) -> None:
         """The request went wrong. A weightier status, once set, stays."""
@@ -141,6 +153,7 @@ class Trace:
 
     def start_upstream(self) -> None:
         self._upstream_started = perf_counter()
+        self.mark("upstream_asked")
 
     def end_upstream(self) -> None:
         if self._upstream_started is not None:
@@ -208,6 +221,8 @@ class Trace:
             extra = {**extra, "llm": llm_usage(self.llm_calls)}
         if self.judge_fault is not None:
             extra = {**extra, "judge_fault": self.judge_fault}
+        if self.marks:
+            extra = {**extra, "marks": {name: round(ms, 1) for name, ms in self.marks.items()}}
         return RequestEvent(
             request=RequestRow(
                 request_id=self.request_id,
@@ -231,7 +246,7 @@ class Trace:
                 usage_estimated=self.usage_estimated,
                 upstream_ms=self.upstream_ms,
                 judge_ms=self.judge_ms,
-                total_ms=(perf_counter() - self._started) * 1e3,
+                total_ms=self.elapsed_ms(),
                 finish_reason=self.finish_reason,
                 error=self.error,
                 prompt=stored(self.prompt, self.store_text),

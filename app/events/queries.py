@@ -18,8 +18,9 @@ _REQUESTS_AT_ONCE = 100
 _TEXTS = ("prompt", "reply")
 _INNER = "extra"
 """What only the simulation of policies reads."""
-_BESIDE = ("llm", "judge_fault")
-"""But for these, which people read: what LLM judges took, and why the cross-encoder was missing."""
+_BESIDE = ("llm", "judge_fault", "judging", "marks")
+"""But for these, which people read: what LLM judges took, why the cross-encoder was missing, how it was asked, and what
+happened when."""
 _REQUESTS = tuple(column for column in requests.c if column.name not in (*_TEXTS, _INNER))
 _EVENTS = tuple(column for column in decisions.c if column.name != "position")
 _OF_REQUEST = ("request_id", "ts", "run_id", "agent", "model")
