@@ -10,6 +10,7 @@ from app.config import load_config
 from app.llm_judge import open_llm_judge
 from app.screen import Screen
 from app.settings import Settings, SettingsError
+from judges.base import PairScorer
 from judges.cross_encoder import open_scorer, spec_languages
 from judges.llm import LlmJudge
 from judges.pipeline import GroundingChecker
@@ -27,15 +28,9 @@ def check_text(settings: Settings, text: str, sources: Mapping[str, str]) -> Gro
 
     Raises SettingsError for a judge that does not exist, JudgeMissingError for one that cannot be loaded.
     """
-    try:
-        key = settings.judge_api_key.get_secret_value() if settings.judge_api_key else None
-        scorer = open_scorer(settings.judge, threads=settings.judge_threads, api_key=key)
-    except ValueError as error:
-        raise SettingsError(f"GROUNDLANE_JUDGE: {error}") from None
-    upstreams = load_config(settings).upstreams if settings.llm_judge_model is not None else ()
-    llm = open_llm_judge(settings, upstreams, _NoSecrets(), lambda _call: None)
+    llm = open_llm(settings)
     checker = GroundingChecker(
-        scorer,
+        open_cross_encoder(settings),
         llm=llm,
         languages=spec_languages(settings.judge),
         timeout_s=settings.judge_timeout_ms / 1e3,
@@ -43,6 +38,21 @@ def check_text(settings: Settings, text: str, sources: Mapping[str, str]) -> Gro
     )
     chunks = [Chunk(id=name, text=source, source=name) for name, source in sources.items()]
     return asyncio.run(_check(checker, llm, text, chunks))
+
+
+def open_cross_encoder(settings: Settings) -> PairScorer | None:
+    """The cross-encoder of the settings, not loaded yet. Raises SettingsError for one that does not exist."""
+    try:
+        key = settings.judge_api_key.get_secret_value() if settings.judge_api_key else None
+        return open_scorer(settings.judge, threads=settings.judge_threads, api_key=key)
+    except ValueError as error:
+        raise SettingsError(f"GROUNDLANE_JUDGE: {error}") from None
+
+
+def open_llm(settings: Settings) -> LlmJudge:
+    """The LLM judge of the settings, without the keys that are kept as secrets. Raises SettingsError."""
+    upstreams = load_config(settings).upstreams if settings.llm_judge_model is not None else ()
+    return open_llm_judge(settings, upstreams, _NoSecrets(), lambda _call: None)
 
 
 class _NoSecrets:

@@ -52,15 +52,11 @@ def open_llm_judge(
 ) -> LlmJudge:
     """The judge that ``settings`` describe; any upstream can serve it too, as ``upstream/model``. ``observe`` is told
     of every call. Nothing is asked or imported yet. Raises SettingsError for a file of prices that cannot be used."""
-    try:
-        prices = PriceTable.read(Path(settings.llm_judge_prices)) if settings.llm_judge_prices else PriceTable()
-    except ValueError as error:
-        raise SettingsError(f"GROUNDLANE_LLM_JUDGE_PRICES: {error}") from None
     return LlmJudge(
         keys=LlmKeys(settings, upstreams, secrets),
         model=settings.llm_judge_model,
         endpoints={**PROVIDERS, **{spec.name: _endpoint(spec) for spec in upstreams}},
-        prices=prices,
+        prices=open_prices(settings),
         timeout_s=settings.llm_judge_timeout_ms / 1e3,
         token_budget=settings.llm_judge_token_budget,
         concurrency=settings.llm_judge_concurrency,
@@ -68,6 +64,14 @@ def open_llm_judge(
         include_reasoning=settings.llm_judge_reasoning,
         observe=observe,
     )
+
+
+def open_prices(settings: Settings) -> PriceTable:
+    """What calls cost. Raises SettingsError for a file of prices that cannot be used."""
+    try:
+        return PriceTable.read(Path(settings.llm_judge_prices)) if settings.llm_judge_prices else PriceTable()
+    except ValueError as error:
+        raise SettingsError(f"GROUNDLANE_LLM_JUDGE_PRICES: {error}") from None
 
 
 def llm_scores(judge: LlmJudge) -> Inquiry:

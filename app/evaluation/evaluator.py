@@ -1,0 +1,161 @@
+"""Cases to results: from the cache where they were judged before, else by the judge. In Python, async and sync."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from app.evaluation.cache import VerdictCache
+from app.evaluation.cases import Case, as_documents
+from app.evaluation.judging import CaseJudge, JudgeKind, Ruling, open_judge
+from app.evaluation.results import CaseResult, Judged
+from app.settings import Settings, load_settings
+from judges.types import Thresholds
+
+
+class Evaluator:
+    """Judges cases, several at once, none twice: a case that is in the cache, or that is being judged as another one,
+    is not judged again. Use it as an async context manager, which loads the judge and closes judge and cache."""
+
+    def __init__(self, judge: CaseJudge, cache: VerdictCache | None = None) -> None:
+        self.judge = judge
+        self._cache = cache
+        self._running: dict[str, asyncio.Event] = {}
+        self.judged = 0
+        """Cases that the judge was asked about."""
+
+    async def __aenter__(self) -> Self:
+        """Raises JudgeMissingError."""
+        try:
+            await self.judge.start()
+        except BaseException:
+            await self.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        await self.judge.aclose()
+        if self._cache is not None:
+            await asyncio.to_thread(self._cache.close)
+
+    def key(self, case: Case) -> str:
+        """The hash of what the verdicts on ``case`` follow from; empty where there is nothing to judge."""
+        return self.judge.key(case) if case.scoring.enabled and case.documents else ""
+
+    async def evaluate(self, case: Case) -> CaseResult:
+        """The result of ``case``. Trouble with the judge is told in it. Raises CacheError."""
+        key = self.key(case)
+        if self._cache is None or not key:
+            return await self.known(case, key) or await self._judge(case, key)
+        async with self._alone(key):
+            return await self.known(case, key) or await self._judge(case, key)
+
+    async def known(self, case: Case, key: str) -> CaseResult | None:
+        """The result of a case that needs no judge: one to skip, or one in the cache. Raises CacheError."""
+        if not key:
+            return CaseResult(case=case, skipped="no_context" if case.scoring.enabled else "disabled")
+        judged = None if self._cache is None else await asyncio.to_thread(self._cache.get, key)
+        return None if judged is None else _result(case, key, judged, cached=True)
+
+    async def settle(self, case: Case, key: str, ruling: Ruling) -> CaseResult:
+        """The result of a case that was judged; kept in the cache if nothing is wrong with it. Raises CacheError."""
+        self.judged += 1
+        if ruling.fault is not None:
+            return CaseResult(case=case, key=key, judged=ruling.judged, error=ruling.fault)
+        if self._cache is not None:
+            await asyncio.to_thread(self._cache.put, key, ruling.judged)
+        return _result(case, key, ruling.judged)
+
+    async def _judge(self, case: Case, key: str) -> CaseResult:
+        return await self.settle(case, key, await self.judge.judge(case))
+
+    @asynccontextmanager
+    async def _alone(self, key: str) -> AsyncIterator[None]:
+        while (other := self._running.get(key)) is not None:
+            await other.wait()
+        done = self._running[key] = asyncio.Event()
+        try:
+            yield
+        finally:
+            del self._running[key]
+            done.set()
+
+
+def _result(case: Case, key: str, judged: Judged, *, cached: bool = False) -> CaseResult:
+    skipped = None if judged.claims else "no_claims"
+    return CaseResult(case=case, key=key, judged=judged, cached=cached, skipped=skipped)
+
+
+def open_evaluator(
+    settings: Settings | None = None,
+    *,
+    judge: JudgeKind | str = JudgeKind.CROSS_ENCODER,
+    thresholds: Thresholds | None = None,
+    cache: Path | None = None,
+) -> Evaluator:
+    """An evaluator with the judge that ``settings`` describe (default: the environment's). ``cache``: a file to keep
+    verdicts in; None for none. Nothing is loaded yet. Raises SettingsError or CacheError, ValueError for a ``judge``
+    that there is not."""
+    opened = open_judge(settings or load_settings(), JudgeKind(judge), thresholds=thresholds)
+    return Evaluator(opened, None if cache is None else VerdictCache(cache))
+
+
+async def aevaluate(cases: Iterable[Case], evaluator: Evaluator | None = None, **options: Any) -> Sequence[CaseResult]:
+    """The results of ``cases``, in their order: by ``evaluator``, which must be open and stays so, or by one that is
+    opened with ``options`` as ``open_evaluator`` has them and closed again. Raises what those raise."""
+    if evaluator is None:
+        async with open_evaluator(**options) as evaluator:
+            return await aevaluate(cases, evaluator)
+    turns = asyncio.Semaphore(evaluator.judge.at_once)
+
+    async def one(case: Case) -> CaseResult:
+        async with turns:
+            return await evaluator.evaluate(case)
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one(case)) for case in cases]
+    return [task.result() for task in tasks]
+
+
+def evaluate(cases: Iterable[Case], **options: Any) -> Sequence[CaseResult]:
+    """``aevaluate`` where no event loop runs."""
+    return asyncio.run(aevaluate(cases, **options))
+
+
+class GroundingTester:
+    """Checks outputs one by one where no event loop runs, as tests do; the judge is loaded once. Use it as a context
+    manager. ``options`` are those of ``open_evaluator``."""
+
+    def __init__(self, evaluator: Evaluator | None = None, **options: Any) -> None:
+        self._evaluator = evaluator or open_evaluator(**options)
+        self._runner = asyncio.Runner()
+
+    def __enter__(self) -> Self:
+        try:
+            self._runner.run(self._evaluator.__aenter__())
+        except BaseException:
+            self._runner.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._runner.run(self._evaluator.aclose())
+        finally:
+            self._runner.close()
+
+    def evaluate(self, output: str, documents: str | Sequence[Any]) -> CaseResult:
+        """What the documents (a text, or a list of texts, of mappings or of chunks) hold of ``output``.
+
+        Raises CaseError."""
+        case = Case(case_id="output", output=output, documents=as_documents(documents))
+        return self._runner.run(self._evaluator.evaluate(case))

@@ -1,0 +1,94 @@
+"""How sure a share or a mean is, given that the cases are a sample of those that might have been."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+LEVEL: Final = 0.95
+RESAMPLES: Final = 2_000
+SEED: Final = 20
+_Z: Final = 1.959963984540054
+"""The quantile of the normal distribution that leaves 2.5 % above it."""
+
+WILSON: Final = "Wilson score interval"
+BOOTSTRAP: Final = f"percentile bootstrap over cases, {RESAMPLES} resamples, seed {SEED}"
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A value with the bounds between which it lies with ``level``, by ``method``; all are None where there is nothing
+    to estimate it from, the bounds alone where there is one case only."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    level: float = LEVEL
+    method: str | None = None
+
+
+def share(hits: int, of: int) -> Estimate:
+    """A share of independent cases (Wilson 1927)."""
+    if of == 0:
+        return Estimate(value=None)
+    low, high = _wilson(hits / of, of)
+    return Estimate(value=hits / of, low=low, high=high, method=WILSON)
+
+
+def mean(values: Sequence[float]) -> Estimate:
+    """The mean of one value from 0 to 1 a case. Where all are 0, or all are 1, resampling would tell of no doubt at
+    all: then the share of such cases is estimated in its place."""
+    if not len(values):
+        return Estimate(value=None)
+    if set(values) in ({0.0}, {1.0}):
+        return share(round(sum(values)), len(values))
+    numbers = np.asarray(values, dtype=np.float64)
+    return _resampled(numbers, np.ones_like(numbers))
+
+
+def ratio(parts: Sequence[float], wholes: Sequence[float]) -> Estimate:
+    """The sum of ``parts`` over the sum of ``wholes``, one of each a case: claims of one case stand or fall together,
+    so that cases are drawn, not claims."""
+    total = sum(wholes)
+    if total == 0:
+        return Estimate(value=None)
+    if sum(parts) in (0, total):
+        low, high = _wilson(sum(parts) / total, len(parts))
+        return Estimate(value=sum(parts) / total, low=low, high=high, method=WILSON)
+    return _resampled(np.asarray(parts, dtype=np.float64), np.asarray(wholes, dtype=np.float64))
+
+
+def difference(pairs: Sequence[tuple[float, float]]) -> Estimate:
+    """The mean of second minus first, over cases that have both."""
+    if not pairs:
+        return Estimate(value=None)
+    numbers = np.asarray([second - first for first, second in pairs], dtype=np.float64)
+    return _resampled(numbers, np.ones_like(numbers))
+
+
+def _resampled(parts: Floats, wholes: Floats) -> Estimate:
+    value = float(parts.sum() / wholes.sum())
+    count = len(parts)
+    if count < 2:
+        return Estimate(value=value)
+    generator = np.random.default_rng(SEED)
+    found = np.full(RESAMPLES, value)
+    for place in range(RESAMPLES):
+        drawn = generator.integers(count, size=count)
+        whole = wholes[drawn].sum()
+        if whole > 0:
+            found[place] = parts[drawn].sum() / whole
+    low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Estimate(value=value, low=float(low), high=float(high), method=BOOTSTRAP)
+
+
+def _wilson(value: float, count: int) -> tuple[float, float]:
+    spread = _Z * sqrt(value * (1 - value) / count + _Z**2 / (4 * count**2))
+    centre = value + _Z**2 / (2 * count)
+    scale = 1 + _Z**2 / count
+    return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
