@@ -1,6 +1,7 @@
 """When what happened in a request, as its event tells."""
 
 import pytest
+
 from tests.app.harness import FALSE, TRUE, bench, policy, said
 
 pytestmark = pytest.mark.anyio
