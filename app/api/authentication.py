@@ -5,17 +5,18 @@ It takes the gateway's own keys out of the headers, so that none can go upstream
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.problems import error_response
 from app.errors import GatewayError, RateLimitError, WrongKeyError
-from app.keys import GatewayKey
+from app.keys import Allowance, GatewayKey
 from app.resources import Resources
 
 _GUARDED = ("/v1", "/mcp")
+_REFUSED = 400
 _OURS = b"x-groundlane-key"
 _BEARERS = frozenset({b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key", _OURS})
 _KEY = re.compile(rb"(?<![A-Za-z0-9_-])gl-[a-z2-7]{8}-[A-Za-z0-9_-]*")
@@ -35,28 +36,29 @@ class Authentication:
             return
         resources: Resources = scope["state"]["resources"]
         try:
-            key = _admit(scope, resources)
+            key, allowance = _admit(scope, resources)
         except GatewayError as error:
             await error_response(Request(scope), error)(scope, receive, send)
             return
         headers = [(name, value) for name, value in scope["headers"] if name != _OURS and not _KEY.search(value)]
-        await self._app({**scope, "headers": headers, "state": {**scope["state"], "key": key}}, receive, send)
+        told = send if allowance is None else _telling(send, allowance)
+        await self._app({**scope, "headers": headers, "state": {**scope["state"], "key": key}}, receive, told)
 
 
 def _is_guarded(path: str) -> bool:
     return any(path == start or path.startswith(f"{start}/") for start in _GUARDED)
 
 
-def _admit(scope: Scope, resources: Resources) -> GatewayKey | None:
-    """The key of the call. Raises WrongKeyError or RateLimitError."""
+def _admit(scope: Scope, resources: Resources) -> tuple[GatewayKey | None, Allowance | None]:
+    """The key of the call, and what its limit allows if it has one. Raises WrongKeyError or RateLimitError."""
     try:
         key = _find(scope["headers"], scope["query_string"], resources)
     except WrongKeyError:
         resources.metrics.observe_key_refused("wrong")
         raise
-    if key is not None and key.requests_per_minute is not None:
-        _take(key, key.requests_per_minute, resources)
-    return key
+    if key is None or key.requests_per_minute is None:
+        return key, None
+    return key, _take(key, key.requests_per_minute, resources)
 
 
 def _find(headers: RawHeaders, query: bytes, resources: Resources) -> GatewayKey | None:
@@ -80,21 +82,40 @@ def _find(headers: RawHeaders, query: bytes, resources: Resources) -> GatewayKey
     return key
 
 
-def _take(key: GatewayKey, per_minute: int, resources: Resources) -> None:
+def _take(key: GatewayKey, per_minute: int, resources: Resources) -> Allowance:
     allowance = resources.limiter.take(key.id, per_minute)
     if allowance.allowed:
-        return
+        return allowance
     resources.metrics.observe_key_refused("rate")
     wait_s = math.ceil(allowance.wait_s)
     error = RateLimitError(
         f"The key {key.prefix} has used its {per_minute} requests per minute. Try again in {wait_s} s."
     )
-    error.headers.update(
-        {
-            "retry-after": str(wait_s),
-            "x-ratelimit-limit-requests": str(allowance.limit),
-            "x-ratelimit-remaining-requests": str(allowance.remaining),
-            "x-ratelimit-reset-requests": f"{allowance.full_s:.3f}s",
-        }
-    )
+    error.headers.update({"retry-after": str(wait_s), **_limits(allowance)})
     raise error
+
+
+def _limits(allowance: Allowance) -> Mapping[str, str]:
+    """The limit as OpenAI's headers tell it."""
+    return {
+        "x-ratelimit-limit-requests": str(allowance.limit),
+        "x-ratelimit-remaining-requests": str(allowance.remaining),
+        "x-ratelimit-reset-requests": f"{allowance.full_s:.3f}s",
+    }
+
+
+def _telling(send: Send, allowance: Allowance) -> Send:
+    """``send``, with the caller's own limit in the headers of the reply. The upstream's is that of the gateway's key,
+    and is of use to the caller only where that is what refused the request."""
+    limits = [(name.encode(), value.encode()) for name, value in _limits(allowance).items()]
+    names = {name for name, _ in limits}
+
+    async def tell(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = list(message.get("headers", ()))
+            others = [item for item in headers if item[0].lower() not in names]
+            if message["status"] < _REFUSED or len(others) == len(headers):
+                message = {**message, "headers": [*others, *limits]}
+        await send(message)
+
+    return tell

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from sqlalchemy import insert, select, tuple_
 
+from app.audit_trail import note as audit
 from app.db import Database
 from app.errors import InvalidAdminRequestError, NotFoundError
 from app.events.queries import EventFilter, Key, within
@@ -97,6 +98,9 @@ class Feedback:
                         f"decision_id: {detail}", errors=[{"loc": ["decision_id"], "msg": detail}]
                     )
             await connection.execute(insert(feedback), asdict(mark))
+            # Without the note: it may quote the request, and this line outlives it.
+            after = {"id": mark.id, "decision_id": decision_id, "correct": correct}
+            await audit(connection, "feedback.create", request_id, after=after)
         return mark
 
     async def marks(

@@ -245,6 +245,46 @@ def test_a_key_used_too_often_is_told_when_to_come_back(gateway: Gateway) -> Non
     assert (messages.status_code, messages.json()["error"]["type"]) == (429, "rate_limit_error")
 
 
+LEFT = "x-ratelimit-remaining-requests"
+
+
+def test_every_path_counts_and_tells_how_many_requests_are_left(gateway: Gateway) -> None:
+    made = key(gateway, requests_per_minute=12)
+    run = ask(gateway, {"agent": None}, "/v1/runs", **bearer(made["key"]))
+    calls: list[tuple[str, Any]] = [
+        ("/v1/chat/completions", CHAT),
+        ("/v1/completions", {"model": "m", "prompt": "Hello?"}),
+        ("/v1/responses", {"model": "m", "input": "Hello?"}),
+        ("/v1/embeddings", {"model": "m", "input": "Hello?"}),
+        ("/v1/grounding/check", {"text": "Hello?", "sources": []}),
+        (f"/v1/runs/{run.json()['run_id']}/grounding", {}),
+        ("/v1/runs/run_0/grounding", {}),
+        ("/v1/chat/completions", {"model": "m"}),
+    ]
+    answers = [run, *(ask(gateway, body, path, **bearer(made["key"])) for path, body in calls)]
+    assert [answer.status_code for answer in answers] == [201, 200, 200, 200, 200, 200, 200, 404, 400]
+    answers.append(ask(gateway, path="/mcp", **bearer(made["key"])))
+    left = [int(answer.headers[LEFT]) for answer in answers]
+    assert left[0] == 11
+    assert left[-1] < 11  # 2, if nothing came back meanwhile
+    assert {answer.headers["x-ratelimit-limit-requests"] for answer in answers} == {"12"}
+    assert LEFT not in ask(gateway, **bearer(key(gateway)["key"])).headers
+
+
+@pytest.mark.parametrize(("status", "told"), [(200, ["1"]), (429, ["77"])])
+def test_the_limit_that_is_told_is_the_one_that_counts_for_the_caller(
+    gateway: Gateway, status: int, told: list[str]
+) -> None:
+    """The upstream's own is that of the gateway's key; the caller is told of it where it refuses."""
+    headers = {"x-ratelimit-remaining-requests": "77", "x-ratelimit-remaining-tokens": "5"}
+    gateway.upstream.script(json_reply(ANSWER, status=status, headers=headers))
+    with gateway.call(CHAT, headers=bearer(key(gateway, requests_per_minute=2)["key"])) as call:
+        call.read_all()
+        assert call.status == status
+        assert [value for name, value in call.headers if name == LEFT] == told
+        assert [value for name, value in call.headers if name == "x-ratelimit-remaining-tokens"] == ["5"]
+
+
 @pytest.mark.parametrize("globs", [["ci-*"], ["gl-*"]])
 def test_a_policy_is_scoped_by_keys(gateway: Gateway, globs: list[str]) -> None:
     gateway.policy("retrieval", {"require_documents": True, "min_chunks": 5, "action_on_chunk_violation": "block"},

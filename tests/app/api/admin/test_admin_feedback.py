@@ -110,6 +110,19 @@ async def test_marks_are_kept_and_listed(client: httpx.AsyncClient, log: SimpleN
     assert [item["correct"] for item in of_one] == [True]
 
 
+async def test_a_mark_leaves_a_line_in_the_audit_trail_without_its_note(
+    client: httpx.AsyncClient, log: SimpleNamespace
+) -> None:
+    """The note may quote the request, and the line outlives it; a mark that is refused leaves none."""
+    body = {"request_id": "req_000001", "decision_id": "req_000001.00000", "correct": False, "note": "he said so"}
+    made = (await client.post(URL, json=body)).json()
+    assert (await client.post(URL, json={**body, "decision_id": "of nobody"})).status_code == 422
+    (line,) = (await client.get("/admin/v1/audit", params={"action": "feedback.create"})).json()["items"]
+    assert (line["target"], line["before"]) == ("req_000001", None)
+    assert line["after"] == {"id": made["id"], "decision_id": "req_000001.00000", "correct": False}
+    assert line["actor"].startswith("token:")
+
+
 async def test_precision_and_recall_of_each_policy(client: httpx.AsyncClient, log: SimpleNamespace) -> None:
     """Two of three alarms were right, and the one request allowed should have been blocked."""
     for number, correct in ((0, True), (1, True), (2, False), (3, False)):
