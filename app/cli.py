@@ -8,6 +8,7 @@ import typer
 
 from app.commands.common import CommandError, UsageError, database_errors, show_columns
 from app.commands.database import database
+from app.commands.evaluation import evaluation
 from app.commands.keys import keys
 from app.commands.policies import policies
 from app.commands.secrets import secrets
@@ -22,6 +23,7 @@ cli = typer.Typer(
     rich_markup_mode=None,
 )
 cli.add_typer(database, name="db")
+cli.add_typer(evaluation, name="eval")
 cli.add_typer(keys, name="keys")
 cli.add_typer(policies, name="policies")
 cli.add_typer(secrets, name="secrets")

@@ -1,0 +1,333 @@
+"""``groundlane eval``: answers of a file judged by their documents."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.commands.common import CommandError, UsageError, show_columns
+from app.settings import Settings, SettingsError, load_settings
+
+if TYPE_CHECKING:
+    from app.evaluation import Evaluator
+    from app.evaluation.comparing import Flip, RunComparison
+    from app.evaluation.estimate import RunEstimate
+    from app.evaluation.running import Progress
+    from app.evaluation.summary import Summary
+
+evaluation = typer.Typer(
+    help="Evaluate answers by their documents: files of cases in, reports out.", no_args_is_help=True
+)
+
+_FAILED = 1
+_SHOWN_FLIPS = 50
+
+
+class Metric(StrEnum):
+    GROUNDING = "grounding"
+
+
+class Judge(StrEnum):
+    CROSS_ENCODER = "cross-encoder"
+    LLM = "llm"
+    CASCADE = "cascade"
+
+
+class Engine(StrEnum):
+    LOCAL = "local"
+    RAY = "ray"
+
+
+Input = Annotated[Path, typer.Option("--input", "-i", help="Cases: a .json, .jsonl, .csv or .parquet file")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Take the first cases only, so many")]
+Which = Annotated[
+    Judge, typer.Option(help="The cross-encoder, an LLM, or the LLM where the cross-encoder comes to no verdict")
+]
+CacheFile = Annotated[Path | None, typer.Option(help="File of verdicts kept; default: in the user's cache folder")]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither read nor keep verdicts")]
+Entailment = Annotated[float, typer.Option(min=0.0, max=1.0, help="Supported at or above this probability")]
+Contradiction = Annotated[float, typer.Option(min=0.0, max=1.0, help="Contradicted at or above this probability")]
+Metrics = Annotated[Metric, typer.Argument(help="What to measure")]
+
+
+@evaluation.command()
+def run(
+    metric: Metrics,
+    input: Input,
+    output_dir: Annotated[Path, typer.Option("--output-dir", "-o", help="Folder for the results; used again: go on")],
+    limit: Limit = None,
+    judge: Which = Judge.CROSS_ENCODER,
+    fail_under: Annotated[
+        float | None, typer.Option(min=0.0, max=1.0, help="Exit code 1 if the score is lower, or if there is none")
+    ] = None,
+    entailment_threshold: Entailment = 0.7,
+    contradiction_threshold: Contradiction = 0.7,
+    cache: CacheFile = None,
+    no_cache: NoCache = False,
+    engine: Annotated[Engine, typer.Option(help="Judge here, or on a Ray cluster")] = Engine.LOCAL,
+    ray_address: Annotated[str | None, typer.Option(help="Address of the cluster; default: RAY_ADDRESS")] = None,
+    ray_judges: Annotated[int | None, typer.Option(min=1, help="Judges on the cluster; default: one a core")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON")] = False,
+) -> None:
+    """Judge every case of a file. Exit code 1: a case failed, or the score is under --fail-under."""
+    import asyncio
+    from functools import partial
+
+    from app.evaluation.reading import count_cases, read_cases
+    from app.evaluation.running import run_cases
+    from app.evaluation.store import RunFolder
+
+    settings = load_settings()
+    with evaluation_errors():
+        total = count_cases(input, limit=limit)
+        evaluator = _open(settings, judge, entailment_threshold, contradiction_threshold, cache, no_cache)
+        work = run_cases
+        if engine is Engine.RAY:
+            from app.evaluation.ray_engine import Cluster, run_cases_on_ray
+
+            cluster = Cluster(judges=ray_judges, address=ray_address)
+            work = partial(run_cases_on_ray, settings=settings, cluster=cluster)
+
+        async def judged(progress: "Progress") -> "Summary":
+            async with evaluator:
+                return await work(evaluator, read_cases(input, limit=limit), RunFolder(output_dir), progress)
+
+        with _progress(total, quiet) as progress:
+            summary = asyncio.run(judged(progress))
+    _show_summary(summary, output_dir, json=json)
+    raise typer.Exit(_exit_code(summary, fail_under))
+
+
+@evaluation.command()
+def estimate(
+    metric: Metrics,
+    input: Input,
+    limit: Limit = None,
+    judge: Which = Judge.CROSS_ENCODER,
+    entailment_threshold: Entailment = 0.7,
+    contradiction_threshold: Contradiction = 0.7,
+    cache: CacheFile = None,
+    no_cache: NoCache = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the estimate as JSON")] = False,
+) -> None:
+    """Say what a run would cost. No LLM is asked anything, and none needs a key."""
+    import asyncio
+
+    from app.evaluation.estimate import estimate_run
+    from app.evaluation.reading import read_cases
+    from app.llm_judge import open_prices
+
+    settings = load_settings()
+    with evaluation_errors():
+        evaluator = _open(settings, judge, entailment_threshold, contradiction_threshold, cache, no_cache)
+        prices = open_prices(settings)
+
+        async def estimated() -> "RunEstimate":
+            try:
+                await evaluator.judge.start(ask_llm=False)
+                return await estimate_run(
+                    evaluator,
+                    lambda: read_cases(input, limit=limit),
+                    model=settings.llm_judge_model,
+                    prices=prices,
+                )
+            finally:
+                await evaluator.aclose()
+
+        found = asyncio.run(estimated())
+    _show_estimate(found, json=json)
+
+
+@evaluation.command()
+def compare(
+    before: Annotated[Path, typer.Argument(help="Folder of a run")],
+    after: Annotated[Path, typer.Argument(help="Folder of the run to hold against it")],
+    fail_on_regression: Annotated[
+        bool, typer.Option("--fail-on-regression", help="Exit code 1 if a claim was accepted and is no more")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON")] = False,
+) -> None:
+    """Hold two runs against each other: which claims flipped, and what became of the score."""
+    from app.evaluation.comparing import compare_runs
+
+    with evaluation_errors():
+        found = compare_runs(before, after)
+    _show_comparison(found, json=json)
+    raise typer.Exit(_FAILED if fail_on_regression and found.worse else 0)
+
+
+@evaluation.command()
+def sample() -> None:
+    """Print the cases that ship with the package, as JSON Lines."""
+    from importlib.resources import files
+
+    typer.echo((files("app.evaluation") / "sample.jsonl").read_text("utf-8"), nl=False)
+
+
+@contextmanager
+def evaluation_errors() -> Iterator[None]:
+    """Turn what can go wrong into one line: with the input into a UsageError, with the judge into a SettingsError."""
+    from app.checking import JudgeMissingError
+    from app.evaluation import CacheError, CaseFileError
+    from app.evaluation.running import EngineMissingError, RunStoppedError
+    from app.evaluation.store import RunFolderError
+
+    try:
+        yield
+    except (CaseFileError, RunFolderError) as error:
+        raise UsageError(str(error)) from None
+    except JudgeMissingError as error:
+        raise SettingsError(f"GROUNDLANE_JUDGE: {error}") from None
+    except CacheError as error:
+        raise CommandError(f"the cache: {error}; --no-cache does without") from None
+    except EngineMissingError as error:
+        raise UsageError(str(error)) from None
+    except RunStoppedError as error:
+        raise CommandError(f"{error} What was judged is kept: the same command goes on.") from None
+
+
+def _open(
+    settings: Settings,
+    judge: Judge,
+    entailment: float,
+    contradiction: float,
+    cache: Path | None,
+    no_cache: bool,
+) -> "Evaluator":
+    from app.evaluation import JudgeKind, open_evaluator
+    from app.evaluation.cache import default_cache
+    from judges.types import Thresholds
+
+    return open_evaluator(
+        settings,
+        judge=JudgeKind(judge.value),
+        thresholds=Thresholds(entailment=entailment, contradiction=contradiction),
+        cache=None if no_cache else cache or default_cache(),
+    )
+
+
+@contextmanager
+def _progress(total: int, quiet: bool) -> Iterator["Progress"]:
+    """A bar on stderr, where that is a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _line: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+    )
+    with bar:
+        task = bar.add_task("judging", total=total)
+        yield lambda _line: bar.advance(task)
+
+
+def _exit_code(summary: "Summary", fail_under: float | None) -> int:
+    if summary.errors:
+        typer.echo(f"{summary.errors} cases could not be judged in full; the same command tries them again.", err=True)
+        return _FAILED
+    if fail_under is None:
+        return 0
+    score = summary.score.value
+    if score is not None and score >= fail_under:
+        return 0
+    shown = "no case has a score" if score is None else f"the score {score:.3f} is under {fail_under:g}"
+    typer.echo(f"Failed: {shown}.", err=True)
+    return _FAILED
+
+
+def _show_summary(summary: "Summary", folder: Path, *, json: bool) -> None:
+    from app.evaluation.summary import told, told_cost
+
+    if json:
+        _print_json(summary)
+        return
+    cases, claims = summary.cases, summary.claims
+    left = {"no_context": "without context", "no_claims": "without claims", "disabled": "disabled"}
+    notes = [f"{cases[name]} {words}" for name, words in left.items() if cases[name]]
+    show_columns(
+        [
+            ("judge", f"{summary.judge} ({summary.kind})"),
+            ("cases", f"{cases['scored']} of {cases['total']} scored" + "".join(f", {note}" for note in notes)),
+            ("failed", str(cases["errors"])),
+            (
+                "claims",
+                f"{claims['total']}: {claims['accepted']} supported, {claims['contradicted']} contradicted, "
+                f"{claims['unverifiable']} unverifiable",
+            ),
+            ("score", told(summary.score)),
+            ("claims accepted", told(summary.claims_accepted)),
+            ("grounded cases", told(summary.grounded_cases)),
+            ("cost", f"{told_cost(summary.spent)}; {summary.cached_cases} cases from the cache"),
+            ("report", str(folder / "report.html")),
+        ]
+    )
+
+
+def _show_estimate(found: "RunEstimate", *, json: bool) -> None:
+    from app.evaluation.estimate import ANSWER_TOKENS
+    from app.evaluation.results import Cost
+    from app.evaluation.summary import told_cost
+
+    if json:
+        _print_json(found)
+        return
+    rows = [
+        ("judge", f"{found.judge} ({found.kind.value})"),
+        ("cases", f"{found.cases}: {found.judged} to judge, {found.cached} in the cache, {found.skipped} to skip"),
+        ("claims", f"about {found.claims}"),
+    ]
+    if found.kind.asks_llm:
+        rows += [
+            ("calls", f"about {found.calls}, with {ANSWER_TOKENS} tokens an answer"),
+            ("tokens", f"about {found.input_tokens} in, {found.output_tokens} out"),
+        ]
+    rows.append(("cost", told_cost(Cost(usd=found.usd))))
+    if found.seconds is not None:
+        rows.append(("time", f"about {found.seconds:.0f} s of the cross-encoder on this machine, as busy as it is now"))
+    if found.sampled < found.judged:
+        rows.append(("based on", f"{found.sampled} cases, spread over the input"))
+    show_columns(rows)
+
+
+def _show_comparison(found: "RunComparison", *, json: bool) -> None:
+    from app.evaluation.summary import told
+
+    if json:
+        _print_json(found)
+        return
+    show_columns(
+        [
+            ("judges", " → ".join(found.judges)),
+            ("cases", f"{found.cases} in both, {len(found.only_before)} and {len(found.only_after)} in one only"),
+            ("claims", f"{found.claims} in both, {found.claims_gone} gone, {found.claims_new} new"),
+            ("score", f"{told(found.before)} → {told(found.after)}"),
+            ("change", told(found.change)),
+            ("flipped", f"{len(found.worse)} no longer accepted, {len(found.better)} now accepted"),
+        ]
+    )
+    for mark, flips in (("-", found.worse), ("+", found.better)):
+        for flip in flips[:_SHOWN_FLIPS]:
+            typer.echo(f"{mark} {_flip(flip)}")
+        if len(flips) > _SHOWN_FLIPS:
+            typer.echo(f"{mark} and {len(flips) - _SHOWN_FLIPS} more (--json has all)")
+
+
+def _flip(flip: "Flip") -> str:
+    return f"{flip.case_id}: {flip.before.label.value} → {flip.after.label.value}: {flip.text}"
+
+
+def _print_json(value: object) -> None:
+    import orjson
+
+    typer.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
