@@ -107,10 +107,9 @@ class Adjudicator:
         full = f"{context} {text}" if context else text
         hypothesis = full if self._scorer.count_tokens(full) <= self._room else text
         windows = self._evidence.select(hypothesis, self._max_sources)
-        pairs: list[tuple[str, str]] = [(window.text, hypothesis) for window in windows]
+        texts = [window.text for window in windows]
         fused = self._fuses and len(windows) > 1
-        if fused:
-            pairs.append((Windows([window.text for window in windows]), hypothesis))
+        pairs = [(Windows(texts), hypothesis)] if fused else [(one, hypothesis) for one in texts]
         scores = await self._scorer.score(pairs)
         claim = await asyncio.to_thread(self._signals.prepare, text, context)
         weigh = self._weigh_together if fused else self._weigh
@@ -128,7 +127,8 @@ class Adjudicator:
         self, claim: Prepared, hypothesis: str, windows: Sequence[Evidence], scores: Sequence[Probabilities]
     ) -> _Finding:
         """What all windows together say is what counts; each by itself says where it stands."""
-        *singles, together = scores
+        (together,) = scores
+        singles = together.parts
         opinions, near = self._opinions(claim, hypothesis, windows, singles)
         best = (max(score.entailed for score in singles), max(singles[place].contradicted for place in near))
         prepared = self._signals.together([self._prepare(window) for window in windows])

@@ -106,11 +106,13 @@ class Windows(str):
 
 @dataclass(frozen=True, slots=True)
 class Probabilities:
-    """What a judge holds of one (evidence, claim) pair; the three sum to 1."""
+    """What a judge holds of one (evidence, claim) pair; the three sum to 1. ``parts``: of each part of ``Windows`` by
+    itself, where the judge says that in the same breath."""
 
     entailed: float
     neutral: float
     contradicted: float
+    parts: tuple["Probabilities", ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,19 +1,20 @@
 """The cross-encoder whose evidence does not see the claim: a window is read once and its states are kept.
 
 Two graphs (``judges.training.export`` writes them): one gives a window's keys and values in every layer, the other
-reads a claim against the keys and values of one window, or of several at once. A claim then costs its own tokens alone,
-so that a sentence is checked in a fraction of the time that a plain cross-encoder takes for the same windows.
+reads a claim against those of several windows, each by itself and all together, in one pass. A claim then costs its own
+tokens alone, so that a sentence is checked in a fraction of the time that a plain cross-encoder takes.
 """
 
 import asyncio
 import json
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,22 +37,16 @@ _WEIGHTS: Final = "weights.bin"
 _SPECIALS_OF_CLAIM: Final = 2
 
 Half = npt.NDArray[np.float16]
+States = tuple[Half, ...]
+"""A window's keys and values, each as (layers, heads, 1, tokens, size)."""
 Tokens = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _States:
-    """A window's keys and values, by the name of the input that takes them."""
-
-    arrays: dict[str, Half]
-    nbytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Model:
     evidence: onnxruntime.InferenceSession
     claim: onnxruntime.InferenceSession
-    outputs: list[str]
+    inputs: list[str]
     tokenizer: Tokenizer
     encode: Callable[[str], Tokens]
     cls: int
@@ -84,8 +79,8 @@ class PrefixScorer:
         """How many calls of ``score`` run side by side."""
         self._executor = ThreadPoolExecutor(max_workers=self.concurrency, thread_name_prefix="judge")
         self._states_bytes = states_bytes
-        self._kept: OrderedDict[bytes, _States] = OrderedDict()
-        self._reading: dict[bytes, asyncio.Future[_States]] = {}
+        self._kept: OrderedDict[bytes, States] = OrderedDict()
+        self._reading: dict[bytes, asyncio.Future[States]] = {}
         self.kept_bytes = 0
         """What the states kept take."""
         self.windows_read = 0
@@ -125,14 +120,18 @@ class PrefixScorer:
     async def read(self, texts: Sequence[str]) -> None:
         """Read texts ahead of the claims about them. Raises JudgeError."""
         model = self._loaded()
-        await self._states_of(model, [window for text in texts for window in _windows(model, text)])
+        await self._states_of(model, [window for text in texts for part in _parts(model, text) for window in part])
 
     async def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:
+        """As ``PairScorer`` says. Evidence that is ``Windows`` is also judged part by part, in the same pass.
+
+        Each pair is a pass of its own, so that what it gets does not depend on its company: the inputs of a quantised
+        layer are scaled by the largest among all rows.
+        """
         model = self._loaded()
-        wanted = [(_windows(model, evidence), self._claim(model, claim)) for evidence, claim in pairs]
-        states = await self._states_of(model, [window for windows, _ in wanted for window in windows])
-        feeds = [([states[window] for window in windows], claim) for windows, claim in wanted]
-        return await self._in_worker(self._judge, model, feeds) if feeds else []
+        asked = [_Asked(_parts(model, evidence), self._claim(model, claim)) for evidence, claim in pairs]
+        states = await self._states_of(model, [window for one in asked for window in one.windows])
+        return await self._in_worker(self._judge, model, asked, states) if asked else []
 
     def _claim(self, model: _Model, text: str) -> Tokens:
         claim = model.encode(text)
@@ -141,10 +140,10 @@ class PrefixScorer:
             log.warning("a claim is over the %d tokens of %s and was cut", model.claim_tokens, self._label)
         return claim[: model.claim_tokens]
 
-    async def _states_of(self, model: _Model, windows: Sequence[Tokens]) -> dict[Tokens, _States]:
+    async def _states_of(self, model: _Model, windows: Sequence[Tokens]) -> dict[Tokens, States]:
         """The states of ``windows``, kept ones or read now; a window that is being read is not read twice."""
-        found: dict[Tokens, _States] = {}
-        awaited: dict[Tokens, asyncio.Future[_States]] = {}
+        found: dict[Tokens, States] = {}
+        awaited: dict[Tokens, asyncio.Future[States]] = {}
         for window in dict.fromkeys(windows):
             key = _key(window)
             if (states := self._kept.get(key)) is not None:
@@ -156,12 +155,12 @@ class PrefixScorer:
             found[window] = await asyncio.shield(future)
         return found
 
-    def _begin(self, model: _Model, key: bytes, window: Tokens) -> "asyncio.Future[_States]":
-        future: asyncio.Future[_States] = self._submit(self._read, model, window)
+    def _begin(self, model: _Model, key: bytes, window: Tokens) -> "asyncio.Future[States]":
+        future: asyncio.Future[States] = self._submit(self._read, model, window)
         self._reading[key] = future
         self.windows_read += 1
 
-        def keep(done: "asyncio.Future[_States]") -> None:
+        def keep(done: "asyncio.Future[States]") -> None:
             del self._reading[key]
             if not done.cancelled() and done.exception() is None:
                 self._keep(key, done.result())
@@ -169,30 +168,36 @@ class PrefixScorer:
         future.add_done_callback(keep)
         return future
 
-    def _keep(self, key: bytes, states: _States) -> None:
+    def _keep(self, key: bytes, states: States) -> None:
         self._kept[key] = states
-        self.kept_bytes += states.nbytes
+        self.kept_bytes += _nbytes(states)
         while self.kept_bytes > self._states_bytes and len(self._kept) > 1:
-            self.kept_bytes -= self._kept.popitem(last=False)[1].nbytes
+            self.kept_bytes -= _nbytes(self._kept.popitem(last=False)[1])
 
-    def _read(self, model: _Model, window: Tokens) -> _States:
-        ids = np.array([[*window, model.sep]], dtype=np.int64)
+    def _read(self, model: _Model, window: Tokens) -> States:
+        return tuple(self._run(model.evidence, {"ids": np.array([[*window, model.sep]], dtype=np.int64)}))
+
+    def _judge(self, model: _Model, asked: Sequence["_Asked"], states: Mapping[Tokens, States]) -> list[Probabilities]:
+        found: list[Probabilities] = []
+        for one in asked:
+            mine = [states[window] for window in one.windows]
+            lengths = [window[0].shape[3] for window in mine]
+            stacked = chain.from_iterable(_stack(kind, lengths) for kind in zip(*mine, strict=True))
+            feeds = dict(zip(model.inputs, stacked, strict=True))
+            feeds["ids"] = np.array([[model.cls, *one.claim, model.sep]], dtype=np.int64)
+            feeds["present"] = _present(lengths)
+            (logits,) = self._run(model.claim, feeds)
+            if not np.isfinite(logits).all():
+                raise JudgeError(f"{self._label}: what the model says of a claim is no number")
+            rows = model.labels.probabilities(logits)
+            found.append(replace(rows[-1], parts=one.of_parts(rows)))
+        return found
+
+    def _run(self, session: onnxruntime.InferenceSession, feeds: Mapping[str, npt.NDArray[Any]]) -> list[Any]:
         try:
-            arrays = dict(zip(model.outputs, model.evidence.run(None, {"ids": ids}), strict=True))
+            return list(session.run(None, feeds))
         except Exception as error:  # ONNX Runtime's errors share no base but this
             raise JudgeError(f"{self._label}: inference failed: {error}") from error
-        return _States(arrays, sum(array.nbytes for array in arrays.values()))
-
-    def _judge(self, model: _Model, feeds: Sequence[tuple[list[_States], Tokens]]) -> list[Probabilities]:
-        rows: list[npt.NDArray[np.float32]] = []
-        for states, claim in feeds:
-            ids = np.array([[model.cls, *claim, model.sep]], dtype=np.int64)
-            try:
-                (logits,) = model.claim.run(None, {"ids": ids, **_together(states, model.outputs)})
-            except Exception as error:  # as above
-                raise JudgeError(f"{self._label}: inference failed: {error}") from error
-            rows.append(logits[0])
-        return model.labels.probabilities(np.stack(rows))
 
     async def _in_worker(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await self._submit(function, *arguments)
@@ -223,7 +228,7 @@ class PrefixScorer:
             return _Model(
                 evidence=evidence,
                 claim=claim,
-                outputs=[one.name for one in evidence.get_outputs()],
+                inputs=[one.name for one in claim.get_inputs() if one.name not in ("ids", "present")],
                 tokenizer=tokenizer,
                 encode=lru_cache(maxsize=4096)(lambda text: _encode(tokenizer, text)),
                 cls=_special(tokenizer, "[CLS]"),
@@ -258,24 +263,56 @@ def _encode(tokenizer: Tokenizer, text: str) -> Tokens:
     return tuple(tokenizer.encode(text, add_special_tokens=False).ids)
 
 
-def _windows(model: _Model, text: str) -> list[Tokens]:
-    parts = text.parts if isinstance(text, Windows) else (text,)
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A claim and the parts of its evidence, each of them one window or, where it is longer, several."""
+
+    parts: Sequence[Sequence[Tokens]]
+    claim: Tokens
+
+    @property
+    def windows(self) -> Sequence[Tokens]:
+        return [window for part in self.parts for window in part]
+
+    def of_parts(self, rows: Sequence[Probabilities]) -> tuple[Probabilities, ...]:
+        """Of each part by itself: of a long one, what its window says that entails the claim most."""
+        if len(self.parts) == 1:
+            return ()
+        ends = list(accumulate(len(part) for part in self.parts))
+        return tuple(
+            max(rows[end - len(part) : end], key=lambda row: row.entailed)
+            for part, end in zip(self.parts, ends, strict=True)
+        )
+
+
+def _parts(model: _Model, text: str) -> list[list[Tokens]]:
+    """The parts of ``text``, each cut into windows."""
+    return [_cut(model, part) for part in (text.parts if isinstance(text, Windows) else (text,))]
+
+
+def _cut(model: _Model, text: str) -> list[Tokens]:
+    tokens = model.encode(text)
     size = model.window_tokens
-    windows: list[Tokens] = []
-    for part in parts:
-        tokens = model.encode(part)
-        windows.extend(tokens[start : start + size] for start in range(0, max(1, len(tokens)), size))
-    return windows
+    return [tokens[start : start + size] for start in range(0, max(1, len(tokens)), size)]
 
 
-def _together(states: Sequence[_States], names: Sequence[str]) -> dict[str, Half]:
-    """The states of several windows one after another: keys along their last axis, values along the one before it."""
-    if len(states) == 1:
-        return states[0].arrays
-    return {
-        name: np.concatenate([one.arrays[name] for one in states], axis=3 if name.startswith("keys") else 2)
-        for name in names
-    }
+def _stack(windows: Sequence[Half], lengths: Sequence[int]) -> Half:
+    """Several windows' keys or values as (layers, heads, windows, tokens, size), padded with zeros to the longest."""
+    layers, heads, _, _, size = windows[0].shape
+    stacked = np.empty((layers, heads, len(windows), max(lengths), size), dtype=np.float16)
+    for place, (window, length) in enumerate(zip(windows, lengths, strict=True)):
+        stacked[:, :, place, :length] = window[:, :, 0]
+        stacked[:, :, place, length:] = 0
+    return stacked
+
+
+def _present(lengths: Sequence[int]) -> npt.NDArray[np.float32]:
+    """(windows, tokens), 1 for each token that is there."""
+    return (np.arange(max(lengths)) < np.array(lengths)[:, None]).astype(np.float32)
+
+
+def _nbytes(states: States) -> int:
+    return sum(one.nbytes for one in states)
 
 
 def _key(window: Tokens) -> bytes:

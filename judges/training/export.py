@@ -1,10 +1,9 @@
 """The trained encoder as two ONNX graphs that share one file of weights.
 
-``evidence.onnx`` reads a window and gives the keys and values of every layer; ``claim.onnx`` reads a claim against the
-keys and values of one window, or of several put one after another, and gives the logits. Neither takes padding: a row
-costs as much alone as in a batch. The word embedding is INT8 with a scale for each word. Quantised, the weights of
-the linear layers are INT8 with a scale for each output; their inputs are quantised as they come, by the operator
-``DynamicQuantizeMatMul`` of ONNX Runtime.
+``evidence.onnx`` reads a window and gives its keys and values in every layer; ``claim.onnx`` reads a claim against
+those of several windows, and gives the logits for each of them and for all together in one pass. The word embedding is
+INT8 with a scale for each word. Quantised, the weights of the linear layers are INT8 with a scale for each output;
+their inputs are quantised as they come, by the operator ``DynamicQuantizeMatMul`` of ONNX Runtime.
 """
 
 import hashlib
@@ -26,6 +25,8 @@ WEIGHTS: Final = "weights.bin"
 EVIDENCE: Final = "evidence.onnx"
 CLAIM: Final = "claim.onnx"
 _KINDS: Final = ("weight", "bias")
+_STATES: Final = {"keys": 1, "values": 0}
+"""What is kept of a window, and how much longer each is than a head's size."""
 _SHARED_FROM: Final = 256
 """Bytes from which on a tensor lies in the shared file."""
 _MICROSOFT: Final = "com.microsoft"
@@ -51,15 +52,11 @@ class _Graph:
         self.nodes.append(helper.make_node(kind, inputs, [name], name=name, **attributes))
         return name
 
-    def split(self, value: str, count: int) -> list[str]:
-        names = [f"{value}_part{part}" for part in range(count)]
-        self.nodes.append(helper.make_node("Split", [value], names, name=f"{value}_split", axis=-1, num_outputs=count))
+    def cut(self, value: str, sizes: str, *, axis: int) -> list[str]:
+        """``value`` in two along ``axis``."""
+        names = [f"{value}_{number}" for number in (0, 1)]
+        self.nodes.append(helper.make_node("Split", [value, sizes], names, name=f"{value}_cut", axis=axis))
         return names
-
-    def cut(self, value: str, place: str) -> tuple[str, str]:
-        """What lies before and behind ``place`` on the last axis."""
-        end, last = self.ints(2**31), self.ints(-1)
-        return self.add("Slice", value, self.ints(0), place, last), self.add("Slice", value, place, end, last)
 
     def constant(self, name: str, value: Array) -> str:
         self.constants[name] = numpy_helper.from_array(np.asarray(value, order="C"), name)
@@ -97,22 +94,29 @@ class _Graph:
     def ints_scalar(self, value: int) -> str:
         return self.constant(f"scalar_{value}", np.array(value, dtype=np.int64))
 
-    def heads_of(self, value: str, *order: int) -> str:
+    def project(self, states: str, layer: str) -> list[str]:
+        """Queries, keys and values as (heads, rows, tokens, size)."""
         size = self.width // self.heads
-        return self.add("Transpose", self.add("Reshape", value, self.ints(0, 0, self.heads, size)), perm=list(order))
+        parts = self.add("Reshape", self.linear(states, f"{layer}.qkv"), self.ints(0, 0, 3, self.heads, size))
+        turned = self.add("Transpose", parts, perm=[2, 3, 0, 1, 4])
+        return [self.add("Gather", turned, self.ints_scalar(place), axis=0) for place in range(3)]
 
-    def project(self, states: str, layer: str) -> tuple[str, str, str]:
-        """Queries (rows, heads, tokens, size), already divided; keys (…, size, tokens); values (…, tokens, size)."""
-        query, key, value = self.split(self.linear(states, f"{layer}.qkv"), 3)
-        root = self.constant("root", np.array((self.width // self.heads) ** -0.5, dtype=np.float32))
-        return (
-            self.add("Mul", self.heads_of(query, 0, 2, 1, 3), root),
-            self.heads_of(key, 0, 2, 3, 1),
-            self.heads_of(value, 0, 2, 1, 3),
-        )
+    def scores(self, query: str, key: str) -> str:
+        root = (self.width // self.heads) ** -0.5
+        return self.add("FusedMatMul", query, key, domain=_MICROSOFT, alpha=root, transB=1)
+
+    def attend(self, query: str, key: str, value: str) -> str:
+        """What (heads, rows, tokens, size) see of keys and values of that shape."""
+        return self.add("MatMul", self.add("Softmax", self.scores(query, key), axis=-1), value)
+
+    def sums(self, scores: str, value: str, present: str | None = None) -> list[str]:
+        """The sum of the values, each times the exponential of its score, and that of the exponentials."""
+        weights = self.add("Exp", scores)
+        total = self.add("MatMul", weights, present) if present else self.add("ReduceSum", weights, self.ints(-1))
+        return [self.add("MatMul", weights, value), total]
 
     def finish(self, states: str, attended: str, layer: str) -> str:
-        flat = self.add("Reshape", self.add("Transpose", attended, perm=[0, 2, 1, 3]), self.ints(0, 0, self.width))
+        flat = self.add("Reshape", self.add("Transpose", attended, perm=[1, 2, 0, 3]), self.ints(0, 0, self.width))
         middle = self.norm(self.add("Add", states, self.linear(flat, f"{layer}.out")), f"{layer}.norm")
         inner = self.add("Gelu", self.linear(middle, f"{layer}.up"))
         return self.norm(self.add("Add", middle, self.linear(inner, f"{layer}.down")), f"{layer}.end_norm")
@@ -138,22 +142,29 @@ def _by_row(weights: Array) -> tuple[Array, Array]:
 
 
 def _evidence(graph: _Graph) -> onnx.ModelProto:
+    """One window: keys, with a 1 behind each, and values as (layers, heads, 1, tokens, size)."""
     states = graph.embed("ids", start=CLAIM_TOKENS, most=WINDOW_TOKENS + 1, kind=1)
-    keys: list[str] = []
-    values: list[str] = []
+    one = graph.constant("one", np.array(1, dtype=np.float16))
+    kept: dict[str, list[str]] = {kind: [] for kind in _STATES}
     for number in range(graph.layers):
         layer = f"layers.{number}"
         query, key, value = graph.project(states, layer)
-        keys.append(key)
-        values.append(value)
+        for kind, part in zip(_STATES, (key, value), strict=True):
+            half = graph.add("Cast", part, to=TensorProto.FLOAT16)
+            ends = [*[0] * 7, _STATES[kind]]
+            kept[kind].append(graph.add("Unsqueeze", graph.add("Pad", half, graph.ints(*ends), one), graph.ints(0)))
         if number + 1 < graph.layers:
-            weights = graph.add("Softmax", graph.add("MatMul", query, key), axis=-1)
-            states = graph.finish(states, graph.add("MatMul", weights, value), layer)
-    half = TensorProto.FLOAT16
-    for number, (key, value) in enumerate(zip(keys, values, strict=True)):
-        graph.add("Cast", key, to=half, name=f"keys.{number}")
-        graph.add("Cast", value, to=half, name=f"values.{number}")
-    return graph.model([_ids()], _states(graph, "tokens"))
+            states = graph.finish(states, graph.attend(query, key, value), layer)
+    shape = [graph.layers, graph.heads, 1, "tokens"]
+    outputs = [
+        helper.make_tensor_value_info(
+            graph.add("Concat", *kept[kind], axis=0, name=kind),
+            TensorProto.FLOAT16,
+            [*shape, graph.width // graph.heads + more],
+        )
+        for kind, more in _STATES.items()
+    ]
+    return graph.model([_ids()], outputs)
 
 
 def _logits() -> onnx.ValueInfoProto:
@@ -164,32 +175,54 @@ def _ids() -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info("ids", TensorProto.INT64, ["rows", "tokens"])
 
 
-def _states(graph: _Graph, tokens: str) -> list[onnx.ValueInfoProto]:
-    """The keys of every layer, then the values, by (rows, heads, size, tokens) and (rows, heads, tokens, size)."""
-    size = graph.width // graph.heads
-    return [
-        helper.make_tensor_value_info(f"{name}.{number}", TensorProto.FLOAT16, ["rows", graph.heads, *shape])
-        for name, shape in (("keys", [size, tokens]), ("values", [tokens, size]))
-        for number in range(graph.layers)
-    ]
-
-
 def _claim(graph: _Graph) -> onnx.ModelProto:
+    """One claim against several windows: a row for each of them by itself, and a last one for all of them together.
+
+    The windows are padded to the longest, their states with zeros; ``present`` is 1 where there is a token. Attention
+    is written out as one sum of exponentials over another. What is taken off a token's scores first is the largest of
+    those within the claim, so that what a window adds to either sum is the same whatever it is read beside, and padding
+    adds nothing. The keys' last place is 1: the taking off is part of the product.
+    """
     states = graph.embed("ids", start=0, most=CLAIM_TOKENS, kind=0)
-    length = graph.add("Slice", graph.add("Shape", "keys.0"), graph.ints(3), graph.ints(4))
+    tokens = graph.add("Slice", graph.add("Shape", "ids"), graph.ints(1), graph.ints(2))
+    windows = graph.add("Slice", graph.add("Shape", "present"), graph.ints(0), graph.ints(1))
+    sizes = graph.add("Concat", windows, graph.ints(1), axis=0)
+    copies = graph.add("Concat", graph.ints(1), windows, graph.ints(1, 1), axis=0)
+    twice = graph.add("Concat", tokens, tokens, axis=0)
+    present = graph.add("Unsqueeze", "present", graph.ints(0, 3))
+    size = graph.width // graph.heads
+    minus = graph.constant("minus", np.array(-(size**0.5), dtype=np.float32))
     for number in range(graph.layers):
         layer = f"layers.{number}"
         query, key, value = graph.project(states, layer)
-        far_key, far_value = (
-            graph.add("Cast", f"{name}.{number}", to=TensorProto.FLOAT) for name in ("keys", "values")
+        far_key, far_value = (graph.add("Cast", f"{kind}.{number}", to=TensorProto.FLOAT) for kind in _STATES)
+        scores = graph.scores(query, key)
+        most = graph.add("ReduceMax", scores, graph.ints(-1))
+        own = graph.sums(graph.add("Sub", scores, most), value)
+        query = graph.add("Concat", query, graph.add("Mul", most, minus), axis=-1)
+        if number == 0:  # all rows ask the same yet
+            alone = together = graph.sums(graph.scores(query, far_key), far_value, present)
+        else:
+            one, other = graph.cut(query, sizes, axis=1)
+            asked = graph.add("Concat", one, graph.add("Expand", other, copies), axis=2)
+            found = graph.sums(graph.scores(asked, far_key), far_value, present)
+            both = [graph.cut(part, twice, axis=2) for part in found]
+            alone, together = ([part[place] for part in both] for place in (0, 1))
+        above, below = (
+            graph.add("Add", mine, graph.add("Concat", apart, graph.add("ReduceSum", joint, graph.ints(1)), axis=1))
+            for mine, apart, joint in zip(own, alone, together, strict=True)
         )
-        scores = graph.add("Concat", graph.add("MatMul", query, far_key), graph.add("MatMul", query, key), axis=-1)
-        attention = graph.add("Softmax", scores, axis=-1)
-        from_far, from_own = graph.cut(attention, length)
-        attended = graph.add("Add", graph.add("MatMul", from_far, far_value), graph.add("MatMul", from_own, value))
-        states = graph.finish(states, attended, layer)
+        states = graph.finish(states, graph.add("Div", above, below), layer)
     graph.head(states)
-    return graph.model([_ids(), *_states(graph, "evidence")], [_logits()])
+    far = [
+        helper.make_tensor_value_info(
+            f"{kind}.{number}", TensorProto.FLOAT16, [graph.heads, "windows", "evidence", size + more]
+        )
+        for kind, more in _STATES.items()
+        for number in range(graph.layers)
+    ]
+    there = helper.make_tensor_value_info("present", TensorProto.FLOAT, ["windows", "evidence"])
+    return graph.model([_ids(), there, *far], [_logits()])
 
 
 def _plain(graph: _Graph) -> onnx.ModelProto:
@@ -199,9 +232,7 @@ def _plain(graph: _Graph) -> onnx.ModelProto:
     states = graph.add("Concat", claim, evidence, axis=1)
     for number in range(graph.layers):
         layer = f"layers.{number}"
-        query, key, value = graph.project(states, layer)
-        attention = graph.add("Softmax", graph.add("MatMul", query, key), axis=-1)
-        states = graph.finish(states, graph.add("MatMul", attention, value), layer)
+        states = graph.finish(states, graph.attend(*graph.project(states, layer)), layer)
     length = graph.add("Slice", graph.add("Shape", "ids"), graph.ints(1), graph.ints(2))
     graph.head(graph.add("Slice", states, graph.ints(0), length, graph.ints(1)))
     evidence_ids = helper.make_tensor_value_info("evidence_ids", TensorProto.INT64, ["rows", "evidence"])

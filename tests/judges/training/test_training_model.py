@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
+from judges.base import JudgeError
 from judges.cross_encoder import PrefixScorer, open_scorer
 from judges.training import batches
 from judges.training.batches import Encoder, Item, collate
@@ -246,3 +247,20 @@ def test_a_base_model_keeps_its_weights(tmp_path: Path) -> None:
         state["layers.0.qkv.weight"][width : 2 * width], weights["encoder.layer.0.attention.self.key.weight"]
     )
     assert torch.equal(state["layers.0.down.bias"], weights["encoder.layer.0.output.dense.bias"])
+
+
+def test_scores_beyond_all_bounds_are_an_error_and_no_verdict(tokenizer: Path, tmp_path: Path) -> None:
+    """Attention sums exponentials as they are: they overflow at a score of 88."""
+    judge = tiny()
+    with torch.no_grad():
+        judge.layers[0].qkv.weight.mul_(1000)
+    export.export(judge, tokenizer, tmp_path, quantised=False, extra={})
+    scorer = open_scorer(f"onnx:{tmp_path}", threads=1)
+
+    async def score() -> None:
+        await scorer.start()
+        with pytest.raises(JudgeError, match="is no number"):
+            await scorer.score([("The gate is green.", "the gate is green .")])
+        await scorer.aclose()
+
+    asyncio.run(score())
