@@ -111,22 +111,23 @@ class Adjudicator:
         fused = self._fuses and len(windows) > 1
         pairs = [(Windows(texts), hypothesis)] if fused else [(one, hypothesis) for one in texts]
         scores = await self._scorer.score(pairs)
-        claim = await asyncio.to_thread(self._signals.prepare, text, context)
         weigh = self._weigh_together if fused else self._weigh
-        finding = await asyncio.to_thread(weigh, claim, hypothesis, windows, scores)
+        claim, finding = await asyncio.to_thread(weigh, text, context, hypothesis, windows, scores)
         if self._fuses or self._thresholds.label(finding.entailed, finding.contradicted) is not Label.UNVERIFIABLE:
             return finding
         return await self._join(claim, hypothesis, windows, finding)
 
     def _weigh(
-        self, claim: Prepared, hypothesis: str, windows: Sequence[Evidence], scores: Sequence[Probabilities]
-    ) -> _Finding:
-        return _finding(self._opinions(claim, hypothesis, windows, scores)[0])
+        self, text: str, context: str, hypothesis: str, windows: Sequence[Evidence], scores: Sequence[Probabilities]
+    ) -> tuple[Prepared, _Finding]:
+        claim = self._signals.prepare(text, context)
+        return claim, _finding(self._opinions(claim, hypothesis, windows, scores)[0])
 
     def _weigh_together(
-        self, claim: Prepared, hypothesis: str, windows: Sequence[Evidence], scores: Sequence[Probabilities]
-    ) -> _Finding:
+        self, text: str, context: str, hypothesis: str, windows: Sequence[Evidence], scores: Sequence[Probabilities]
+    ) -> tuple[Prepared, _Finding]:
         """What all windows together say is what counts; each by itself says where it stands."""
+        claim = self._signals.prepare(text, context)
         (together,) = scores
         singles = together.parts
         opinions, near = self._opinions(claim, hypothesis, windows, singles)
@@ -135,7 +136,7 @@ class Adjudicator:
         combined = self._signals.combine(prepared, claim, together, best)
         finding = _finding(opinions)
         entailed, contradicted = combined.probabilities.entailed, combined.probabilities.contradicted
-        return replace(
+        return claim, replace(
             finding,
             support=replace(finding.support, entailed=entailed, explanation=combined.explanation),
             opposition=replace(finding.opposition, contradicted=contradicted, explanation=combined.explanation),

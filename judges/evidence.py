@@ -48,6 +48,7 @@ class EvidenceIndex:
         """No window has more tokens than this."""
         self._place = {window: place for place, window in enumerate(windows)}
         self._sentences = sentences
+        self._terms: dict[int, Sequence[frozenset[str]]] = {}
         self._bm25 = Bm25([terms(window.text) for window in windows])
 
     def __len__(self) -> int:
@@ -64,14 +65,15 @@ class EvidenceIndex:
         """How far one sentence of ``window`` is about what ``claim`` is about, 0–1: the share of the claim's words,
         short ones weighing little, that its best sentence has."""
         weights = {term: substance(term) for term in terms(claim)}
-        return max((_share(weights, sentence) for sentence in self._sentences_of(window)), default=0.0)
+        return max((_share(weights, present) for present in self._terms_of(window)), default=0.0)
 
     def best_pair(self, windows: Sequence[Evidence], claim: str) -> tuple[Evidence, Evidence] | None:
         """The two of ``windows``, of different chunks, that have most of the claim's words between them; None if all
         are of one chunk."""
         weights = self._weights(claim)
         pairs = [(a, b) for a, b in combinations(windows, 2) if a.chunk_index != b.chunk_index]
-        return max(pairs, key=lambda pair: _share(weights, pair[0].text + " " + pair[1].text), default=None)
+        present = {window: frozenset(terms(window.text)) for window in windows}
+        return max(pairs, key=lambda pair: _share(weights, present[pair[0]] | present[pair[1]]), default=None)
 
     def join(self, pair: tuple[Evidence, Evidence], claim: str, *, tokens: int, count: CountTokens) -> str:
         """One text of two windows that has at most ``tokens`` tokens: whole, or the sentences nearest to ``claim``."""
@@ -82,7 +84,8 @@ class EvidenceIndex:
         sentences = [sentence for window in pair for sentence in self._sentences_of(window)]
         chosen: set[int] = set()
         left = tokens
-        for place in sorted(range(len(sentences)), key=lambda place: -_share(weights, sentences[place])):
+        shares = [_share(weights, frozenset(terms(sentence))) for sentence in sentences]
+        for place in sorted(range(len(sentences)), key=lambda place: -shares[place]):
             if (length := count(sentences[place])) <= left:
                 chosen.add(place)
                 left -= length
@@ -90,6 +93,12 @@ class EvidenceIndex:
 
     def _sentences_of(self, window: Evidence) -> Sequence[str]:
         return self._sentences[self._place[window]]
+
+    def _terms_of(self, window: Evidence) -> Sequence[frozenset[str]]:
+        place = self._place[window]
+        if (found := self._terms.get(place)) is None:
+            found = self._terms[place] = [frozenset(terms(sentence)) for sentence in self._sentences[place]]
+        return found
 
     def _weights(self, claim: str) -> Mapping[str, float]:
         return {term: self._bm25.weight(term) for term in terms(claim)}
@@ -198,7 +207,6 @@ def _tile(units: Sequence[_Unit], *, limit: int, most: int, overlap: int) -> Ite
             start += 1
 
 
-def _share(weights: Mapping[str, float], text: str) -> float:
-    present = set(terms(text))
+def _share(weights: Mapping[str, float], present: frozenset[str]) -> float:
     total = sum(weights.values())
     return sum(weight for term, weight in weights.items() if term in present) / total if total else 0.0
