@@ -51,6 +51,7 @@ def shown_claim(verdict: ClaimVerdict) -> dict[str, Any]:
         "confidence": _rounded(verdict.confidence),
         "best_source": _source(source),
         "escalated": verdict.escalated,
+        "span": {"start": verdict.claim.span.start, "end": verdict.claim.span.end},
     }
     told = {"reason": verdict.reason, "explanation": verdict.explanation, "correction": verdict.correction}
     return shown | {name: value for name, value in told.items() if value is not None}

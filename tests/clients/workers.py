@@ -15,6 +15,7 @@ from .scenario import Question, Refusal, Seen
 
 DEADLINE_S = 60.0
 TESTS = Path(__file__).parents[1]
+SDK = TESTS.parent / "sdk" / "src"
 ENVIRONMENT = {
     "HAYSTACK_TELEMETRY_ENABLED": "False",
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
@@ -50,7 +51,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=environment(PYTHONPATH=str(TESTS)),
+            env=environment(PYTHONPATH=os.pathsep.join((str(TESTS), str(SDK)))),
         )
 
     def __enter__(self) -> Self:
@@ -61,12 +62,16 @@ class Worker:
 
     def ask(self, module: str, function: str, question: Question) -> Seen:
         """What a driver saw. Raises AssertionError with the driver's traceback, or at the deadline."""
-        reply = self._exchange(json.dumps([module, function, asdict(question)]))
-        if "failure" in reply:
-            raise AssertionError(reply["failure"])
-        seen = reply["seen"]
+        seen = self.call(module, function, **asdict(question))
         refusal = seen.pop("refusal")
         return Seen(**seen, refusal=Refusal(**refusal) if refusal else None)
+
+    def call(self, module: str, function: str, **given: Any) -> Any:
+        """What a function returns: of a driver, or of a module named in full. Raises AssertionError as ``ask`` does."""
+        reply = self._exchange(json.dumps([module, function, given]))
+        if "failure" in reply:
+            raise AssertionError(reply["failure"])
+        return reply["seen"]
 
     def _exchange(self, line: str) -> dict[str, Any]:
         assert self._process.stdin is not None

@@ -33,6 +33,7 @@ def test_a_text_that_its_source_supports_is_grounded(gateway: Gateway) -> None:
         "verdict": "supported",
         "best_source": {"chunk_id": "source-1", "content": SOURCE},
         "escalated": False,
+        "span": {"start": 0, "end": len(TEXT)},
     }
     assert answer.pop("judge")["name"] == "scripted"
     request_id = answer.pop("request_id")

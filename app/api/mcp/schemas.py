@@ -75,6 +75,11 @@ _CLAIM: dict[str, Any] = {
         "confidence": {"type": "number", "description": "Probability of the verdict, 0 to 1"},
         "best_source": {"anyOf": [_SOURCE, {"type": "null"}]},
         "escalated": {"type": "boolean", "description": "An LLM judged it too"},
+        "span": {
+            "type": "object",
+            "properties": {"start": {"type": "integer"}, "end": {"type": "integer"}},
+            "description": "Where it stands in the text, in code points",
+        },
         "reason": {"type": "string", "description": "Why nobody came to a verdict"},
         "explanation": {"type": "string"},
         "correction": {"type": "string"},

@@ -1,0 +1,50 @@
+"""What the retrieval policies of an agent say of documents, before a model sees them: a run of the gateway's."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from groundlane._client import AsyncGroundlane, Groundlane
+from groundlane._errors import PolicyViolationError
+from groundlane._types import Decision
+
+
+def blocked_documents(
+    client: Groundlane, agent: str, documents: Sequence[Mapping[str, Any]]
+) -> dict[int, PolicyViolationError]:
+    """The documents that a policy refuses, by their place. One that refuses them all together (too few, say) counts for
+    each. Raises GroundlaneError."""
+    refused: dict[int, PolicyViolationError] = {}
+    with client.run(agent, enforce_policy=False) as run:
+        for index, document in enumerate(documents):
+            _note(refused, index, run.record_retrieval_result(**document))
+    return refused or _together(len(documents), run.decisions)
+
+
+async def ablocked_documents(
+    client: AsyncGroundlane, agent: str, documents: Sequence[Mapping[str, Any]]
+) -> dict[int, PolicyViolationError]:
+    """``blocked_documents`` for asynchronous code."""
+    refused: dict[int, PolicyViolationError] = {}
+    async with client.run(agent, enforce_policy=False) as run:
+        for index, document in enumerate(documents):
+            _note(refused, index, await run.record_retrieval_result(**document))
+    return refused or _together(len(documents), run.decisions)
+
+
+def _note(refused: dict[int, PolicyViolationError], index: int, decisions: Iterable[Decision]) -> None:
+    if (error := _violation(decisions, f"documents[{index}]")) is not None:
+        refused[index] = error
+
+
+def _together(count: int, decisions: Iterable[Decision]) -> dict[int, PolicyViolationError]:
+    error = _violation(decisions, "documents")
+    return {} if error is None else dict.fromkeys(range(count), error)
+
+
+def _violation(decisions: Iterable[Decision], param: str) -> PolicyViolationError | None:
+    """Policies of other categories have nothing to say yet: there is no answer."""
+    blocking = [decision for decision in decisions if decision.blocks and decision.category == "retrieval"]
+    if not blocking:
+        return None
+    message = "; ".join(decision.reason for decision in blocking)
+    return PolicyViolationError(message, decisions=blocking, code=blocking[0].reason_code, param=param)

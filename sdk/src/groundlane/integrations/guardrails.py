@@ -1,0 +1,73 @@
+"""Guardrails AI: a validator that checks a text against documents. Needs ``guardrails-ai``.
+
+guard = Guard().use(Grounded(on_fail="exception"))
+guard.validate(text, metadata={"documents": ["..."]})
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from guardrails.classes.validation.validation_result import ErrorSpan, FailResult, PassResult, ValidationResult
+from guardrails.validator_base import Validator, register_validator
+
+from groundlane.integrations._documents import document
+from groundlane.integrations._guard import REPLACEMENT, Guard, Verdict, repaired
+
+__all__ = ["Grounded"]
+
+
+@register_validator(name="groundlane/grounded", data_type="string")
+class Grounded(Validator):
+    """Fails for a text that is blocked. ``metadata["documents"]`` are strings, or mappings with ``text`` and what else
+    is known (``source``, ``relevance_score``, ``age_days``).
+
+    With ``on_fail="fix"`` a contradicted claim gives place to its correction, or is left out; ``replacement`` stands
+    where nothing is left. ``options`` are rules of the gateway's, as every other argument is one of
+    ``groundlane.integrations.Guard``.
+    """
+
+    required_metadata_keys: ClassVar[list[str]] = ["documents"]
+
+    def __init__(
+        self,
+        on_fail: str | Callable[..., Any] | None = None,
+        *,
+        replacement: str = REPLACEMENT,
+        guard: Guard | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(on_fail=on_fail)
+        self._replacement = replacement
+        self._guard = guard or Guard(**options)
+
+    def _validate(self, value: Any, metadata: dict[str, Any]) -> ValidationResult:
+        documents = metadata.get("documents")
+        if not isinstance(documents, Sequence) or isinstance(documents, str):
+            raise ValueError('metadata["documents"] must be a list of strings or mappings')
+        verdict = self._guard.check(str(value), [_document(item) for item in documents])
+        found = {"grounding": verdict.as_dict()}
+        if not verdict.blocked:
+            return PassResult(metadata=found)
+        return FailResult(
+            error_message=f"Not grounded in the documents: {verdict.reason}.",
+            fix_value=repaired(str(value), verdict, self._replacement) if verdict.contradicted else self._replacement,
+            error_spans=_spans(verdict),
+            metadata=found,
+        )
+
+
+def _document(item: str | Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(item, str):
+        return document(item)
+    text = item.get("text")
+    if not isinstance(text, str):
+        raise ValueError('a document in metadata["documents"] needs a "text"')
+    return document(text, id=item.get("id"), metadata=item)
+
+
+def _spans(verdict: Verdict) -> list[ErrorSpan]:
+    return [
+        ErrorSpan(start=claim.span.start, end=claim.span.end, reason="The documents contradict this.")
+        for claim in verdict.contradicted
+        if claim.span is not None
+    ]

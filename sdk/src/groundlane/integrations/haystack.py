@@ -1,0 +1,207 @@
+"""Haystack: a component that checks replies against the documents they were generated from. Needs ``haystack-ai``.
+
+pipeline.add_component("checker", GroundednessChecker(block_contradicted=True))
+pipeline.connect("retriever.documents", "checker.documents")
+pipeline.connect("generator.replies", "checker.replies")
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from haystack import Document, component, default_from_dict, default_to_dict, logging
+from haystack.dataclasses import ChatMessage, TextContent
+from haystack.utils import Secret, deserialize_secrets_inplace
+
+from groundlane._errors import GroundlaneError
+from groundlane._transport import DEFAULT_TIMEOUT_S
+from groundlane.integrations._documents import document
+from groundlane.integrations._guard import REPLACEMENT, Guard, Verdict, repaired
+
+__all__ = ["GroundednessChecker", "documents_of"]
+
+_log = logging.getLogger(__name__)
+_WORST_FIRST = ("has_contradictions", "not_checked", "has_unverifiable", "no_sources", "supported", "no_claims")
+
+
+def documents_of(retrieved: Sequence[Document]) -> list[dict[str, Any]]:
+    """What a retriever returned, as ``documents`` of the gateway. Those without a text are left out."""
+    return [
+        document(item.content, id=item.id, score=item.score, metadata=item.meta) for item in retrieved if item.content
+    ]
+
+
+@component
+class GroundednessChecker:
+    """Checks each reply, claim by claim, against all documents in full, however many they are.
+
+    ``max_claims``: most claims judged in a reply; None: every one. ``block_contradicted``: a contradicted claim gives
+    place to its correction, where the gateway's LLM judge has one, and is left out otherwise; where nothing is left, or
+    where ``policy`` or ``options`` block the reply, it is ``replacement``. ``trust_threshold``: the least trust score
+    of what is trusted.
+
+    ``raise_on_failure``: where the gateway gives no verdict, GroundlaneError is raised; otherwise replies pass as they
+    are, with the verdict ``not_checked`` and ``is_trusted`` False. ``base_url`` and ``api_key`` are the gateway's, or
+    those of ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``. ``policy`` and ``options``: see
+    ``groundlane.integrations.Guard``.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_claims: int | None = None,
+        block_contradicted: bool = False,
+        trust_threshold: float = 0.0,
+        raise_on_failure: bool = True,
+        replacement: str = REPLACEMENT,
+        base_url: str | None = None,
+        api_key: Secret = Secret.from_env_var("GROUNDLANE_API_KEY", strict=False),
+        policy: str | None = None,
+        options: dict[str, Any] | None = None,
+        timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> None:
+        if max_claims is not None and max_claims < 1:
+            raise ValueError(f"max_claims must be 1 or more, not {max_claims}")
+        if not 0 <= trust_threshold <= 1:
+            raise ValueError(f"trust_threshold must lie in 0 to 1, not {trust_threshold}")
+        if policy is not None and (options or max_claims is not None):
+            raise ValueError("policy has rules of its own: give neither options nor max_claims with it")
+        self.max_claims, self.block_contradicted, self.trust_threshold = max_claims, block_contradicted, trust_threshold
+        self.raise_on_failure, self.replacement = raise_on_failure, replacement
+        self.base_url, self.api_key, self.policy, self.options = base_url, api_key, policy, options
+        self.timeout = timeout
+        self._guard: Guard | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The component as Haystack writes it into a pipeline's YAML; the key stays in the environment."""
+        return default_to_dict(
+            self,
+            max_claims=self.max_claims,
+            block_contradicted=self.block_contradicted,
+            trust_threshold=self.trust_threshold,
+            raise_on_failure=self.raise_on_failure,
+            replacement=self.replacement,
+            base_url=self.base_url,
+            api_key=self.api_key.to_dict(),
+            policy=self.policy,
+            options=self.options,
+            timeout=self.timeout,
+        )
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "GroundednessChecker":
+        deserialize_secrets_inplace(data["init_parameters"], keys=["api_key"])
+        return default_from_dict(cls, data)
+
+    def warm_up(self) -> None:
+        """Make the client, once. ``run`` does it where nobody has."""
+        if self._guard is None:
+            self._guard = Guard(
+                base_url=self.base_url,
+                api_key=self.api_key.resolve_value(),
+                policy=self.policy,
+                options=self._rules(),
+                block_on="never",  # a contradicted claim is dealt with by itself
+                on_error="closed",
+                timeout=self.timeout,
+            )
+
+    @component.output_types(
+        verified_replies=list[str] | list[ChatMessage],
+        trust_score=float | None,
+        verdict=str,
+        claims=list[dict[str, Any]],
+        is_trusted=bool,
+    )
+    def run(self, replies: list[str] | list[ChatMessage], documents: list[Document]) -> dict[str, Any]:
+        """``verified_replies`` are of the kind of ``replies``. ``trust_score`` is the share of the claims of all
+        replies that are supported, None where there are none; ``verdict`` the worst of all; ``claims`` one dict each,
+        with ``reply``, the index of the one it stands in. ``is_trusted``: all were checked, and all are grounded."""
+        given = documents_of(documents)
+        return self._output(replies, [self._check(_text(reply), given) for reply in replies])
+
+    @component.output_types(
+        verified_replies=list[str] | list[ChatMessage],
+        trust_score=float | None,
+        verdict=str,
+        claims=list[dict[str, Any]],
+        is_trusted=bool,
+    )
+    async def run_async(self, replies: list[str] | list[ChatMessage], documents: list[Document]) -> dict[str, Any]:
+        """See ``run``."""
+        return await asyncio.to_thread(self.run, replies, documents)
+
+    def _rules(self) -> Mapping[str, Any] | None:
+        """The options of the check: those given, and what the arguments ask for."""
+        if self.policy is not None:
+            return None
+        rules = {"contradiction_action": "correct"} if self.block_contradicted else {}
+        if self.max_claims is not None:
+            return {**rules, "max_claims": self.max_claims, **(self.options or {})}
+        return {**rules, **(self.options or {})} or None
+
+    def _check(self, text: str, documents: Sequence[Mapping[str, Any]]) -> Verdict:
+        self.warm_up()
+        if self._guard is None:
+            raise RuntimeError("warm_up made no client")
+        try:
+            verdict = self._guard.check(text, documents)
+        except GroundlaneError as error:
+            if self.raise_on_failure:
+                raise
+            _log.warning("A reply was not checked: {error}", error=error)
+            return Verdict(blocked=False, reason=str(error), error=error)
+        if verdict.name == "not_checked":
+            if self.raise_on_failure:
+                raise GroundlaneError("The gateway has no judge, so that the reply was not checked.")
+            return replace(verdict, blocked=False)
+        return verdict
+
+    def _output(self, replies: Sequence[str | ChatMessage], verdicts: Sequence[Verdict]) -> dict[str, Any]:
+        results = [verdict.result for verdict in verdicts if verdict.result is not None]
+        total = sum(result.total_claims for result in results)
+        score = sum(result.supported_count for result in results) / total if total else None
+        names = {verdict.name for verdict in verdicts}
+        trusted = bool(verdicts) and all(verdict.is_trusted for verdict in verdicts)
+        return {
+            "verified_replies": [self._verified(*pair) for pair in zip(replies, verdicts, strict=True)],
+            "trust_score": score,
+            "verdict": next((name for name in _WORST_FIRST if name in names), "no_claims"),
+            "claims": [claim for index, verdict in enumerate(verdicts) for claim in _claims(index, verdict)],
+            "is_trusted": trusted and (score is None or score >= self.trust_threshold),
+        }
+
+    def _verified(self, reply: str | ChatMessage, verdict: Verdict) -> str | ChatMessage:
+        text = _text(reply)
+        if verdict.blocked:
+            said = self.replacement
+        elif self.block_contradicted and verdict.contradicted:
+            said = repaired(text, verdict, self.replacement)
+        else:
+            return reply
+        if isinstance(reply, str):
+            return said
+        others = [part for part in reply._content if not isinstance(part, TextContent)]
+        return replace(reply, _content=[TextContent(text=said), *others])
+
+
+def _text(reply: str | ChatMessage) -> str:
+    return reply if isinstance(reply, str) else "\n".join(reply.texts)
+
+
+def _claims(index: int, verdict: Verdict) -> list[dict[str, Any]]:
+    found = verdict.result.claims if verdict.result is not None else ()
+    return [
+        {
+            "reply": index,
+            "claim": claim.text,
+            "verdict": claim.verdict,
+            "confidence": claim.confidence,
+            "explanation": claim.explanation,
+            "correction": claim.correction,
+            "evidence": claim.best_source.content if claim.best_source else None,
+            "document_id": claim.best_source.document_id if claim.best_source else None,
+        }
+        for claim in found
+    ]

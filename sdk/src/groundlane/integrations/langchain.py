@@ -1,0 +1,190 @@
+"""LangChain: a step at the end of a chain that checks its answer against what was retrieved. Needs ``langchain-core``.
+
+    chain = RunnablePassthrough.assign(context=...).assign(answer=...) | GroundednessChecker()
+
+For a chat model that calls the gateway see ``groundlane.integrations.langchain_openai``.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.utils import AddableDict
+
+from groundlane.integrations._documents import document
+from groundlane.integrations._gate import Gated
+from groundlane.integrations._guard import REPLACEMENT, Guard, UngroundedError, Verdict
+
+__all__ = ["GroundednessChecker", "documents_of"]
+
+
+def documents_of(retrieved: Iterable[Document | str]) -> list[dict[str, Any]]:
+    """What a retriever returned, as ``documents`` of the gateway: with the source, age and relevance that the metadata
+    tells. Empty ones are left out."""
+    found = (Document(page_content=item) if isinstance(item, str) else item for item in retrieved)
+    return [document(item.page_content, id=item.id, metadata=item.metadata) for item in found if item.page_content]
+
+
+class GroundednessChecker(Runnable[Mapping[str, Any], dict[str, Any]]):
+    """Takes what a chain has come to, a mapping with the answer and the documents, and passes it on with ``grounding``,
+    a ``Verdict``. An answer that is blocked has ``replacement`` in its place; with None UngroundedError is raised.
+
+    Streamed, each sentence of the answer goes out once it is checked; what stands behind one that is blocked never
+    does. The answer is a string or a message, the documents are LangChain's or strings. Other arguments are those of
+    ``groundlane.integrations.Guard``.
+    """
+
+    def __init__(
+        self,
+        *,
+        answer_key: str = "answer",
+        documents_key: str = "context",
+        output_key: str = "grounding",
+        replacement: str | None = REPLACEMENT,
+        guard: Guard | None = None,
+        **options: Any,
+    ) -> None:
+        self.answer_key, self.documents_key, self.output_key = answer_key, documents_key, output_key
+        self.replacement = replacement
+        self.guard = guard or Guard(**options)
+
+    def invoke(self, input: Mapping[str, Any], config: RunnableConfig | None = None, **kwargs: Any) -> dict[str, Any]:
+        def run(given: Mapping[str, Any]) -> dict[str, Any]:
+            return self._passed(given, self.guard.check(self._answer(given), self._documents(given)))
+
+        return self._call_with_config(run, input, config, **kwargs)
+
+    async def ainvoke(
+        self, input: Mapping[str, Any], config: RunnableConfig | None = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        async def run(given: Mapping[str, Any]) -> dict[str, Any]:
+            return self._passed(given, await self.guard.acheck(self._answer(given), self._documents(given)))
+
+        return await self._acall_with_config(run, input, config, **kwargs)
+
+    def stream(
+        self, input: Mapping[str, Any], config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Iterator[dict[str, Any]]:
+        yield from self.transform(iter([input]), config, **kwargs)
+
+    async def astream(
+        self, input: Mapping[str, Any], config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncIterator[dict[str, Any]]:
+        async def given() -> AsyncIterator[Mapping[str, Any]]:
+            yield input
+
+        async for piece in self.atransform(given(), config, **kwargs):
+            yield piece
+
+    def transform(
+        self, input: Iterator[Mapping[str, Any]], config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Iterator[dict[str, Any]]:
+        yield from self._transform_stream_with_config(input, self._transform, config, **kwargs)
+
+    async def atransform(
+        self, input: AsyncIterator[Mapping[str, Any]], config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncIterator[dict[str, Any]]:
+        async for piece in self._atransform_stream_with_config(input, self._atransform, config, **kwargs):
+            yield piece
+
+    def _transform(self, pieces: Iterator[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+        stream = _Stream(self)
+        for piece in pieces:
+            yield from stream.beside(piece)
+            for delta in stream.deltas(piece):
+                yield from stream.said(stream.gated.push(delta))
+            if stream.gated.blocked:
+                break
+        yield from stream.said(stream.gated.finish())
+        yield stream.end()
+
+    async def _atransform(self, pieces: AsyncIterator[Mapping[str, Any]]) -> AsyncIterator[dict[str, Any]]:
+        stream = _Stream(self)
+        async for piece in pieces:
+            for other in stream.beside(piece):
+                yield other
+            for delta in stream.deltas(piece):
+                for said in stream.said(await stream.gated.apush(delta)):
+                    yield said
+            if stream.gated.blocked:
+                break
+        for said in stream.said(await stream.gated.afinish()):
+            yield said
+        yield stream.end()
+
+    def _answer(self, given: Mapping[str, Any]) -> str:
+        return _text(_field(given, self.answer_key))
+
+    def _documents(self, given: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return documents_of(_field(given, self.documents_key))
+
+    def _passed(self, given: Mapping[str, Any], verdict: Verdict) -> dict[str, Any]:
+        passed = {**given, self.output_key: verdict}
+        if verdict.blocked:
+            if self.replacement is None:
+                raise UngroundedError(verdict)
+            answer = given[self.answer_key]
+            passed[self.answer_key] = (
+                answer.model_copy(update={"content": self.replacement})
+                if isinstance(answer, BaseMessage)
+                else self.replacement
+            )
+        return passed
+
+
+class _Stream:
+    """What is known of a mapping that arrives in pieces."""
+
+    def __init__(self, checker: GroundednessChecker) -> None:
+        self._checker = checker
+        self._documents: list[Document | str] | None = None
+        self._as_message = False
+        self.gated = Gated(checker.guard, self._known, replacement=checker.replacement or "")
+
+    def _known(self) -> Sequence[Mapping[str, Any]] | None:
+        return None if self._documents is None else documents_of(self._documents)
+
+    def beside(self, piece: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """What of ``piece`` may go out at once: all but text of the answer."""
+        documents = piece.get(self._checker.documents_key)
+        if documents is not None:
+            self._documents = [*(self._documents or ()), *documents]
+        other = {name: value for name, value in piece.items() if name != self._checker.answer_key}
+        answer = piece.get(self._checker.answer_key)
+        if isinstance(answer, BaseMessage) and not _text(answer):  # a call of a tool, say, or the usage
+            other[self._checker.answer_key] = answer
+        if other:
+            yield AddableDict(other)
+
+    def deltas(self, piece: Mapping[str, Any]) -> Iterator[str]:
+        answer = piece.get(self._checker.answer_key)
+        if answer is not None and not self.gated.blocked:
+            self._as_message = self._as_message or isinstance(answer, BaseMessage)
+            yield _text(answer)
+
+    def said(self, text: str) -> Iterator[dict[str, Any]]:
+        if text:
+            yield AddableDict({self._checker.answer_key: AIMessageChunk(content=text) if self._as_message else text})
+
+    def end(self) -> dict[str, Any]:
+        verdict = self.gated.verdict or Verdict(blocked=False, reason="there was no answer")
+        if verdict.blocked and self._checker.replacement is None:
+            raise UngroundedError(verdict)
+        return AddableDict({self._checker.output_key: verdict})
+
+
+def _field(given: Mapping[str, Any], name: str) -> Any:
+    try:
+        return given[name]
+    except (KeyError, TypeError):
+        raise ValueError(f"GroundednessChecker needs a mapping with {name!r}, the answer or its documents") from None
+
+
+def _text(answer: Any) -> str:
+    if isinstance(answer, BaseMessage):
+        return str(answer.text)
+    if not isinstance(answer, str):
+        raise TypeError(f"the answer must be a string or a message, not {type(answer).__name__}")
+    return answer

@@ -1,0 +1,36 @@
+"""A guard of Guardrails AI's with the validator."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from groundlane.integrations.guardrails import Grounded
+from guardrails import Guard
+from guardrails.errors import ValidationError
+
+
+def validate(
+    base_url: str, text: str, documents: Sequence[Any], on_fail: str = "noop", **options: Any
+) -> dict[str, Any]:
+    guard = Guard().use(Grounded(on_fail=on_fail, base_url=base_url, **options))
+    try:
+        outcome = guard.validate(text, metadata={"documents": documents})
+    except ValidationError as error:
+        return {"exception": str(error)}
+    (summary,) = outcome.validation_summaries or [None]
+    return {
+        "passed": outcome.validation_passed,
+        "output": outcome.validated_output,
+        "why": summary.failure_reason if summary else None,
+        "spans": [[span.start, span.end] for span in (summary.error_spans or [])] if summary else [],
+    }
+
+
+def stream(base_url: str, text: str, documents: Sequence[Any]) -> list[Any]:
+    """Validate what a model streams, with ``fix``."""
+    guard = Guard().use(Grounded(on_fail="fix", base_url=base_url))
+
+    def model(*_: Any, **__: Any) -> Any:
+        return iter(text.split(" "))
+
+    outcomes = guard(model, messages=[{"role": "user", "content": "?"}], metadata={"documents": documents}, stream=True)
+    return [outcome.validated_output for outcome in outcomes]

@@ -1,0 +1,82 @@
+"""A pipeline of Haystack's with the checker behind its generator."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from groundlane import GroundlaneError
+from groundlane.integrations.haystack import GroundednessChecker, documents_of
+from haystack import Document, Pipeline, component
+from haystack.components.builders import AnswerBuilder
+from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
+from haystack.dataclasses import ChatMessage
+from haystack.document_stores.in_memory import InMemoryDocumentStore
+
+
+@component
+class Says:
+    """A generator that says what it is told to."""
+
+    def __init__(self, replies: list[str], as_messages: bool) -> None:
+        self.replies, self.as_messages = replies, as_messages
+
+    @component.output_types(replies=list[ChatMessage])
+    def run(self, query: str) -> dict[str, Any]:
+        return {"replies": [ChatMessage.from_assistant(reply, meta={"model": "says"}) for reply in self.replies]}
+
+
+def ask(base_url: str, replies: list[str], texts: Sequence[str], again: bool = False, **options: Any) -> dict[str, Any]:
+    """Run the pipeline; ``again``: as it is read back from its YAML."""
+    store = InMemoryDocumentStore()
+    store.write_documents([Document(content=text, meta={"source": "a.md"}) for text in texts])
+    pipeline = Pipeline()
+    pipeline.add_component("retriever", InMemoryBM25Retriever(store))
+    pipeline.add_component("generator", Says(replies, True))
+    pipeline.add_component("checker", GroundednessChecker(base_url=base_url, **options))
+    pipeline.add_component("answers", AnswerBuilder())
+    pipeline.connect("retriever.documents", "checker.documents")
+    pipeline.connect("generator.replies", "checker.replies")
+    pipeline.connect("checker.verified_replies", "answers.replies")
+    if again:
+        checker = GroundednessChecker.from_dict(pipeline.get_component("checker").to_dict())
+        return {"same": checker.to_dict() == pipeline.get_component("checker").to_dict(), "yaml": pipeline.dumps()}
+    query = "basic plan support euros days"
+    try:
+        found = pipeline.run(
+            {"retriever": {"query": query}, "generator": {"query": query}, "answers": {"query": query}},
+            include_outputs_from={"checker"},
+        )
+    except Exception as error:
+        cause = error if isinstance(error, GroundlaneError) else error.__cause__
+        return {"error": type(cause).__name__}
+    checked = found["checker"]
+    return {
+        **{name: value for name, value in checked.items() if name != "verified_replies"},
+        "replies": [reply.text for reply in checked["verified_replies"]],
+        "meta": [reply.meta.get("model") for reply in checked["verified_replies"]],
+        "answers": [answer.data for answer in found["answers"]["answers"]],
+    }
+
+
+def plain(base_url: str, replies: list[str], texts: Sequence[str], **options: Any) -> dict[str, Any]:
+    """The component by itself, with strings for replies."""
+    documents = [Document(content=text) for text in texts]
+    return dict(GroundednessChecker(base_url=base_url, **options).run(replies=replies, documents=documents))
+
+
+def bad(**options: Any) -> str:
+    """What is said of a bad argument."""
+    try:
+        GroundednessChecker(**options)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def documents() -> list[dict[str, Any]]:
+    return documents_of(
+        [
+            Document(id="7", content="Known.", meta={"file_path": "a.md", "age_days": 3}, score=0.5),
+            Document(id="8", content="BM25.", score=7.25),
+            Document(id="9", content=None),
+        ]
+    )

@@ -1,0 +1,95 @@
+"""A chain of LangChain's that ends in the checker, and the chat model that calls the gateway."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from groundlane import GroundlaneError
+from groundlane.integrations import UngroundedError
+from groundlane.integrations.langchain import GroundednessChecker, documents_of
+from groundlane.integrations.langchain_openai import ChatGroundlane
+from langchain_core.documents import Document
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessageChunk
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
+
+PROMPT = ChatPromptTemplate.from_template("{context}\n\n{input}")
+
+
+def chain(
+    base_url: str, answer: str, texts: Sequence[str], *, as_message: bool, **options: Any
+) -> Runnable[Any, dict[str, Any]]:
+    """Retrieval, a model that says ``answer`` a letter at a time, the checker."""
+    retriever = RunnableLambda(lambda _: [Document(page_content=text, metadata={"source": "a.md"}) for text in texts])
+    model: Runnable[Any, Any] = PROMPT | FakeListChatModel(responses=[answer])
+    if not as_message:
+        model = model | StrOutputParser()
+    steps = RunnablePassthrough.assign(context=retriever).assign(answer=model)
+    return steps | GroundednessChecker(base_url=base_url, **options)
+
+
+def ask(mode: str, **given: Any) -> dict[str, Any]:
+    """``invoke``, ``ainvoke``, ``stream`` or ``astream`` the chain: what came out of it."""
+    given.setdefault("as_message", False)
+    asked = {"input": "What does it cost?"}
+    try:
+        made = chain(**given)
+        if mode == "invoke":
+            pieces: list[Any] = [made.invoke(asked)]
+        elif mode == "ainvoke":
+            pieces = [asyncio.run(made.ainvoke(asked))]
+        elif mode == "stream":
+            pieces = list(made.stream(asked))
+        else:
+            pieces = asyncio.run(_all(made, asked))
+    except UngroundedError as error:
+        return {"ungrounded": str(error), "verdict": error.verdict.name}
+    except GroundlaneError as error:
+        return {"error": type(error).__name__, "message": str(error)}
+    answers = [piece["answer"] for piece in pieces if "answer" in piece]
+    verdict = pieces[-1]["grounding"]
+    return {
+        "answers": [answer if isinstance(answer, str) else answer.text for answer in answers],
+        "messages": all(not isinstance(answer, str) for answer in answers),
+        "keys": sorted({key for piece in pieces for key in piece}),
+        "verdict": verdict.name,
+        "blocked": verdict.blocked,
+        "sources": sorted({c.best_source.document_id for c in verdict.result.claims} if verdict.result else ()),
+    }
+
+
+async def _all(made: Runnable[Any, Any], asked: Any) -> list[Any]:
+    return [piece async for piece in made.astream(asked)]
+
+
+def documents() -> list[dict[str, Any]]:
+    """Documents as retrievers return them."""
+    return documents_of(
+        [
+            Document(
+                id="7",
+                page_content="Known.",
+                metadata={"source": "a.md", "relevance_score": 0.5, "updated_at": "2024-05-01", "page": object()},
+            ),
+            Document(
+                page_content="A distance.", metadata={"score": -3.2, "age_days": "old", "creation_date": "9.9.24"}
+            ),
+            Document(page_content=""),
+            "Plain.",
+        ]
+    )
+
+
+def chat(base_url: str, stream: bool, texts: Sequence[str], agent: str) -> dict[str, Any]:
+    """Ask the chat model at the gateway."""
+    grounded = ChatGroundlane(model="test-model-1", base_url=base_url).with_documents(texts, agent=agent)
+    if not stream:
+        message = grounded.invoke("What does it cost?")
+    else:
+        message = AIMessageChunk(content="")
+        for piece in grounded.stream("What does it cost?"):
+            message += piece
+    found = message.response_metadata
+    return {"text": message.text, "finish": found["finish_reason"], "verdict": found["grounding"]["verdict"]}

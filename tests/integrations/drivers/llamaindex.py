@@ -1,0 +1,74 @@
+"""A query engine of LlamaIndex's with the post-processor, and the evaluator of its responses."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from groundlane import GroundlaneError
+from groundlane.integrations.llamaindex import GroundednessEvaluator, RetrievalPolicyPostprocessor, documents_of
+from llama_index.core.base.response.schema import Response
+from llama_index.core.llms import MockLLM
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.retrievers import BaseRetriever
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+
+
+class Returns(BaseRetriever):
+    """A retriever that returns what it is given."""
+
+    def __init__(self, nodes: list[NodeWithScore]) -> None:
+        super().__init__()
+        self._nodes = nodes
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return self._nodes
+
+
+def nodes(given: Sequence[Mapping[str, Any]]) -> list[NodeWithScore]:
+    return [
+        NodeWithScore(
+            node=TextNode(id_=f"n{index}", text=item["text"], metadata=item.get("metadata", {})),
+            score=item.get("score"),
+        )
+        for index, item in enumerate(given)
+    ]
+
+
+def retrieve(base_url: str, agent: str, given: Sequence[Mapping[str, Any]], **options: Any) -> dict[str, Any]:
+    """The texts that reach the response of an engine with the post-processor."""
+    processor = RetrievalPolicyPostprocessor(agent=agent, base_url=base_url, **options)
+    engine = RetrieverQueryEngine.from_args(
+        Returns(nodes(given)), llm=MockLLM(), node_postprocessors=[processor], response_mode="compact"
+    )
+    try:
+        response = engine.query("What does it cost?")
+    except GroundlaneError as error:
+        return {"error": type(error).__name__, "message": str(error), "param": getattr(error, "param", None)}
+    return {"texts": [node.get_content() for node in response.source_nodes]}
+
+
+def evaluate(base_url: str, text: str, given: Sequence[Mapping[str, Any]], how: str, **options: Any) -> dict[str, Any]:
+    """Evaluate a response, or a text against contexts."""
+    evaluator = GroundednessEvaluator(base_url=base_url, **options)
+    response = Response(response=text, source_nodes=nodes(given))
+    try:
+        if how == "contexts":
+            result = evaluator.evaluate(query="q", response=text, contexts=[item["text"] for item in given])
+        elif how == "async":
+            result = asyncio.run(evaluator.aevaluate_response(query="q", response=response))
+        else:
+            result = evaluator.evaluate_response(query="q", response=response)
+    except GroundlaneError as error:
+        return {"error": type(error).__name__}
+    return dict(result.model_dump())
+
+
+def documents() -> list[dict[str, Any]]:
+    return documents_of(
+        nodes(
+            [
+                {"text": "Known.", "score": 0.5, "metadata": {"file_name": "a.md", "last_modified_date": "2024-05-01"}},
+                {"text": "A distance.", "score": 1.5},
+            ]
+        )
+    )
