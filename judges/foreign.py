@@ -7,7 +7,7 @@ from typing import Final
 
 from judges import signals
 from judges.evidence import EvidenceIndex
-from judges.language.detection import is_foreign
+from judges.language.detection import is_foreign, languages_of
 from judges.types import Claim, ClaimVerdict, Evidence, Label, Source
 
 LANGUAGE: Final = "language"
@@ -16,6 +16,8 @@ LANGUAGE: Final = "language"
 _SURE: Final = 0.95
 """The score of a claim that stands in the evidence as a sentence of its own, or whose number the evidence gives
 otherwise."""
+_WORDED: Final = frozenset({"de", "fr", "es"})
+"""Languages whose negations, quantifiers and hedges the signals know, besides English."""
 _LEAST_CHARACTERS: Final = 8
 _EXPLANATION: Final = "The source says so in these words."
 _SAMPLED_WINDOWS: Final = 16
@@ -23,6 +25,8 @@ _SAMPLE_CHARACTERS: Final = 240
 _CANDIDATES: Final = 3
 _BEFORE: Final = re.compile(r"(?:\A|[.!?…:。！？．｡؟।\n])[\s\"'»”’」』)\]*_#>•–-]*\Z")
 _AFTER: Final = re.compile(r"[\s\"'«“„‘「『*_]*(?:\Z|[.!?…。！？．｡؟।\n])")
+_ENDED: Final = re.compile(r"[.!?…。！？．｡؟।][\s\"'»”’」』)\]*_]+\Z")
+"""A full stop within quotation marks ends what is quoted and what quotes it."""
 _END: Final = ".!?…。！？．｡؟।"
 
 
@@ -42,23 +46,31 @@ class KnownLanguages:
         """What can be said of a claim without a model that knows its language.
 
         It is supported where the evidence has it, as it is, as a sentence of its own, and contradicted where the
-        evidence says the same of another number or date; else it is unverifiable for the reason ``language``. Takes
-        milliseconds: for a thread.
+        evidence says the same of another number or date, or, in a language whose words of denial are known, the
+        opposite in the same words. Else it is unverifiable for the reason ``language``. Takes milliseconds: for a
+        thread.
         """
         windows = self._evidence.select(f"{claim.context} {claim.text}", _CANDIDATES)
         if not claim.context and (window := _verbatim(claim.text, windows)) is not None:
             return _supported(claim, window)
         prepared = signals.prepare(claim.text, claim.context)
+        worded = bool(languages_of(f"{claim.context} {claim.text}") & _WORDED)
         for window in windows:
-            found = signals.compute(signals.prepare(window.text), prepared)
-            if found.quantity_differs >= _SURE and found.verbatim < _SURE and found.contained < _SURE:
-                return _contradicted(claim, window, signals.explain(found))
+            seen = signals.compute(signals.prepare(window.text), prepared)
+            if _differs(seen, worded=worded):
+                return _contradicted(claim, window, signals.explain(seen))
         return ClaimVerdict(claim=claim, label=Label.UNVERIFIABLE, entailed=0.0, contradicted=0.0, reason=LANGUAGE)
 
     @cached_property
     def _sample(self) -> str:
         """Some of what the documents say, the most relevant first."""
         return " ".join(window.text[:_SAMPLE_CHARACTERS] for window in self._evidence.windows[:_SAMPLED_WINDOWS])
+
+
+def _differs(seen: signals.Features, *, worded: bool) -> bool:
+    if max(seen.verbatim, seen.contained) >= _SURE:
+        return False
+    return seen.quantity_differs >= _SURE or (worded and seen.polarity_differs >= _SURE and seen.overlap >= _SURE)
 
 
 def _verbatim(text: str, windows: Sequence[Evidence]) -> Evidence | None:
@@ -76,7 +88,8 @@ def _says(text: str, wanted: str) -> bool:
     """Whether ``wanted`` is a whole sentence of ``text``: as a part of one it may be denied or doubted."""
     start = text.find(wanted)
     while start >= 0:
-        if _BEFORE.search(text[:start]) and _AFTER.match(text, start + len(wanted)):
+        end = start + len(wanted)
+        if _BEFORE.search(text[:start]) and (_ENDED.search(wanted) or _AFTER.match(text, end)):
             return True
         start = text.find(wanted, start + 1)
     return False

@@ -95,8 +95,29 @@ def test_a_number_that_the_evidence_gives_otherwise_is_contradicted_in_any_langu
         ("I cani non sono ammessi nel parco.", "I cani sono ammessi nel parco."),
         ("食堂車はありません。", "食堂車はあります。"),
         ("Sin reserva no se puede entrar.", "Con reserva se puede entrar."),
+        ("Alternative Routen sind angeblich gesperrt.", "Alternative Routen sind gesperrt."),
         ("Es gibt keine Kaution.", "Es gibt eine Kaution."),
     ],
 )
 def test_nearly_the_same_words_are_no_support(evidence: str, text: str) -> None:
     assert KnownLanguages({"en"}, index(evidence)).judge(claim(text)).label is Label.UNVERIFIABLE
+
+
+@pytest.mark.parametrize(
+    ("evidence", "text"),
+    [
+        ("Der Vertrag verlängert sich nicht automatisch.", "Der Vertrag verlängert sich automatisch."),
+        ("Le musée n'est pas ouvert le lundi.", "Le musée est ouvert le lundi."),
+        ("Los perros no pueden entrar en el parque.", "Los perros pueden entrar en el parque."),
+    ],
+)
+def test_where_the_words_of_denial_are_known_the_opposite_is_contradicted(evidence: str, text: str) -> None:
+    assert KnownLanguages({"en"}, index(evidence)).judge(claim(text)).label is Label.CONTRADICTED
+    assert KnownLanguages({"en"}, index(text)).judge(claim(evidence)).label is not Label.SUPPORTED
+
+
+def test_a_full_stop_within_quotation_marks_ends_a_sentence() -> None:
+    text = "Le règlement précise : « Les chiens sont admis en laisse. »"
+    assert (
+        KnownLanguages({"en"}, index(f"{text} Le parc ferme à 20 heures.")).judge(claim(text)).label is Label.SUPPORTED
+    )
