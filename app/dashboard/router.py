@@ -5,7 +5,18 @@ from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 
 from app.dashboard.guard import DashboardRoute, OpenRoute
-from app.dashboard.pages import calibration, keys, overview, playground, policies, requests, sign_in, system
+from app.dashboard.pages import (
+    calibration,
+    keys,
+    overview,
+    playground,
+    policies,
+    policy_form,
+    requests,
+    sign_in,
+    system,
+    trace,
+)
 
 router = APIRouter(prefix="/dashboard", route_class=OpenRoute, include_in_schema=False)
 _rest = APIRouter(route_class=DashboardRoute)
@@ -26,6 +37,8 @@ PARTS = (
     sign_in.signed_in,
     overview.router,
     requests.router,
+    trace.router,
+    policy_form.router,  # before the one whose paths may hold any id
     policies.router,
     calibration.router,
     playground.router,

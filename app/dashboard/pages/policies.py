@@ -1,13 +1,298 @@
-"""``/dashboard/policies``."""
+"""``/dashboard/policies``: which there are, what one does, what it was, and the switches that need no form."""
 
-from fastapi import APIRouter, Request, Response
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
 
+from fastapi import APIRouter, Form, Query, Request, Response
+from fastapi.responses import RedirectResponse
+
+from app.api.admin.common import Word
+from app.api.admin.status import get_status
 from app.dashboard.guard import DashboardRoute
+from app.dashboard.policy_changes import changes, draft_of, unusual
+from app.dashboard.policy_fields import basics, entries_of, rule_groups
 from app.dashboard.view import page
+from app.dependencies import PoliciesDep, QueriesDep, ResourcesDep
+from app.errors import ConflictError, InvalidAdminRequestError, PreconditionError
+from app.events.feedback import Feedback
+from app.events.queries import EventFilter, EventQueries
+from app.policy_document import PolicyVersion
+from app.policy_store import PolicyStore
+from app.resources import Resources
+from app.statistics import Statistics
+from policies.registry import CATEGORIES
+from policies.types import Action
 
 router = APIRouter(route_class=DashboardRoute)
 
+Number = Annotated[int, Query(ge=1, lt=2**31)]
+
+_LATELY = timedelta(days=1)
+_QUALITY = timedelta(days=30)
+_PAGE = 100
+_VERSIONS = 20
+_FLAGGED = 6
+_STRICT = (Action.BLOCK, Action.DROP, Action.WARN)
+_DONE = {
+    "created": "The policy is made. It is in force on every worker within a second.",
+    "saved": "Saved. It is in force on every worker within a second.",
+    "deleted": "The policy is deleted. Its versions stay.",
+    "rolled-back": "Rolled back: the earlier version is the newest again.",
+    "switched": "Done. It is so on every worker within a second.",
+}
+
+
+@dataclass(slots=True)
+class Recent:
+    """What a policy decided of late: decisions by action, those in force and those in shadow apart."""
+
+    enforced: Counter[str] = field(default_factory=Counter)
+    shadow: Counter[str] = field(default_factory=Counter)
+    reason_codes: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def asked(self) -> int:
+        return self.enforced.total() + self.shadow.total()
+
 
 @router.get("/policies")
-async def show(request: Request) -> Response:
-    return page(request, "policies.html")
+async def list_policies(
+    request: Request,
+    resources: ResourcesDep,
+    store: PoliciesDep,
+    category: str | None = None,
+    after: Word | None = None,
+    done: str | None = None,
+) -> Response:
+    category = category if category in CATEGORIES else None
+    found = await store.list(category=category, after=after, limit=_PAGE + 1)
+    return page(
+        request,
+        "policies.html",
+        policies=found[:_PAGE],
+        older=found[_PAGE - 1].name if len(found) > _PAGE else None,
+        after=after,
+        category=category,
+        categories=list(CATEGORIES),
+        recent=await _recent(resources),
+        unreadable=store.unreadable,
+        done=_DONE.get(done or ""),
+    )
+
+
+@router.get("/policies/{policy_id}")
+async def show_policy(
+    request: Request,
+    resources: ResourcesDep,
+    store: PoliciesDep,
+    queries: QueriesDep,
+    policy_id: Word,
+    done: str | None = None,
+) -> Response:
+    return await _shown(request, resources, policy_id, done=_DONE.get(done or ""))
+
+
+@router.post("/policies/{policy_id}/enabled")
+async def switch(
+    request: Request,
+    resources: ResourcesDep,
+    policy_id: Word,
+    version: Annotated[int, Form()],
+    enabled: Annotated[str, Form()] = "",
+    back: Annotated[str, Form()] = "",
+) -> Response:
+    """Take a policy into use or out of it."""
+
+    async def change(store: PolicyStore) -> None:
+        await store.patch(policy_id, {"enabled": enabled == "on"}, expected=version)
+
+    return await _changed(request, resources, policy_id, change, to_list=back == "list")
+
+
+@router.post("/policies/{policy_id}/rollout")
+async def roll_out(
+    request: Request,
+    resources: ResourcesDep,
+    policy_id: Word,
+    version: Annotated[int, Form()],
+    mode: Annotated[str, Form()] = "",
+    canary_percent: Annotated[str, Form()] = "",
+) -> Response:
+    """From shadow into force, on as many requests as are asked for."""
+    share = basics()["canary_percent"].read([canary_percent])
+
+    async def change(store: PolicyStore) -> None:
+        await store.patch(policy_id, {"mode": mode, "canary_percent": share}, expected=version)
+
+    return await _changed(request, resources, policy_id, change)
+
+
+@router.get("/policies/{policy_id}/delete")
+async def ask_whether_to_delete(
+    request: Request, store: PoliciesDep, resources: ResourcesDep, policy_id: Word
+) -> Response:
+    policy = await store.get(policy_id)
+    recent = (await _recent(resources, policy_id)).get(policy_id, Recent())
+    return page(request, "policy_delete.html", policy=policy, recent=recent)
+
+
+@router.post("/policies/{policy_id}/delete")
+async def delete_policy(
+    request: Request, resources: ResourcesDep, store: PoliciesDep, policy_id: Word, version: Annotated[int, Form()]
+) -> Response:
+    try:
+        await store.delete(policy_id, expected=version)
+    except PreconditionError as error:
+        return await _shown(request, resources, policy_id, status=error.status, wrong=_stale(error))
+    return RedirectResponse("/dashboard/policies?done=deleted", status_code=303)
+
+
+@router.get("/policies/{policy_id}/versions")
+async def list_versions(
+    request: Request,
+    store: PoliciesDep,
+    policy_id: Word,
+    before: Number | None = None,
+    old: Number | None = None,
+    new: Number | None = None,
+) -> Response:
+    """Each version and what it changed; ``old`` and ``new``: two that are to be compared."""
+    return await _versions(request, store, policy_id, before=before, compared=(old, new))
+
+
+@router.post("/policies/{policy_id}/rollback")
+async def roll_back(
+    request: Request,
+    store: PoliciesDep,
+    policy_id: Word,
+    to: Annotated[int, Form()],
+    version: Annotated[int, Form()],
+) -> Response:
+    """Make an earlier version the newest again."""
+    try:
+        await store.rollback(policy_id, to, expected=version)
+    except PreconditionError as error:
+        return await _versions(request, store, policy_id, status=error.status, wrong=_stale(error))
+    except (ConflictError, InvalidAdminRequestError) as error:
+        wrong = f"Version {to} cannot be the newest again: {error.message}."
+        return await _versions(request, store, policy_id, status=error.status, wrong=wrong)
+    return RedirectResponse(f"/dashboard/policies/{policy_id}?done=rolled-back", status_code=303)
+
+
+async def _changed(
+    request: Request,
+    resources: Resources,
+    policy_id: str,
+    change: Callable[[PolicyStore], Awaitable[None]],
+    *,
+    to_list: bool = False,
+) -> Response:
+    """Make a change, or say on the page of the policy why it was not made."""
+    try:
+        await change(resources.policies)
+    except PreconditionError as error:
+        return await _shown(request, resources, policy_id, status=error.status, wrong=_stale(error))
+    except InvalidAdminRequestError as error:
+        return await _shown(request, resources, policy_id, status=error.status, wrong=error.message)
+    where = "/dashboard/policies" if to_list else f"/dashboard/policies/{policy_id}"
+    return RedirectResponse(f"{where}?done=switched", status_code=303)
+
+
+def _stale(error: PreconditionError) -> str:
+    return f"Somebody was quicker: {error.message}. Nothing was changed; this is how it stands now."
+
+
+async def _shown(
+    request: Request,
+    resources: Resources,
+    policy_id: str,
+    *,
+    status: int = 200,
+    done: str | None = None,
+    wrong: str | None = None,
+) -> Response:
+    store = resources.policies
+    policy = await store.get(policy_id)
+    quality = await Feedback(resources.database).quality(since=datetime.now(UTC) - _QUALITY, until=None)
+    return page(
+        request,
+        "policy.html",
+        status=status,
+        policy=policy,
+        entries=entries_of(asdict(policy.draft()), policy.category),
+        unusual=unusual(policy.draft()),
+        groups=rule_groups(policy.category),
+        basics=basics(),
+        where=await get_status(store, resources, policy_id),
+        recent=(await _recent(resources, policy_id)).get(policy_id, Recent()),
+        flagged=await _flagged(EventQueries(resources.database), policy_id),
+        quality=[row for row in quality if row["policy_id"] == policy_id],
+        unreadable=store.unreadable.get(policy_id),
+        done=done,
+        wrong=wrong,
+    )
+
+
+async def _versions(
+    request: Request,
+    store: PolicyStore,
+    policy_id: str,
+    *,
+    before: int | None = None,
+    compared: tuple[int | None, int | None] = (None, None),
+    status: int = 200,
+    wrong: str | None = None,
+) -> Response:
+    found = await store.versions(policy_id, before=before, limit=_VERSIONS + 1)
+    newest = found[0] if before is None else (await store.versions(policy_id, limit=1))[0]
+    old, new = [await _version(store, policy_id, number) for number in compared]
+    steps = [
+        (version, [] if earlier is None else changes(draft_of(earlier), draft_of(version)))
+        for version, earlier in zip(found, [*found[1:], None], strict=True)
+    ]
+    return page(
+        request,
+        "policy_versions.html",
+        status=status,
+        policy_id=policy_id,
+        newest=newest,
+        alive=newest.change != "delete",
+        steps=steps[:_VERSIONS],
+        older=found[_VERSIONS - 1].version if len(found) > _VERSIONS else None,
+        before=before,
+        old=old,
+        new=new,
+        difference=changes(draft_of(old), draft_of(new)) if old and new else None,
+        wrong=wrong,
+    )
+
+
+async def _version(store: PolicyStore, policy_id: str, number: int | None) -> PolicyVersion | None:
+    if number is None:
+        return None
+    found = await store.versions(policy_id, before=number + 1, limit=1)
+    return found[0] if found and found[0].version == number else None
+
+
+async def _recent(resources: Resources, policy_id: str | None = None) -> Mapping[str, Recent]:
+    """What policies decided of late, by id."""
+    found: dict[str, Recent] = {}
+    since = EventFilter(since=datetime.now(UTC) - _LATELY, policy=policy_id)
+    for decided in await Statistics(resources.database).policies(since):
+        recent = found.setdefault(decided.of["policy_id"], Recent())
+        (recent.shadow if decided.of["shadow"] else recent.enforced).update(decided.actions)
+        recent.reason_codes.update(decided.reason_codes)
+    return found
+
+
+async def _flagged(queries: EventQueries, policy_id: str) -> Sequence[Mapping[str, Any]]:
+    """The latest decisions of a policy that do not allow."""
+    since = datetime.now(UTC) - _LATELY
+    found: list[dict[str, Any]] = []
+    for action in _STRICT:
+        filter = EventFilter(since=since, policy=policy_id, action=action)
+        found += (await queries.events(filter, limit=_FLAGGED)).items
+    return sorted(found, key=lambda event: event["ts"], reverse=True)[:_FLAGGED]

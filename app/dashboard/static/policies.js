@@ -1,0 +1,80 @@
+// The form of a policy: a slider beside each share, a mark at what is not at its default, one more input where the last
+// of several is filled, a search over the rules. Without it the form is the same, and the server marks what it is sent.
+
+const one = (root, selector) => root.querySelector(selector);
+
+/** What stands in the inputs of a rule, as its default is written. */
+function entered(rule) {
+  const inputs = [...rule.querySelectorAll("[name]")];
+  if (inputs[0]?.type === "checkbox" || inputs[0]?.type === "radio") {
+    return inputs.filter((input) => input.checked).map((input) => input.value);
+  }
+  return inputs.map((input) => input.value).filter((value) => value !== "");
+}
+
+function mark(rule) {
+  const changed = JSON.stringify(entered(rule)) !== JSON.stringify(JSON.parse(rule.dataset.default).filter((text) => text !== ""));
+  rule.toggleAttribute("data-changed", changed);
+  const was = one(rule, "[data-was]");
+  if (was) {
+    was.hidden = !changed;
+    one(rule, ".changed-mark").hidden = !changed;
+  }
+}
+
+function growNames(names) {
+  const last = names.lastElementChild;
+  if (last.value === "") return;
+  const more = last.cloneNode();
+  more.value = "";
+  more.setAttribute("aria-label", last.getAttribute("aria-label").replace(/\d+$/, names.children.length + 1));
+  names.append(more);
+}
+
+function filterRules() {
+  const wanted = (document.getElementById("find-rule")?.value ?? "").trim().toLowerCase();
+  const changedOnly = document.getElementById("only-changed")?.checked ?? false;
+  let any = false;
+  for (const group of document.querySelectorAll("[data-group]")) {
+    let shown = false;
+    for (const rule of group.querySelectorAll("[data-rule]")) {
+      const text = one(rule, ".rule-said").textContent.toLowerCase();
+      rule.hidden = (changedOnly && !rule.hasAttribute("data-changed")) || !text.includes(wanted);
+      shown ||= !rule.hidden;
+    }
+    group.hidden = !shown;
+    any ||= shown;
+  }
+  document.getElementById("no-rule").hidden = any;
+}
+
+document.addEventListener("input", (event) => {
+  const rule = event.target.closest("[data-rule]");
+  if (event.target.id === "find-rule" || event.target.id === "only-changed") filterRules();
+  if (!rule) return;
+  const target = event.target;
+  if (target.dataset.for) document.getElementById(target.dataset.for).value = target.value;
+  else if (one(rule, "[data-for]") && target.value !== "") one(rule, "[data-for]").value = target.value;
+  if (target.closest("[data-names]")) growNames(target.closest("[data-names]"));
+  mark(rule);
+});
+
+// Enter in the search is for the search.
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && event.target.id === "find-rule") event.preventDefault();
+});
+
+function ready(root) {
+  for (const rule of root.querySelectorAll("[data-rule]")) mark(rule);
+}
+
+// What came of a button stands above the form: go there.
+document.addEventListener("groundlane:swapped", ({ detail: { node } }) => {
+  if (node.id !== "editor") return;
+  ready(node);
+  const outcome = ["wrong", "clash", "simulated"].map((id) => document.getElementById(id)).find(Boolean);
+  outcome?.focus({ preventScroll: true });
+  outcome?.scrollIntoView({ block: "start", behavior: "instant" });
+});
+
+ready(document);
