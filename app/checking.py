@@ -6,19 +6,13 @@ from collections.abc import Mapping
 import orjson
 
 from app.check_view import shown_claim, shown_report
-from app.config import load_config
-from app.llm_judge import open_llm_judge
+from app.offline import JudgeMissingError, open_cross_encoder, open_llm
 from app.screen import Screen
-from app.settings import Settings, SettingsError
-from judges.base import PairScorer
-from judges.cross_encoder import open_scorer, spec_languages
+from app.settings import Settings
+from judges.cross_encoder import spec_languages
 from judges.llm import LlmJudge
 from judges.pipeline import GroundingChecker
 from judges.types import Chunk, GroundingReport, ReplyVerdict, Thresholds
-
-
-class JudgeMissingError(Exception):
-    """There is no judge to ask; the message says why."""
 
 
 def check_text(settings: Settings, text: str, sources: Mapping[str, str]) -> GroundingReport:
@@ -38,28 +32,6 @@ def check_text(settings: Settings, text: str, sources: Mapping[str, str]) -> Gro
     )
     chunks = [Chunk(id=name, text=source, source=name) for name, source in sources.items()]
     return asyncio.run(_check(checker, llm, text, chunks))
-
-
-def open_cross_encoder(settings: Settings) -> PairScorer | None:
-    """The cross-encoder of the settings, not loaded yet. Raises SettingsError for one that does not exist."""
-    try:
-        key = settings.judge_api_key.get_secret_value() if settings.judge_api_key else None
-        return open_scorer(settings.judge, threads=settings.judge_threads, api_key=key)
-    except ValueError as error:
-        raise SettingsError(f"GROUNDLANE_JUDGE: {error}") from None
-
-
-def open_llm(settings: Settings) -> LlmJudge:
-    """The LLM judge of the settings, without the keys that are kept as secrets. Raises SettingsError."""
-    upstreams = load_config(settings).upstreams if settings.llm_judge_model is not None else ()
-    return open_llm_judge(settings, upstreams, _NoSecrets(), lambda _call: None)
-
-
-class _NoSecrets:
-    """The secrets are in the gateway's database, which is not opened here."""
-
-    def key(self, name: str) -> str | None:
-        return None
 
 
 async def _check(checker: GroundingChecker, llm: LlmJudge, text: str, chunks: list[Chunk]) -> GroundingReport:

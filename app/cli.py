@@ -72,7 +72,8 @@ def check(
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON")] = False,
 ) -> None:
     """Check a text against source files, without a server. Exit code 1: it is not grounded in them."""
-    from app.checking import JudgeMissingError, check_text, is_grounded, report_json, show_report
+    from app.checking import check_text, is_grounded, report_json, show_report
+    from app.offline import JudgeMissingError
     from app.screen import Screen
 
     try:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.commands.common import CommandError, UsageError, show_columns
+from app.commands.common import CommandError, UsageError
+from app.commands.evaluation_shown import show_comparison, show_estimate, show_summary
 from app.settings import Settings, SettingsError, load_settings
 
 if TYPE_CHECKING:
     from app.evaluation import Evaluator
-    from app.evaluation.comparing import Flip, RunComparison
     from app.evaluation.estimate import RunEstimate
     from app.evaluation.running import Progress
     from app.evaluation.summary import Summary
@@ -24,7 +24,6 @@ evaluation = typer.Typer(
 )
 
 _FAILED = 1
-_SHOWN_FLIPS = 50
 
 
 class Metric(StrEnum):
@@ -99,7 +98,7 @@ def run(
 
         with _progress(total, quiet) as progress:
             summary = asyncio.run(judged(progress))
-    _show_summary(summary, output_dir, json=json)
+    show_summary(summary, output_dir, json=json)
     raise typer.Exit(_exit_code(summary, fail_under))
 
 
@@ -140,7 +139,7 @@ def estimate(
                 await evaluator.aclose()
 
         found = asyncio.run(estimated())
-    _show_estimate(found, json=json)
+    show_estimate(found, json=json)
 
 
 @evaluation.command()
@@ -157,7 +156,7 @@ def compare(
 
     with evaluation_errors():
         found = compare_runs(before, after)
-    _show_comparison(found, json=json)
+    show_comparison(found, json=json)
     raise typer.Exit(_FAILED if fail_on_regression and found.worse else 0)
 
 
@@ -172,10 +171,10 @@ def sample() -> None:
 @contextmanager
 def evaluation_errors() -> Iterator[None]:
     """Turn what can go wrong into one line: with the input into a UsageError, with the judge into a SettingsError."""
-    from app.checking import JudgeMissingError
     from app.evaluation import CacheError, CaseFileError
     from app.evaluation.running import EngineMissingError, RunStoppedError
     from app.evaluation.store import RunFolderError
+    from app.offline import JudgeMissingError
 
     try:
         yield
@@ -244,90 +243,3 @@ def _exit_code(summary: "Summary", fail_under: float | None) -> int:
     shown = "no case has a score" if score is None else f"the score {score:.3f} is under {fail_under:g}"
     typer.echo(f"Failed: {shown}.", err=True)
     return _FAILED
-
-
-def _show_summary(summary: "Summary", folder: Path, *, json: bool) -> None:
-    from app.evaluation.summary import told, told_cost
-
-    if json:
-        _print_json(summary)
-        return
-    cases, claims = summary.cases, summary.claims
-    left = {"no_context": "without context", "no_claims": "without claims", "disabled": "disabled"}
-    notes = [f"{cases[name]} {words}" for name, words in left.items() if cases[name]]
-    show_columns(
-        [
-            ("judge", f"{summary.judge} ({summary.kind})"),
-            ("cases", f"{cases['scored']} of {cases['total']} scored" + "".join(f", {note}" for note in notes)),
-            ("failed", str(cases["errors"])),
-            (
-                "claims",
-                f"{claims['total']}: {claims['accepted']} supported, {claims['contradicted']} contradicted, "
-                f"{claims['unverifiable']} unverifiable",
-            ),
-            ("score", told(summary.score)),
-            ("claims accepted", told(summary.claims_accepted)),
-            ("grounded cases", told(summary.grounded_cases)),
-            ("cost", f"{told_cost(summary.spent)}; {summary.cached_cases} cases from the cache"),
-            ("report", str(folder / "report.html")),
-        ]
-    )
-
-
-def _show_estimate(found: "RunEstimate", *, json: bool) -> None:
-    from app.evaluation.estimate import ANSWER_TOKENS
-    from app.evaluation.results import Cost
-    from app.evaluation.summary import told_cost
-
-    if json:
-        _print_json(found)
-        return
-    rows = [
-        ("judge", f"{found.judge} ({found.kind.value})"),
-        ("cases", f"{found.cases}: {found.judged} to judge, {found.cached} in the cache, {found.skipped} to skip"),
-        ("claims", f"about {found.claims}"),
-    ]
-    if found.kind.asks_llm:
-        rows += [
-            ("calls", f"about {found.calls}, with {ANSWER_TOKENS} tokens an answer"),
-            ("tokens", f"about {found.input_tokens} in, {found.output_tokens} out"),
-        ]
-    rows.append(("cost", told_cost(Cost(usd=found.usd))))
-    if found.seconds is not None:
-        rows.append(("time", f"about {found.seconds:.0f} s of the cross-encoder on this machine, as busy as it is now"))
-    if found.sampled < found.judged:
-        rows.append(("based on", f"{found.sampled} cases, spread over the input"))
-    show_columns(rows)
-
-
-def _show_comparison(found: "RunComparison", *, json: bool) -> None:
-    from app.evaluation.summary import told
-
-    if json:
-        _print_json(found)
-        return
-    show_columns(
-        [
-            ("judges", " → ".join(found.judges)),
-            ("cases", f"{found.cases} in both, {len(found.only_before)} and {len(found.only_after)} in one only"),
-            ("claims", f"{found.claims} in both, {found.claims_gone} gone, {found.claims_new} new"),
-            ("score", f"{told(found.before)} → {told(found.after)}"),
-            ("change", told(found.change)),
-            ("flipped", f"{len(found.worse)} no longer accepted, {len(found.better)} now accepted"),
-        ]
-    )
-    for mark, flips in (("-", found.worse), ("+", found.better)):
-        for flip in flips[:_SHOWN_FLIPS]:
-            typer.echo(f"{mark} {_flip(flip)}")
-        if len(flips) > _SHOWN_FLIPS:
-            typer.echo(f"{mark} and {len(flips) - _SHOWN_FLIPS} more (--json has all)")
-
-
-def _flip(flip: "Flip") -> str:
-    return f"{flip.case_id}: {flip.before.label.value} → {flip.after.label.value}: {flip.text}"
-
-
-def _print_json(value: object) -> None:
-    import orjson
-
-    typer.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())

@@ -89,7 +89,7 @@ async def estimate_run(
     for case in sample:
         await _count(judge, case, counts, open_share)
     scale = len(to_judge) / len(sample) if sample else 0.0
-    calls, tokens = ceil(counts.calls * scale), ceil(counts.tokens * scale)
+    calls, tokens = round(counts.calls * scale), round(counts.tokens * scale)
     answers = calls * ANSWER_TOKENS
     claims = round(counts.claims * scale)
     return RunEstimate(

@@ -13,10 +13,10 @@ from typing import Final
 import orjson
 
 import judges
-from app.checking import JudgeMissingError, open_cross_encoder, open_llm
 from app.evaluation.cases import Case
 from app.evaluation.results import Cost, Judged, JudgedClaim, Passage
 from app.llm_usage import llm_usage
+from app.offline import JudgeMissingError, open_cross_encoder, open_llm
 from app.settings import Settings, SettingsError
 from judges.base import PairScorer
 from judges.cross_encoder import spec_languages

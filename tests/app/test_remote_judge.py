@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from app.checking import JudgeMissingError, check_text
+from app.checking import check_text
+from app.offline import JudgeMissingError
 from app.resources import open_resources
 from app.settings import Settings, SettingsError
 from judges.types import Label

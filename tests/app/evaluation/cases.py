@@ -9,6 +9,7 @@ from app.evaluation.evaluator import Evaluator
 from app.evaluation.judging import CaseJudge, JudgeKind
 from app.evaluation.summary import Line
 from judges.testing import ScriptedJudge, contradicts, entails
+from judges.types import Thresholds
 
 TRUE = "The ferry runs every forty minutes."
 FALSE = "The ferry runs every ten minutes."
@@ -27,11 +28,12 @@ def case(
     )
 
 
-def judge(script: ScriptedJudge | None = None) -> CaseJudge:
+def judge(script: ScriptedJudge | None = None, thresholds: Thresholds | None = None) -> CaseJudge:
     """One that knows the three statements above."""
     return CaseJudge(
         JudgeKind.CROSS_ENCODER,
         scorer=script or scripted(),
+        thresholds=thresholds,
         fingerprint="test",
     )
 
@@ -40,8 +42,10 @@ def scripted() -> ScriptedJudge:
     return ScriptedJudge({TRUE: entails(0.97), FALSE: contradicts(0.96)})
 
 
-def evaluator(script: ScriptedJudge | None = None, cache: Path | None = None) -> Evaluator:
-    return Evaluator(judge(script), None if cache is None else VerdictCache(cache))
+def evaluator(
+    script: ScriptedJudge | None = None, cache: Path | None = None, thresholds: Thresholds | None = None
+) -> Evaluator:
+    return Evaluator(judge(script, thresholds), None if cache is None else VerdictCache(cache))
 
 
 def ignore(_line: Line) -> None:
