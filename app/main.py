@@ -9,6 +9,7 @@ from fastapi.middleware.cors import CORSMiddleware
 
 from app.api import admin, chat, completions, grounding, health, messages, passthrough, responses, runs
 from app.api.authentication import Authentication
+from app.api.front import Front, FrontedApp
 from app.api.mcp import ROUTES as MCP_ROUTES
 from app.api.mcp import McpServer, open_mcp
 from app.api.problems import install_error_handlers
@@ -51,18 +52,19 @@ def create_app(settings: Settings, *, scorer: PairScorer | None = None) -> FastA
         async with open_resources(settings, scorer) as resources, open_mcp(resources) as mcp:
             yield {"resources": resources, "mcp": mcp, "key": None}
 
-    app = FastAPI(
+    app = FrontedApp(
         title="Groundlane",
         description="An OpenAI-compatible gateway that keeps RAG answers grounded.",
         lifespan=lifespan,
         redirect_slashes=False,
     )
     install_error_handlers(app)
-    app.add_middleware(Authentication)
+    governed = [chat.router, completions.router, responses.router, messages.router]
+    app.front = Authentication(Front(app.behind, governed))
     origins = [origin.strip() for origin in (settings.cors_origins or "").split(",") if origin.strip()]
     if origins:
-        app.add_middleware(
-            CORSMiddleware,
+        app.front = CORSMiddleware(
+            app.front,
             allow_origins=origins,
             allow_methods=["*"],
             allow_headers=["*"],
@@ -72,10 +74,8 @@ def create_app(settings: Settings, *, scorer: PairScorer | None = None) -> FastA
     app.include_router(admin.router)
     if settings.dashboard:
         app.include_router(dashboard)
-    app.include_router(chat.router)
-    app.include_router(completions.router)
-    app.include_router(responses.router)
-    app.include_router(messages.router)
+    for router in governed:
+        app.include_router(router)
     app.include_router(runs.router)
     app.include_router(grounding.router)
     app.router.routes.extend(MCP_ROUTES)

@@ -9,7 +9,6 @@ from contextlib import contextmanager, nullcontext
 
 import uvicorn
 from fastapi import FastAPI
-from sse_starlette.sse import AppStatus
 
 from app.admin_auth import AdminAuth
 from app.config import load_config
@@ -56,8 +55,6 @@ def build_app() -> FastAPI:
     """The app of one worker process, from the environment."""
     settings = load_settings()
     configure_logging(settings.log_level, settings.log_format)
-    # At SIGTERM an open stream may end by itself within the grace period; the library would cut it off at once.
-    AppStatus.enable_automatic_graceful_drain = False
     return create_app(settings)
 
 

@@ -3,7 +3,8 @@
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from app.api.respond import CLIENT_GONE, ClientGoneError, read_body, while_connected
+from app.api.presence import ClientGoneError
+from app.api.respond import CLIENT_GONE, read_body, while_connected
 from app.check_view import shown_check
 from app.errors import InvalidRequestError
 from app.intake.body import parse_json

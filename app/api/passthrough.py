@@ -7,7 +7,8 @@ import httpx
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from app.api.respond import OwnedStream, read_body, with_headers
+from app.api.respond import read_body
+from app.api.streams import Stream
 from app.errors import InvalidRequestError
 from app.keys import GatewayKey
 from app.resources import Resources
@@ -47,14 +48,12 @@ async def pass_through(request: Request, path: str) -> Response:
         )
     )
     response = sent.response
-    return with_headers(
-        OwnedStream(
-            _bytes(response),
-            status_code=response.status_code,
-            aclose=response.aclose,
-            send_timeout_s=resources.settings.send_timeout_s,
-        ),
+    return Stream(
+        _bytes(response),
         [*returned_headers(response, decoded=False), *_length(response)],
+        status=response.status_code,
+        aclose=response.aclose,
+        send_timeout_s=resources.settings.send_timeout_s,
     )
 
 

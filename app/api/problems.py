@@ -1,7 +1,7 @@
 """Every error as its client expects it: RFC 9457 problem JSON under ``/admin``, Anthropic's shape for its Messages API,
 OpenAI's everywhere else."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -46,12 +46,14 @@ class _UnexpectedError(AdminError):
 
 def install_error_handlers(app: FastAPI) -> None:
     """Let ``app`` answer every exception; none shows its trace or its message unless it was made for clients."""
-    app.exception_handler(GatewayError)(_gateway_error)
-    app.exception_handler(RequestValidationError)(_validation_error)
-    app.exception_handler(HTTPException)(_http_error)
-    app.exception_handler(DatabaseUnavailableError)(_database_unavailable)
-    app.exception_handler(ClientDisconnect)(_client_gone)
-    app.exception_handler(Exception)(_unexpected)
+    for kind, handler in _HANDLERS.items():
+        app.exception_handler(kind)(handler)
+
+
+async def answer_error(request: Request, error: Exception) -> Response:
+    """What ``install_error_handlers`` lets an app answer."""
+    handler = next(_HANDLERS[kind] for kind in type(error).__mro__ if kind in _HANDLERS)
+    return await handler(request, error)
 
 
 async def _gateway_error(request: Request, error: GatewayError) -> JSONResponse:
@@ -86,6 +88,16 @@ async def _client_gone(_request: Request, _error: ClientDisconnect) -> Response:
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:
     _log.error("unexpected_error", path=request.url.path, exc_info=error)
     return _answer(request, _UnexpectedError("something went wrong; the log says what"))
+
+
+_HANDLERS: Mapping[type[Exception], Callable[..., Awaitable[Response]]] = {
+    GatewayError: _gateway_error,
+    RequestValidationError: _validation_error,
+    HTTPException: _http_error,
+    DatabaseUnavailableError: _database_unavailable,
+    ClientDisconnect: _client_gone,
+    Exception: _unexpected,
+}
 
 
 def error_response(request: Request, error: GatewayError) -> JSONResponse:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import pytest
 import structlog
-from sse_starlette.sse import AppStatus
 
 from app.cli import main
 from app.serving import build_app
@@ -221,11 +220,8 @@ def test_several_workers_share_a_folder_for_their_numbers(
     assert "PROMETHEUS_MULTIPROC_DIR" not in os.environ
 
 
-def test_a_worker_builds_its_app_from_the_environment(monkeypatch: pytest.MonkeyPatch, logging_as_before: None) -> None:
-    """And leaves open streams to end by themselves at SIGTERM."""
-    monkeypatch.setattr(AppStatus, "enable_automatic_graceful_drain", True)
+def test_a_worker_builds_its_app_from_the_environment(logging_as_before: None) -> None:
     assert build_app().title == "Groundlane"
-    assert AppStatus.enable_automatic_graceful_drain is False
 
 
 def test_checking_with_a_judge_that_does_not_exist_names_the_setting(
