@@ -23,6 +23,7 @@ _TALKATIVE = (
     "httpx",
     "mcp",
     "sqlalchemy.engine",
+    "sse_starlette",
 )
 _TEXT_KEYS = frozenset({"messages", "content", "text", "prompt", "reply", "documents", "input", "evidence"})
 _SECRET_VALUES = (
