@@ -43,14 +43,7 @@ async def alive() -> dict[str, str]:
 @router.get("/readyz", responses={503: {"description": "Cannot serve"}})
 async def ready(request: Request) -> JSONResponse:
     """Whether the gateway is able to serve, with each part by name."""
-    resources: Resources = request.state.resources
-    checks = {
-        "database": await check_database(resources.database, resources.settings.event_durability),
-        "policies": check_policies(resources.policies),
-        "judge": check_judge(resources.checker),
-    }
-    if resources.settings.llm_judge_model is not None:
-        checks["llm_judge"] = check_llm_judge(resources.llm)
+    checks = await look(request.state.resources)
     status = readiness(checks)
     shown = {name: {"ok": check.ok, "detail": check.detail} for name, check in checks.items()}
     return JSONResponse(
@@ -63,6 +56,18 @@ async def metrics(request: Request) -> Response:
     """Prometheus' text format; with several workers, for all of them."""
     resources: Resources = request.state.resources
     return Response(resources.metrics.render(), media_type=CONTENT_TYPE_LATEST)
+
+
+async def look(resources: Resources) -> dict[str, Check]:
+    """Every part of this process, by name."""
+    checks = {
+        "database": await check_database(resources.database, resources.settings.event_durability),
+        "policies": check_policies(resources.policies),
+        "judge": check_judge(resources.checker),
+    }
+    if resources.settings.llm_judge_model is not None:
+        checks["llm_judge"] = check_llm_judge(resources.llm)
+    return checks
 
 
 def readiness(checks: dict[str, Check]) -> Readiness:

@@ -114,11 +114,20 @@ def nice_top(value: float) -> float:
 
 
 def time_axis(times: Sequence[datetime], step_s: float) -> list[str]:
-    """Times (UTC) as short as they can be told apart: hours within a day, days beyond."""
+    """Times as short as they can be told apart: of day, or with the day. They say UTC, and a script shows them in the
+    reader's own zone; steps of a day begin in UTC and stay so."""
     if step_s >= 86_400:
         return [f"{at.day} {at:%b}" for at in times]
-    far = bool(times) and (times[-1] - times[0]).total_seconds() > 86_400
-    return [f"{at.day} {at:%b %H:%M}" if far else f"{at:%H:%M}" for at in times]
+    far = bool(times) and (times[-1] - times[0]).total_seconds() >= 86_400
+    return [
+        tag(
+            "time",
+            f"{at.day} {at:%b %H:%M}" if far else f"{at:%H:%M}",
+            datetime=at.isoformat(),
+            data_form="dhm" if far else "hm",
+        )
+        for at in times
+    ]
 
 
 def _columns(size: int, series: Sequence[Series]) -> tuple[list[Markup], float]:
@@ -175,7 +184,7 @@ def _curve(values: Sequence[float | None], step: float, top: float) -> str:
             continue
         x, y = (at + 0.5) * step, _HEIGHT - min(value / top, 1) * _HEIGHT
         # A point between two gaps is a stroke of no length, which round ends make a dot.
-        path.append(f"L{x:.1f} {y:.1f}" if drawing else f"M{x:.1f} {y:.1f}h0")
+        path.append(f"L{x:.1f} {y:.1f}" if drawing else f"M{x:.1f} {y:.1f}h.01")
         drawing = True
     return "".join(path)
 
@@ -223,7 +232,8 @@ def _table(title: str, axis: Sequence[str], series: Sequence[Series], show: Show
 
 
 def _said(label: str, series: Sequence[Series], at: int, show: Show) -> str:
-    return "\n".join([label, *(f"{each.name}: {show(each.values[at])}" for each in series)])
+    plain = label.striptags() if isinstance(label, Markup) else label
+    return "\n".join([plain, *(f"{each.name}: {show(each.values[at])}" for each in series)])
 
 
 def _marks(axis: Sequence[str]) -> list[str]:

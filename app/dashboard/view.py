@@ -87,6 +87,11 @@ def page(request: Request, template: str, *, status: int = 200, **context: Any) 
     return HTMLResponse(_TEMPLATES.get_template(template).render(given | context), status_code=status)
 
 
+def render(template: str, **context: Any) -> str:
+    """A piece of a page."""
+    return _TEMPLATES.get_template(template).render(context)
+
+
 # Filters. Every one takes None, which is shown as a dash.
 
 NOTHING = "–"
@@ -112,6 +117,8 @@ def duration(ms: float | None) -> str:
     match ms:
         case None:
             return NOTHING
+        case 0:
+            return "0 ms"
         case _ if ms < 10:
             return f"{ms:.1f} ms"
         case _ if ms < 1_000:
@@ -183,8 +190,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    shown = (count, percent, number, duration, size, time, ago, clip, pretty_json)
-    environment.filters.update({filter.__name__: filter for filter in shown})
+    filters = (count, percent, number, duration, size, time, ago, clip, pretty_json)
+    environment.filters.update({filter.__name__: filter for filter in filters})
     environment.globals["static"] = static
     return environment
 

@@ -1,7 +1,7 @@
 """Prometheus metrics, one method for each thing that happens. Labels have few values: no model, agent or key is one."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -171,13 +171,21 @@ class Metrics:
 
     def render(self) -> bytes:
         """The exposition in Prometheus' text format; serve it with ``prometheus_client.CONTENT_TYPE_LATEST``."""
+        return generate_latest(self._collected())
+
+    def readings(self) -> Mapping[str, float]:
+        """Where each number without labels stands, by its name in the exposition; of all workers together."""
+        found = (sample for metric in self._collected().collect() for sample in metric.samples)
+        return {sample.name: sample.value for sample in found if not sample.labels}
+
+    def _collected(self) -> CollectorRegistry:
         self._sample()
         if not self._multiprocess:
-            return generate_latest(self._registry)
+            return self._registry
         _forget_dead_workers(Path(self._multiprocess))
         registry = CollectorRegistry()
         _MULTIPROCESS.MultiProcessCollector(registry, path=self._multiprocess)
-        return generate_latest(registry)
+        return registry
 
     def _sample(self) -> None:
         judge, events = self._judge(), self._events()

@@ -13,7 +13,8 @@ from e2e.gateway import ADMIN_TOKEN, Gateway
 
 DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 390, "height": 844}
-TIMEOUT_MS = 15_000
+TIMEOUT_MS = 90_000
+"""Long enough for a machine that has a lot else to do."""
 
 
 @contextmanager
@@ -41,7 +42,8 @@ def chromium() -> Iterator[Any]:
     if path is None:
         pytest.skip("pages in a browser: no Chromium here (apt-get install chromium)")
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        options = {"args": ["--no-sandbox", "--disable-dev-shm-usage"], "timeout": TIMEOUT_MS}
+        browser = driver.chromium.launch(executable_path=path, **options)
         try:
             yield browser
         finally:

@@ -23,7 +23,7 @@ OPEN = "Bicycles may be parked behind the canteen."
 DOCUMENT = {"id": "hr-7", "text": FINE, "source": "hr.pdf", "relevance_score": 0.9, "age_days": 3}
 _ACTIONS = (*["allow"] * 14, *["warn"] * 3, "drop", *["block"] * 2)
 _VERDICTS = {
-    "allow": "grounded",
+    "allow": "supported",
     "warn": "has_unverifiable",
     "drop": "has_contradictions",
     "block": "has_contradictions",
@@ -100,7 +100,7 @@ def event(request_id: str, *, ts: datetime, action: str = "allow", **changes: An
     values: dict[str, Any] = {
         "request_id": request_id, "ts": ts, "api": "chat", "model": "gpt-4o-mini", "resolved_model": None,
         "agent": "hr-desk", "run_id": None, "key_prefix": None, "stream": True, "status": "completed",
-        "http_status": 200, "action": action, "verdict": "grounded", "trust_score": 1.0, "documents": 1,
+        "http_status": 200, "action": action, "verdict": "supported", "trust_score": 1.0, "documents": 1,
         "sentences": 2, "prompt_tokens": 120, "completion_tokens": 40, "usage_estimated": False,
         "upstream_ms": upstream, "judge_ms": judge, "total_ms": upstream + judge + 3, "finish_reason": "stop",
         "error": None,

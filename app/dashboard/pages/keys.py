@@ -1,13 +1,146 @@
-"""``/dashboard/keys``."""
+"""``/dashboard/keys``: who may call the gateway, and how much."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
+from pydantic import ValidationError
 
+from app.api.admin.common import CursorText, decode_cursor, encode_cursor
+from app.api.admin.keys import KeyDocument, KeyId
 from app.dashboard.guard import DashboardRoute
 from app.dashboard.view import page
+from app.dependencies import KeysDep, ResourcesDep
+from app.keys import KeyDraft, KeyStore, StoredKey
 
-router = APIRouter(route_class=DashboardRoute)
+router = APIRouter(prefix="/keys", route_class=DashboardRoute)
+_PAGE = 50
+_FIELDS = ("name", "models", "collections", "requests_per_minute")
+Filled = Mapping[str, str]
 
 
-@router.get("/keys")
-async def show(request: Request) -> Response:
-    return page(request, "keys.html")
+@router.get("")
+async def show(
+    request: Request,
+    store: KeysDep,
+    resources: ResourcesDep,
+    revoked: bool = False,
+    cursor: CursorText | None = None,
+    q: str = "",
+) -> Response:
+    """The keys, and the form for another one."""
+    return await _list(
+        request, store, resources.settings.require_keys, revoked=revoked, cursor=cursor, prefix=q.strip()
+    )
+
+
+@router.post("")
+async def create(request: Request, store: KeysDep, resources: ResourcesDep) -> Response:
+    """Make a key and show it: the one time that it can be read."""
+    filled = await _filled(request)
+    required = resources.settings.require_keys
+    try:
+        document = _document(filled)
+    except ValidationError as error:
+        return await _list(request, store, required, status=422, filled=filled, errors=_wrong(error))
+    made, text = await store.create(KeyDraft(**document.model_dump()))
+    return await _list(request, store, required, status=201, made=made, text=text)
+
+
+@router.get("/{key_id}")
+async def show_key(request: Request, store: KeysDep, key_id: KeyId) -> Response:
+    """What a key allows, to be changed."""
+    key = await store.get(key_id)
+    return page(request, "key.html", key=key, filled=_filled_by(key), errors={})
+
+
+@router.post("/{key_id}")
+async def change(request: Request, store: KeysDep, key_id: KeyId) -> Response:
+    filled = await _filled(request)
+    try:
+        document = _document(filled)
+    except ValidationError as error:
+        key = await store.get(key_id)
+        return page(request, "key.html", status=422, key=key, filled=filled, errors=_wrong(error))
+    await store.change(key_id, document.model_dump())
+    return RedirectResponse("/dashboard/keys", status_code=303)
+
+
+@router.post("/{key_id}/revoke")
+async def revoke(store: KeysDep, key_id: KeyId) -> Response:
+    await store.revoke(key_id)
+    return RedirectResponse("/dashboard/keys", status_code=303)
+
+
+async def _list(
+    request: Request,
+    store: KeyStore,
+    required: bool,
+    *,
+    status: int = 200,
+    revoked: bool = False,
+    cursor: str | None = None,
+    prefix: str = "",
+    **context: Any,
+) -> Response:
+    after = None if cursor is None else cast(tuple[str, str], decode_cursor(cursor, str, str))
+    found = await store.list(prefix=prefix or None, revoked=revoked, after=after, limit=_PAGE + 1)
+    keys = found[:_PAGE]
+    chosen = {name: value for name, value in (("revoked", "true" if revoked else ""), ("q", prefix)) if value}
+    older = None
+    if len(found) > _PAGE:
+        older = "?" + urlencode(chosen | {"cursor": encode_cursor(keys[-1].name, keys[-1].prefix)})
+    context = {"filled": dict.fromkeys(_FIELDS, ""), "errors": {}, "made": None, "text": None} | context
+    newest = "?" + urlencode(chosen) if cursor is not None else None
+    return page(
+        request,
+        "keys.html",
+        status=status,
+        keys=keys,
+        revoked=revoked,
+        prefix=prefix,
+        required=required,
+        older=older,
+        newest=newest,
+        **context,
+    )
+
+
+async def _filled(request: Request) -> Filled:
+    form = await request.form()
+    return {name: value.strip() if isinstance(value := form.get(name, ""), str) else "" for name in _FIELDS}
+
+
+def _filled_by(key: StoredKey) -> Filled:
+    return {
+        "name": key.name,
+        "models": ", ".join(key.models),
+        "collections": ", ".join(key.collections),
+        "requests_per_minute": "" if key.requests_per_minute is None else str(key.requests_per_minute),
+    }
+
+
+def _document(filled: Filled) -> KeyDocument:
+    """Raises pydantic's ValidationError."""
+    per_minute: Any = filled["requests_per_minute"] or None
+    if per_minute is not None and per_minute.isascii() and per_minute.isdecimal():
+        per_minute = int(per_minute)
+    return KeyDocument.model_validate(
+        {
+            "name": filled["name"],
+            "models": _globs(filled["models"]),
+            "collections": _globs(filled["collections"]),
+            "requests_per_minute": per_minute,
+        }
+    )
+
+
+def _globs(text: str) -> list[str]:
+    return [glob for part in text.split(",") if (glob := part.strip())]
+
+
+def _wrong(error: ValidationError) -> dict[str, str]:
+    """What is wrong with each field, in words."""
+    return {str(each["loc"][0]): f"{each['msg']}." for each in reversed(error.errors())}

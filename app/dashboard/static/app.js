@@ -1,7 +1,7 @@
 // What every page has from its script: search by key, replacing parts of a page, times in the reader's zone, hints on
 // charts. Without it each page still works: links, forms and native hints do the same, more slowly.
 
-const say = (text) => { document.getElementById("say").textContent = text; };
+export const say = (text) => { document.getElementById("say").textContent = text; };
 export const csrf = () => document.querySelector('meta[name="csrf"]').content;
 
 /** Ask the gateway. Signed out: goes to the page for signing in, and never returns. */
@@ -30,7 +30,8 @@ export async function swap(url, ids, { push = false, made = {} } = {}) {
     const page = new DOMParser().parseFromString(await response.text(), "text/html");
     if (ids.some((id) => !page.getElementById(id))) { location.assign(response.url); return; }
     for (const id of ids) replace(id, page.getElementById(id));
-    if (push) history.pushState({ ids }, "", response.url);
+    if (push) history.pushState(null, "", response.url);
+    shown = location.pathname + location.search;
   } catch {
     say("The gateway does not answer.");
   } finally {
@@ -52,11 +53,17 @@ function replace(id, fresh) {
 
 // Times: the server says UTC, which stays as the hint.
 
-const near = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
-function ready(root) {
+const forms = {
+  hm: { hour: "2-digit", minute: "2-digit", hourCycle: "h23" },
+  dhm: { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23" },
+  full: { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" },
+};
+for (const name of Object.keys(forms)) forms[name] = new Intl.DateTimeFormat("en-GB", forms[name]);
+export function ready(root) {
   for (const element of root.querySelectorAll("time[datetime]:not([data-ready])")) {
     element.dataset.ready = "";
-    if (!/ago|now/.test(element.textContent)) element.textContent = near.format(new Date(element.dateTime)).replace(",", "");
+    if (/ago|now/.test(element.textContent)) continue;
+    element.textContent = forms[element.dataset.form ?? "full"].format(new Date(element.dateTime)).replace(",", "");
   }
   for (const element of root.querySelectorAll("[data-refresh]")) keepFresh(element);
   for (const element of root.querySelectorAll("[data-script-only]")) element.hidden = false;
@@ -112,7 +119,9 @@ addEventListener("input", (event) => {
   clearTimeout(typing);
   typing = setTimeout(() => send(form), event.target.matches("input:not([type=checkbox], [type=radio])") ? 300 : 0);
 });
-addEventListener("popstate", () => location.reload());
+// Back and forth between what was pushed is a load; a jump within the page (#main) is none.
+let shown = location.pathname + location.search;
+addEventListener("popstate", () => { if (location.pathname + location.search !== shown) location.reload(); });
 
 function chooseTheme(event) {
   event.preventDefault();
@@ -145,6 +154,15 @@ addEventListener("keydown", (event) => {
 
 // Hints: data-tip, beside the pointer.
 
+// Of a chart's column the first line stands in its table too, where a time has been brought into the reader's zone.
+function hint(over) {
+  const [, ...lines] = over.dataset.tip.split("\n");
+  const chart = over.closest("figure.chart");
+  const at = chart ? [...chart.querySelectorAll(".hit")].indexOf(over) : -1;
+  const name = chart?.querySelectorAll("tbody th")[at]?.textContent;
+  return name ? [name, ...lines].join("\n") : over.dataset.tip;
+}
+
 const tip = document.createElement("div");
 tip.className = "tip";
 tip.hidden = true;
@@ -153,11 +171,12 @@ addEventListener("pointermove", (event) => {
   const over = event.target.closest?.("[data-tip]");
   tip.hidden = !over;
   if (!over) return;
-  tip.textContent = over.dataset.tip;
+  tip.textContent = hint(over);
   const { width, height } = tip.getBoundingClientRect();
   tip.style.left = `${Math.max(8, Math.min(innerWidth - width - 8, event.clientX + 14))}px`;
   tip.style.top = `${Math.max(8, event.clientY - height - 12)}px`;
 });
 addEventListener("scroll", () => { tip.hidden = true; }, { passive: true, capture: true });
 
+document.documentElement.classList.add("scripted");
 ready(document);

@@ -1,0 +1,100 @@
+"""Charts: shapes in proportion, words escaped, every number in the table too."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from xml.etree import ElementTree
+
+import pytest
+
+from app.dashboard.charts import (
+    Part,
+    Series,
+    histogram,
+    lines,
+    nice_top,
+    share_bar,
+    spark,
+    stacked,
+    tag,
+    time_axis,
+    timing_bar,
+)
+
+AXIS = ["a", "b"]
+
+
+def rects(chart: str, tone: str) -> list[dict[str, str]]:
+    return [
+        element.attrib
+        for element in ElementTree.fromstring(chart).iter("rect")
+        if element.get("class") == f"tone-{tone}"
+    ]
+
+
+def test_columns_add_up_in_proportion() -> None:
+    chart = stacked(
+        "T", AXIS, [Series(name="A", values=[30, 0], tone="allow"), Series(name="B", values=[10, 20], tone="block")]
+    )
+    (below,), (above, alone) = rects(chart, "allow"), rects(chart, "block")
+    assert (float(below["height"]), float(below["y"])) == (75, 25)
+    assert (float(above["height"]), float(above["y"])) == (25, 0)
+    assert (float(alone["height"]), float(alone["y"])) == (50, 50)
+
+
+def test_a_curve_breaks_where_there_is_no_value_and_ends_at_the_axis() -> None:
+    chart = lines("T", ["a", "b", "c", "d"], [Series(name="A", values=[0, 1, None, 9], tone="good")], top=2.0)
+    path = re.search(r' d="([^"]+)"', chart)
+    assert path is not None
+    assert path.group(1).count("M") == 2
+    assert path.group(1).startswith("M125.0 100.0")
+    assert "M875.0 0.0" in path.group(1)
+
+
+def test_names_are_text_whatever_is_in_them() -> None:
+    chart = stacked("<b>", ['"><script>'], [Series(name="<i>", values=[1], tone="allow")])
+    assert "<script" not in chart
+    assert "<b>" not in chart
+    assert "<i>" not in chart
+    ElementTree.fromstring(chart)
+
+
+def test_every_number_is_in_the_table() -> None:
+    chart = stacked("T", AXIS, [Series(name="A", values=[1234, None], tone="allow")])
+    cells = [cell.text for cell in ElementTree.fromstring(chart).iter("td")]
+    assert cells == ["1,234", "–"]
+
+
+def test_nothing_at_all_is_drawn_without_fault() -> None:
+    for chart in (stacked("T", [], []), lines("T", [], []), share_bar([], label="x"), spark([], label="x")):
+        ElementTree.fromstring(chart)
+
+
+def test_a_histogram_has_its_marker_where_the_value_is() -> None:
+    chart = histogram("T", [0, 0.5, 1], [Series(name="A", values=[1, 2], tone="good")], marker=0.25)
+    (marker,) = [line for line in ElementTree.fromstring(chart).iter("line") if line.get("class") == "marker"]
+    assert marker.get("x1") == marker.get("x2") == "250"
+
+
+def test_parts_of_a_bar_lie_at_their_time() -> None:
+    bar = timing_bar(
+        [Part(name="A", value=20, tone="judge", start=30), Part(name="B", value=50, tone="idle")], 100, label="x"
+    )
+    assert [(r["x"], r["width"]) for r in rects(bar, "judge") + rects(bar, "idle")] == [("300", "200"), ("500", "500")]
+
+
+@pytest.mark.parametrize(("value", "top"), [(0, 1), (0.3, 0.4), (1, 1), (7, 10), (21, 25), (31, 40), (450, 500)])
+def test_an_axis_ends_at_a_round_number(value: float, top: float) -> None:
+    assert nice_top(value) == pytest.approx(top)
+
+
+def test_times_are_as_short_as_they_can_be_told_apart() -> None:
+    start = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
+    texts = [
+        re.sub("<[^>]+>", "", time_axis([start, start + timedelta(hours=hours)], step)[0])
+        for hours, step in ((1, 60), (30, 3600), (72, 86400))
+    ]
+    assert texts == ["09:30", "1 Mar 09:30", "1 Mar"]
+
+
+def test_attributes_that_are_none_are_left_out() -> None:
+    assert tag("a", "x", class_="y", data_z=None, aria_label='"') == '<a class="y" aria-label="&#34;">x</a>'
