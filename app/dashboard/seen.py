@@ -12,9 +12,9 @@ _COLUMNS = {"agent": requests.c.agent, "model": requests.c.model, "reason_code":
 
 
 async def seen(database: Database, column: Literal["agent", "model", "reason_code"]) -> list[str]:
-    """The agents or models that requests came with, or the codes of decisions, by name; the first two hundred. Raises DatabaseUnavailableError.
+    """The agents or models that requests came with, or the codes of decisions, by name; the first two hundred.
 
-    One look into the index for each of them, however many requests there are.
+    One look into the index for each of them, however many requests there are. Raises DatabaseUnavailableError.
     """
     named = _COLUMNS[column]
     first = select(func.min(named).label("name")).cte("seen", recursive=True)

@@ -14,6 +14,8 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from app.dashboard.trace_text import shown
+
 THEMES = ("auto", "light", "dark")
 THEME_COOKIE = "groundlane_theme"
 
@@ -190,7 +192,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    filters = (count, percent, number, duration, size, time, ago, clip, pretty_json)
+    filters = (count, percent, number, duration, size, time, ago, clip, pretty_json, shown)
     environment.filters.update({filter.__name__: filter for filter in filters})
     environment.globals["static"] = static
     return environment

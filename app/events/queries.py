@@ -6,7 +6,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, Table, exists, select, tuple_
+from sqlalchemy import ColumnElement, Row, Select, Table, exists, func, select, tuple_
 
 from app.db import Database
 from app.errors import NotFoundError
@@ -23,6 +23,8 @@ _BESIDE = ("llm", "judge_fault", "judging", "marks")
 happened when."""
 _REQUESTS = tuple(column for column in requests.c if column.name not in (*_TEXTS, _INNER))
 _EVENTS = tuple(column for column in decisions.c if column.name != "position")
+_LAST = "zzzz"
+"""Behind all that may follow in an id, by any collation: ids are of letters and digits."""
 _OF_REQUEST = ("request_id", "ts", "run_id", "agent", "model")
 REQUEST_COLUMNS, EVENT_COLUMNS = (tuple(column.name for column in columns) for columns in (_REQUESTS, _EVENTS))
 _OF_CLAIM = ("request_id", "seq", "ts")
@@ -74,6 +76,21 @@ class EventQueries:
         """Up to ``limit`` requests, without their texts."""
         query = requests_matching(filter, *_REQUESTS)
         return await self._page(query, requests.c.ts, requests.c.request_id, limit, after)
+
+    async def requests_named(self, prefix: str, *, limit: int, after: str | None = None) -> Page:
+        """Up to ``limit`` requests whose id begins with ``prefix``, by id, from the first one behind ``after`` on. The
+        key of the next page is its last row's, whose id is the one to give."""
+        id = requests.c.request_id
+        # The bounds are for the index; what a collation makes of them is made good by the last condition.
+        wanted = [id >= prefix, id <= prefix + _LAST, func.substr(id, 1, len(prefix)) == prefix]
+        query = select(*_REQUESTS).where(*wanted).order_by(id).limit(limit + 1)
+        if after is not None:
+            query = query.where(id > after)
+        async with self._database.read() as connection:
+            items = [_plain(row) for row in (await connection.execute(query)).all()]
+        shown = items[:limit]
+        more = len(items) > limit
+        return Page(items=shown, next=(shown[-1]["ts"], shown[-1]["request_id"]) if more else None)
 
     async def events(self, filter: EventFilter, *, limit: int, after: Key | None = None) -> Page:
         """Up to ``limit`` decisions."""

@@ -1,0 +1,70 @@
+"""``/dashboard/requests/{id}``: all that is known of one request, and what people say of it."""
+
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import APIRouter, Path, Request, Response
+from fastapi.responses import RedirectResponse
+
+from app.api.admin.common import Word
+from app.api.admin.export import dump
+from app.dashboard.guard import DashboardRoute
+from app.dashboard.trace_view import trace_view
+from app.dashboard.view import page
+from app.dependencies import QueriesDep, ResourcesDep
+from app.errors import InvalidAdminRequestError
+from app.events.feedback import Feedback
+
+router = APIRouter(route_class=DashboardRoute)
+RequestId = Annotated[Word, Path()]
+PARTLY = "Partly right"
+"""A decision is right or wrong; what is right in part counts as wrong, and its note begins so."""
+_MOST_MARKS = 500
+_LONGEST_NOTE = 4_000
+
+
+@router.get("/requests/{request_id}")
+async def show_trace(request: Request, queries: QueriesDep, resources: ResourcesDep, request_id: RequestId) -> Response:
+    trace = await queries.trace(request_id)
+    marks = await Feedback(resources.database).marks(request_id=request_id, limit=_MOST_MARKS)
+    store_text = resources.settings.store_text
+    view = trace_view(trace, store_text=store_text, marks=marks)
+    return page(request, "trace.html", view=view, store_text=store_text)
+
+
+@router.get("/requests/{request_id}/trace.json")
+async def export_trace(queries: QueriesDep, request_id: RequestId) -> Response:
+    """The trace as ``GET /admin/v1/requests/{id}`` gives it, as a file."""
+    body = dump(await queries.trace(request_id))
+    name = "".join(char for char in request_id if char.isascii() and (char.isalnum() or char in "_-"))[:80]
+    disposition = {"Content-Disposition": f'attachment; filename="{name or "request"}.json"'}
+    return Response(body, media_type="application/json", headers=disposition)
+
+
+@router.post("/requests/{request_id}/feedback")
+async def add_feedback(request: Request, resources: ResourcesDep, request_id: RequestId) -> Response:
+    """Mark a decision, or without one the request, as ``right``, ``partly`` or ``wrong``."""
+    form = await request.form()
+    mark, decision_id, note = (_field(form.get(name)) for name in ("mark", "decision_id", "note"))
+    if mark not in ("right", "partly", "wrong"):
+        raise InvalidAdminRequestError("mark: one of right, partly and wrong")
+    if len(note) > _LONGEST_NOTE:
+        raise InvalidAdminRequestError(f"note: at most {_LONGEST_NOTE} characters")
+    await Feedback(resources.database).add(
+        request_id, decision_id=decision_id or None, correct=mark == "right", note=_noted(mark, note)
+    )
+    anchor = f"c-{decision_id}" if decision_id else "whole"
+    return RedirectResponse(f"/dashboard/requests/{quote(request_id, safe='')}#{quote(anchor)}", status_code=303)
+
+
+def _field(value: object) -> str:
+    """A field's text, as it can be stored."""
+    text = value.strip() if isinstance(value, str) else ""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+
+
+def _noted(mark: str, note: str) -> str | None:
+    own = note.removeprefix(PARTLY).removeprefix(":").strip()
+    if mark == "partly":
+        return f"{PARTLY}: {own}" if own else PARTLY
+    return own or None
