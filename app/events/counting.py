@@ -117,7 +117,8 @@ def _grouped(dialect: str, filter: EventFilter, by: By) -> tuple[Select[Any], li
 def _epoch(dialect: str, time: ColumnElement[Any], step: int) -> ColumnElement[Any]:
     """``time`` in whole steps of so many seconds since 1970."""
     if dialect == "sqlite":
-        seconds: ColumnElement[Any] = cast(func.strftime("%s", time), Integer)
+        # Without the fraction, by which SQLite would round up.
+        seconds: ColumnElement[Any] = cast(func.strftime("%s", func.substr(time, 1, 19)), Integer)
     else:
         seconds = cast(func.floor(extract("epoch", time)), BigInteger)
     return seconds - seconds % step

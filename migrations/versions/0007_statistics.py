@@ -11,6 +11,7 @@ branch_labels = None
 depends_on = None
 
 HOUR, DAY = 3_600, 86_400
+MIDNIGHT = "00:00:00.000000"
 BOUNDS = [2.0**power for power in range(-4, 17)]
 VERDICTS = ("supported", "has_contradictions", "has_unverifiable", "no_claims", "no_sources", "not_checked")
 STATUSES = ("completed", "blocked", "cancelled", "incomplete", "upstream_error", "failed")
@@ -107,7 +108,10 @@ def on_sqlite() -> bool:
 def start_of(time: str, step: int) -> str:
     """The beginning of the hour or day, as each database keeps a time."""
     if on_sqlite():
-        return f"strftime('{'%Y-%m-%d %H' if step == HOUR else '%Y-%m-%d 00'}:00:00.000000', {time})"
+        # Times are texts there; SQLite's own functions would round them up.
+        return (
+            f"substr({time}, 1, 13) || ':00:00.000000'" if step == HOUR else f"substr({time}, 1, 10) || ' {MIDNIGHT}'"
+        )
     return f"date_trunc('{'hour' if step == HOUR else 'day'}', {time}, 'UTC')"
 
 
