@@ -17,6 +17,7 @@ from app.dashboard import router as dashboard
 from app.keys import GatewayKey
 from app.resources import Resources, open_resources
 from app.settings import Settings
+from app.tracing import Tracing, open_tracing
 from judges.base import PairScorer
 
 _EXPOSED_HEADERS = [
@@ -41,15 +42,17 @@ class State(TypedDict):
     """What a call has brought; set for each by the authentication."""
 
 
-def create_app(settings: Settings, *, scorer: PairScorer | None = None) -> FastAPI:
+def create_app(settings: Settings, *, scorer: PairScorer | None = None, tracing: Tracing | None = None) -> FastAPI:
     """The gateway as an ASGI app; its lifespan opens and closes all that it needs.
 
-    ``scorer`` stands in for the judge that the settings name (tests, embedding).
+    ``scorer`` stands in for the judge that the settings name, ``tracing`` for what the environment says of it (tests,
+    embedding).
     """
+    tracing = tracing or open_tracing()
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[State]:
-        async with open_resources(settings, scorer) as resources, open_mcp(resources) as mcp:
+        async with open_resources(settings, scorer, tracing) as resources, open_mcp(resources) as mcp:
             yield {"resources": resources, "mcp": mcp, "key": None}
 
     app = FrontedApp(
@@ -70,6 +73,8 @@ def create_app(settings: Settings, *, scorer: PairScorer | None = None) -> FastA
             allow_headers=["*"],
             expose_headers=_EXPOSED_HEADERS,
         )
+    if tracing is not None:
+        app.front = tracing.app(app.front)
     app.include_router(health.router)
     app.include_router(admin.router)
     if settings.dashboard:

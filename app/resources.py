@@ -28,6 +28,7 @@ from app.settings import EventDurability, Settings
 from app.tables import KEY_REVISION, SECRET_REVISION
 from app.telemetry import EventTotals, JudgeTotals, Metrics
 from app.text_check import TextChecks
+from app.tracing import Tracing
 from app.upstream import Upstreams
 from app.vault import Vault
 from app.workers import WorkerRegister
@@ -63,11 +64,13 @@ class Resources:
 
 
 @asynccontextmanager
-async def open_resources(settings: Settings, scorer: PairScorer | None = None) -> AsyncIterator[Resources]:
+async def open_resources(
+    settings: Settings, scorer: PairScorer | None = None, tracing: Tracing | None = None
+) -> AsyncIterator[Resources]:
     """Open everything, in order; close it in reverse, so that the last events are written before the database goes.
 
-    ``scorer`` stands in for the judge that the settings name. Raises SettingsError, DatabaseUrlError,
-    DatabaseUnavailableError or SchemaError where the gateway cannot start.
+    ``scorer`` stands in for the judge that the settings name; ``tracing`` is shut down with the rest. Raises
+    SettingsError, DatabaseUrlError, DatabaseUnavailableError or SchemaError where the gateway cannot start.
     """
     config = load_config(settings)
     async with AsyncExitStack() as stack:
@@ -118,9 +121,13 @@ async def open_resources(settings: Settings, scorer: PairScorer | None = None) -
         if settings.llm_judge_model is not None and not llm.ready:
             _log.warning("llm_judge_unavailable", model=settings.llm_judge_model, detail=llm.fault)
         metrics = Metrics(judge=judge.totals, events=lambda: _event_totals(events))
-        upstream = Upstreams(config.upstreams, keys=vault, observe=metrics.observe_upstream_error)
+        open_upstreams = Upstreams if tracing is None else tracing.upstreams
+        upstream = open_upstreams(config.upstreams, keys=vault, observe=metrics.observe_upstream_error)
         stack.push_async_callback(upstream.aclose)
-        observers = (metrics.observe_request, lambda event: _observe_upstream(metrics, event), _log_request)
+        observers = [metrics.observe_request, lambda event: _observe_upstream(metrics, event), _log_request]
+        if tracing is not None:
+            observers.append(tracing.observe)
+            stack.push_async_callback(asyncio.to_thread, tracing.shutdown)
         timeout_s = settings.judge_timeout_ms / 1e3
         inquiries = (
             llm_scores(llm),

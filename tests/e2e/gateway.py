@@ -15,6 +15,7 @@ import uvicorn
 
 from app.main import create_app
 from app.settings import Settings
+from app.tracing import Tracing
 
 from .client import Call
 from .judge import KnowingJudge
@@ -39,7 +40,9 @@ def eventually(check: Callable[[], T | None], what: str, deadline_s: float = DEA
 class Gateway:
     """The gateway under test, its upstream and its judge."""
 
-    def __init__(self, folder: Path, *, real_judge: bool = False, **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, *, real_judge: bool = False, tracing: Tracing | None = None, **settings: Any
+    ) -> None:
         self.upstream = ScriptedUpstream().start()
         self.judge = KnowingJudge()
         self.database = folder / "groundlane.db"
@@ -55,7 +58,7 @@ class Gateway:
             **settings,
         }
         self.settings = Settings(_env_file=None, **values)
-        app = create_app(self.settings, scorer=None if real_judge else self.judge)
+        app = create_app(self.settings, scorer=None if real_judge else self.judge, tracing=tracing)
         self._socket = socket.socket()
         # Small buffers, so that a client that does not read is felt after kilobytes rather than megabytes.
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)

@@ -1,0 +1,256 @@
+"""LiteLLM: a guardrail for its proxy. Needs ``litellm[proxy]``.
+
+guardrails:
+  - guardrail_name: grounded
+    litellm_params:
+      guardrail: groundlane.integrations.litellm.GroundlaneGuardrail
+      mode: [pre_call, post_call]
+      default_on: true
+"""
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import Any, ClassVar, Literal
+from weakref import WeakKeyDictionary
+
+from fastapi import HTTPException
+from litellm.integrations.custom_guardrail import CustomGuardrail
+from litellm.proxy._types import ProxyException
+from litellm.types.guardrails import GuardrailEventHooks
+from litellm.types.utils import Choices, ModelResponse, ModelResponseStream
+
+from groundlane._client import AsyncGroundlane
+from groundlane._errors import GatewayStatusError, GroundlaneError, PolicyViolationError
+from groundlane._transport import DEFAULT_RETRIES, DEFAULT_TIMEOUT_S
+from groundlane.integrations._documents import document
+from groundlane.integrations._gate import Gated
+from groundlane.integrations._guard import REPLACEMENT, BlockOn, Guard, UngroundedError, Verdict
+from groundlane.integrations._retrieval import ablocked_documents
+
+__all__ = ["GroundlaneGuardrail"]
+
+_log = logging.getLogger("groundlane.integrations")
+_CHAT = frozenset({"completion", "acompletion"})
+_OURS = ("documents", "grounding")
+_UNAVAILABLE = {"error": "The reply could not be checked.", "type": "grounding_unavailable"}
+
+
+class GroundlaneGuardrail(CustomGuardrail):
+    """Checks the replies to chat completions that come with ``documents`` beside their messages; others pass.
+
+    Before the call ``documents`` is taken out of the request (the mode must name ``pre_call`` and ``post_call``), and
+    the retrieval policies of ``agent``, if one is named, may refuse it: 400. After it a reply that is blocked has
+    ``replacement`` for its content and ``content_filter`` for its finish reason; with ``on_block="error"`` the client
+    gets 400. A streamed reply goes out sentence by sentence as each is checked, and ends where one is blocked.
+
+    ``api_base`` and ``api_key`` are the gateway's, or those of ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``.
+    ``unreachable_fallback``: where the gateway gives no verdict, ``fail_closed`` answers 503, and ``fail_open`` lets
+    the reply pass with a warning in the log. ``policy``, ``options`` and ``block_on``: see
+    ``groundlane.integrations.Guard``. The rest is LiteLLM's.
+    """
+
+    use_native_lifecycle_hooks: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        *,
+        api_base: str | None = None,
+        api_key: str | None = None,
+        agent: str | None = None,
+        policy: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        block_on: BlockOn = "contradicted",
+        on_block: Literal["replace", "error"] = "replace",
+        replacement: str = REPLACEMENT,
+        unreachable_fallback: Literal["fail_closed", "fail_open"] = "fail_closed",
+        timeout: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        hooks = [GuardrailEventHooks.pre_call, GuardrailEventHooks.post_call]
+        super().__init__(supported_event_hooks=hooks, **kwargs)
+        if on_block not in ("replace", "error"):
+            raise ValueError(f"on_block must be replace or error, not {on_block!r}")
+        self._client = AsyncGroundlane(
+            api_base, api_key=api_key, timeout=timeout or DEFAULT_TIMEOUT_S, max_retries=DEFAULT_RETRIES
+        )
+        self._guard = Guard(
+            base_url=api_base,
+            api_key=api_key,
+            policy=policy,
+            options=options,
+            block_on=block_on,
+            on_error="open" if unreachable_fallback == "fail_open" else "closed",
+            async_client=self._client,
+        )
+        self._agent, self._on_block, self._replacement = agent, on_block, replacement
+        self._documents: WeakKeyDictionary[Any, list[dict[str, Any]]] = WeakKeyDictionary()
+        """Those of requests under way, by LiteLLM's own record of each; in its metadata they would be logged."""
+
+    async def async_pre_call_hook(
+        self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: str
+    ) -> dict[str, Any]:
+        """Take the documents, and have the retrieval policies look at them."""
+        given = data.get("documents")
+        if given is None:
+            return data
+        if call_type not in _CHAT:
+            raise _refused(f"documents: replies of {call_type} are not checked here, only those of chat completions")
+        documents = _read(given)
+        for name in _OURS:
+            data.pop(name, None)
+        record = data.get("litellm_logging_obj")
+        if record is None:
+            raise HTTPException(500, "LiteLLM keeps no record of the request to tell its documents by")
+        if self._agent is not None:
+            await self._ask_policies(self._agent, documents)
+        self._documents[record] = documents
+        return data
+
+    async def async_post_call_success_hook(self, data: dict[str, Any], user_api_key_dict: Any, response: Any) -> Any:
+        """Check each choice of a whole reply."""
+        documents = self._of(data)
+        if documents is not None and isinstance(response, ModelResponse):
+            for choice in response.choices:
+                if isinstance(choice, Choices) and isinstance(choice.message.content, str) and choice.message.content:
+                    verdict = await self._check(choice.message.content, documents)
+                    if verdict.blocked:
+                        if self._on_block == "error":
+                            raise HTTPException(400, _blocked(verdict))
+                        choice.message.content, choice.logprobs = self._replacement, None
+                        choice.finish_reason = "content_filter"
+        return response
+
+    async def async_post_call_streaming_iterator_hook(
+        self, user_api_key_dict: Any, response: Any, request_data: dict[str, Any]
+    ) -> AsyncGenerator[Any, None]:
+        """Let out each sentence of a streamed reply once it is checked."""
+        documents = self._of(request_data)
+        replacement = self._replacement if self._on_block == "replace" else None
+        chunks = response if documents is None else _Stream(self._guard, documents, replacement).run(response)
+        # Of an HTTPException in a stream the client would see nothing but a connection that breaks.
+        try:
+            async for chunk in chunks:
+                yield chunk
+        except UngroundedError as error:
+            told = _blocked(error.verdict)
+            raise ProxyException(told["error"], told["type"], None, 400) from error
+        except GroundlaneError as error:
+            _unavailable(error)
+            raise ProxyException(_UNAVAILABLE["error"], _UNAVAILABLE["type"], None, 503) from error
+
+    def _of(self, data: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+        """The documents of a request; None: it had none."""
+        record = data.get("litellm_logging_obj")
+        return None if record is None else self._documents.get(record)
+
+    async def _check(self, text: str, documents: list[dict[str, Any]]) -> Verdict:
+        try:
+            return await self._guard.acheck(text, documents)
+        except GroundlaneError as error:
+            raise _unavailable(error) from error
+
+    async def _ask_policies(self, agent: str, documents: list[dict[str, Any]]) -> None:
+        try:
+            refused = await ablocked_documents(self._client, agent, documents)
+        except GroundlaneError as error:
+            if self._guard.on_error == "closed" or isinstance(error, GatewayStatusError):
+                raise _unavailable(error) from error
+            _log.warning("documents not looked at, let through (fail_open): %s", error)
+            return
+        if refused:
+            raise _violation(refused[min(refused)])
+
+
+class _Stream:
+    """A streamed reply: its chunks, with the text that may go out by now. Without a ``replacement`` a block raises
+    UngroundedError."""
+
+    def __init__(self, guard: Guard, documents: list[dict[str, Any]], replacement: str | None) -> None:
+        self._guard, self._documents, self._replacement = guard, documents, replacement
+        self._choices: dict[int, Gated] = {}
+        self._ended: set[int] = set()
+
+    async def run(self, chunks: Any) -> AsyncIterator[Any]:
+        last: Any = None
+        try:
+            async for chunk in chunks:
+                last = chunk
+                for choice in getattr(chunk, "choices", ()):
+                    await self._rule(choice)
+                yield chunk
+                if self._choices and all(gated.blocked for gated in self._choices.values()):
+                    return
+        finally:
+            if hasattr(chunks, "aclose"):
+                await chunks.aclose()
+        if last is not None and (rest := await self._rest(last)) is not None:
+            yield rest
+
+    async def _rule(self, choice: Any) -> None:
+        """Put into ``choice`` what may go out now."""
+        gated = self._choices.get(choice.index)
+        if gated is None:
+            gated = Gated(self._guard, lambda: self._documents, replacement=self._replacement or "")
+            self._choices[choice.index] = gated
+        was_blocked = gated.blocked
+        said = "" if was_blocked else await gated.apush(choice.delta.content or "")
+        if choice.finish_reason is not None and choice.index not in self._ended:
+            self._ended.add(choice.index)
+            said += await gated.afinish()
+        choice.delta.content = said if said or choice.delta.content is not None else None
+        choice.logprobs = None  # of text that may be held
+        if gated.blocked:
+            self._raise_if_wanted(gated)
+            choice.finish_reason = None if was_blocked else "content_filter"
+            self._ended.add(choice.index)
+
+    async def _rest(self, last: ModelResponseStream) -> ModelResponseStream | None:
+        """A last chunk for an upstream that ended without a reason: what is still held, checked."""
+        for index, gated in self._choices.items():
+            if index not in self._ended and (said := await gated.afinish()):
+                self._raise_if_wanted(gated)
+                finish = "content_filter" if gated.blocked else None
+                choice = {"index": index, "delta": {"content": said}, "finish_reason": finish}
+                return ModelResponseStream(id=last.id, created=last.created, model=last.model, choices=[choice])
+        return None
+
+    def _raise_if_wanted(self, gated: Gated) -> None:
+        if self._replacement is None and gated.blocked and gated.verdict is not None:
+            raise UngroundedError(gated.verdict)
+
+
+def _blocked(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "error": f"The reply is not grounded in the documents: {verdict.reason}.",
+        "type": "grounding_policy_violation",
+        "verdict": verdict.name,
+        "trust_score": verdict.result.trust_score if verdict.result else None,
+    }
+
+
+def _read(given: Any) -> list[dict[str, Any]]:
+    if not isinstance(given, list):
+        raise _refused("documents: a list is wanted")
+    found = []
+    for index, item in enumerate(given):
+        text = item.get("text") if isinstance(item, Mapping) else item
+        if not isinstance(text, str) or not text.strip():
+            raise _refused(f"documents[{index}]: a string is wanted, or an object with a text")
+        known = item if isinstance(item, Mapping) else {}
+        found.append(document(text, id=known.get("id"), metadata=known))
+    return found
+
+
+def _refused(message: str) -> HTTPException:
+    return HTTPException(400, {"error": message, "type": "invalid_request_error"})
+
+
+def _violation(error: PolicyViolationError) -> HTTPException:
+    told = {"error": error.message, "type": "retrieval_policy_violation", "code": error.code, "param": error.param}
+    return HTTPException(400, told)
+
+
+def _unavailable(error: GroundlaneError) -> HTTPException:
+    """The client is told that there is no verdict; the log says why."""
+    _log.error("no verdict of the gateway (fail_closed): %s", error)
+    return HTTPException(503, _UNAVAILABLE)
