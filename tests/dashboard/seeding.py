@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,9 @@ def write(database: Path, events: Sequence[RequestEvent]) -> None:
         await writer.aclose()
         await log.aclose()
 
-    asyncio.run(run())
+    # In a thread of its own: a browser that is driven from this one keeps an event loop here.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(lambda: asyncio.run(run())).result()
 
 
 def events(size: int, *, span: timedelta = timedelta(hours=20), seed: int = 7) -> list[RequestEvent]:
