@@ -99,7 +99,10 @@ class _Judging:
         self._ours = None if ray.is_initialized() else ray
         logging.getLogger("ray.data").setLevel(logging.WARNING)  # it tells of every step
         if self._ours is not None:
-            ray.init(address=cluster.address, include_dashboard=False, log_to_driver=False, logging_level="warning")
+            try:
+                ray.init(address=cluster.address, include_dashboard=False, log_to_driver=False, logging_level="warning")
+            except Exception as error:  # some of what Ray raises here has no base but this
+                raise RunStoppedError(f"the cluster cannot be reached or started: {_last_line(error)}.") from None
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         self._judges = cluster.judges or max(1, int(ray.cluster_resources().get("CPU", 1)))
@@ -127,7 +130,7 @@ class _Judging:
                 found = orjson.loads(row["ruling"])
                 yield str(row["key"]), Ruling(Judged.of(found["judged"]), found["fault"])
         except self._errors as error:
-            raise RunStoppedError(f"the cluster failed: {_last_line(error)}") from None
+            raise RunStoppedError(f"the cluster failed: {_last_line(error)}.") from None
 
 
 class RayJudge:
@@ -169,7 +172,7 @@ def _needed(settings: Settings) -> Settings:
 
 def _last_line(error: Exception) -> str:
     """Ray's errors hold the trace of the other side; what went wrong stands in its last line."""
-    return str(error).strip().splitlines()[-1][:500]
+    return (str(error).strip() or type(error).__name__).splitlines()[-1][:500].removesuffix(".")
 
 
 def _packed(case: Case) -> dict[str, Any]:

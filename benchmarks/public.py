@@ -1,0 +1,248 @@
+"""Writes ``docs/accuracy.md``: the embedded judge on public data sets, with what is published of others beside it.
+
+    python -m benchmarks.public --data DIR [--measure] [--output docs/accuracy.md]
+
+``DIR`` holds ``INDEX.md``, which says what the sets are, and ``dev.jsonl.gz``, their rows. The judge's figures are
+those of ``judges/embedded/report.json``, written when the model was exported. ``--measure`` takes them anew from the
+rows, with an interval for each: some minutes.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from judges import embedded
+from judges.training.data import read
+from judges.training.judged import THRESHOLDS, figures, judge
+from judges.training.metrics import Figures, Floats, macro
+from judges.types import Label
+
+ROOT = Path(__file__).parents[1]
+_RESAMPLES = 2_000
+_SEED = 20
+
+_DESCRIBED = {
+    "AttributionBench-AttributedQA": "AttributionBench dev",
+    "AttributionBench-ExpertQA": "AttributionBench dev",
+    "AttributionBench-Stanford-GenSearch": "AttributionBench dev",
+    "BEGIN": "BEGIN dev WoW",
+    "CLIMATE-FEVER": "CLIMATE-FEVER",
+    "COVID-Fact": "COVID-Fact RTE dev",
+    "ContractNLI-window": "ContractNLI dev",
+    "FactCG-cg2c_doc": "FactCG CG2C-Doc",
+    "FoolMeTwice": "Fool Me Twice dev",
+    "HealthVer": "HealthVer dev",
+    "InfoTabs": "InfoTabs dev",
+    "WiCE": "WiCE claims",
+}
+"""How the index's table of origins begins the line of each set."""
+
+Row = Mapping[str, str]
+
+_PAGE = """\
+# How accurate the embedded judge is
+
+`python -m benchmarks.public` writes this page; do not edit it. The judge is the one in the package ({megabytes:.1f} MB,
+trained for {steps:,} steps); its [card](../judges/embedded/CARD.md) says how it was made and on what.
+
+## Public data sets
+
+Rows of development splits. None of their passages is in the training data; other rows of most of these sets are, as the
+second table says. Each row is one claim against one passage, judged as the gateway judges: the claim is supported at a
+score of {threshold:g} or more, the default of every policy. Balanced accuracy is the mean of the shares of supported
+and of other claims that are told right, 0.5 for a guess. The false-block rate is the share of supported claims that are
+called contradicted: what a policy that blocks contradictions takes from readers without cause.
+{intervals}
+{sets}
+
+It does best on {best} and worst on {worst}.
+
+| data set | what it is | other rows in training | repository | licence |
+|---|---|---|---|---|
+{origins}
+
+Licences are what each repository states, and no legal advice.
+
+## What each part adds
+
+Means over the same sets:
+
+| | balanced accuracy | ROC-AUC | F1 unsupported | false-block rate |
+|---|---|---|---|---|
+{parts}
+
+## Published figures of others
+
+Balanced accuracy in percent, from the leaderboard of LLM-AggreFact (Tang et al. 2024, arXiv:2404.10774), at a threshold
+of 0.5. The only set that stands in both tables is WiCE, and not the same split of it: the leaderboard has its test
+split, this page the development split, at the default threshold. The judge was not run on the leaderboard's own sets,
+and nothing here says how it would do there.
+
+{published}
+
+## What that means
+
+- The open models in that table have roughly ten to twenty times the parameters of this one. Where accuracy matters more
+  than a few milliseconds, put a larger cross-encoder [in its place](judging.md#judges), or
+  [an LLM behind it](llm-judge.md).
+- The spread between sets is larger than that between models. [Measure](evaluation.md) on your own answers before a
+  policy blocks on its word.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """What ``INDEX.md`` says: of each origin its licence, domain and repository, and the table of published figures."""
+
+    origins: Sequence[Row]
+    published: Sequence[Row]
+
+
+def read_index(file: Path) -> Index:
+    """Raises ValueError where the tables are not there."""
+    tables = {heading: list(_rows(lines)) for heading, lines in _sections(file.read_text("utf-8"))}
+    origins = next((rows for heading, rows in tables.items() if heading.startswith("Where they come from")), [])
+    published = next((rows for heading, rows in tables.items() if heading.startswith("Published figures")), [])
+    if not origins or not published:
+        raise ValueError(f"{file}: no table of origins, or none of published figures")
+    return Index(origins, published)
+
+
+def _sections(text: str) -> Iterator[tuple[str, Sequence[str]]]:
+    for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        heading, *lines = part.splitlines()
+        yield heading, lines
+
+
+def _rows(lines: Sequence[str]) -> Iterator[Row]:
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    if cells:
+        for row in cells[2:]:
+            yield dict(zip(cells[0], row, strict=False))
+
+
+def page(report: Mapping[str, Any], index: Index, measured: Mapping[str, tuple[Figures, Floats]] | None) -> str:
+    """The page in Markdown. ``measured``: figures taken anew, with the bounds of the balanced accuracy."""
+    shipped = {name: one for name, (one, _) in measured.items()} if measured else _figures(report, "judge")
+    bounds = {name: one for name, (_, one) in measured.items()} if measured else {}
+    parts = {
+        "the judge as it ships": shipped,
+        "before quantisation": _figures(report, "judge_fp32"),
+        "the encoder alone, at 0.5": _figures(report, "encoder_alone"),
+        "wording alone, without a model": _figures(report, "wording_alone"),
+    }
+    return _PAGE.format(
+        megabytes=report["bytes"] / 1e6,
+        steps=report["steps"],
+        threshold=THRESHOLDS.entailment,
+        intervals=_INTERVALS if measured else "",
+        sets=_sets(shipped, bounds),
+        best=_told(shipped, max(shipped, key=lambda name: shipped[name].balanced_accuracy)),
+        worst=_told(shipped, min(shipped, key=lambda name: shipped[name].balanced_accuracy)),
+        origins="\n".join(_origin(name, index, report["training_rows"]) for name in shipped),
+        parts="\n".join(f"| {name} | " + " | ".join(_macros(found)) + " |" for name, found in parts.items()),
+        published=_published(index, shipped),
+    )
+
+
+_INTERVALS = f"""
+In brackets: 95 % intervals, a percentile bootstrap over the rows of a set, {_RESAMPLES:,} resamples.
+"""
+_NAMES = ("balanced_accuracy", "roc_auc", "f1_unsupported", "false_block")
+
+
+def _sets(shipped: Mapping[str, Figures], bounds: Mapping[str, Floats]) -> str:
+    lines = [
+        "| data set | rows | balanced accuracy | ROC-AUC | F1 unsupported | false-block rate |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, one in shipped.items():
+        accuracy = f"{one.balanced_accuracy:.3f}"
+        if name in bounds:
+            accuracy += " ({:.3f} to {:.3f})".format(*bounds[name])
+        rest = " | ".join(f"{getattr(one, figure):.3f}" for figure in _NAMES[1:])
+        lines.append(f"| {name} | {one.rows:,} | {accuracy} | {rest} |")
+    rows = sum(one.rows for one in shipped.values())
+    lines.append(f"| **mean of the sets** | {rows:,} | " + " | ".join(_macros(shipped)) + " |")
+    return "\n".join(lines)
+
+
+def _origin(name: str, index: Index, training_rows: Mapping[str, int]) -> str:
+    begins = _DESCRIBED.get(name, name)
+    row = next((row for row in index.origins if row["dataset"].startswith(begins)), {})
+    trained = sum(count for source, count in training_rows.items() if source == name or source.startswith(f"{name}-"))
+    cells = [row.get("domain", "–"), f"{trained:,}", row.get("repository", "–"), row.get("licence", "–")]
+    return f"| {name} | " + " | ".join(cells) + " |"
+
+
+def _published(index: Index, shipped: Mapping[str, Figures]) -> str:
+    columns = list(index.published[0])
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    lines += ["| " + " | ".join(row.values()) + " |" for row in index.published]
+    ours = {"model": "this judge, WiCE development split", "size": "0.02B"}
+    if "WiCE" in shipped:
+        ours["WiCE"] = f"({100 * shipped['WiCE'].balanced_accuracy:.1f})"
+    lines.append("| " + " | ".join(ours.get(column, "–") for column in columns) + " |")
+    return "\n".join(lines)
+
+
+def _told(shipped: Mapping[str, Figures], name: str) -> str:
+    return f"{name} ({shipped[name].balanced_accuracy:.3f})"
+
+
+def _figures(report: Mapping[str, Any], name: str) -> Mapping[str, Figures]:
+    return {source: Figures(**one) for source, one in report[name].items()}
+
+
+def _macros(found: Mapping[str, Figures]) -> Sequence[str]:
+    return [f"{macro(found, name):.3f}" for name in _NAMES]
+
+
+def measure(file: Path) -> Mapping[str, tuple[Figures, Floats]]:
+    """Judge every row of ``file``: figures of each set, and the bounds of its balanced accuracy."""
+    rows = list(read(file))
+    entailed, labels = judge(embedded.FOLDER, rows)
+    found = figures(rows, entailed, labels)
+    return {name: (one, _bounds(rows, entailed, labels, name)) for name, one in found.items()}
+
+
+def _bounds(rows: Sequence[Mapping[str, Any]], entailed: Floats, labels: Sequence[Label], name: str) -> Floats:
+    mine = [place for place, row in enumerate(rows) if row["source"] == name]
+    truth = np.array([rows[place]["label"] in ("entailed", "supported") for place in mine])
+    right = (entailed[mine] >= THRESHOLDS.entailment) == truth
+    generator = np.random.default_rng(_SEED)
+    values = []
+    for _ in range(_RESAMPLES):
+        drawn = generator.integers(len(mine), size=len(mine))
+        sides = [right[drawn][truth[drawn] == side] for side in (True, False)]
+        if all(len(side) for side in sides):
+            values.append(np.mean([side.mean() for side in sides]))
+    bounds: Floats = np.quantile(values, [0.025, 0.975])
+    return bounds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--measure", action="store_true")
+    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "accuracy.md")
+    arguments = parser.parse_args()
+    try:
+        index = read_index(arguments.data / "INDEX.md")
+    except (OSError, ValueError) as error:
+        sys.exit(f"Error: {error}")
+    report = json.loads((embedded.FOLDER / "report.json").read_text("utf-8"))
+    measured = measure(arguments.data / "dev.jsonl.gz") if arguments.measure else None
+    arguments.output.write_text(page(report, index, measured), "utf-8")
+    print(f"wrote {arguments.output}")
+
+
+if __name__ == "__main__":
+    main()
