@@ -19,7 +19,7 @@ from app.demo.walkthrough import Outcome, Walkthrough, WalkthroughError
 from app.main import create_app
 from app.screen import Screen
 from app.serving import prepare
-from app.settings import Settings, UpstreamApi
+from app.settings import Settings, StoreText, UpstreamApi
 from app.telemetry import configure_logging
 
 
@@ -97,6 +97,7 @@ def stage(settings: Settings, *, port: int, folder: Path | None) -> Iterator[Sta
                 "admin_token": SecretStr(token),
                 "require_keys": False,
                 "retention_days": None,
+                "store_text": StoreText.FULL,
             }
         )
         prepare(settings)
@@ -107,6 +108,7 @@ def stage(settings: Settings, *, port: int, folder: Path | None) -> Iterator[Sta
 def _show_next_steps(screen: Screen, running: Stage) -> None:
     screen.title("Go on from here")
     screen.field("base url", f"{running.url}/v1   (any OpenAI client; model scripted-1)")
+    screen.field("dashboard", f"{running.url}/dashboard/   (sign in with the admin token)")
     screen.field("admin token", running.token)
     screen.command(f"curl -s {running.url}/admin/v1/requests -H 'authorization: Bearer {running.token}'")
     screen.command(f"curl -s {running.url}/readyz")
