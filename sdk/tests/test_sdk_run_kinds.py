@@ -1,7 +1,10 @@
 """What is particular to a kind of run, and how runs end."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
+from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 import pytest
@@ -166,6 +169,49 @@ def test_a_run_serves_one_block(gateway: Gateway) -> None:
             pass
         with pytest.raises(RuntimeError, match="begun already"):
             run.__enter__()
+
+
+def test_what_comes_after_the_end_is_refused_and_not_lost(gateway: Gateway) -> None:
+    """Above all a record that is not awaited, which nobody would send any more."""
+    with Groundlane(gateway.base_url) as client, client.run("over") as run:
+        pass
+
+    async def over() -> AsyncRun:
+        async with AsyncGroundlane(gateway.base_url) as client, client.run("over") as ended:
+            return ended
+
+    for ended in (run, asyncio.run(over())):
+        for late in (ended.record_grounding, ended.record_retrieval_result, partial(ended.set_result, 1)):
+            with pytest.raises(RuntimeError, match="has ended"):
+                late()
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_score_that_is_no_number_is_named(gateway: Gateway, value: float) -> None:
+    with Groundlane(gateway.base_url) as client, client.run("odd") as run:
+        with pytest.raises(ValueError, match=f"grounding_scores must be a number, not {value}"):
+            run.record_grounding(grounding_scores=[0.5, value])
+        with pytest.raises(ValueError, match="relevance_score"):
+            run.record_retrieval_result(relevance_score=value)
+    assert run.decisions == ()
+
+
+def test_a_run_may_be_ended_in_another_context(gateway: Gateway) -> None:
+    """As web frameworks end the generators that hold what a request needs."""
+    with Groundlane(gateway.base_url) as client:
+        run = client.run("generator")
+        copy_context().run(run.__enter__)
+        copy_context().run(run.__exit__, None, None, None)
+        assert client.get_run(run.run_id).status == "completed"
+
+    async def main() -> str:
+        async with AsyncGroundlane(gateway.base_url) as client:
+            run = client.run("generator")
+            await asyncio.get_running_loop().create_task(run.__aenter__(), context=copy_context())
+            await asyncio.get_running_loop().create_task(run.__aexit__(None, None, None), context=copy_context())
+            return (await client.get_run(run.run_id)).status
+
+    assert asyncio.run(main()) == "completed"
 
 
 def test_an_agent_has_a_name(gateway: Gateway) -> None:

@@ -1,7 +1,9 @@
 """What a run records, and what the gateway makes of it; the same for both kinds of run."""
 
 import json
+import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar, Token
 from typing import Any, SupportsFloat
 from uuid import uuid4
@@ -29,6 +31,7 @@ class Recording:
         self.decisions: tuple[Decision, ...] = ()
         self._run_id: str | None = None
         self._result: Any = _UNSET
+        self._over = False
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._run_id or '(not begun)'} of {self.agent_name!r}>"
@@ -45,12 +48,30 @@ class Recording:
         return self._result is not _UNSET
 
     def set_result(self, result: Any) -> None:
-        """Say what came out, in values that JSON can hold; it is sent when the run ends. Raises TypeError."""
+        """Say what came out, in values that JSON can hold; it is sent when the run ends. Raises TypeError, and
+        RuntimeError once it has ended."""
+        self._check_open()
         try:
             json.dumps(result, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise TypeError(f"the result must be JSON: {error}") from None
         self._result = result
+
+    # Where it begins and ends
+
+    def _enter(self) -> None:
+        self._outer = CURRENT.set(self)
+
+    def _leave(self) -> None:
+        self._over = True
+        # A generator that holds the run may be closed in another context than it was begun in; what was set in that
+        # one is then gone with it.
+        with suppress(ValueError):
+            CURRENT.reset(self._outer)
+
+    def _check_open(self) -> None:
+        if self._over:
+            raise RuntimeError("the run has ended: record within its with statement")
 
     # What is sent
 
@@ -61,6 +82,7 @@ class Recording:
         return Call(method="POST", path="/v1/runs", body=_given(named))
 
     def _retrieval(self, fields: Mapping[str, Any]) -> Call:
+        self._check_open()
         return self._call("retrieval", fields)
 
     def _grounding(
@@ -70,14 +92,15 @@ class Recording:
         unsupported_claims: Iterable[str] | None,
         output_confidence: SupportsFloat | None,
     ) -> Call:
+        self._check_open()
         for name, value in (("citations", citations), ("unsupported_claims", unsupported_claims)):
             if isinstance(value, str):
                 raise TypeError(f"{name} must be a list of strings, not one string")
         fields = {
-            "grounding_scores": None if grounding_scores is None else [float(score) for score in grounding_scores],
+            "grounding_scores": _numbers("grounding_scores", grounding_scores),
             "citations": None if citations is None else list(citations),
             "unsupported_claims": None if unsupported_claims is None else list(unsupported_claims),
-            "output_confidence": _number(output_confidence),
+            "output_confidence": _number("output_confidence", output_confidence),
         }
         return self._call("grounding", fields)
 
@@ -121,10 +144,10 @@ def document_fields(
 ) -> dict[str, Any]:
     """A document as the gateway reads it; a score may be of any numeric type, such as NumPy's."""
     return {
-        "relevance_score": _number(relevance_score),
+        "relevance_score": _number("relevance_score", relevance_score),
         "source": source,
         "collection": collection,
-        "age_days": _number(age_days),
+        "age_days": _number("age_days", age_days),
         **others,
     }
 
@@ -133,8 +156,18 @@ def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _number(value: SupportsFloat | None) -> float | None:
-    return None if value is None else float(value)
+def _number(name: str, value: SupportsFloat | None) -> float | None:
+    """Raises ValueError for what stands for no number, as a score that could not be computed may."""
+    if value is None:
+        return None
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be a number, not {number}")
+    return number
+
+
+def _numbers(name: str, values: Iterable[SupportsFloat] | None) -> list[float | None] | None:
+    return None if values is None else [_number(name, value) for value in values]
 
 
 CURRENT: ContextVar[Recording | None] = ContextVar("groundlane_run", default=None)

@@ -8,7 +8,7 @@ from typing import Any, Self, SupportsFloat
 import anyio
 
 from groundlane._errors import GroundlaneError
-from groundlane._recording import CURRENT, Recording, document_fields
+from groundlane._recording import Recording, document_fields
 from groundlane._session import AsyncSession, Session
 from groundlane._transport import Call
 from groundlane._types import Decision
@@ -63,13 +63,13 @@ class Run(Recording):
 
     def __enter__(self) -> Self:
         self._begun(self._session.send(self._opening()))
-        self._outer = CURRENT.set(self)
+        self._enter()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        CURRENT.reset(self._outer)
+        self._leave()
         if error is None:
             self._send(self._completion())
         elif isinstance(error, Exception):
@@ -140,13 +140,13 @@ class AsyncRun(Recording):
 
     async def __aenter__(self) -> Self:
         self._begun(await self._session.send(self._opening()))
-        self._outer = CURRENT.set(self)
+        self._enter()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        CURRENT.reset(self._outer)
+        self._leave()
         if error is None:
             try:
                 await self._deliver(None)
