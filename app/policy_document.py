@@ -1,6 +1,6 @@
 """A policy as it is written down: in a request to the admin API, in a file, in an older version."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from app.errors import InvalidAdminRequestError
 from policies.base import RulesError
-from policies.registry import parse_rules
+from policies.registry import CATEGORIES, parse_rules
 
 Line = StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")
 Globs = Annotated[list[Annotated[str, Line]], Field(max_length=1_000)]
@@ -122,8 +122,20 @@ def parse_document(document: Any) -> PolicyDraft:
     try:
         parsed = PolicyDocument.model_validate(document)
     except ValidationError as error:
-        raise invalid(error.errors(include_url=False, include_input=False, include_context=False)) from None
+        found = error.errors(include_url=False, include_input=False, include_context=False)
+        raise invalid([*found, *_wrong_rules(document)]) from None
     return draft(parsed)
+
+
+def _wrong_rules(document: Any) -> Sequence[Mapping[str, Any]]:
+    """What is wrong with the rules of a document that is wrong elsewhere."""
+    match document:
+        case {"category": str() as category, "rules": Mapping() as rules} if category in CATEGORIES:
+            try:
+                parse_rules(category, rules)
+            except RulesError as error:
+                return error.errors
+    return ()
 
 
 def patched(current: PolicyDraft, patch: Mapping[str, Any]) -> PolicyDraft:

@@ -54,6 +54,16 @@ def test_what_is_wrong_is_named(change: dict[str, Any], where: str) -> None:
     assert set(caught.value.errors[0]) == {"loc", "msg"}
 
 
+@pytest.mark.parametrize(
+    ("rules", "named"),
+    [({"min_chunks": -1}, ["name", "rules.min_chunks"]), ({"min_chunks": 2}, ["name"]), (7, ["name", "rules"])],
+)
+def test_all_that_is_wrong_is_named_at_once(rules: Any, named: list[str]) -> None:
+    with pytest.raises(InvalidAdminRequestError) as caught:
+        parse_document(MINIMAL | {"name": "", "rules": rules})
+    assert [".".join(map(str, error["loc"])) for error in caught.value.errors] == named
+
+
 @pytest.mark.parametrize("document", [None, [], "policy", 7, {}])
 def test_what_is_no_policy_is_refused(document: Any) -> None:
     with pytest.raises(InvalidAdminRequestError):
