@@ -1,7 +1,6 @@
 """The newest decisions as they come, whichever worker made them."""
 
 import asyncio
-import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
@@ -31,9 +30,9 @@ class Tail:
         self._begun = False
 
     async def run(self, signed_in: Callable[[], Awaitable[object | None]]) -> AsyncIterator[ServerSentEvent]:
-        """One event for each decision until the session or the server ends. ``signed_in`` says whether it still is."""
+        """One event for each decision until the session ends. ``signed_in`` says whether it still goes on."""
         looks = 0
-        while not _server_ends():
+        while True:
             try:
                 if looks % _LOOKS_PER_SESSION_CHECK == 0 and await signed_in() is None:
                     yield ServerSentEvent(event="end", data="signed out")
@@ -73,9 +72,3 @@ def _time_of(event_id: str | None) -> datetime | None:
         return None if not event_id else utc(datetime.fromisoformat(event_id.replace(" ", "+")))
     except ValueError:
         return None
-
-
-def _server_ends() -> bool:
-    """Whether uvicorn is about to stop. It waits for streams to end by themselves, and this one never would."""
-    server = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
-    return bool(getattr(server, "should_exit", False))

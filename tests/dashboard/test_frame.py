@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 from app.dashboard import session
 from app.dashboard.router import PARTS
 from app.dashboard.view import SECTIONS, static
+from app.db import DatabaseUnavailableError
 
 from .browsing import csrf_of, sign_in
 
@@ -181,3 +182,24 @@ def test_light_and_dark_are_a_choice_that_is_kept(client: httpx.Client) -> None:
     assert 'data-theme="dark"' in client.get("/dashboard/keys").text
     client.post("/dashboard/theme", data={"theme": "<script>"})
     assert "data-theme=" not in client.get("/dashboard/keys").text
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "said"),
+    [
+        (DatabaseUnavailableError("unable to open sqlite file"), 503, "The database is not available."),
+        (RuntimeError("a secret of ours"), 500, "Something went wrong; the log says what."),
+    ],
+)
+def test_faults_are_told_on_a_page_that_gives_nothing_away(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch, fault: Exception, status: int, said: str
+) -> None:
+    async def fail(*_: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(session.Sessions, "find", fail)
+    answer = client.get("/dashboard/system")
+    assert answer.status_code == status
+    assert said in answer.text
+    assert str(fault) not in answer.text
+    assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]

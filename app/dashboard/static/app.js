@@ -21,23 +21,33 @@ export const post = (url, body) => ask(url, {
   body: JSON.stringify(body),
 });
 
-/** Load a page and put its elements of those ids in place of this page's. `made`: options of a request that is not GET. */
+/** Load a page and put its elements of those ids in place of this page's. `made`: options of a request that is not GET.
+ * A load that is overtaken by another one of the same place is given up. */
 export async function swap(url, ids, { push = false, made = {} } = {}) {
-  const first = document.getElementById(ids[0]);
-  first?.setAttribute("aria-busy", "true");
+  const place = document.getElementById(ids[0]);
+  flights.get(ids[0])?.abort();
+  const flight = new AbortController();
+  flights.set(ids[0], flight);
+  place?.setAttribute("aria-busy", "true");
   try {
-    const response = await ask(url, made);
+    const response = await ask(url, { ...made, signal: flight.signal });
     const page = new DOMParser().parseFromString(await response.text(), "text/html");
-    if (ids.some((id) => !page.getElementById(id))) { location.assign(response.url); return; }
+    if (ids.some((id) => !page.getElementById(id))) {
+      if (made.method === undefined) location.assign(response.url);
+      else say(page.querySelector("h1")?.textContent ?? "This did not work.");
+      return;
+    }
     for (const id of ids) replace(id, page.getElementById(id));
     if (push) history.pushState(null, "", response.url);
     shown = location.pathname + location.search;
-  } catch {
-    say("The gateway does not answer.");
+  } catch (error) {
+    if (error.name !== "AbortError") say("The gateway does not answer.");
   } finally {
     document.getElementById(ids[0])?.removeAttribute("aria-busy");
+    if (flights.get(ids[0]) === flight) flights.delete(ids[0]);
   }
 }
+const flights = new Map();
 
 function replace(id, fresh) {
   const old = document.getElementById(id);
@@ -69,13 +79,16 @@ export function ready(root) {
   for (const element of root.querySelectorAll("[data-script-only]")) element.hidden = false;
 }
 
-// <section id="x" data-refresh="10">: loaded anew every ten seconds while the page is looked at.
+// <section id="x" data-refresh="10">: loaded anew every ten seconds, while the page is looked at and nothing in the section
+// is being read or used.
 
 function keepFresh(element) {
   setTimeout(() => {
     if (!element.isConnected) return;
-    const busy = document.hidden || (element.contains(document.activeElement) && document.activeElement.matches("input, select, textarea"));
-    if (busy) keepFresh(element);
+    const selected = getSelection();
+    const used = element.contains(document.activeElement) || element.querySelector("details[open]")
+      || (!selected.isCollapsed && element.contains(selected.anchorNode));
+    if (document.hidden || used) keepFresh(element);
     else swap(location.href, [element.id]).then(() => { if (element.isConnected) keepFresh(element); });
   }, Number(element.dataset.refresh) * 1000);
 }
