@@ -33,7 +33,7 @@ export async function swap(url, ids, { push = false, made = {} } = {}) {
     const response = await ask(url, { ...made, signal: flight.signal });
     const page = new DOMParser().parseFromString(await response.text(), "text/html");
     if (ids.some((id) => !page.getElementById(id))) {
-      if (made.method === undefined) location.assign(response.url);
+      if (made.method === undefined || response.redirected) location.assign(response.url);
       else say(page.querySelector("h1")?.textContent ?? "This did not work.");
       return;
     }
