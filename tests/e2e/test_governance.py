@@ -167,5 +167,13 @@ def test_a_given_request_is_read_as_a_clients_would_be(
         assert found["errors"][0]["loc"] == loc
 
 
+def test_half_a_surrogate_pair_is_no_reply(gateway: Gateway) -> None:
+    given = [{"request": request("a"), "reply": "\ud800"}]
+    found = posted(
+        gateway, "/policies/simulate", {"policy": {"name": "p", "category": "retrieval"}, "given": given}, 422
+    )
+    assert found["errors"][0]["loc"][-1] == "reply"
+
+
 def test_status_of_what_is_not_there(gateway: Gateway) -> None:
     assert gateway.admin.get("/policies/pol_0/status").status_code == 404

@@ -18,6 +18,7 @@ from app.events.queries import Key
 from app.policy_document import PolicyDocument, PolicyDraft, StoredPolicy, draft, patched
 from app.resources import Resources
 from app.simulation import GivenRequest, Tally, simulate_given, simulate_logged
+from policies.base import Text
 from policies.types import Names, Policy
 
 router = APIRouter(prefix="/policies", route_class=AdminRoute, tags=["policies"])
@@ -39,7 +40,7 @@ class Given(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     request: dict[str, Any]
-    reply: str = ""
+    reply: Text = ""
 
 
 class Simulation(BaseModel):
