@@ -1,6 +1,6 @@
 """Reading the event log: pages in keyset order, newest first, and the whole trace of one request."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
@@ -10,8 +10,11 @@ from sqlalchemy import ColumnElement, Row, Select, Table, exists, func, select, 
 
 from app.db import Database
 from app.errors import NotFoundError
+from app.events.filters import EventFilter as EventFilter
+from app.events.hours import Kind, hours_with, needs_hours
 from app.tables import claims, decisions, documents, requests
 
+_TIMES = {"requests": requests.c.ts, "decisions": decisions.c.ts}
 _EXPORT_PAGE = 500
 _REQUESTS_AT_ONCE = 100
 """Each has any number of claims."""
@@ -31,27 +34,6 @@ _OF_CLAIM = ("request_id", "seq", "ts")
 """What a claim has of its request, and its place there."""
 CLAIM_COLUMNS = (*_OF_REQUEST, *(column.name for column in claims.c if column.name not in _OF_CLAIM))
 _WORST_FIRST = ("contradicted", "unverifiable", "supported", "not_a_claim")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventFilter:
-    """Which requests or decisions. None: any. ``since`` is the earliest time, ``until`` the first that is too late.
-
-    A request matches ``policy``, ``phase`` and ``reason_code`` if one of its decisions matches them all; ``action`` is
-    that of the whole request for requests, and of the decision for decisions. ``shadow``: decisions of policies that
-    were not in force, or those of policies that were.
-    """
-
-    since: datetime | None = None
-    until: datetime | None = None
-    agent: str | None = None
-    model: str | None = None
-    run_id: str | None = None
-    action: str | None = None
-    policy: str | None = None
-    phase: str | None = None
-    reason_code: str | None = None
-    shadow: bool | None = None
 
 
 Key = tuple[datetime, str]
@@ -75,7 +57,7 @@ class EventQueries:
     async def requests(self, filter: EventFilter, *, limit: int, after: Key | None = None) -> Page:
         """Up to ``limit`` requests, without their texts."""
         query = requests_matching(filter, *_REQUESTS)
-        return await self._page(query, requests.c.ts, requests.c.request_id, limit, after)
+        return await self._page(query, requests.c.request_id, filter, "requests", limit, after)
 
     async def requests_named(self, prefix: str, *, limit: int, after: str | None = None) -> Page:
         """Up to ``limit`` requests whose id begins with ``prefix``, by id, from the first one behind ``after`` on. The
@@ -95,7 +77,7 @@ class EventQueries:
     async def events(self, filter: EventFilter, *, limit: int, after: Key | None = None) -> Page:
         """Up to ``limit`` decisions."""
         query = select(*_EVENTS).where(*_shared(filter, decisions), *_of_decisions(filter))
-        return await self._page(query, decisions.c.ts, decisions.c.id, limit, after)
+        return await self._page(query, decisions.c.id, filter, "decisions", limit, after)
 
     async def all_requests(self, filter: EventFilter) -> AsyncIterator[dict[str, Any]]:
         """Every request; no transaction is open between two of them, however slow the reader."""
@@ -151,27 +133,42 @@ class EventQueries:
             ):
                 query = select(table).where(table.c.request_id == request_id, table.c.ts == request.ts).order_by(order)
                 found[table.name] = [_plain(row) for row in (await connection.execute(query)).all()]
-        return {
-            "request": _with_beside(_plain(request)),
-            "documents": [_without(row, "request_id", "ts") for row in found["documents"]],
-            "decisions": [_without(row, "position") for row in found["decisions"]],
-            "sentences": _sentences([_without(row, *_OF_CLAIM) for row in found["claims"]]),
-        }
+        return trace_of({"requests": [_plain(request)], **found})
 
     async def _page(
-        self, query: Select[Any], ts: ColumnElement[Any], id: ColumnElement[Any], limit: int, after: Key | None
+        self, query: Select[Any], id: ColumnElement[Any], filter: EventFilter, kind: Kind, limit: int, after: Key | None
     ) -> Page:
+        ts = _TIMES[kind]
         if after is not None:
             query = query.where(*before_key(after, ts, id))
-        query = query.order_by(ts.desc(), id.desc()).limit(limit + 1)
+        query = query.order_by(ts.desc(), id.desc())
         async with self._database.read() as connection:
-            rows = (await connection.execute(query)).all()
+            if needs_hours(filter, kind):
+                rows: list[Row[Any]] = []
+                ends = [end for end in (filter.until, after and after[0]) if end is not None]
+                async for since, until in hours_with(connection, filter, kind, min(ends, default=None)):
+                    within_hours = query.where(ts >= since, ts < until).limit(limit + 1 - len(rows))
+                    rows += (await connection.execute(within_hours)).all()
+                    if len(rows) > limit:
+                        break
+            else:
+                rows = list((await connection.execute(query.limit(limit + 1))).all())
         items = [_plain(row) for row in rows[:limit]]
         more = len(rows) > limit
         return Page(items=items, next=(items[-1]["ts"], items[-1][str(id.key)]) if more else None)
 
 
-def _with_beside(row: dict[str, Any]) -> dict[str, Any]:
+def trace_of(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    """What ``EventQueries.trace`` tells, made of the rows of one request, by table."""
+    return {
+        "request": _with_beside(rows["requests"][0]),
+        "documents": [_without(row, "request_id", "ts") for row in rows["documents"]],
+        "decisions": [_without(row, "position") for row in rows["decisions"]],
+        "sentences": _sentences([_without(row, *_OF_CLAIM) for row in rows["claims"]]),
+    }
+
+
+def _with_beside(row: Mapping[str, Any]) -> dict[str, Any]:
     return _without(row, _INNER) | {name: (row[_INNER] or {}).get(name) for name in _BESIDE}
 
 
@@ -252,5 +249,5 @@ def _plain(row: Row[Any]) -> dict[str, Any]:
     return {str(name): value for name, value in row._mapping.items()}
 
 
-def _without(row: dict[str, Any], *names: str) -> dict[str, Any]:
+def _without(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in names}

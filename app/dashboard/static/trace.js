@@ -5,7 +5,7 @@ const NARROW = matchMedia("(max-width: 1020px)");
 /** Let `pane` show what is chosen in `reply`. Both may be filled later; keys of sentences are in data-key. */
 export function pairUp(root) {
   const pane = root.querySelector(".pane");
-  if (!pane) return { choose() {} };
+  if (!pane) return { choose() {}, close() {} };
   pane.classList.add("paired");
   const sentences = () => [...root.querySelectorAll("[data-reply] .said[data-key]")];
 
@@ -29,6 +29,7 @@ export function pairUp(root) {
     for (const button of pane.querySelectorAll(".close")) button.hidden = !NARROW.matches;
   });
   root.closest("main").addEventListener("click", (event) => {
+    if (!root.isConnected) return;
     if (event.target.closest(".close")) {
       pane.classList.add("closed");
       root.querySelector('[aria-current="true"]')?.focus({ preventScroll: true });
@@ -59,7 +60,9 @@ export function pairUp(root) {
     next.focus({ preventScroll: true });
     choose(next.dataset.key);
   });
-  return { choose };
+  // On a narrow page the reply comes first; the evidence when it is asked for.
+  const close = () => pane.classList.add("closed");
+  return { choose, close };
 }
 
 /** On a narrow page the evidence covers what is below: the sentence must not be there. */
@@ -72,9 +75,8 @@ function intoView(sentence, pane) {
   } else sentence.scrollIntoView({ block: "nearest" });
 }
 
-for (const root of document.querySelectorAll("[data-trace]")) {
-  const { choose } = pairUp(root);
-  // On a narrow page the reply comes first; the evidence when it is asked for.
+for (const root of document.querySelectorAll("[data-trace]:not([hidden] *)")) {
+  const { choose, close } = pairUp(root);
   if (location.hash.startsWith("#e-")) choose(location.hash.slice(3));
-  else root.querySelector(".pane")?.classList.add("closed");
+  else close();
 }
