@@ -291,6 +291,10 @@ def test_totals_of_judge_and_events_become_counters() -> None:
     assert "groundlane_judge_queue_depth 0.0" in text
     assert "groundlane_judge_cache_hits_total 11.0" in text
     assert "groundlane_judge_cache_misses_total 2.0" in text
+    readings = metrics.readings()
+    assert readings["groundlane_judge_cache_hits_total"] == 11
+    assert readings["groundlane_events_queue_depth"] == 3
+    assert "groundlane_requests_total" not in readings  # it has labels
 
 
 def test_two_apps_in_one_process_keep_their_counts_apart() -> None:
@@ -323,6 +327,7 @@ metrics = Metrics()
 metrics.observe_request(event())
 if sys.argv[1] == "scrape":
     sys.stdout.write(metrics.render().decode())
+    sys.stdout.write(f"readings: {metrics.readings()['groundlane_open_streams']}")
 else:
     metrics.open_stream().__enter__()
 """
@@ -338,3 +343,4 @@ def test_with_several_workers_any_one_answers_for_all(tmp_path: Path) -> None:
         'groundlane_requests_total{action="allow",api="chat",status="completed",verdict="supported"} 2.0' in done.stdout
     )
     assert "groundlane_open_streams 0.0" in done.stdout
+    assert "readings: 0.0" in done.stdout
