@@ -7,10 +7,10 @@ day, and over agents, models and policies unevenly; each has five decisions, and
 
 import argparse
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 from alembic import command
 from sqlalchemy import Table, text
@@ -36,6 +36,7 @@ POLICIES = {
 _VERDICTS = ["supported", "has_unverifiable", "no_claims", "no_sources", "not_checked"]
 _CODES = ["RETRIEVAL_STALE_SOURCE", "GROUNDING_LOW_SCORE", "GROUNDING_CONTRADICTED", "GROUNDING_UNSUPPORTED_RATIO"]
 _BEFORE_STATISTICS = "0006"
+T = TypeVar("T")
 
 
 def draw(prime: int) -> str:
@@ -72,9 +73,10 @@ class Rows:
             f"CASE WHEN {draw(10_067)} < 0.04 THEN 'block' WHEN {draw(10_067)} < 0.12 THEN 'warn' ELSE 'allow' END"
         )
 
-    async def fill(self, connection: AsyncConnection) -> None:
-        numbers = self._numbers("numbers", "i", 0, self.count - 1)
-        newest = self._numbers("numbers", "i", max(0, self.count - self.with_claims), self.count - 1)
+    async def fill(self, connection: AsyncConnection, first: int, last: int) -> None:
+        """Put the rows of the requests with those numbers in."""
+        numbers = self._numbers("numbers", "i", first, last)
+        newest = self._numbers("numbers", "i", max(first, self.count - self.with_claims), last)
         await self._insert(connection, requests, [numbers], "numbers", self._requests())
         places = [
             f"({place}, '{id}', '{name}', '{category}')"
@@ -85,6 +87,8 @@ class Rows:
         joined = f"numbers CROSS JOIN positions JOIN asked ON place = (i + p % 3) % {len(POLICIES)}"
         await self._insert(connection, decisions, parts, joined, self._decisions())
         four = [newest, self._numbers("positions", "p", 0, 3)]
+        if last < self.count - self.with_claims:
+            return
         await self._insert(connection, claims, four, "numbers CROSS JOIN positions", self._claims())
         await self._insert(connection, documents, four, "numbers CROSS JOIN positions", self._documents())
 
@@ -192,8 +196,8 @@ def _cubed(prime: int) -> str:
     return f"({draw(prime)} * {draw(prime)} * {draw(prime)})"
 
 
-async def fill(url: str, count: int, days: int, with_claims: int) -> None:
-    """Put the rows in; the indexes come after them."""
+async def fill(url: str, count: int, days: int, with_claims: int, jobs: int) -> None:
+    """Put the rows in, by several connections where the database lets them; the indexes come after them."""
     database = Database(url, command_timeout_s=None)
     rows = Rows(database.dialect, count, days, with_claims)
     indexes = [index for table in EVENT_TABLES for index in table.indexes]
@@ -206,11 +210,11 @@ async def fill(url: str, count: int, days: int, with_claims: int) -> None:
         async with database.write() as connection:
             for index in indexes:
                 await connection.run_sync(index.drop)
-            await rows.fill(connection)
+        parts = [(count * job // jobs, count * (job + 1) // jobs - 1) for job in range(jobs)]
+        await _each(parts, jobs, lambda connection, part: rows.fill(connection, *part), database)
         started = perf_counter()
+        await _each(indexes, jobs, lambda connection, index: connection.run_sync(index.create), database)
         async with database.write() as connection:
-            for index in indexes:
-                await connection.run_sync(index.create)
             await connection.execute(policies.insert(), _policies())
             await connection.execute(policy_versions.insert(), _policies(versions=True))
         print(f"indexes: {perf_counter() - started:.0f} s", flush=True)
@@ -219,6 +223,22 @@ async def fill(url: str, count: int, days: int, with_claims: int) -> None:
                 await connection.execute(text("ANALYZE"))
     finally:
         await database.aclose()
+
+
+async def _each(
+    things: Iterable[T], jobs: int, work: Callable[[AsyncConnection, T], Awaitable[None]], database: Database
+) -> None:
+    """Do ``work`` for each of ``things``, ``jobs`` at a time, in transactions of their own."""
+    left = iter(things)
+
+    async def some() -> None:
+        for thing in left:
+            async with database.write() as connection:
+                await work(connection, thing)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(jobs):
+            group.create_task(some())
 
 
 def _policies(*, versions: bool = False) -> list[dict[str, Any]]:
@@ -248,9 +268,10 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=REQUESTS)
     parser.add_argument("--days", type=int, default=DAYS)
     parser.add_argument("--with-claims", type=int, default=WITH_CLAIMS, help="newest requests that have claims")
+    parser.add_argument("--jobs", type=int, default=1, help="connections that fill it at once, on PostgreSQL")
     wanted = parser.parse_args()
     command.upgrade(_alembic(wanted.url), _BEFORE_STATISTICS)
-    asyncio.run(fill(wanted.url, wanted.requests, wanted.days, wanted.with_claims))
+    asyncio.run(fill(wanted.url, wanted.requests, wanted.days, wanted.with_claims, wanted.jobs))
     started = perf_counter()
     upgrade(wanted.url)
     print(f"counted by the migration: {perf_counter() - started:.0f} s")

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import ceil
+from math import ceil, sqrt
 from typing import Any
 
 from app.statistics_tables import BINS, BOUNDS_MS
@@ -110,7 +110,8 @@ def share(count: int, of: int) -> float | None:
 def percentiles(bins: Sequence[int | None], largest: float) -> dict[str, float]:
     """The percentiles of a histogram by name, as near as its bins tell; nothing where it is empty.
 
-    Within a bin, values are taken to lie as far apart, as ratios, as they would if they were spread evenly.
+    Within a bin, there are taken to be more values towards the side on which the next bin is the fuller one. Where
+    they are spread as latencies are, the error is a few percent; it is never more than a bin.
     """
     counts = [int(count or 0) for count in bins]
     total = sum(counts)
@@ -124,8 +125,17 @@ def _at(counts: Sequence[int], rank: int) -> float:
     before = 0
     for bin in BINS:
         if before + counts[bin] >= rank:
+            part = _part(counts, bin, rank - before)
             upper = BOUNDS_MS[bin] if bin < len(BOUNDS_MS) else 2 * BOUNDS_MS[-1]
-            part = (rank - before) / counts[bin]
             return float(upper * (part if bin == 0 else 2 ** (part - 1)))
         before += counts[bin]
     raise AssertionError("a rank above the number of values")
+
+
+def _part(counts: Sequence[int], bin: int, rank: int) -> float:
+    """How far into its bin, from 0 to 1, the value of that rank lies, if density falls or rises in a straight line."""
+    count = counts[bin]
+    left, right = (counts[beside] if beside in BINS else 0 for beside in (bin - 1, bin + 1))
+    slope = max(-2 * count, min(2 * count, (right - left) / 2))
+    start = count - slope / 2
+    return min(1.0, 2 * rank / (start + sqrt(max(0.0, start * start + 2 * slope * rank))))
