@@ -8,7 +8,7 @@ COPY judges judges
 COPY policies policies
 COPY migrations migrations
 COPY app app
-RUN /opt/groundlane/bin/pip install '.[mcp,postgres]'
+RUN /opt/groundlane/bin/pip install '.[mcp,postgres,otel]'
 
 FROM python:3.13-slim
 RUN useradd --system --uid 10001 --home-dir /data --create-home groundlane

@@ -21,7 +21,7 @@ AWAY = "http://127.0.0.1:9"
 PACKAGES = {
     "langchain": "langchain_openai",
     "haystack": "haystack",
-    "llamaindex": "llama_index.core",
+    "llamaindex": "llama_index",
     "guardrails": "guardrails",
 }
 
@@ -31,10 +31,10 @@ def call(worker: Callable[[str, str], Worker]) -> Call:
     """Call a function of a library's driver, in that library's process."""
 
     def call(library: str, function: str, **given: Any) -> Any:
-        python = python_with(PACKAGES[library].partition(".")[0])
+        python = python_with(PACKAGES[library])
         if python is None:
             pytest.skip(str(missing_module(PACKAGES[library])))
-        return worker(python, library).call(f"integrations.drivers.{library}", function, **given)
+        return worker(python, PACKAGES[library]).call(f"integrations.drivers.{library}", function, **given)
 
     return call
 

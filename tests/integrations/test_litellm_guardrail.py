@@ -1,6 +1,7 @@
 """The guardrail in LiteLLM's proxy, set up by its configuration file: the proxy calls the model, the gateway judges."""
 
 import json
+import re
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ from e2e.reading import read_stream
 
 from judges.types import Label
 
+from .test_page import PAGE, examples
+
 pytestmark = [pytest.mark.slow, pytest.mark.clients]
 
 PROXY = "litellm_proxy_extras"
@@ -34,12 +37,22 @@ def guardrails(gateway: Gateway) -> list[dict[str, Any]]:
         "api_base": gateway.base_url,
     }
     variants: dict[str, dict[str, Any]] = {
-        "grounded": {"agent": AGENT, "replacement": ABSTENTION},
+        "ruled": {"agent": AGENT, "replacement": ABSTENTION},
         "strict": {"on_block": "error"},
         "away": {"api_base": AWAY, "timeout": 1},
         "away-open": {"api_base": AWAY, "timeout": 1, "unreachable_fallback": "fail_open"},
     }
     return [{"guardrail_name": name, "litellm_params": {**common, **more}} for name, more in variants.items()]
+
+
+def configuration(gateway: Gateway) -> str:
+    """The proxy's file: the page's guardrail, those of these tests, and the model."""
+    (documented,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    documented = documented.replace("http://localhost:8080", gateway.base_url).replace("default_on: true", "")
+    target = {"model": f"openai/{MODEL}", "api_base": gateway.upstream.base_url, "api_key": "sk-upstream"}
+    models = [{"model_name": name, "litellm_params": target} for name in (MODEL, "gpt-4o-mini")]
+    ours = "".join(f"  - {json.dumps(guardrail)}\n" for guardrail in guardrails(gateway))
+    return f"{documented}{ours}\nmodel_list: {json.dumps(models)}\n"
 
 
 class Proxy:
@@ -65,12 +78,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
         port = probe.getsockname()[1]
     gateway = Gateway(folder).start()
     gateway.policy("retrieval", {}, scope={"agents": [AGENT]})
-    target = {"model": f"openai/{MODEL}", "api_base": gateway.upstream.base_url, "api_key": "sk-upstream"}
-    config = {
-        "model_list": [{"model_name": MODEL, "litellm_params": target}],
-        "guardrails": guardrails(gateway),
-    }
-    (folder / "proxy.yaml").write_text(json.dumps(config), "utf-8")
+    (folder / "proxy.yaml").write_text(configuration(gateway), "utf-8")
     command = [Path(python).parent / "litellm", "--config", "proxy.yaml", "--host", "127.0.0.1", "--port", str(port)]
     env = environment(LITELLM_MASTER_KEY=KEY, PYTHONPATH=str(SDK))
     with (folder / "proxy.log").open("w") as log:
@@ -120,7 +128,7 @@ def said(response: httpx.Response) -> tuple[str, list[str]]:
 
 def test_what_is_supported_arrives_and_the_model_sees_no_field_of_ours(proxy: Proxy, stream: bool) -> None:
     proxy.gateway.upstream.script(answer(f"{PLANS} {SUPPORT}", stream=stream))
-    response = proxy.ask("grounded", stream=stream, documents=list(DOCUMENTS))
+    response = proxy.ask("ruled", stream=stream, documents=list(DOCUMENTS))
     assert said(response) == (f"{PLANS} {SUPPORT}", ["stop"])
     sent = proxy.gateway.upstream.wait_exchange().json
     assert not {"documents", "grounding", "guardrails"} & sent.keys()
@@ -129,7 +137,7 @@ def test_what_is_supported_arrives_and_the_model_sees_no_field_of_ours(proxy: Pr
 
 def test_a_contradiction_never_arrives(proxy: Proxy, stream: bool) -> None:
     proxy.gateway.upstream.script(answer(f"{PLANS} {LIE} {SUPPORT}", stream=stream))
-    response = proxy.ask("grounded", stream=stream, documents=list(DOCUMENTS))
+    response = proxy.ask("ruled", stream=stream, documents=list(DOCUMENTS))
     assert said(response) == (f"{PLANS} {ABSTENTION}" if stream else ABSTENTION, ["content_filter"])
     assert "boat" not in response.text
 
@@ -144,7 +152,7 @@ def test_a_blocked_reply_may_be_an_error(proxy: Proxy, stream: bool) -> None:
 
 
 def test_a_stale_document_is_refused_before_the_call(proxy: Proxy, stream: bool) -> None:
-    response = proxy.ask("grounded", stream=stream, documents=list(STALE))
+    response = proxy.ask("ruled", stream=stream, documents=list(STALE))
     assert response.status_code == 400
     assert "Source age (400 days) exceeds max (90 days)" in response.text
     assert proxy.gateway.upstream.exchanges == []
@@ -152,19 +160,19 @@ def test_a_stale_document_is_refused_before_the_call(proxy: Proxy, stream: bool)
 
 def test_without_documents_a_reply_passes(proxy: Proxy, stream: bool) -> None:
     proxy.gateway.upstream.script(answer(LIE, stream=stream))
-    assert said(proxy.ask("grounded", stream=stream)) == (LIE, ["stop"])
+    assert said(proxy.ask("ruled", stream=stream)) == (LIE, ["stop"])
     assert proxy.gateway.judge.claims == []
 
 
 @pytest.mark.parametrize("documents", ["text", [""], [{"title": "no text"}], [3]])
 def test_what_is_no_list_of_documents_is_refused(proxy: Proxy, documents: Any) -> None:
-    response = proxy.ask("grounded", documents=documents)
+    response = proxy.ask("ruled", documents=documents)
     assert (response.status_code, "documents" in response.text) == (400, True)
     assert proxy.gateway.upstream.exchanges == []
 
 
 def test_an_api_whose_replies_are_not_checked_refuses_documents(proxy: Proxy) -> None:
-    response = proxy.ask("grounded", path="/v1/responses", input=PROMPT, documents=list(DOCUMENTS))
+    response = proxy.ask("ruled", path="/v1/responses", input=PROMPT, documents=list(DOCUMENTS))
     assert (response.status_code, "chat completions" in response.text) == (400, True)
 
 
@@ -178,3 +186,14 @@ def test_without_a_gateway_nothing_arrives(proxy: Proxy, stream: bool) -> None:
 def test_without_a_gateway_a_reply_passes_where_that_is_wanted(proxy: Proxy, stream: bool) -> None:
     proxy.gateway.upstream.script(answer(PLANS, stream=stream))
     assert said(proxy.ask("away-open", stream=stream, documents=[PLANS])) == (PLANS, ["stop"])
+
+
+def test_the_pages_example_prints_what_it_says(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = [example for example in examples() if "proxy" in example.needs]
+    proxy.gateway.judge.labels = {"8 tablets": Label.CONTRADICTED}
+    text = "Adults take one tablet twice a day. Do not take more than 8 tablets in 24 hours."
+    proxy.gateway.upstream.script(answer(text, stream=True))
+    code = example.code.replace("http://localhost:4000", proxy.url).replace("sk-proxy-key", KEY)
+    code = code.replace("extra_body={", 'extra_body={"guardrails": ["grounded"], ')
+    exec(compile(code, "example", "exec"), {"__name__": "__main__"})
+    assert capsys.readouterr().out == example.printed

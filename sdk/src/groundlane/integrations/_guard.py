@@ -121,6 +121,11 @@ class Guard:
             return self._without(error)
         return self._ruled(result, partial=partial)
 
+    def close(self) -> None:
+        """Close the connections of ``client``; those of ``async_client`` are its owner's."""
+        if self.client is not None:
+            self.client.close()
+
     def _without(self, error: GroundlaneError) -> Verdict:
         """What holds where the gateway gave no answer."""
         refused = isinstance(error, GatewayStatusError) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR

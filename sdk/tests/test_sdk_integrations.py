@@ -1,0 +1,303 @@
+"""What the integrations have in common, with no library: verdicts, streams, documents, and a gateway that is away."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import httpx
+import pytest
+from e2e.gateway import Gateway
+from groundlane import (
+    AsyncGroundlane,
+    CheckResult,
+    GatewayStatusError,
+    GatewayUnreachableError,
+    Groundlane,
+    PolicyViolationError,
+)
+from groundlane.integrations import Guard, UngroundedError, Verdict
+from groundlane.integrations._documents import document
+from groundlane.integrations._gate import Gated
+from groundlane.integrations._guard import repaired
+from groundlane.integrations._retrieval import ablocked_documents, blocked_documents
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from judges.types import Label
+
+PLANS, SUPPORT, LIE = "The plan costs 9 euros.", "Support answers within two days.", "The plan includes a boat."
+DOCUMENTS = [{"text": PLANS}, {"text": SUPPORT}]
+
+
+def client(answer: Callable[[httpx.Request], httpx.Response]) -> Groundlane:
+    return Groundlane("http://gateway", http_client=httpx.Client(transport=httpx.MockTransport(answer)), max_retries=0)
+
+
+def away(_: httpx.Request) -> httpx.Response:
+    raise httpx.ConnectError("nobody there")
+
+
+@pytest.fixture
+def guard_of(gateway: Gateway) -> Iterator[Callable[..., Guard]]:
+    """Makes guards at the gateway, and closes them."""
+    made: list[Guard] = []
+
+    def guard_of(**options: Any) -> Guard:
+        made.append(Guard(base_url=gateway.base_url, **options))
+        return made[-1]
+
+    yield guard_of
+    for guard in made:
+        guard.close()
+
+
+def judging(bad: str = "boat") -> Guard:
+    """A guard whose gateway contradicts each sentence that has ``bad`` in it."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        text = str(json.loads(request.content)["text"])
+        claims, start = [], 0
+        for sentence in text.replace(". ", ".|").split("|"):
+            end = start + len(sentence.rstrip())
+            verdict = "contradicted" if bad in sentence else "supported"
+            claims.append({"claim": sentence, "verdict": verdict, "span": {"start": start, "end": end}})
+            start += len(sentence) + 1
+        wrong = sum(claim["verdict"] == "contradicted" for claim in claims)
+        body = {"grounded": not wrong, "claims": claims, "total_claims": len(claims), "contradicted_count": wrong}
+        return httpx.Response(200, json={**body, "verdict": "has_contradictions" if wrong else "supported"})
+
+    return Guard(client=client(answer))
+
+
+# The guard
+
+
+def test_a_guard_blocks_what_is_contradicted_and_says_nothing_of_it(
+    gateway: Gateway, guard_of: Callable[..., Guard]
+) -> None:
+    gateway.judge.labels = {"boat": Label.CONTRADICTED, "moon": Label.UNVERIFIABLE}
+    guard = guard_of()
+    assert guard.check(PLANS, DOCUMENTS).is_trusted
+    verdict = guard.check(f"{PLANS} {LIE}", DOCUMENTS)
+    assert (verdict.blocked, verdict.name, verdict.is_trusted) == (True, "has_contradictions", False)
+    assert verdict.reason == "1 of 2 claims contradicted"
+    assert "boat" not in str(UngroundedError(verdict))
+    assert guard.check("The moon is blue.", DOCUMENTS).blocked is False
+    strict = guard_of(block_on="ungrounded")
+    assert strict.check("The moon is blue.", DOCUMENTS).blocked is True
+    assert strict.check(PLANS, []).name == "no_sources"
+    assert strict.check(PLANS, []).blocked is True
+    assert guard_of(block_on="never").check(LIE, DOCUMENTS).blocked is False
+
+
+def test_a_guard_blocks_by_a_policy_of_the_gateways(gateway: Gateway, guard_of: Callable[..., Guard]) -> None:
+    rules = {"min_citations": 2, "action_on_violation": "block"}
+    policy = gateway.policy("grounding", rules, scope={"agents": ["nobody"]})
+    guard = guard_of(policy=policy["name"])
+    assert guard.check(PLANS, DOCUMENTS, partial=True).blocked is False, "what is to come may cite"
+    verdict = guard.check(PLANS, DOCUMENTS)
+    assert (verdict.blocked, verdict.reason) == (True, "GROUNDING_CITATIONS")
+
+
+def test_a_guard_may_be_used_in_one_loop_after_another(gateway: Gateway, guard_of: Callable[..., Guard]) -> None:
+    guard = guard_of()
+    for _ in range(2):
+        assert asyncio.run(guard.acheck(PLANS, DOCUMENTS)).name == "supported"
+
+    async def by_client() -> Verdict:
+        async with AsyncGroundlane(gateway.base_url) as asynchronous:
+            return await Guard(async_client=asynchronous).acheck(PLANS, DOCUMENTS)
+
+    assert asyncio.run(by_client()).name == "supported"
+
+
+def test_without_a_gateway_a_guard_raises_or_warns(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(GatewayUnreachableError, match="nobody there"):
+        Guard(client=client(away)).check(PLANS, DOCUMENTS)
+    caplog.set_level(logging.WARNING, "groundlane.integrations")
+    verdict = Guard(client=client(away), on_error="open").check(PLANS, DOCUMENTS)
+    assert (verdict.blocked, verdict.name, verdict.is_trusted) == (False, "not_checked", False)
+    assert isinstance(verdict.error, GatewayUnreachableError)
+    assert verdict.as_dict()["verdict"] == "not_checked"
+    assert "nobody there" in caplog.text
+
+
+@pytest.mark.parametrize("on_error", ["open", "closed"])
+@pytest.mark.parametrize("status", [401, 400])
+def test_a_mistake_is_never_passed_over(on_error: Any, status: int) -> None:
+    refusing = client(lambda _: httpx.Response(status, json={"error": {"message": "no such policy"}}))
+    with pytest.raises(GatewayStatusError, match="no such policy"):
+        Guard(client=refusing, on_error=on_error).check(PLANS, DOCUMENTS)
+
+
+def test_trouble_of_the_gateways_is_passed_over_where_that_is_wanted() -> None:
+    busy = client(lambda _: httpx.Response(503, json={}))
+    assert Guard(client=busy, on_error="open").check(PLANS, DOCUMENTS).blocked is False
+
+
+def test_a_gateway_without_a_judge_blocks_unless_open() -> None:
+    idle = client(lambda _: httpx.Response(200, json={"grounded": False, "verdict": "not_checked"}))
+    assert Guard(client=idle).check(PLANS, DOCUMENTS).blocked is True
+    assert Guard(client=idle, on_error="open").check(PLANS, DOCUMENTS).blocked is False
+
+
+@pytest.mark.parametrize(("name", "value"), [("block_on", "sometimes"), ("on_error", "ajar")])
+def test_a_bad_argument_is_named(name: str, value: str) -> None:
+    options: dict[str, Any] = {name: value}
+    with pytest.raises(ValueError, match=f"{name} must be one of .*{value!r}"):
+        Guard(**options)
+
+
+def test_no_key_is_in_the_representation() -> None:
+    assert "gl-secret" not in repr(Guard(api_key="gl-secret"))
+
+
+# Streams
+
+
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@given(cuts=st.lists(st.integers(0, 90), max_size=12))
+def test_however_a_text_is_cut_the_same_goes_out(cuts: list[int]) -> None:
+    text = f"{PLANS} {SUPPORT} {LIE} {PLANS}"
+    edges = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
+    gated = Gated(judging(), lambda: DOCUMENTS, replacement="Ask us.")
+    out = "".join(gated.push(text[start:end]) for start, end in pairwise(edges))
+    assert out + gated.finish() == f"{PLANS} {SUPPORT} Ask us."
+    assert gated.blocked
+
+
+def test_a_sentence_goes_out_when_it_is_complete_and_not_before() -> None:
+    gated = Gated(judging(), lambda: DOCUMENTS, replacement="")
+    steps = [gated.push(piece) for piece in ("The plan ", "costs 9 euros. ", "Support", " answers")]
+    assert steps == ["", f"{PLANS} ", "", ""]
+    assert gated.finish() == "Support answers"
+    assert gated.verdict is not None
+    assert gated.verdict.result is not None
+    assert gated.verdict.result.total_claims == 2, "the last verdict is on all of it"
+
+
+def test_until_the_documents_are_there_nothing_goes_out() -> None:
+    known: list[dict[str, Any]] = []
+    gated = Gated(judging(), lambda: known or None, replacement="")
+    assert gated.push(f"{PLANS} ") == ""
+    known.extend(DOCUMENTS)
+    assert gated.push(f"{SUPPORT} ") == f"{PLANS} {SUPPORT} "
+
+
+def test_an_empty_answer_is_not_checked() -> None:
+    gated = Gated(Guard(client=client(away)), lambda: DOCUMENTS, replacement="")
+    assert (gated.push(""), gated.push("\n"), gated.finish(), gated.verdict) == ("", "", "", None)
+
+
+# Repairs
+
+
+def verdict_on(*claims: tuple[int, int, str | None]) -> Verdict:
+    told = [
+        {"claim": "c", "verdict": "contradicted", "span": {"start": start, "end": end}, "correction": correction}
+        for start, end, correction in claims
+    ]
+    return Verdict(blocked=True, reason="", result=CheckResult.read({"grounded": False, "claims": told}))
+
+
+@pytest.mark.parametrize(
+    ("text", "claims", "expected"),
+    [
+        ("One. Two. Three.", [(5, 9, None)], "One. Three."),
+        ("One. Two. Three.", [(5, 9, "2.")], "One. 2. Three."),
+        ("One. Two. Three.", [(0, 4, None)], "Two. Three."),
+        ("One. Two. Three.", [(10, 16, None)], "One. Two."),
+        ("One. Two. Three.", [(0, 4, None), (5, 9, None), (10, 16, None)], "Sorry."),
+        ("- One.\n- Two.\n", [(2, 6, "1.")], "- 1.\n- Two."),
+        ("One and one. Two.", [(0, 12, None), (4, 12, None)], "Two."),
+    ],
+)
+def test_what_is_contradicted_gives_place_to_its_correction(text: str, claims: list[Any], expected: str) -> None:
+    assert repaired(text, verdict_on(*claims), "Sorry.") == expected
+
+
+def test_a_claim_whose_place_is_unknown_takes_all_with_it() -> None:
+    told = [{"claim": "c", "verdict": "contradicted"}]
+    verdict = Verdict(blocked=True, reason="", result=CheckResult.read({"grounded": False, "claims": told}))
+    assert repaired("One. Two.", verdict, "Sorry.") == "Sorry."
+
+
+# Documents
+
+
+class Number:
+    """A number of another library's."""
+
+    def __float__(self) -> float:
+        return 0.25
+
+
+def test_metadata_that_is_known_goes_along_and_no_other() -> None:
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    known = {"file_path": "a.md", "title": "A", "url": "https://a.test", "collection": "kb", "secret": "x"}
+    assert document("T", id="1", score=Number(), metadata={**known, "updated_at": yesterday}) == {
+        "id": "1",
+        "text": "T",
+        "source": "a.md",
+        "collection": "kb",
+        "title": "A",
+        "url": "https://a.test",
+        "relevance_score": 0.25,
+        "updated_at": yesterday.isoformat(),
+    }
+    assert document("T", metadata={"created_at": date(2024, 5, 1)})["updated_at"] == "2024-05-01"
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"score": 7.5},
+        {"score": float("nan")},
+        {"score": "high"},
+        {"relevance_score": True},
+        {"age_days": -1},
+        {"updated_at": "yesterday"},
+        {"updated_at": "2024-99-99"},
+        {"updated_at": (datetime.now(UTC) + timedelta(days=9)).isoformat()},
+        {"source": 3, "title": ""},
+    ],
+)
+def test_metadata_that_the_gateway_would_refuse_stays_behind(metadata: dict[str, Any]) -> None:
+    assert document("T", metadata=metadata) == {"text": "T"}
+
+
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    metadata=st.dictionaries(
+        st.sampled_from(["source", "score", "age_days", "updated_at", "created_at", "url", "relevance", "title"]),
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6) | st.dates() | st.datetimes(),
+    )
+)
+def test_no_metadata_makes_trouble(metadata: dict[str, Any]) -> None:
+    found = document("T", metadata=metadata)
+    assert 0 <= found.get("relevance_score", 0) <= 1
+    assert found.get("age_days", 0) >= 0
+
+
+# Retrieval policies
+
+
+def test_a_policy_refuses_documents_one_by_one_or_all_of_them(gateway: Gateway) -> None:
+    each = gateway.agent(retrieval={}, grounding={"min_citations": 9, "action_on_violation": "block"})
+    enough = gateway.agent(retrieval={"min_chunks": 3, "action_on_chunk_violation": "block"})
+    documents = [{"text": PLANS, "age_days": 1}, {"text": SUPPORT, "age_days": 999}]
+    with Groundlane(gateway.base_url) as client:
+        refused = blocked_documents(client, each, documents)
+        assert (set(refused), refused[1].param, refused[1].code) == ({1}, "documents[1]", "RETRIEVAL_STALE_SOURCE")
+        assert set(blocked_documents(client, enough, documents[:1])) == {0}
+        assert blocked_documents(client, each, documents[:1]) == {}
+
+    async def asynchronously() -> dict[int, PolicyViolationError]:
+        async with AsyncGroundlane(gateway.base_url) as client:
+            return await ablocked_documents(client, each, documents)
+
+    assert set(asyncio.run(asynchronously())) == {1}

@@ -1,0 +1,14 @@
+"""Runs an example of a page."""
+
+import contextlib
+import io
+import os
+
+
+def run(code: str, environment: dict[str, str]) -> str:
+    """What ``code`` prints."""
+    os.environ.update(environment)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "example", "exec"), {"__name__": "__main__"})
+    return printed.getvalue()
