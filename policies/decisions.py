@@ -31,6 +31,11 @@ class Verdict:
     decision: Decision
     violations: tuple[Violation, ...]
 
+    @property
+    def unfit(self) -> frozenset[int]:
+        """The documents that it takes out whatever stands beside them."""
+        return frozenset[int]().union(*(found.drop for found in self.violations if not found.relative))
+
 
 def decide(policy: Policy, category: Category, phase: Phase, record: Record) -> Verdict | None:
     """Evaluate one policy. None: its category has nothing to say at ``phase``."""

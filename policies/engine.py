@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import blake2b
 
 from policies.audit import Audit, SentenceRuling
@@ -24,7 +25,7 @@ _LARGEST_CACHE = 1024
 _SHARES = 2**64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PolicySet:
     """Policies that are enforced together, the highest priority first.
 
@@ -49,15 +50,27 @@ class PolicySet:
         a run does in ``mid_execution`` (the last document is the new one) and in ``after_workflow``."""
         verdicts = self._verdicts("retrieval", phase, record)
         ruling = rule(verdicts)
-        if ruling.dropped and len(verdicts) > 1:
-            # What one policy takes out, another may find missing.
-            ruling = rule(self._verdicts("retrieval", phase, replace(record, dropped=frozenset(ruling.dropped))))
+        if len(verdicts) < 2:
+            return ruling
+        # What one policy takes out, another may find missing, and what is left to be of one source. The first is known
+        # by now; what goes for the second is known after the next time, and so a third tells of the same.
+        unfit = frozenset[int]().union(*(verdict.unfit for verdict in verdicts))
+        known: frozenset[int] = frozenset()
+        while known != frozenset(ruling.dropped):
+            known = frozenset(ruling.dropped)
+            ruling = rule(self._verdicts("retrieval", phase, replace(record, dropped=known, unfit=unfit)))
         return ruling
 
     @property
     def checks_conflicts(self) -> bool:
         """One policy at least wants the documents held against each other."""
         return any(isinstance(p.rules, RetrievalRules) and p.rules.check_conflicts for p in self.of("retrieval"))
+
+    @cached_property
+    def wants(self) -> Audit:
+        """What the grounding policies ask for together, whatever the reply: the settings of an audit that is never
+        begun."""
+        return self.audit(Record(final=False))
 
     def audit(self, record: Record) -> Audit:
         """Begin to check a reply; ``record`` is what is known before it."""

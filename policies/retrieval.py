@@ -50,7 +50,7 @@ def _whole_set(rules: RetrievalRules, record: Record) -> Iterator[Violation]:
     too_few = list(_too_few(rules, len(record.chunks)))
     single = [violation for index in range(len(record.chunks)) for violation in _document(rules, record, index)]
     found = [*too_few, *_too_many(rules, record, _dropped(single)), *single]
-    found += _domination(rules, record, _dropped(found))
+    found += _domination(rules, record, _dropped(found) | record.unfit)
     yield from found
     gone = _dropped(found) | record.dropped
     if gone and not too_few:
@@ -254,6 +254,7 @@ def _domination(rules: RetrievalRules, record: Record, gone: frozenset[int]) -> 
             reason_code="RETRIEVAL_DIVERSITY",
             metadata={"source": source, "ratio": ratio, "max": rules.max_single_source_ratio},
             drop=taken.get(source, ()),
+            relative=True,
         )
 
 
@@ -272,7 +273,14 @@ def _of_document(
 
 
 def _violation(
-    action: str, record: Record, *, reason: str, reason_code: str, metadata: dict[str, Any], drop: Sequence[int]
+    action: str,
+    record: Record,
+    *,
+    reason: str,
+    reason_code: str,
+    metadata: dict[str, Any],
+    drop: Sequence[int],
+    relative: bool = False,
 ) -> Violation:
     """A violation whose ``drop`` holds only where the gateway writes the prompt; else it blocks and says why."""
     if action != "drop":
@@ -282,7 +290,12 @@ def _violation(
     if "document_id" not in metadata:
         metadata |= {"dropped": [record.chunks[index].id for index in sorted(drop)]}
     return Violation(
-        action=Action.DROP, reason=reason, reason_code=reason_code, metadata=metadata, drop=frozenset(drop)
+        action=Action.DROP,
+        reason=reason,
+        reason_code=reason_code,
+        metadata=metadata,
+        drop=frozenset(drop),
+        relative=relative,
     )
 
 

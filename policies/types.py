@@ -81,13 +81,15 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """One rule that does not hold. ``drop``: the indices of the documents that ``Action.DROP`` takes out."""
+    """One rule that does not hold. ``drop``: the indices of the documents that ``Action.DROP`` takes out; ``relative``:
+    which those are hangs on what else is left."""
 
     action: Action
     reason: str
     reason_code: str
     metadata: Mapping[str, Any] = field(default_factory=dict)
     drop: frozenset[int] = frozenset()
+    relative: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +154,8 @@ class Record:
     """The indices of the sentences that were left out of the reply."""
     dropped: frozenset[int] = frozenset()
     """The indices of the documents that other policies take out."""
+    unfit: frozenset[int] = frozenset()
+    """Those of them that go whatever stands beside them, and not so that no source dominates."""
     consistency: Consistency | None = None
     """What came of holding the claims against each other; None where nobody did."""
     conflicts: Consistency | None = None

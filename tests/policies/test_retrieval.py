@@ -405,27 +405,63 @@ def test_the_strictest_action_does_not_hang_on_the_order_of_policies(
     assert set(first.dropped) == set(second.dropped)
 
 
-@given(rules=RULES, chunks=CHUNKS)
-def test_drops_leave_a_set_within_the_rules(rules: dict[str, Any], chunks: list[Any]) -> None:
-    """What drop is for holds of the documents left, and only documents given are dropped."""
-    rules |= {
-        "action_on_low_relevance": "drop",
-        "action_on_stale_source": "drop",
-        "action_on_chunk_violation": "drop",
-        "action_on_domination": "drop",
-        "action_on_blocked_source": "drop",
-    }
-    ruling = PolicySet((policy("retrieval", **rules),)).retrieval(Record(chunks=chunks, injectable=True))
+DROPS = {
+    "action_on_low_relevance": "drop",
+    "action_on_stale_source": "drop",
+    "action_on_chunk_violation": "drop",
+    "action_on_domination": "drop",
+    "action_on_blocked_source": "drop",
+}
+
+
+@given(several=st.lists(RULES, min_size=1, max_size=3), chunks=CHUNKS)
+def test_drops_leave_a_set_within_the_rules(several: list[dict[str, Any]], chunks: list[Any]) -> None:
+    """What drop is for holds of the documents left, of every policy, and only documents given are dropped; each that
+    is dropped is named by a policy."""
+    policies = [policy("retrieval", f"p{i}", **rules, **DROPS) for i, rules in enumerate(map(undecided, several))]
+    ruling = PolicySet(tuple(policies)).retrieval(Record(chunks=chunks, injectable=True))
     assert set(ruling.dropped) <= set(range(len(chunks)))
-    kept = [c for i, c in enumerate(chunks) if i not in ruling.dropped]
-    assert len(kept) <= rules["max_chunks"]
-    for document in kept:
-        assert document.relevance_score is None or document.relevance_score >= rules["min_relevance_score"]
-        assert document.age_days is None or document.age_days <= 90
-        assert document.source not in rules["blocked_sources"]
-        if rules["require_source_diversity"] and document.source is not None:
-            same = sum(other.source == document.source for other in kept)
-            assert same / len(kept) <= rules["max_single_source_ratio"]
+    left = kept(ruling, chunks)
+    for rules in several:
+        assert len(left) <= rules["max_chunks"]
+        for document in left:
+            assert document.relevance_score is None or document.relevance_score >= rules["min_relevance_score"]
+            assert document.age_days is None or document.age_days <= 90
+            assert document.source not in rules["blocked_sources"]
+            if rules["require_source_diversity"] and document.source is not None:
+                same = sum(other.source == document.source for other in left)
+                assert same / len(left) <= rules["max_single_source_ratio"]
+
+
+def undecided(rules: dict[str, Any]) -> dict[str, Any]:
+    """``rules`` without those that say what to do."""
+    return {name: value for name, value in rules.items() if name not in DROPS}
+
+
+@pytest.mark.parametrize("first", ["a", "z"])
+@pytest.mark.parametrize(("action", "taken"), [("warn", Action.DROP), ("block", Action.BLOCK), ("drop", Action.DROP)])
+def test_one_policy_sees_what_is_left_of_one_source_once_another_has_taken_documents_out(
+    first: str, action: str, taken: Action
+) -> None:
+    """Two of four documents are stale; of those left both are of one source, whichever policy is asked first."""
+    chunks = [chunk(0, source="x"), chunk(1, source="x", relevance_score=0.8)]
+    chunks += [chunk(2, source="y", age_days=400), chunk(3, source="z", age_days=400)]
+    dropping = policy("retrieval", first, action_on_stale_source="drop", min_chunks=0)
+    diverse = policy(
+        "retrieval",
+        "m",
+        max_source_age_days=10_000,
+        require_source_diversity=True,
+        action_on_domination=action,
+        min_chunks=1,
+        action_on_chunk_violation="warn",
+    )
+    order = sorted((dropping, diverse), key=lambda one: one.name)
+    ruling = PolicySet(tuple(order)).retrieval(Record(chunks=chunks, injectable=True))
+    assert ruling.action is taken
+    (said,) = (decision for decision in ruling.decisions if decision.policy_name == "m")
+    assert said.reason.startswith("Source 'x' dominates at 100% (max 60%)")
+    assert ruling.dropped.keys() == ({0, 1, 2, 3} if action == "drop" else {2, 3})
 
 
 @given(rules=RULES, chunks=CHUNKS)
