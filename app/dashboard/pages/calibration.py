@@ -93,10 +93,10 @@ async def write_draft(draft: Annotated[Draft, Query()]) -> Response:
     }
     if draft.block:
         values["rules.action_on_violation"] = "block"
-    if draft.policy:
-        return RedirectResponse(f"/dashboard/policies/{quote(draft.policy, safe='')}/edit?{urlencode(values)}", status_code=303)
-    values |= {"category": "grounding", "rules.min_citations": "0"}
-    return RedirectResponse(f"/dashboard/policies/new?{urlencode(values)}", status_code=303)
+    form = f"{quote(draft.policy, safe='')}/edit"
+    if not draft.policy:
+        form, values = "new", values | {"category": "grounding", "rules.min_citations": "0"}
+    return RedirectResponse(f"/dashboard/policies/{form}?{urlencode(values)}", status_code=303)
 
 
 async def _policy(store: PolicyStore, policy_id: str) -> StoredPolicy | None:

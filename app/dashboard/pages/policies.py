@@ -217,6 +217,7 @@ async def _shown(
     store = resources.policies
     policy = await store.get(policy_id)
     quality = await Feedback(resources.database).quality(since=datetime.now(UTC) - _QUALITY, until=None)
+    recent = (await _recent(resources, policy_id)).get(policy_id, Recent())
     return page(
         request,
         "policy.html",
@@ -227,8 +228,8 @@ async def _shown(
         groups=rule_groups(policy.category),
         basics=basics(),
         where=await get_status(store, resources, policy_id),
-        recent=(await _recent(resources, policy_id)).get(policy_id, Recent()),
-        flagged=await _flagged(EventQueries(resources.database), policy_id),
+        recent=recent,
+        flagged=await _flagged(EventQueries(resources.database), policy_id, recent),
         quality=[row for row in quality if row["policy_id"] == policy_id],
         unreadable=store.unreadable.get(policy_id),
         done=done,
@@ -288,11 +289,13 @@ async def _recent(resources: Resources, policy_id: str | None = None) -> Mapping
     return found
 
 
-async def _flagged(queries: EventQueries, policy_id: str) -> Sequence[Mapping[str, Any]]:
-    """The latest decisions of a policy that do not allow."""
+async def _flagged(queries: EventQueries, policy_id: str, recent: Recent) -> Sequence[Mapping[str, Any]]:
+    """The latest decisions of a policy that do not allow; those that were not counted are not looked for."""
     since = datetime.now(UTC) - _LATELY
     found: list[dict[str, Any]] = []
     for action in _STRICT:
+        if not recent.enforced[action] + recent.shadow[action]:
+            continue
         filter = EventFilter(since=since, policy=policy_id, action=action)
         found += (await queries.events(filter, limit=_FLAGGED)).items
     return sorted(found, key=lambda event: event["ts"], reverse=True)[:_FLAGGED]
