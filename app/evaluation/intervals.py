@@ -11,6 +11,7 @@ import numpy.typing as npt
 LEVEL: Final = 0.95
 RESAMPLES: Final = 2_000
 SEED: Final = 20
+_AT_ONCE: Final = 50
 _Z: Final = 1.959963984540054
 """The quantile of the normal distribution that leaves 2.5 % above it."""
 
@@ -76,13 +77,14 @@ def _resampled(parts: Floats, wholes: Floats) -> Estimate:
     count = len(parts)
     if count < 2:
         return Estimate(value=value)
+    # Cases that are alike are drawn together, which is the same and as quick for a million cases as for a hundred.
+    kinds, alike = np.unique(np.stack([parts, wholes]), axis=1, return_counts=True)
     generator = np.random.default_rng(SEED)
-    found = np.full(RESAMPLES, value)
-    for place in range(RESAMPLES):
-        drawn = generator.integers(count, size=count)
-        whole = wholes[drawn].sum()
-        if whole > 0:
-            found[place] = parts[drawn].sum() / whole
+    found = np.empty(RESAMPLES)
+    for start in range(0, RESAMPLES, _AT_ONCE):
+        drawn = generator.multinomial(count, alike / count, size=min(_AT_ONCE, RESAMPLES - start))
+        sums = drawn @ kinds.T
+        found[start : start + len(sums)] = sums[:, 0] / np.maximum(sums[:, 1], 1e-9)
     low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Estimate(value=value, low=float(low), high=float(high), method=BOOTSTRAP)
 
