@@ -105,12 +105,15 @@ def spark(values: Sequence[float | None], *, label: str, tone: str = "accent") -
     return _svg(curve, label=label, class_="spark")
 
 
-def nice_top(value: float) -> float:
-    """The end of an axis on which ``value`` still fits: 1, 2, 2.5, 4 or 5 times a power of ten."""
-    if value <= 0:
-        return 1.0
+def nice_top(value: float, *, whole: bool = False) -> float:
+    """The end of an axis on which ``value`` still fits: a round number, of which half is one too. ``whole``: values are
+    whole numbers, and so is half of the end."""
+    least = 2.0 if whole else 0.0
+    if value <= least:
+        return least or 1.0
     power = 10 ** math.floor(math.log10(value))
-    return float(next(factor * power for factor in (1, 2, 2.5, 4, 5, 10) if factor * power >= value * (1 - 1e-9)))
+    ends = (factor * power for factor in (1, 1.5, 2, 3, 4, 5, 6, 8, 10, 20))
+    return float(next(end for end in ends if end >= value * (1 - 1e-9) and not (whole and end % 2)))
 
 
 def time_axis(times: Sequence[datetime], step_s: float) -> list[str]:
@@ -132,7 +135,8 @@ def time_axis(times: Sequence[datetime], step_s: float) -> list[str]:
 
 def _columns(size: int, series: Sequence[Series]) -> tuple[list[Markup], float]:
     """Columns of parts on top of each other, and the end of their axis."""
-    top = nice_top(max((sum(each.values[at] or 0 for each in series) for at in range(size)), default=0))
+    whole = all(isinstance(value, int) for each in series for value in each.values)
+    top = nice_top(max((sum(each.values[at] or 0 for each in series) for at in range(size)), default=0), whole=whole)
     step = _WIDTH / max(1, size)
     drawn: list[Markup] = []
     for at in range(size):

@@ -82,9 +82,16 @@ def test_parts_of_a_bar_lie_at_their_time() -> None:
     assert [(r["x"], r["width"]) for r in rects(bar, "judge") + rects(bar, "idle")] == [("300", "200"), ("500", "500")]
 
 
-@pytest.mark.parametrize(("value", "top"), [(0, 1), (0.3, 0.4), (1, 1), (7, 10), (21, 25), (31, 40), (450, 500)])
+@pytest.mark.parametrize(
+    ("value", "top"), [(0, 1), (0.31, 0.4), (1, 1), (1.02, 1.5), (7, 8), (21, 30), (31, 40), (450, 500), (850, 1000)]
+)
 def test_an_axis_ends_at_a_round_number(value: float, top: float) -> None:
     assert nice_top(value) == pytest.approx(top)
+
+
+@pytest.mark.parametrize(("value", "top"), [(0, 2), (1, 2), (3, 4), (5, 6), (9, 10), (14, 20), (25, 30), (45, 50)])
+def test_an_axis_of_whole_numbers_can_be_halved(value: int, top: int) -> None:
+    assert nice_top(value, whole=True) == top
 
 
 def test_times_are_as_short_as_they_can_be_told_apart() -> None:

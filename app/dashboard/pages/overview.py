@@ -106,7 +106,7 @@ async def show(
         looked=looked,
         spans=SPANS,
         totals=totals,
-        per_minute=totals.requests / ((now - since).total_seconds() / 60),
+        pace=_pace(totals.requests, (now - since).total_seconds()),
         charts=_charts(buckets, span),
         split=_split(totals),
         rows=[_row(key, numbers, looked, policies) for key, numbers in await statistics.groups(filter, looked.by)][
@@ -127,6 +127,14 @@ async def live(request: Request, resources: ResourcesDep, looked: Annotated[Look
     after = request.headers.get("last-event-id") or request.query_params.get("after")
     tail = Tail(resources.database, looked.filter(), after=after)
     return EventSourceResponse(tail.run(lambda: sessions.find(cookie)), headers={"Cache-Control": "no-store"})
+
+
+def _pace(requests: int, seconds: float) -> str:
+    """So many in a minute, an hour or a day, whichever makes a number that can be pictured."""
+    for word, length in (("a minute", _MINUTE), ("an hour", _HOUR)):
+        if (number := requests / max(seconds, 1) * length) >= 1:
+            return f"{number:,.1f} {word}"
+    return f"{requests / max(seconds, 1) * _DAY:,.1f} a day"
 
 
 def _charts(buckets: Buckets, span: Span) -> list[Markup]:
