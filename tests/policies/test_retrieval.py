@@ -380,7 +380,11 @@ def test_a_source_that_is_nowhere_else_cannot_be_made_room_for() -> None:
 def test_equals_that_go_anyway_make_room_for_those_that_do_not(ages: tuple[int, int]) -> None:
     """A stale document and a fresh one, as relevant as each other, where one fits: the fresh one is left."""
     chunks = [chunk(i, age_days=age) for i, age in enumerate(ages)]
-    rules = {"max_chunks": 1, "action_on_chunk_violation": "drop", "action_on_stale_source": "drop"}
+    rules: dict[str, Any] = DIVERSE | {
+        "max_chunks": 1,
+        "action_on_stale_source": "drop",
+        "require_source_diversity": False,
+    }
     ruling = PolicySet((policy("retrieval", **rules),)).retrieval(Record(chunks=chunks, injectable=True))
     assert ruling.dropped.keys() == {ages.index(91)}
     assert ruling.action is Action.DROP
