@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import insert, select, tuple_
+from sqlalchemy import exists, insert, select, tuple_
 
 from app.audit_trail import note as audit
 from app.db import Database
@@ -142,9 +142,12 @@ class Feedback:
         return found
 
     async def _marks(self, since: datetime | None, until: datetime | None) -> list[Mark]:
-        query = select(feedback).join(requests, requests.c.request_id == feedback.c.request_id)
-        query = query.where(*within(EventFilter(since=since, until=until), requests.c.ts))
-        query = query.order_by(feedback.c.created_at, feedback.c.id)
+        # By the marks, which are few: a join may be done by the requests, which are not.
+        of_that_time = exists().where(
+            requests.c.request_id == feedback.c.request_id,
+            *within(EventFilter(since=since, until=until), requests.c.ts),
+        )
+        query = select(feedback).where(of_that_time).order_by(feedback.c.created_at, feedback.c.id)
         async with self._database.read() as connection:
             return [Mark(**row._mapping) for row in (await connection.execute(query)).all()]
 
