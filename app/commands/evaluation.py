@@ -24,6 +24,7 @@ evaluation = typer.Typer(
 )
 
 _FAILED = 1
+_INTERRUPTED = 130
 
 
 class Metric(StrEnum):
@@ -96,8 +97,12 @@ def run(
             async with evaluator:
                 return await work(evaluator, read_cases(input, limit=limit), RunFolder(output_dir), progress)
 
-        with _progress(total, quiet) as progress:
-            summary = asyncio.run(judged(progress))
+        try:
+            with _progress(total, quiet) as progress:
+                summary = asyncio.run(judged(progress))
+        except KeyboardInterrupt:
+            typer.echo("Stopped. What was judged is kept: the same command goes on.", err=True)
+            raise typer.Exit(_INTERRUPTED) from None
     show_summary(summary, output_dir, json=json)
     raise typer.Exit(_exit_code(summary, fail_under))
 
