@@ -90,6 +90,7 @@ def test_a_threshold_is_written_into_the_form_of_a_policy_and_not_saved(gateway:
     assert urlsplit(odd.headers["location"]).path == "/dashboard/policies/..%2Fkeys%3F/edit"
 
 
+@pytest.mark.browser
 def test_a_threshold_is_dragged_and_moved_by_keys_and_becomes_a_draft(page: Any, gateway: Gateway) -> None:
     policy = gateway.policy("grounding", {"min_citations": 0}, scope={"agents": [AGENT]}, mode="shadow")
     page.goto("/dashboard/calibration")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx
+import pytest
 from e2e.answers import answer
 from e2e.gateway import Gateway
 
@@ -12,6 +13,8 @@ from judges.types import Label
 
 from .browsing import check, check_everywhere, open_page, sign_in
 from .seeding import AGENT, DOCUMENT, FALSE, FINE
+
+pytestmark = pytest.mark.browser
 
 
 def test_from_a_template_to_the_first_block(browser: Any, start_gateway: Callable[..., Gateway]) -> None:
