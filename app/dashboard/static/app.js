@@ -95,16 +95,18 @@ function keepFresh(element) {
 
 // <a data-swap="id other-id"> and <form data-swap="…">, with data-auto also at each change.
 
+// A field may be called "action" too, and then stands in the way of the form's own.
+const target = (form) => new URL(form.getAttribute("action") ?? location.href, location.href);
 const query = (form) => {
-  const url = new URL(form.action || location.href, location.href);
+  const url = target(form);
   url.search = new URLSearchParams([...new FormData(form)].filter(([, value]) => value !== "")).toString();
   return url.href;
 };
 const send = (form, submitter) => {
   const ids = form.dataset.swap.split(" ");
-  if (form.method !== "post") return swap(query(form), ids, { push: true });
+  if (form.getAttribute("method") !== "post") return swap(query(form), ids, { push: true });
   const body = new URLSearchParams([...new FormData(form, submitter)]);
-  return swap(form.action, ids, { made: { method: "POST", body } });
+  return swap(target(form).href, ids, { made: { method: "POST", body } });
 };
 
 addEventListener("click", (event) => {
