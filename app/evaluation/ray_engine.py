@@ -95,18 +95,24 @@ class _Judging:
             import ray.exceptions
         except ImportError:
             raise EngineMissingError("the engine 'ray' needs the extra: pip install 'groundlane[ray]'") from None
-        self._data = ray.data
-        self._ours = None if ray.is_initialized() else ray
+        library: Any = ray  # half of what it has is without types
+        self._data = library.data
+        self._ours = None if library.is_initialized() else library
         logging.getLogger("ray.data").setLevel(logging.WARNING)  # it tells of every step
         if self._ours is not None:
             try:
-                ray.init(address=cluster.address, include_dashboard=False, log_to_driver=False, logging_level="warning")
+                library.init(
+                    address=cluster.address,
+                    include_dashboard=False,
+                    log_to_driver=False,
+                    logging_level=logging.WARNING,
+                )
             except Exception as error:  # some of what Ray raises here has no base but this
                 raise RunStoppedError(f"the cluster cannot be reached or started: {_last_line(error)}.") from None
-        context = ray.data.DataContext.get_current()
+        context = library.data.DataContext.get_current()
         context.enable_progress_bars = False
-        self._judges = cluster.judges or max(1, int(ray.cluster_resources().get("CPU", 1)))
-        self._errors = ray.exceptions.RayError
+        self._judges = cluster.judges or max(1, int(library.cluster_resources().get("CPU", 1)))
+        self._errors: type[Exception] = library.exceptions.RayError
         self._arguments = (_needed(settings), judge.kind.value, judge.thresholds, judge.name)
 
     def close(self) -> None:
