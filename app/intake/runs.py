@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
+import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.errors import InvalidRequestError
@@ -65,7 +66,13 @@ def read_grounding(raw: bytes) -> dict[str, Any]:
 
 
 def read_closing(raw: bytes) -> Closing:
-    return _validated(Closing, _object(raw))
+    """How the run ended. Its result is kept as JSON that everybody reads alike: integers have 64 bits at most."""
+    closing = _validated(Closing, _object(raw))
+    try:
+        orjson.dumps(closing.result)
+    except TypeError as error:
+        raise InvalidRequestError(f"result: cannot be kept ({error}).", param="result") from None
+    return closing
 
 
 def _object(raw: bytes) -> dict[str, Any]:

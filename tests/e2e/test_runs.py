@@ -235,6 +235,7 @@ def test_a_complete_run_takes_no_more(gateway: Gateway) -> None:
         ("grounding", {"output_confidence": 2}, "output_confidence"),
         ("grounding", {"confidence": 0.5}, "confidence"),
         ("complete", {"answer": "x"}, "answer"),
+        ("complete", {"result": {"count": [10**30]}}, "result"),
         ("complete", [], None),
     ],
 )
