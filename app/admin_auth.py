@@ -4,10 +4,10 @@ import asyncio
 import hashlib
 import hmac
 import secrets
+from collections.abc import Mapping
 
 from pydantic import SecretStr
 from sqlalchemy import select
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db import Database
 from app.tables import meta
@@ -37,18 +37,22 @@ class AdminAuth:
         """``token`` is the one from the settings. Without it the one made at the first start stands, whose hash is in
         the database; if there is none yet, it is made now. Raises DatabaseUnavailableError."""
         salt, new = secrets.token_bytes(16), secrets.token_urlsafe(32)
-        ours = f"{salt.hex()}:{_hash(salt, new).hex()}"
-        async with database.write() as connection:
-            secret = bytes.fromhex(await _kept(database, connection, _SESSIONS, secrets.token_hex(32)))
-            kept = ours if token is not None else await _kept(database, connection, _KEY, ours)
+        ours = {_SESSIONS: secrets.token_hex(32)}
+        if token is None:
+            ours[_KEY] = f"{salt.hex()}:{_hash(salt, new).hex()}"
+        kept = await _kept(database, ours)
+        secret = bytes.fromhex(kept[_SESSIONS])
         if token is not None:
             text = token.get_secret_value()
             id = await asyncio.to_thread(_slow_hash, text)
             return cls(salt, _hash(salt, text), id=id, session_key=_session_key(secret, id))
-        kept_salt, kept_digest = (bytes.fromhex(part) for part in kept.split(":"))
-        session_key = _session_key(secret, kept_digest)
+        kept_salt, kept_digest = (bytes.fromhex(part) for part in kept[_KEY].split(":"))
         return cls(
-            kept_salt, kept_digest, id=kept_digest, session_key=session_key, created=new if kept == ours else None
+            kept_salt,
+            kept_digest,
+            id=kept_digest,
+            session_key=_session_key(secret, kept_digest),
+            created=new if kept[_KEY] == ours[_KEY] else None,
         )
 
     def accepts(self, token: str) -> bool:
@@ -56,11 +60,13 @@ class AdminAuth:
         return hmac.compare_digest(_hash(self._salt, token), self._digest)
 
 
-async def _kept(database: Database, connection: AsyncConnection, key: str, ours: str) -> str:
-    """What is kept under ``key``: of workers that start at once, one puts its own there; the others find it."""
-    await connection.execute(database.insert_ignore(meta), [{"key": key, "value": ours}])
-    kept: str = (await connection.execute(select(meta.c.value).where(meta.c.key == key))).scalar_one()
-    return kept
+async def _kept(database: Database, ours: Mapping[str, str]) -> dict[str, str]:
+    """What is kept under the keys of ``ours``: of workers that start at once, one puts its own there; the others find
+    it."""
+    async with database.write() as connection:
+        await connection.execute(database.insert_ignore(meta), [{"key": key, "value": ours[key]} for key in ours])
+        found = await connection.execute(select(meta.c.key, meta.c.value).where(meta.c.key.in_(list(ours))))
+        return {row.key: row.value for row in found}
 
 
 def _session_key(secret: bytes, id: bytes) -> bytes:

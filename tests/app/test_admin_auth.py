@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, aclosing
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from app.admin_auth import AdminAuth
 from app.db import Database
@@ -39,9 +39,9 @@ async def test_the_database_holds_no_token(open_database: Open) -> None:
     assert not any(created in value for value in stored)
 
 
-async def test_workers_that_start_at_once_make_one_token(open_database: Open) -> None:
+async def test_workers_that_start_at_once_make_one_token(database_url: str) -> None:
     async def start() -> AdminAuth:
-        async with open_database() as database:
+        async with aclosing(Database(database_url)) as database:  # which waits for the others as long as a worker does
             return await AdminAuth.open(database, None)
 
     async with asyncio.TaskGroup() as group:
@@ -49,6 +49,7 @@ async def test_workers_that_start_at_once_make_one_token(open_database: Open) ->
     workers = [task.result() for task in starts]
     (created,) = [worker.created for worker in workers if worker.created is not None]
     assert all(worker.accepts(created) for worker in workers)
+    assert len({worker.session_key for worker in workers}) == 1
 
 
 async def test_the_token_of_the_settings_comes_first_and_is_not_stored(open_database: Open) -> None:
@@ -60,6 +61,19 @@ async def test_the_token_of_the_settings_comes_first_and_is_not_stored(open_data
     assert made is not None
     assert not auth.accepts(made)
     assert not auth.accepts("\ud800")
+
+
+async def test_another_token_or_another_installation_has_another_key_for_sessions(open_database: Open) -> None:
+    async with open_database() as database:
+        one, again, other = [
+            (await AdminAuth.open(database, SecretStr(token))).session_key for token in ("one", "one", "other")
+        ]
+        made = (await AdminAuth.open(database, None)).session_key
+        async with database.write() as connection:
+            await connection.execute(delete(meta).where(meta.c.key == "session_key"))
+        elsewhere = (await AdminAuth.open(database, SecretStr("one"))).session_key
+    assert one == again
+    assert len({one, other, made, elsewhere}) == 4
 
 
 async def test_the_trail_knows_a_token_by_the_same_id_at_every_start(open_database: Open) -> None:
