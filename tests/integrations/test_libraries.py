@@ -23,6 +23,7 @@ PACKAGES = {
     "haystack": "haystack",
     "llamaindex": "llama_index",
     "guardrails": "guardrails",
+    "litellm": "litellm_proxy_extras",
 }
 
 
@@ -220,6 +221,24 @@ def test_a_validator_fails_what_is_contradicted(lies: Gateway, call: Call) -> No
     assert failed["spans"] == [[len(PLANS) + 1, len(PLANS) + 1 + len(LIE)]]
     assert call("guardrails", "validate", text=text, on_fail="fix", **given)["output"] == f"{PLANS} {SUPPORT}"
     assert "contradicted" in call("guardrails", "validate", text=text, on_fail="exception", **given)["exception"]
+
+
+# LiteLLM, whose proxy has tests of its own
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"event_hook": "post_call"}, "mode must name pre_call"),
+        ({"event_hook": ["pre_call"]}, "mode must name pre_call"),
+        ({"event_hook": ["pre_call", "post_call"], "on_block": "shout"}, "on_block must be replace or error"),
+        ({"event_hook": ["pre_call", "post_call"], "block_on": "mood"}, "block_on must be one of"),
+        ({"event_hook": ["pre_call", "post_call"]}, ""),
+    ],
+)
+def test_a_guardrail_that_would_not_guard_is_not_made(call: Call, options: dict[str, Any], said: str) -> None:
+    found = call("litellm", "refused", **options)
+    assert found.startswith(said) if said else not found
 
 
 # What of a library's documents is sent

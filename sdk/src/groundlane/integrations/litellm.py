@@ -67,6 +67,11 @@ class GroundlaneGuardrail(CustomGuardrail):
         **kwargs: Any,
     ) -> None:
         hooks = [GuardrailEventHooks.pre_call, GuardrailEventHooks.post_call]
+        mode = kwargs.get("event_hook")
+        if isinstance(mode, str | list) and not {"pre_call", "post_call"} <= _names(mode):
+            raise ValueError(
+                "mode must name pre_call, which takes the documents, and post_call, which checks the reply"
+            )
         super().__init__(supported_event_hooks=hooks, **kwargs)
         if on_block not in ("replace", "error"):
             raise ValueError(f"on_block must be replace or error, not {on_block!r}")
@@ -217,6 +222,12 @@ class _Stream:
     def _raise_if_wanted(self, gated: Gated) -> None:
         if self._replacement is None and gated.blocked and gated.verdict is not None:
             raise UngroundedError(gated.verdict)
+
+
+def _names(mode: Any) -> set[str]:
+    """The hooks that a mode names, each a string or a member of LiteLLM's enumeration."""
+    hooks = mode if isinstance(mode, list) else [mode]
+    return {hook.value if isinstance(hook, GuardrailEventHooks) else str(hook) for hook in hooks}
 
 
 def _blocked(verdict: Verdict) -> dict[str, Any]:
