@@ -23,6 +23,7 @@ from app.exchange import Exchange
 from app.forwarding import upstream_request
 from app.inquiry import Inquiry
 from app.intake import Intake
+from app.keys import GatewayKey
 from app.parts import Failure, Refused, Turn
 from app.regeneration import Again, Regeneration
 from app.reply import retrieval_summary
@@ -68,7 +69,7 @@ class Gateway:
         exchange = Exchange(trace=trace, events=self.events, observers=self.observers)
         async with exchange.recorded_on_error():
             if call.key is not None:
-                call.key.check_model(intake.model)
+                call.key.check_body(intake.body)
                 call.key.check_documents(intake.chunks, intake.path_of)
             run = exchange.run = await self._join(call, trace)
             engine = self.policies.engine if run is None else run.engine
@@ -78,7 +79,7 @@ class Gateway:
             wanted = policies.audit(Record()).evidence_from_tools
             trace.tools = None if self.settings.evidence_from_tools or intake.from_tools is None else wanted
             if self.settings.evidence_from_tools or wanted:
-                intake = intake.with_tools()
+                intake = _with_tools(intake, call.key)
                 call = replace(call, intake=intake)
             elif intake.late:
                 intake = replace(intake, late=False)
@@ -321,6 +322,14 @@ class Gateway:
 
 
 _STREAM_HEADERS = frozenset({"content-type", "cache-control", "x-accel-buffering"})
+
+
+def _with_tools(intake: Intake, key: GatewayKey | None) -> Intake:
+    """The request with what tools said. That need not be a document of any collection, but none of another's either."""
+    intake = intake.with_tools()
+    if key is not None:
+        key.check_documents(intake.chunks, intake.path_of, unnamed=True)
+    return intake
 
 
 def _effective(mode: Mode, *, held: bool) -> Mode:

@@ -3,14 +3,16 @@
 import hashlib
 import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Any
 
 from app.errors import KeyLimitError
 from judges.types import Chunk
 
 _PREFIX = re.compile(r"gl-[a-z2-7]{8}(?=-)")
+_STAND_INS = ("models", "fallbacks")
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 
 
@@ -56,7 +58,7 @@ class GatewayKey:
         """What the scope of a policy knows it by."""
         return (self.name, self.prefix)
 
-    def check_model(self, model: str | None) -> None:
+    def check_model(self, model: str | None, *, param: str = "model") -> None:
         """Raises KeyLimitError, which names ``model``, unless the key is for it."""
         if not self.models or (model is not None and _any(self.models, model)):
             return
@@ -64,25 +66,36 @@ class GatewayKey:
             message = f"The key {self.prefix} is limited to certain models, and the request names none."
         else:
             message = f"The key {self.prefix} is not allowed to use the model {model!r:.200}."
-        raise KeyLimitError(message, code="model_not_allowed", param="model")
+        raise KeyLimitError(message, code="model_not_allowed", param=param)
 
-    def check_documents(self, documents: Sequence[Chunk], path_of: Callable[[int], str]) -> None:
-        """Raises KeyLimitError for the first document whose collection the key is not for, or that names none.
+    def check_body(self, body: Mapping[str, Any]) -> None:
+        """``check_model`` for every model that ``body`` names: ``model`` itself, and those that some upstreams go on to
+        where it is not to be had. Raises KeyLimitError."""
+        self.check_model(body.get("model"))
+        for name in _STAND_INS if self.models else ():
+            listed = body.get(name) or []
+            for entry in listed if isinstance(listed, list) else (listed,):
+                found = entry.get("model") if isinstance(entry, dict) else entry
+                self.check_model(found if isinstance(found, str) else None, param=name)
+
+    def check_documents(
+        self, documents: Sequence[Chunk], path_of: Callable[[int], str], *, unnamed: bool = False
+    ) -> None:
+        """Raises KeyLimitError for the first document whose collection the key is not for, or that names none, unless
+        those may be ``unnamed``.
 
         ``path_of`` says where in the request the document at a position stands.
         """
-        if not self.collections:
-            return
-        for index, document in enumerate(documents):
-            if document.collection is not None and _any(self.collections, document.collection):
-                continue
-            path = path_of(index)
-            told = "names no collection" if document.collection is None else f"is of {document.collection!r:.200}"
-            raise KeyLimitError(
-                f"The key {self.prefix} is limited to certain collections, and {path} {told}.",
-                code="collection_not_allowed",
-                param=path,
-            )
+        for index, document in enumerate(documents if self.collections else ()):
+            known = unnamed if document.collection is None else _any(self.collections, document.collection)
+            if not known:
+                path = path_of(index)
+                told = "names no collection" if document.collection is None else f"is of {document.collection!r:.200}"
+                raise KeyLimitError(
+                    f"The key {self.prefix} is limited to certain collections, and {path} {told}.",
+                    code="collection_not_allowed",
+                    param=path,
+                )
 
 
 def _any(globs: Sequence[str], name: str) -> bool:

@@ -19,7 +19,7 @@ from .gateway import UPSTREAM_KEY, Gateway, eventually
 from .upstream import Reply, json_reply
 
 Start = Callable[..., Gateway]
-CHAT = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "Hello?"}]}
+CHAT: dict[str, Any] = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "Hello?"}]}
 ANSWER = {
     "id": "c-1",
     "object": "chat.completion",
@@ -210,6 +210,41 @@ def test_a_key_for_some_models_does_nothing_else(gateway: Gateway, path: str, bo
     assert len(gateway.upstream.exchanges) == (status == 200)
     for exchange in gateway.upstream.exchanges:
         assert b"o3" not in exchange.body
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", {**CHAT, "models": ["gpt-4o-mini", "o3"]}),
+        ("/v1/chat/completions", {**CHAT, "fallbacks": [{"model": "o3"}]}),
+        ("/v1/chat/completions", {**CHAT, "fallbacks": [{"o3": []}]}),
+        ("/v1/chat/completions", {**CHAT, "models": "o3"}),
+        ("/v1/chat/completions", {**CHAT, "model": "GPT-4O-MINI"}),
+        ("/v1/chat/completions", {**CHAT, "model": " gpt-4o-mini"}),
+        ("/v1/chat/completions", {**CHAT, "model": None}),
+        ("/v1/completions", {"model": "o3", "prompt": "Hello?"}),
+        ("/v1/responses", {"model": "gpt-4o-mini", "models": ["o3"], "input": "Hello?"}),
+        ("/v1/responses", {"prompt": {"id": "pmpt_1"}}),
+        ("/v1/messages", {"model": "o3", "max_tokens": 5, "messages": CHAT["messages"]}),
+    ],
+)
+def test_no_model_comes_in_by_another_way(gateway: Gateway, path: str, body: Any) -> None:
+    made = key(gateway, models=["gpt-4o-mini"])
+    assert ask(gateway, body, path, **bearer(made["key"])).status_code == 403
+    assert gateway.upstream.exchanges == []
+
+
+@pytest.mark.parametrize(("collection", "status"), [("kb", 200), (None, 200), ("hr", 403)])
+def test_what_a_tool_found_is_of_no_other_collection(gateway: Gateway, collection: str | None, status: int) -> None:
+    """Where results of tools are evidence, they may be no documents at all, but not those of another's."""
+    made = key(gateway, collections=["kb"])
+    agent = gateway.agent(grounding={"evidence_from_tools": True})
+    found = json.dumps([{"text": "Permanent staff receive 25 days.", "collection": collection}])
+    messages = [*CHAT["messages"], {"role": "tool", "tool_call_id": "c", "content": found}]
+    answer = ask(gateway, CHAT | {"messages": messages, "grounding": {"agent": agent}}, **bearer(made["key"]))
+    assert answer.status_code == status
+    if status == 403:
+        assert answer.json()["error"]["param"].startswith("messages[1].content")
 
 
 def test_a_key_for_some_models_may_read(gateway: Gateway) -> None:
