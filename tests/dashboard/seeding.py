@@ -14,6 +14,7 @@ from e2e.gateway import Gateway
 from app.db import Database
 from app.events.records import DocumentRow, RequestEvent, RequestRow
 from app.events.writer import EventWriter
+from app.settings import EventDurability
 from judges.types import Label
 from policies.types import Action, Decision, Phase
 
@@ -63,10 +64,13 @@ def write(database: Path, events: Sequence[RequestEvent]) -> None:
 
     async def run() -> None:
         log = Database(f"sqlite+aiosqlite:///{database}")
-        writer = EventWriter(log, journal_path=database.with_name("seeding.events"))
+        # Committed when it returns, however long that takes: the end of a writer waits for what is left only a while.
+        writer = EventWriter(log, durability=EventDurability.SYNC, journal_path=database.with_name("seeding.events"))
         await writer.start()
-        for event in events:
-            await writer.append(event)
+        async with asyncio.TaskGroup() as group:
+            for event in events:
+                group.create_task(writer.append(event))
+        assert writer.journaled == 0
         await writer.aclose()
         await log.aclose()
 
