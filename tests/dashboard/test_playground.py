@@ -128,6 +128,7 @@ def test_a_guest_can_run_nothing(client: httpx.Client) -> None:
         assert httpx.post(f"{client.base_url}{path}", data={"answer": "a"}).status_code in (303, 401, 403)
 
 
+@pytest.mark.browser
 @pytest.mark.usefixtures("judge")
 def test_a_reply_is_watched_in_the_browser(page: Any, gateway: Gateway) -> None:
     page.goto(PAGE)

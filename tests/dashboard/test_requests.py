@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
+import pytest
 from e2e.gateway import Gateway
 
 from .browsing import check_everywhere
@@ -50,7 +51,11 @@ def test_requests_are_found_by_time(client: httpx.Client, gateway: Gateway) -> N
     since = datetime.now(UTC) - timedelta(hours=5)
     until = since + timedelta(hours=2)
     between = ids(client, f"?since={since:%Y-%m-%dT%H:%M}&until={until:%Y-%m-%dT%H:%M}&span=hour")
-    bounds = {"since": f"{since:%Y-%m-%dT%H:%M}:00Z", "until": f"{until:%Y-%m-%dT%H:%M}:00Z", "limit": 500}
+    bounds: dict[str, str | int] = {
+        "since": f"{since:%Y-%m-%dT%H:%M}:00Z",
+        "until": f"{until:%Y-%m-%dT%H:%M}:00Z",
+        "limit": 500,
+    }
     assert (
         between == [item["request_id"] for item in gateway.admin.get("/requests", params=bounds).json()["items"]][:50]
     )
@@ -92,6 +97,7 @@ def test_names_that_clients_choose_are_text(client: httpx.Client, gateway: Gatew
     assert "\u202e" not in page.partition("<tbody>")[2]
 
 
+@pytest.mark.browser
 def test_the_list_is_filtered_as_one_types_and_opened_by_keys(page: Any, played: dict[str, str]) -> None:
     page.goto(LIST)
     check_everywhere(page)

@@ -115,6 +115,7 @@ def test_a_page_without_words_says_why_and_shows_the_verdicts_all_the_same(
         assert "were not kept, so here is an example instead" in playground
 
 
+@pytest.mark.browser
 def test_sentences_are_chosen_by_pointer_and_keys_and_marked(page: Any, played: dict[str, str]) -> None:
     page.goto(path_of(played["false"]))
     evidence = page.locator(".evidence:visible")
@@ -133,6 +134,7 @@ def test_sentences_are_chosen_by_pointer_and_keys_and_marked(page: Any, played: 
     check_everywhere(page)
 
 
+@pytest.mark.browser
 def test_on_a_phone_the_evidence_comes_when_it_is_asked_for_and_goes(
     browser: Any, gateway: Gateway, client: httpx.Client, played: dict[str, str]
 ) -> None:
@@ -146,6 +148,7 @@ def test_on_a_phone_the_evidence_comes_when_it_is_asked_for_and_goes(
         assert page.locator(".pane").is_hidden()
 
 
+@pytest.mark.browser
 def test_without_a_script_links_choose_the_sentence(
     browser: Any, gateway: Gateway, client: httpx.Client, played: dict[str, str]
 ) -> None:
@@ -158,6 +161,7 @@ def test_without_a_script_links_choose_the_sentence(
         assert page.locator("#whole button[value=wrong]").get_attribute("aria-pressed") == "true"
 
 
+@pytest.mark.browser
 def test_hostile_words_are_words(page: Any, gateway: Gateway) -> None:
     hostile = {**DOCUMENT, "title": "\u202e<svg onload=alert(2)>", "text": f"{FINE} {HOSTILE}"}
     request_id = ask(gateway, f"{HOSTILE} {'x' * 1_000_000}", documents=[hostile], grounding={"agent": "hostile"})
