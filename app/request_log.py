@@ -6,7 +6,10 @@ decisions logged.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, is_dataclass, replace
+from dataclasses import fields as dataclass_fields
+from enum import Enum
+from functools import cache
 from hashlib import blake2b
 from typing import Any
 
@@ -56,8 +59,8 @@ class _StoredClaim:
 
 _REQUEST = TypeAdapter(_StoredRequest)
 _CLAIMS = TypeAdapter(list[_StoredClaim])
-_CLAIM = TypeAdapter(_StoredClaim)
-_OF_ROWS: Any = {"choices": {"__all__": {"record": {"chunks", "claims", "cited_support"}}}}
+_OF_ROWS = {Record: frozenset({"chunks", "claims", "cited_support"})}
+"""What stands in rows of its own, or elsewhere in these."""
 
 
 def request_extra(log: RequestLog, how: StoreText) -> dict[str, Any]:
@@ -84,7 +87,7 @@ def request_extra(log: RequestLog, how: StoreText) -> dict[str, Any]:
             for choice in log.choices
         ),
     )
-    found: dict[str, Any] = _REQUEST.dump_python(stored, mode="json", exclude=_OF_ROWS, exclude_defaults=True)
+    found: dict[str, Any] = _told(stored)
     return found
 
 
@@ -99,8 +102,35 @@ def claim_extra(verdict: ClaimVerdict, how: StoreText) -> dict[str, Any]:
         explanation=verdict.explanation if full else None,
         correction=verdict.correction if full or verdict.correction is None else _ELLIPSIS,
     )
-    found: dict[str, Any] = _CLAIM.dump_python(_StoredClaim(verdict=kept), mode="json", exclude_defaults=True)
+    found: dict[str, Any] = _told(_StoredClaim(verdict=kept))
     return found
+
+
+def _told(value: Any) -> Any:
+    """``value`` as JSON has it, for ``TypeAdapter`` to read; what is as by default is left out. Every request and every
+    claim is told, and this takes a tenth of the time that ``TypeAdapter`` takes for it."""
+    kind = type(value)
+    if kind is str or kind is int or kind is float or kind is bool or value is None:
+        return value
+    if is_dataclass(kind):
+        fields = ((name, getattr(value, name), default) for name, default in _defaults(kind))
+        return {name: _told(own) for name, own, default in fields if own is not default and own != default}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {str(name): _told(inner) for name, inner in value.items()}
+    return [_told(inner) for inner in value]
+
+
+@cache
+def _defaults(kind: Any) -> Sequence[tuple[str, Any]]:
+    """The fields that are told, each with its default."""
+    left_out = _OF_ROWS.get(kind, frozenset())
+    return [
+        (each.name, each.default if each.default_factory is MISSING else each.default_factory())
+        for each in dataclass_fields(kind)
+        if each.name not in left_out
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

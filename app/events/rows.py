@@ -66,6 +66,10 @@ def plain(value: Any) -> Any:
         return _text(value)
     if value is None or kind is bool or (kind is int and -_INT64 <= value < _INT64):
         return value
+    if kind is float:
+        return value if math.isfinite(value) else None
+    if kind is dict:
+        return {_text(str(key)): plain(item) for key, item in value.items()}
     return _plain(value)
 
 

@@ -4,10 +4,12 @@ from collections.abc import Iterator, Sequence
 
 import structlog
 from sqlalchemy import Connection
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import ProgrammingError, SQLAlchemyError
 
 from app.db import Database, DatabaseUnavailableError
 from app.events import tallies
+from app.events.bulk import insert_rows, known_requests
 from app.events.rows import Rows
 from app.tables import EVENT_TABLES, requests
 
@@ -32,17 +34,7 @@ async def store(database: Database, batch: Sequence[Rows]) -> list[Rows]:
 
 async def _insert(database: Database, batch: Sequence[Rows]) -> None:
     def insert(connection: Connection) -> None:
-        added: set[str] = set()
-        for table in EVENT_TABLES:
-            statement = database.insert_ignore(table)
-            rows = [row for event in batch for row in event[table.name]]
-            # In pieces, because the event loop may stand still while the parameters of one are made ready.
-            for start in range(0, len(rows), _ROWS_AT_ONCE):
-                piece = rows[start : start + _ROWS_AT_ONCE]
-                if table is requests:
-                    added.update(connection.execute(statement.returning(requests.c.request_id), piece).scalars())
-                else:
-                    connection.execute(statement, piece)
+        added = (_insert_sqlite if database.dialect == "sqlite" else _insert_postgresql)(connection, batch)
         tallies.add(connection, _added(batch, added))
 
     try:
@@ -50,6 +42,30 @@ async def _insert(database: Database, batch: Sequence[Rows]) -> None:
     except ProgrammingError as error:
         # A table or column is missing: it is the database that is not as it should be, not the event.
         raise DatabaseUnavailableError(str(error.orig)) from error
+
+
+def _insert_sqlite(connection: Connection, batch: Sequence[Rows]) -> set[str]:
+    """The ids of the requests that were not there before."""
+    ids = [event["requests"][0]["request_id"] for event in batch]
+    known = known_requests(connection, ids)
+    for table in EVENT_TABLES:
+        insert_rows(connection, table, [row for event in batch for row in event[table.name]])
+    return set(ids).difference(known)
+
+
+def _insert_postgresql(connection: Connection, batch: Sequence[Rows]) -> set[str]:
+    added: set[str] = set()
+    for table in EVENT_TABLES:
+        statement = postgresql.insert(table).on_conflict_do_nothing()
+        rows = [row for event in batch for row in event[table.name]]
+        # In pieces, because the event loop stands still while the parameters of one are made ready.
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            piece = rows[start : start + _ROWS_AT_ONCE]
+            if table is requests:
+                added.update(connection.execute(statement.returning(requests.c.request_id), piece).scalars())
+            else:
+                connection.execute(statement, piece)
+    return added
 
 
 def _added(batch: Sequence[Rows], ids: set[str]) -> Iterator[Rows]:
