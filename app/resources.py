@@ -26,7 +26,7 @@ from app.revisions import RevisionWatch
 from app.runs import Runs
 from app.settings import EventDurability, Settings
 from app.tables import KEY_REVISION, SECRET_REVISION
-from app.telemetry import EventTotals, JudgeTotals, Metrics
+from app.telemetry import EventTotals, JudgeTotals, Metrics, log_often
 from app.text_check import TextChecks
 from app.tracing import Tracing
 from app.upstream import Upstreams
@@ -234,22 +234,22 @@ def _observe_upstream(metrics: Metrics, event: RequestEvent) -> None:
 
 def _log_request(event: RequestEvent) -> None:
     row = event.request
-    _log.info(
-        "request",
-        request_id=row.request_id,
-        api=row.api,
-        model=row.model,
-        agent=row.agent,
-        stream=row.stream,
-        status=row.status,
-        http_status=row.http_status,
-        action=row.action,
-        verdict=row.verdict,
-        documents=row.documents,
-        sentences=row.sentences,
-        reason_codes=[decision.reason_code for decision in event.decisions if decision.reason_code],
-        upstream_ms=row.upstream_ms,
-        judge_ms=row.judge_ms,
-        total_ms=row.total_ms,
-        error=row.error,
-    )
+    line = {
+        "request_id": row.request_id,
+        "api": row.api,
+        "model": row.model,
+        "agent": row.agent,
+        "stream": row.stream,
+        "status": row.status,
+        "http_status": row.http_status,
+        "action": row.action,
+        "verdict": row.verdict,
+        "documents": row.documents,
+        "sentences": row.sentences,
+        "reason_codes": [decision.reason_code for decision in event.decisions if decision.reason_code],
+        "upstream_ms": row.upstream_ms,
+        "judge_ms": row.judge_ms,
+        "total_ms": row.total_ms,
+        "error": row.error,
+    }
+    log_often(__name__, "request", line)

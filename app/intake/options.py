@@ -42,15 +42,21 @@ class Options(BaseModel):
         return self.include == []
 
 
+_UNSAID = Options()
+_FROM_HEADERS = (("agent", "x-groundlane-agent"), ("run_id", "x-groundlane-run-id"))
+
+
 def read_options(value: Any, headers: Mapping[str, str], path: str = "grounding") -> Options:
     """The ``grounding`` field, with agent and run from the headers where the body does not name them.
 
     ``headers`` has lower-case names; ``path`` is where the field stands. Raises InvalidRequestError.
     """
+    if value is None and not any(headers.get(header) for _, header in _FROM_HEADERS):
+        return _UNSAID
     value = {} if value is None else value
     if not isinstance(value, dict):
         refuse(path, "an object", value)
-    for name, header in (("agent", "x-groundlane-agent"), ("run_id", "x-groundlane-run-id")):
+    for name, header in _FROM_HEADERS:
         if value.get(name) is None and headers.get(header):
             value = {**value, name: headers[header]}
     if isinstance(value.get("reported"), dict):

@@ -4,6 +4,9 @@ import logging
 import re
 import sys
 from collections.abc import Mapping, MutableMapping
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, TextIO
 
 import orjson
@@ -36,6 +39,10 @@ _SECRET_VALUES = (
 )
 
 
+_MAYBE_SECRET = re.compile(r"(?i)bearer|basic|://|(?:sk|gl|pk)-|\[parameters: |input_value=")
+"""Where none of this stands, none of the patterns above matches."""
+
+
 def redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Mask secrets and leave out texts, however deep they stand: a structlog processor.
 
@@ -49,10 +56,8 @@ def redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mutab
 def _clean(key: str, value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
-    if _SECRET_KEY.search(key):
-        return MASK
-    if key.lower() in _TEXT_KEYS:
-        return LEFT_OUT
+    if (left := _in_place_of(key)) is not None:
+        return left
     match value:
         case str():
             return mask(value)
@@ -64,10 +69,39 @@ def _clean(key: str, value: Any) -> Any:
             return mask(str(value))
 
 
+@lru_cache(maxsize=1024)
+def _in_place_of(key: str) -> str | None:
+    """What stands for the value of ``key``, whatever that is; None: the value itself is looked at."""
+    if _SECRET_KEY.search(key):
+        return MASK
+    return LEFT_OUT if key.lower() in _TEXT_KEYS else None
+
+
 def mask(text: str) -> str:
+    if _MAYBE_SECRET.search(text) is None:
+        return text
     for pattern, replacement in _SECRET_VALUES:
         text = pattern.sub(replacement, text)
     return text
+
+
+def log_often(logger: str, event: str, fields: Mapping[str, Any]) -> None:
+    """What ``structlog.stdlib.get_logger(logger).info(event, **fields)`` does, for a line that every request leaves: at
+    a tenth of the cost where lines are JSON and nobody else listens."""
+    direct = _direct
+    if direct is None or logging.root.handlers != [direct] or not logging.getLogger(logger).isEnabledFor(logging.INFO):
+        structlog.stdlib.get_logger(logger).info(event, **fields)
+        return
+    stamp = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    line = {**structlog.contextvars.get_contextvars(), **fields}
+    told = {"event": event, "level": "info", "logger": logger, "timestamp": stamp}
+    with direct.lock or nullcontext():
+        direct.stream.write(f"{_dump(redact(None, 'info', line | told))}\n")
+        direct.flush()
+
+
+_direct: "logging.StreamHandler[TextIO] | None" = None
+"""The handler whose lines are JSON."""
 
 
 def configure_logging(level: str, format: str, *, stream: TextIO | None = None) -> None:
@@ -110,6 +144,8 @@ def configure_logging(level: str, format: str, *, stream: TextIO | None = None) 
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
         )
     )
+    global _direct
+    _direct = handler if format == "json" else None
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())

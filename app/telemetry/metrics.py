@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
@@ -59,6 +60,7 @@ class _Labels:
         return name
 
 
+_SAMPLED_S = 0.25
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
 
@@ -75,12 +77,14 @@ class Metrics:
         judge: Callable[[], JudgeTotals] = JudgeTotals,
         events: Callable[[], EventTotals] = EventTotals,
     ) -> None:
-        """``judge`` and ``events`` are asked where they stand after each request and at each scrape."""
+        """``judge`` and ``events`` are asked where they stand at each scrape and, with several workers, after a request
+        too, though not after every one."""
         self._multiprocess = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
         self._registry = CollectorRegistry()
         if not self._multiprocess:
             ProcessCollector(registry=self._registry)
         self._judge, self._events = judge, events
+        self._sample_at = 0.0
         self._judge_before, self._events_before = JudgeTotals(), EventTotals()
         self._reason, self._category, self._kind = _Labels(), _Labels(), _Labels()
         self._api, self._outcome, self._why = _Labels(), _Labels(), _Labels()
@@ -142,7 +146,8 @@ class Metrics:
             for decision in decisions:
                 category, reason = self._category(decision.category), self._reason(decision.reason_code)
                 counter.labels(category, decision.action.value, reason).inc()
-        self._sample()
+        if self._multiprocess and monotonic() >= self._sample_at:
+            self._sample()  # whichever worker is scraped finds the numbers of this one in a file
 
     def observe_upstream_error(self, kind: str) -> None:
         """Count a failure of the upstream: ``connect``, ``timeout``, ``status_4xx``, ``status_5xx`` or ``stream``."""
@@ -188,6 +193,7 @@ class Metrics:
         return registry
 
     def _sample(self) -> None:
+        self._sample_at = monotonic() + _SAMPLED_S
         judge, events = self._judge(), self._events()
         self._judge_queue.set(judge.queue_depth)
         self._judge_cache.set(judge.cache_bytes)
