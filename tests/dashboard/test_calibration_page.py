@@ -71,8 +71,11 @@ def test_no_run_is_said_to_be_none(client: httpx.Client) -> None:
 
 def test_a_threshold_is_written_into_the_form_of_a_policy_and_not_saved(gateway: Gateway, client: httpx.Client) -> None:
     policy = gateway.policy("grounding", {"min_citations": 0}, scope={"agents": [AGENT]}, mode="shadow")
-    page = client.get("/dashboard/calibration", params={"policy": policy["id"]}).text
-    assert f'name="agent" list="agents" value="{AGENT}"' in page
+    way = f"/dashboard/calibration?policy={policy['id']}&amp;agent={AGENT}"
+    assert way in client.get(f"/dashboard/policies/{policy['id']}").text
+    page = client.get(way.replace("&amp;", "&")).text
+    assert "Scores of 40 runs" in page
+    assert f'value="{policy["id"]}" selected' in page
     asked = {"policy": policy["id"], "threshold": "0.32", "score": "average", "block": "on"}
     answer = client.get("/dashboard/calibration/draft", params=asked)
     where = urlsplit(answer.headers["location"])
@@ -96,7 +99,8 @@ def test_a_threshold_is_dragged_and_moved_by_keys_and_becomes_a_draft(page: Any,
     page.goto("/dashboard/calibration")
     page.get_by_label("For the policy").select_option(policy["id"])
     page.get_by_label("Agent").fill(AGENT)
-    page.get_by_role("heading", name="Scores of 40 runs").wait_for()
+    page.wait_for_url(f"**agent={AGENT}**")
+    assert page.get_by_role("heading", name="Scores of 40 runs").is_visible()
     slider = page.get_by_role("slider", name="Threshold")
     slider.fill("0.5")
     assert page.locator("[data-figure=runs]").inner_text() == "19"

@@ -24,7 +24,6 @@ LOOKED_AT = (1_000, 5_000, 20_000, MOST_REQUESTS)
 _STEPS = 100
 _BARS = 50
 _POLICIES = 500
-_GLOB = frozenset("*?[")
 _COUNTED = ("runs", "good", "bad", "marked_good", "marked_bad")
 
 
@@ -55,8 +54,6 @@ async def show(
 ) -> Response:
     policies = await store.list(category="grounding", limit=_POLICIES)
     policy = await _policy(store, asked.policy)
-    if "agent" not in asked.model_fields_set and policy is not None:
-        asked = asked.model_copy(update={"agent": _only_agent(policy)})
     found = await calibrate(
         resources.database,
         EventFilter(agent=asked.agent.replace("\0", "") or None),
@@ -106,12 +103,6 @@ async def _policy(store: PolicyStore, policy_id: str) -> StoredPolicy | None:
         return await store.get(policy_id)
     except NotFoundError:
         return None
-
-
-def _only_agent(policy: StoredPolicy) -> str:
-    """The one agent that a policy is for; nothing where there are several, or may be."""
-    agents = policy.scope.get("agents", [])
-    return agents[0] if len(agents) == 1 and not _GLOB & set(agents[0]) else ""
 
 
 def _step(asked: float | None, suggested: float | None, policy: StoredPolicy | None) -> int:

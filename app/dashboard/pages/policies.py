@@ -19,7 +19,7 @@ from app.dependencies import PoliciesDep, QueriesDep, ResourcesDep
 from app.errors import ConflictError, InvalidAdminRequestError, PreconditionError
 from app.events.feedback import Feedback
 from app.events.queries import EventFilter, EventQueries
-from app.policy_document import PolicyVersion
+from app.policy_document import PolicyVersion, StoredPolicy
 from app.policy_store import PolicyStore
 from app.resources import Resources
 from app.statistics import Statistics
@@ -35,6 +35,7 @@ _QUALITY = timedelta(days=30)
 _PAGE = 100
 _VERSIONS = 20
 _FLAGGED = 6
+_GLOB = frozenset("*?[")
 _STRICT = (Action.BLOCK, Action.DROP, Action.WARN)
 _DONE = {
     "created": "The policy is made. It is in force on every worker within a second.",
@@ -228,6 +229,7 @@ async def _shown(
         groups=rule_groups(policy.category),
         basics=basics(),
         where=await get_status(store, resources, policy_id),
+        only_agent=_only_agent(policy),
         recent=recent,
         flagged=await _flagged(EventQueries(resources.database), policy_id, recent),
         quality=[row for row in quality if row["policy_id"] == policy_id],
@@ -299,3 +301,9 @@ async def _flagged(queries: EventQueries, policy_id: str, recent: Recent) -> Seq
         filter = EventFilter(since=since, policy=policy_id, action=action)
         found += (await queries.events(filter, limit=_FLAGGED)).items
     return sorted(found, key=lambda event: event["ts"], reverse=True)[:_FLAGGED]
+
+
+def _only_agent(policy: StoredPolicy) -> str:
+    """The one agent that a policy is for; nothing where there are several, or may be."""
+    agents = policy.scope.get("agents", [])
+    return agents[0] if len(agents) == 1 and not _GLOB & set(agents[0]) else ""
