@@ -6,7 +6,7 @@ Streamed and unary requests take the same way. Whatever the end (a reply, a bloc
 exactly one event is written, by whoever ended it.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -76,7 +76,7 @@ class Gateway:
             policies = trace.policies = engine.in_scope(
                 agent=trace.agent, model=intake.model, key=call.key_names, unit=trace.run_id or trace.request_id
             )
-            wanted = policies.audit(Record()).evidence_from_tools
+            wanted = policies.wants.evidence_from_tools
             trace.tools = None if self.settings.evidence_from_tools or intake.from_tools is None else wanted
             if self.settings.evidence_from_tools or wanted:
                 intake = _with_tools(intake, call.key)
@@ -88,11 +88,12 @@ class Gateway:
             mode = self._mode(policies, intake, kept)
             watched = mode is Mode.UNTOUCHED and bool(kept) and PolicySet(policies.shadow).of("grounding") != ()
             judged = watched or mode is not Mode.UNTOUCHED
-            trace.judging = Judging.of(policies.audit(Record())) if judged else None
+            trace.judging = Judging.of(policies.wants) if judged else None
             evidence = exchange.tasks.start(self.checker.prepare(kept)) if self._judges(judged, kept) else None
             ruling = await self._compare(policies, ruling, intake, trace)
-            earlier = await run.claims() if run is not None and policies.audit(Record()).consistency_check else ()
-            call = replace(call, intake=intake.drop(ruling.dropped))
+            earlier = await run.claims() if run is not None and policies.wants.consistency_check else ()
+            if (forwarded := intake.drop(ruling.dropped)) is not call.intake:
+                call = replace(call, intake=forwarded)
             response = await self._send(call, kept, exchange)
             if not response.is_success:
                 return await self._pass_error(response, exchange)
@@ -177,7 +178,7 @@ class Gateway:
         """When text may leave. A unary reply leaves when it is complete, so all of it is decided first."""
         if not policies.of("grounding") and not ((kept or intake.late) and self.settings.annotate_by_default):
             return Mode.UNTOUCHED
-        return Mode(policies.audit(Record()).stream_mode) if intake.stream else Mode.FINAL
+        return Mode(policies.wants.stream_mode) if intake.stream else Mode.FINAL
 
     def _judges(self, wanted: bool, kept: Sequence[Chunk]) -> bool:
         # A judge that has not been loaded yet is loaded on first use; one that failed to load stays out.
@@ -244,7 +245,7 @@ class Gateway:
         self, policies: PolicySet, call: Call, kept: Sequence[Chunk], mode: Mode, exchange: Exchange
     ) -> Regeneration | None:
         """The means to ask the upstream once more, from what stands of its reply; None: no policy wants that."""
-        limit = policies.audit(Record()).max_regenerations
+        limit = policies.wants.max_regenerations
         dialect, intake = call.dialect, call.intake
         if not limit or mode is Mode.UNTOUCHED:
             return None
@@ -339,7 +340,11 @@ def _effective(mode: Mode, *, held: bool) -> Mode:
 
 def _refused(policies: PolicySet, terms: Terms) -> bool:
     """Whether a policy blocks the reply for what is known before it: that no judge can look at it, say."""
-    return policies.audit(terms.record(judged=terms.unjudged is None)).start().action is Action.BLOCK
+    return bool(policies.of("grounding")) and _audit(policies, terms).start().action is Action.BLOCK
+
+
+def _audit(policies: PolicySet, terms: Terms) -> Audit:
+    return policies.audit(terms.record(judged=terms.unjudged is None, final=False))
 
 
 def _opener(policies: PolicySet, terms: Terms, trace: Trace, checker: GroundingChecker, evidence: Any) -> Opener:
@@ -347,7 +352,7 @@ def _opener(policies: PolicySet, terms: Terms, trace: Trace, checker: GroundingC
         terms = replace(terms, attribution=checker.attribution(evidence))
 
     def open_choice(index: int) -> Choice:
-        audit = policies.audit(terms.record(judged=terms.unjudged is None))
+        audit = _audit(policies, terms)
         check = _open_check(checker, evidence, audit, terms) if evidence is not None else None
         return Choice(index, terms=terms, trace=trace, audit=audit, check=check)
 
@@ -366,7 +371,7 @@ def _open_check(checker: GroundingChecker, evidence: Any, audit: Audit, terms: T
 
 
 def _watch(policies: PolicySet, terms: Terms, checker: GroundingChecker, evidence: Any) -> Watch:
-    audit = policies.audit(Record())
+    audit = policies.wants
     return Watch(lambda: _open_check(checker, evidence, audit, terms), terms.names, terms.positions)
 
 
@@ -387,7 +392,10 @@ def _is_json(response: httpx.Response) -> bool:
 
 async def _bytes(response: httpx.Response) -> AsyncIterator[bytes]:
     try:
-        async for data in response.aiter_bytes():
+        source: AsyncIterable[bytes] = response.aiter_bytes()
+        if isinstance(response.stream, httpx.AsyncByteStream) and "content-encoding" not in response.headers:
+            source = response.stream  # only what is compressed needs httpx's own, slower way to the bytes
+        async for data in source:
             yield data
     except httpx.HTTPError as error:
         raise translate(error) from error

@@ -53,7 +53,7 @@ class Audit:
     def __init__(self, policies: Sequence[Policy], category: Category, record: Record) -> None:
         self._policies = tuple(policies)
         self._category = category
-        self._record = replace(record, final=False)
+        self._record = replace(record, final=False) if record.final else record
         self._rules = [policy.rules for policy in policies if isinstance(policy.rules, GroundingRules)] or [DEFAULTS]
         self._decisions: list[Decision] = []
         self._claims: list[ClaimVerdict] = []
@@ -134,6 +134,8 @@ class Audit:
 
     def start(self) -> Ruling:
         """Bind the rules and check what is known already. A block here has closed the audit."""
+        if not self._policies:
+            return Ruling()
         before = self._evaluate(Phase.BEFORE_WORKFLOW, self._record)
         self._decisions += (verdict.decision for verdict in before)
         mid = self._evaluate(Phase.MID_EXECUTION, self._record)
@@ -175,7 +177,7 @@ class Audit:
     def finish(self, record: Record) -> Ruling:
         """The reply is complete: decide what needed all of it. ``record`` is that of the start with citations, trust
         score and claims (where it has none, those seen). After the audit was closed this does nothing."""
-        if self._closed:
+        if self._closed or not self._policies:
             return Ruling()
         record = replace(
             record,
@@ -191,7 +193,7 @@ class Audit:
 
     def abort(self) -> Ruling:
         """The reply ends before its end: close what was checked. After the audit was closed this does nothing."""
-        if self._closed:
+        if self._closed or not self._policies:
             return Ruling()
         record = replace(self._record, claims=tuple(self._claims))
         return rule(self._close(self._evaluate(Phase.MID_EXECUTION, record)))
