@@ -1,10 +1,12 @@
 """Counting ahead: what events add to the rows of the statistics, in the transaction that stores or deletes them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
+from operator import add as add_up
 from typing import Any
 
-from sqlalchemy import Column, Connection, Table, and_, bindparam, case, delete, func
+from sqlalchemy import Column, Connection, Dialect, Table, and_, bindparam, case, delete, func, literal_column
 from sqlalchemy.dialects import postgresql, sqlite
 
 from app.events.rows import Rows
@@ -40,81 +42,104 @@ COUNTED = {
 Key = tuple[Any, ...]
 
 
-class _Sums:
-    """Rows of one table that is to be added to, by key: its columns from ``start`` on, without ``step``."""
+Numbers = Sequence[tuple[int, float]]
+"""Numbers, each with its place in a row."""
+
+
+class _Layout:
+    """Where what stands in the rows of a table: ``step``, the rest of the key, a name, and from there on numbers."""
 
     def __init__(self, table: Table) -> None:
-        keys = [column.name for column in table.primary_key]
-        self.table, self.keys = table, keys[1:]
-        self.values = [column.name for column in table.c if column.name not in keys]
-        self.place = {name: number for number, name in enumerate(self.values)}
-        self.largest = frozenset(number for name, number in self.place.items() if name.endswith("_max"))
-        self.name = self.place.get("policy_name")
-        self.rows: dict[Key, list[Any]] = {}
+        names = [column.name for column in table.c if not column.primary_key and column.name != "policy_name"]
+        self.table, self.size = table, len(names)
+        self.place = {name: number for number, name in enumerate(names)}
+        self.largest = [number for name, number in self.place.items() if name.endswith("_max")]
 
-    def add(self, key: Key, numbers: Iterable[tuple[int, Any]]) -> None:
+
+_OF_REQUESTS, _OF_DECISIONS = _Layout(request_statistics), _Layout(decision_statistics)
+
+
+class _Sums:
+    """Numbers that are to be added to the rows of one table, by their key without ``step``."""
+
+    def __init__(self, layout: _Layout) -> None:
+        self.layout = layout
+        self.rows: dict[Key, list[float]] = {}
+        self.names: dict[Key, tuple[str, ...]] = {}
+
+    def add(self, key: Key, numbers: Numbers, largest: Numbers, *name: str) -> None:
         row = self.rows.get(key)
         if row is None:
-            row = self.rows[key] = [0] * len(self.values)
+            row = self.rows[key] = [0] * self.layout.size
         for place, number in numbers:
-            if place in self.largest:
-                row[place] = max(row[place], number)
-            elif place == self.name:
-                row[place] = number
-            else:
-                row[place] += number
+            row[place] += number
+        for place, number in largest:
+            row[place] = max(row[place], number)
+        self.names[key] = name
 
     def days(self) -> "_Sums":
         """The same by day."""
-        found = _Sums(self.table)
+        found = _Sums(self.layout)
         for (start, *rest), row in self.rows.items():
-            found.add((start.replace(hour=0), *rest), enumerate(row))
+            key = (start.replace(hour=0), *rest)
+            before = found.rows.get(key)
+            found.names[key] = self.names[start, *rest]
+            found.rows[key] = row
+            if before is not None:
+                found.rows[key] = [*map(add_up, before, row)]
+                for place in self.layout.largest:
+                    found.rows[key][place] = max(before[place], row[place])
         return found
 
-    def told(self, step: int) -> list[dict[str, Any]]:
-        """As parameters, in the order of their keys: whoever adds takes the rows in the same order as others do."""
-        return [
-            {"step": step, **dict(zip(self.keys, key, strict=True)), **dict(zip(self.values, row, strict=True))}
-            for key, row in sorted(self.rows.items(), key=lambda item: item[0])
-        ]
+    def told(self, step: int) -> list[tuple[Any, ...]]:
+        """As rows of the table, in the order of their keys: whoever adds comes by them in the same order."""
+        return [(step, *key, *self.names[key], *self.rows[key]) for key in sorted(self.rows)]
 
 
-_OF_REQUESTS, _OF_DECISIONS = _Sums(request_statistics).place, _Sums(decision_statistics).place
-_TOKENS = ("prompt_tokens", "completion_tokens")
-_VERDICTS = {verdict: _OF_REQUESTS[f"verdict_{verdict}"] for verdict in VERDICTS}
-_STATUSES = {status: _OF_REQUESTS[f"status_{status}"] for status in STATUSES}
+_VERDICTS = {verdict: _OF_REQUESTS.place[f"verdict_{verdict}"] for verdict in VERDICTS}
+_STATUSES = {status: _OF_REQUESTS.place[f"status_{status}"] for status in STATUSES}
+_COUNT, _PROMPT, _COMPLETION, _TRUST_COUNT, _TRUST = (
+    _OF_REQUESTS.place[name] for name in ("requests", "prompt_tokens", "completion_tokens", "trust_count", "trust_sum")
+)
 
 
-def tally(events: Iterable[Rows], sign: int = 1) -> list[tuple[Table, list[dict[str, Any]]]]:
+def tally(events: Iterable[Rows], sign: int = 1) -> list[tuple[Table, list[tuple[Any, ...]]]]:
     """What ``events`` add to each table of statistics; with a ``sign`` of -1, what is to be taken away."""
-    requests, decisions = _Sums(request_statistics), _Sums(decision_statistics)
+    requests, decisions = _Sums(_OF_REQUESTS), _Sums(_OF_DECISIONS)
     for event in events:
         row = event["requests"][0]
         start = row["ts"].replace(minute=0, second=0, microsecond=0)
         of = key_of(row["agent"]), key_of(row["model"])
-        numbers = _request(row, sign)
+        numbers, largest = _request(row, sign)
         for policy in {NONE, *(decision["policy_id"] for decision in event["decisions"])}:
-            requests.add((start, policy, *of, row["action"]), numbers)
+            requests.add((start, policy, *of, row["action"]), numbers, largest)
         for decision in event["decisions"]:
-            decisions.add(_kind(start, decision, of), _decision(decision, sign))
+            numbers, largest = _latency(_OF_DECISIONS, "latency", decision["latency_ms"], sign)
+            counted = [(_OF_DECISIONS.place["decisions"], sign), *numbers]
+            decisions.add(_kind(start, decision, of), counted, largest, decision["policy_name"])
     return [
-        (sums.table, rows) for sums in (requests, decisions) if (rows := [*sums.told(HOUR), *sums.days().told(DAY)])
+        (sums.layout.table, rows)
+        for sums in (requests, decisions)
+        if (rows := [*sums.told(HOUR), *sums.days().told(DAY)])
     ]
 
 
-def _request(row: Mapping[str, Any], sign: int) -> list[tuple[int, Any]]:
-    found: list[tuple[int, Any]] = [(_OF_REQUESTS["requests"], sign)]
-    found += [(_OF_REQUESTS[name], sign * row[name]) for name in _TOKENS if row[name]]
+def _request(row: Mapping[str, Any], sign: int) -> tuple[Numbers, Numbers]:
+    found: list[tuple[int, float]] = [(_COUNT, sign)]
+    found += [(_PROMPT, sign * (row["prompt_tokens"] or 0)), (_COMPLETION, sign * (row["completion_tokens"] or 0))]
     # One that this version does not know is counted as a request all the same.
     found += [(place, sign) for place in (_VERDICTS.get(row["verdict"]), _STATUSES.get(row["status"])) if place]
     if (trust := row["trust_score"]) is not None:
-        found += [(_OF_REQUESTS["trust_count"], sign), (_OF_REQUESTS["trust_sum"], sign * trust)]
+        found += [(_TRUST_COUNT, sign), (_TRUST, sign * trust)]
     total, upstream, judge = row["total_ms"], row["upstream_ms"], row["judge_ms"]
     gateway = max(0.0, total - (upstream or 0.0) - (judge or 0.0))
+    longest: list[tuple[int, float]] = []
     for part, value in zip(PARTS, (total, upstream, judge, gateway), strict=True):
         if value is not None:
-            found += _latency(_OF_REQUESTS, part, value, sign)
-    return found
+            numbers, largest = _latency(_OF_REQUESTS, part, value, sign)
+            found += numbers
+            longest += largest
+    return found, longest
 
 
 def _kind(start: datetime, row: Mapping[str, Any], of: tuple[str, str]) -> Key:
@@ -122,19 +147,15 @@ def _kind(start: datetime, row: Mapping[str, Any], of: tuple[str, str]) -> Key:
     return (start, *(row[name] for name in names), row["reason_code"] or NONE, *of)
 
 
-def _decision(row: Mapping[str, Any], sign: int) -> list[tuple[int, Any]]:
-    counted = (_OF_DECISIONS["policy_name"], row["policy_name"]), (_OF_DECISIONS["decisions"], sign)
-    return [*counted, *_latency(_OF_DECISIONS, "latency", row["latency_ms"], sign)]
-
-
-def _latency(place: Mapping[str, int], part: str, value: float, sign: int) -> list[tuple[int, Any]]:
-    return [
+def _latency(layout: _Layout, part: str, value: float, sign: int) -> tuple[Numbers, Numbers]:
+    place = layout.place
+    numbers = (
         (place[f"{part}_count"], sign),
         (place[f"{part}_ms"], sign * value),
-        # What was the longest of all cannot be told once it is taken away.
-        (place[f"{part}_max"], value if sign > 0 else 0.0),
         (place[f"{part}_{bin_of(value):02d}"], sign),
-    ]
+    )
+    # What was the longest of all cannot be told once it is taken away.
+    return numbers, ((place[f"{part}_max"], value if sign > 0 else 0.0),)
 
 
 def add(connection: Connection, events: Iterable[Rows]) -> None:
@@ -149,18 +170,29 @@ def take_away(connection: Connection, events: Iterable[Rows]) -> None:
     _change(connection, tallied)
     for table, rows in tallied:
         for piece in _pieces(rows):
-            keys = [{f"{column.name}_": row[column.name] for column in table.primary_key} for row in piece]
+            names = [f"{column.name}_" for column in table.primary_key]
+            keys = [dict(zip(names, row, strict=False)) for row in piece]
             connection.execute(_EMPTIED[table], keys)
 
 
-def _change(connection: Connection, tallied: Iterable[tuple[Table, list[dict[str, Any]]]]) -> None:
+def _change(connection: Connection, tallied: Iterable[tuple[Table, list[tuple[Any, ...]]]]) -> None:
+    dialect = connection.dialect
     for table, rows in tallied:
         for piece in _pieces(rows):
-            connection.execute(_ADDING[connection.dialect.name][table], piece)
+            if dialect.name == "sqlite":
+                # As SQLAlchemy's own type writes a time there.
+                piece = [(row[0], f"{row[1]:%Y-%m-%d %H:%M:%S.%f}", *row[2:]) for row in piece]
+            connection.exec_driver_sql(_statement(dialect, table), piece)
 
 
-def _pieces(rows: list[dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:
+def _pieces(rows: list[tuple[Any, ...]]) -> Iterable[list[tuple[Any, ...]]]:
     return (rows[start : start + _ROWS_AT_ONCE] for start in range(0, len(rows), _ROWS_AT_ONCE))
+
+
+@lru_cache(maxsize=16)
+def _statement(dialect: Dialect, table: Table) -> str:
+    """Made once, as text: SQLAlchemy knows a statement again by its parts, and this one has hundreds."""
+    return str(_adding(dialect.name, table).compile(dialect=dialect))
 
 
 def _adding(dialect: str, table: Table) -> Any:
@@ -171,7 +203,7 @@ def _adding(dialect: str, table: Table) -> Any:
     def sum_of(column: Column[Any]) -> Any:
         new = insert.excluded[column.name]
         if column.name == "policy_name":
-            return case((insert.excluded.decisions > 0, new), else_=column)
+            return case((insert.excluded.decisions > literal_column("0"), new), else_=column)
         return larger(column, new) if column.name.endswith("_max") else column + new
 
     values = [column for column in table.c if not column.primary_key]
@@ -187,6 +219,4 @@ def _emptied(table: Table) -> Any:
     )
 
 
-# Made once: SQLAlchemy knows a statement again by its parts, and these have many.
-_ADDING = {dialect: {table: _adding(dialect, table) for table in STATISTICS} for dialect in ("sqlite", "postgresql")}
 _EMPTIED = {table: _emptied(table) for table in STATISTICS}
