@@ -71,6 +71,26 @@ def test_what_is_left_out_is_struck_as_soon_as_the_next_sentence_leaves(client: 
     assert f'<bdi class="words">{OPEN}</bdi><span class="fate">left out</span>' in left[0]
 
 
+@pytest.mark.usefixtures("judge")
+def test_text_that_leaves_before_it_is_judged_gets_its_verdict_all_the_same(
+    client: httpx.Client, gateway: Gateway
+) -> None:
+    policy = gateway.policy("grounding", {"stream_mode": "live", "min_citations": 0}, scope={"agents": ["nobody"]})
+    lines = told(client, answer=f"{FINE} {OPEN}", policy=policy["id"])
+    left = [line["html"] for line in lines if line["kind"] == "left"]
+    for html, label, text in zip(left, ("supported", "unverifiable"), (FINE, OPEN), strict=True):
+        assert f"said {label} sent" in html
+        assert f'<bdi class="words">{text}</bdi>' in html
+
+
+def test_a_document_that_a_policy_refuses_ends_it_before_a_word_is_said(client: httpx.Client, gateway: Gateway) -> None:
+    policy = gateway.policy("retrieval", {"max_source_age_days": 2}, scope={"agents": ["nobody"]})
+    (line,) = told(client, answer=FINE, policy=policy["id"])
+    assert line["kind"] == "over"
+    assert "Source age (3 days) exceeds max (2 days)" in line["html"]
+    assert "The model was not asked" in line["html"]
+
+
 def test_the_upstream_is_asked_with_its_own_key_and_none_of_the_pages(client: httpx.Client, gateway: Gateway) -> None:
     gateway.upstream.script(answer(FINE, stream=True))
     lines = told(client, mode="question", question="How much leave?", model="m", answer="")
