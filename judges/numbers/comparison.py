@@ -32,6 +32,10 @@ class Finding:
     other: Quantity | None = None
 
 
+_WITH_UNITS: Final = frozenset({Kind.MONEY, Kind.MEASURE, Kind.PERCENT})
+"""Kinds whose unit may be left out where it was said before ("48 million euros on roads and 12 million on parks")."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """A finding for each quantity of the claim, in order."""
@@ -114,6 +118,10 @@ def _across_kinds(claim: Quantity, text: Quantity) -> Relation:
         date, number = (claim, text) if claim.kind is Kind.DATE else (text, claim)
         year = date.date[0] if date.date else None
         return Relation.AGREE if year is not None and number.values[0] == year else Relation.ABSENT
+    if Kind.NUMBER in kinds and kinds & _WITH_UNITS:
+        number = claim if claim.kind is Kind.NUMBER else text
+        bare = not number.noun and not number.unit
+        return _limits(claim, text) if bare and claim.values == text.values else Relation.ABSENT
     return Relation.ABSENT
 
 

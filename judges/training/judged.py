@@ -63,7 +63,8 @@ class Recorder:
         /,
     ) -> Combined:
         evidence, claim = (one if isinstance(one, Prepared) else signals.prepare(one) for one in (evidence, claim))
-        self.last = Seen(vector(model, best), list(astuple(measure_wording(evidence, claim))), compute(evidence, claim))
+        features = compute(evidence, claim)
+        self.last = Seen(vector(model, features, best), list(astuple(measure_wording(evidence, claim))), features)
         return Combined(model, None)
 
 

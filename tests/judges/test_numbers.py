@@ -115,6 +115,7 @@ def test_another_value_for_the_same_thing_differs(claim: str, evidence: str) -> 
     ("claim", "evidence"),
     [
         ("4 rooms", "3 balconies"),
+        ("4 euros", "4 rooms"),
         ("5 kg", "5 metres"),
         ("150 billion", "150 bps"),
         ("12 %", "12 euros"),
@@ -146,6 +147,8 @@ def test_what_cannot_be_compared_is_absent(claim: str, evidence: str) -> None:
         ("two percentage points", "from 4 to 6 percent"),
         ("three and a half hours", "from 10:30 a.m. to 2 p.m."),
         ("8 kg", "3 kg and 5 kg"),
+        ("15,100,000 euros", "41.9 million euros on roads and 15.1 million on parks"),
+        ("7.5 %", "it rose from 7.5 to 8 %"),
     ],
 )
 def test_what_the_words_allow_agrees(claim: str, evidence: str) -> None:
