@@ -53,7 +53,9 @@ def chromium() -> Iterator[Any]:
 @contextmanager
 def open_page(browser: Any, gateway: Gateway, client: httpx.Client | None, **options: Any) -> Iterator[Any]:
     """A page of a browser of its own, signed in as ``client``. At the end there must have been no error on its console,
-    no answer of 500 or more, and no request to another host. ``options``: of the context, such as ``viewport``."""
+    no answer of 500 or more, and no request to another host. ``options``: of the context, such as ``viewport``.
+
+    ``page.wait_for_function`` is of no use: it evaluates a text within the page, which the pages' policy forbids."""
     host = f"127.0.0.1:{gateway.port}"
     context = browser.new_context(
         base_url=f"http://{host}", **{"viewport": DESKTOP, "reduced_motion": "reduce", **options}

@@ -92,7 +92,7 @@ def test_keys_in_a_browser(page: Any) -> None:
     check_everywhere(page)
     page.goto("/dashboard/keys")
     page.fill("[data-search]", key[:11])
-    page.wait_for_function("document.querySelectorAll('#found tbody tr').length === 1")
+    page.locator("#found tbody tr").nth(1).wait_for(state="detached")
     page.click("#found tbody a")
     page.wait_for_selector("details.confirm")
     check_everywhere(page)

@@ -94,7 +94,7 @@ def test_keys_alone_lead_through_the_page(page: object) -> None:
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
     page.keyboard.press("Enter")
-    page.wait_for_function("document.activeElement.id === 'main'")
+    page.wait_for_selector("#main:focus")
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.name") == "q"
     assert page.evaluate("document.activeElement.value") == ""
@@ -111,9 +111,10 @@ def test_signing_in_the_theme_and_signing_out_in_a_browser(browser: object, gate
         page.wait_for_url("**/dashboard/keys")
         page.emulate_media(color_scheme="light")
         light = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        page.click(".wide button[value=dark]")
+        with page.expect_response("**/dashboard/theme"):
+            page.click(".wide button[value=dark]")
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
-        page.wait_for_function("document.cookie === ''")  # no script can read one
+        assert page.evaluate("document.cookie") == ""
         page.reload()
         assert page.get_attribute("html", "data-theme") == "dark"
         page.click(".wide >> text=Sign out")
