@@ -349,7 +349,7 @@ def test_percentiles_from_histograms_are_near(open_database: Open, event: Event,
             near = (await Statistics(database, few=0).totals(EventFilter())).latency_ms
             assert near["total"] == {name: pytest.approx(value, rel=0.25) for name, value in exact["total"].items()}
             # All of them the same: an upper end of a bin, and a value that is told no larger than the largest.
-            assert near["judge"]["p99"] == near["judge"]["max"] == 64.0
+            assert (near["judge"]["p99"], near["judge"]["max"]) == (pytest.approx(64.0, rel=0.01), 64.0)
             assert near["upstream"]["p99"] == near["upstream"]["max"] == 40.0
 
     asyncio.run(run())
