@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, exists, select
+from sqlalchemy import ColumnElement, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.events.filters import EventFilter
@@ -93,8 +93,7 @@ def _of_requests(filter: EventFilter, step: int) -> list[ColumnElement[bool]]:
         wanted.append(_requests.action == filter.action)
     if (filter.phase, filter.reason_code, filter.shadow) != (None, None, None):
         # One of the decisions has all of it; what became of the request is another matter.
-        same = _decisions.start == _requests.start
-        wanted.append(exists().where(same, *_of_decisions(filter, step, None)))
+        wanted.append(_requests.start.in_(select(_decisions.start).where(*_of_decisions(filter, step, None))))
     return wanted
 
 
