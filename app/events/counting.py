@@ -3,7 +3,19 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from sqlalchemy import BigInteger, ColumnElement, Integer, Select, and_, case, cast, extract, func, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Integer,
+    Select,
+    and_,
+    case,
+    cast,
+    extract,
+    func,
+    literal_column,
+    select,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.events.numbers import PERCENT, Decided, Numbers, Times
@@ -29,8 +41,8 @@ async def count_requests(
 ) -> None:
     """Add the requests that match to ``found``, by group."""
     query, groups = _grouped(dialect, filter, by)
-    kinds = [*groups, _of.action, _of.verdict, _of.status]
-    query = query.add_columns(_of.action, _of.verdict, _of.status, *_sums()).group_by(*kinds)
+    kinds = [_unindexed(_of.action), _of.verdict, _of.status]
+    query = query.add_columns(*kinds, *_sums()).group_by(*groups, *kinds)
     for row in await connection.execute(query):
         numbers = found.setdefault(group_of(row[: len(groups)]), Numbers())
         action, verdict, status, count, prompt, completion, trusted, trust, *times = row[len(groups) :]
@@ -68,8 +80,8 @@ async def count_decisions(
     connection: AsyncConnection, filter: EventFilter, names: Sequence[str], found: dict[tuple[Any, ...], Decided]
 ) -> None:
     """Add the decisions that match to ``found``, by the columns of those names."""
-    keys = [decisions.c[name] for name in names]
-    kinds = [*keys, decisions.c.action, decisions.c.reason_code]
+    keys = [_key(name) for name in names]
+    kinds = [*keys, _unindexed(decisions.c.action), _unindexed(decisions.c.reason_code)]
     query = decisions_matching(filter, *kinds, func.count()).group_by(*kinds)
     for *of, action, reason_code, count in await connection.execute(query):
         decided = found.setdefault(tuple(of), Decided(of=dict(zip(names, of, strict=True))))
@@ -80,7 +92,7 @@ async def decision_percentiles(
     connection: AsyncConnection, filter: EventFilter, names: Sequence[str], found: dict[tuple[Any, ...], Decided]
 ) -> None:
     """Tell the kinds in ``found`` their percentiles."""
-    keys = [decisions.c[name] for name in names]
+    keys = [_key(name) for name in names]
     values = decisions_matching(filter, *keys, decisions.c.latency_ms.label("value"))
     for *of, percentiles in _read(await connection.execute(_percentiles(values, keys)), keys):
         found[tuple(of)].latency_ms = percentiles
@@ -110,8 +122,19 @@ def _grouped(dialect: str, filter: EventFilter, by: By) -> tuple[Select[Any], li
         case int():
             group = _epoch(dialect, _of.ts, by)
         case _:
-            group = _of[by]
+            group = _unindexed(_of[by])
     return requests_matching(filter, group.label("group")), [group]
+
+
+def _unindexed(text: ColumnElement[Any]) -> ColumnElement[Any]:
+    """A text to group by; none is an empty one. SQLite would else read the whole index of the text, not to sort, where
+    the time alone leads to a few rows."""
+    return func.coalesce(text, literal_column("''")).label(str(text.key))
+
+
+def _key(name: str) -> ColumnElement[Any]:
+    column = decisions.c[name]
+    return column if name == "shadow" else _unindexed(column)
 
 
 def _epoch(dialect: str, time: ColumnElement[Any], step: int) -> ColumnElement[Any]:
