@@ -28,7 +28,7 @@ from app.events.tallied import (
     tallied_request_percentiles,
     tallied_requests,
 )
-from app.statistics_tables import DAY, HOUR
+from app.statistics_tables import DAY, HOUR, PARTS
 
 __all__ = ["Decided", "Numbers", "Statistics", "Times"]
 
@@ -55,11 +55,12 @@ class Statistics:
         return (await self._counted(filter, None)).get(None, Numbers())
 
     async def groups(
-        self, filter: EventFilter, by: Literal["agent", "model", "policy"]
+        self, filter: EventFilter, by: Literal["agent", "model", "policy"], *, parts: Sequence[str] = PARTS
     ) -> list[tuple[str | None, Numbers]]:
         """The requests by ``agent``, by ``model``, or by the id of each ``policy`` that decided on them (a request
-        counts for all of them), with percentiles; those with the most first, at most a hundred."""
-        found = await self._counted(filter, by)
+        counts for all of them); those with the most first, at most a hundred. ``parts``: of the time that requests
+        take, those whose percentiles are needed."""
+        found = await self._counted(filter, by, parts=parts)
         largest = sorted(found.items(), key=lambda item: (-item[1].requests, item[0] or ""))[:_MOST_GROUPS]
         return [(None if key is None else str(key), numbers) for key, numbers in largest]
 
@@ -68,7 +69,7 @@ class Statistics:
     ) -> list[tuple[datetime, Numbers]]:
         """The requests by time, from ``start`` to ``end`` in steps of ``seconds``, empty steps among them, without
         percentiles. Steps are a minute, or whole hours that a day can be divided by, or a day; they begin in UTC."""
-        found = await self._counted(replace(filter, since=start, until=end), seconds, percentiles=False)
+        found = await self._counted(replace(filter, since=start, until=end), seconds, parts=())
         first, last = (int(time.timestamp()) // seconds * seconds for time in (start, end))
         steps = range(first, last + (seconds if int(end.timestamp()) % seconds else 0), seconds)
         return [(datetime.fromtimestamp(at, UTC), found.get(at, Numbers())) for at in steps]
@@ -87,14 +88,14 @@ class Statistics:
             decided.of = {**decided.of, "policy_name": called.get(decided.of["policy_id"])}
         return found
 
-    async def _counted(self, filter: EventFilter, by: By, *, percentiles: bool = True) -> dict[Group, Numbers]:
+    async def _counted(self, filter: EventFilter, by: By, *, parts: Sequence[str] = PARTS) -> dict[Group, Numbers]:
         found: dict[Group, Numbers] = {}
         dialect = self._database.dialect
         step = by if isinstance(by, int) else DAY
         async with self._database.read() as connection:
             if step % HOUR or not has_requests(filter) or await about(connection, filter) <= self._few:
                 await count_requests(connection, dialect, filter, by, found)
-                if percentiles:
+                if parts:
                     await request_percentiles(connection, dialect, filter, by, found)
                 return found
             for span in spans(filter, largest=HOUR if step % DAY else DAY):
@@ -102,8 +103,8 @@ class Statistics:
                     await count_requests(connection, dialect, span.filter, by, found)
                 else:
                     await tallied_requests(connection, span, span.step, by, found)
-            if percentiles:
-                await tallied_request_percentiles(connection, filter, by, found)
+            if parts:
+                await tallied_request_percentiles(connection, filter, by, found, parts)
         return found
 
     async def _decided(self, filter: EventFilter, names: Sequence[str]) -> list[Decided]:

@@ -130,18 +130,23 @@ def _add(numbers: Numbers, action: str, counts: dict[str, Any]) -> None:
 
 
 async def tallied_request_percentiles(
-    connection: AsyncConnection, filter: EventFilter, by: By, found: dict[Group, Numbers]
+    connection: AsyncConnection,
+    filter: EventFilter,
+    by: By,
+    found: dict[Group, Numbers],
+    parts: Sequence[str] = PARTS,
 ) -> None:
-    """Tell the groups in ``found`` their percentiles, by histograms of all hours that ``filter`` touches."""
+    """Tell the groups in ``found`` their percentiles, by histograms of all hours that ``filter`` touches. ``parts``: of
+    the time that requests take, those asked about."""
     group = _group(by)
-    columns = [column for part in PARTS for column in _histogram(request_statistics, part)]
+    columns = [column for part in parts for column in _histogram(request_statistics, part)]
     size = len(BINS) + 1
     bins: dict[tuple[Group, str], _Histogram] = defaultdict(_Histogram)
     for span in spans(whole(filter)):
         query = _of_requests(span.filter, span.step or HOUR, by, [*group, *columns])
         for row in await connection.execute(query.group_by(*group) if group else query):
             values = row[len(group) :]
-            for place, part in enumerate(PARTS):
+            for place, part in enumerate(parts):
                 bins[_key(row[: len(group)], by), part].add(values[size * place : size * (place + 1)])
     for (key, part), histogram in bins.items():
         if key in found and (told := histogram.percentiles()):

@@ -99,6 +99,7 @@ async def show(
     totals = await statistics.totals(filter)
     buckets = await statistics.buckets(filter, span.step_s, since, now)
     policies = {policy.id: policy.name for policy in await resources.policies.list(limit=1_000)}
+    groups = await statistics.groups(filter, looked.by, parts=("total",))
     newest = await queries.events(looked.filter(), limit=_TAIL)
     return page(
         request,
@@ -109,9 +110,7 @@ async def show(
         pace=_pace(totals.requests, (now - since).total_seconds()),
         charts=_charts(buckets, span),
         split=_split(totals),
-        rows=[_row(key, numbers, looked, policies) for key, numbers in await statistics.groups(filter, looked.by)][
-            :_NAMED
-        ],
+        rows=[_row(key, numbers, looked, policies) for key, numbers in groups[:_NAMED]],
         agents=await seen(resources.database, "agent"),
         models=await seen(resources.database, "model"),
         policies=policies,
