@@ -186,7 +186,7 @@ class _Judge:
         if self._batcher is not None and settings.judge_cache_mb > 0:
             self._cache = CachingScorer(self._batcher, max_bytes=settings.judge_cache_mb * 1024 * 1024)
         self.checker = GroundingChecker(
-            self._cache or self._batcher,
+            self._batcher if self._cache is None else self._cache,
             llm=llm,
             languages=spec_languages(settings.judge) if scorer is None else None,
             timeout_s=timeout_s,
@@ -196,15 +196,15 @@ class _Judge:
     def totals(self) -> JudgeTotals:
         batcher, cache = self._batcher, self._cache
         return JudgeTotals(
-            queue_depth=batcher.queue_depth if batcher else 0,
-            batches=batcher.batches if batcher else 0,
-            pairs=batcher.pairs if batcher else 0,
-            failed=batcher.failed if batcher else 0,
-            overloaded=batcher.overloaded if batcher else 0,
-            cache_bytes=cache.nbytes if cache else 0,
-            cache_hits=cache.hits if cache else 0,
-            cache_misses=cache.misses if cache else 0,
-            cache_evictions=cache.evictions if cache else 0,
+            queue_depth=0 if batcher is None else batcher.queue_depth,
+            batches=0 if batcher is None else batcher.batches,
+            pairs=0 if batcher is None else batcher.pairs,
+            failed=0 if batcher is None else batcher.failed,
+            overloaded=0 if batcher is None else batcher.overloaded,
+            cache_bytes=0 if cache is None else cache.nbytes,
+            cache_hits=0 if cache is None else cache.hits,
+            cache_misses=0 if cache is None else cache.misses,
+            cache_evictions=0 if cache is None else cache.evictions,
         )
 
 

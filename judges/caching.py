@@ -11,6 +11,8 @@ from judges.wrapper import ScorerWrapper
 
 _ENTRY_BYTES = 400
 """What one entry takes at most: a 16-byte key, three floats and their holder, its place in the ordered table."""
+_PART_BYTES = 160
+"""And what each part of its evidence adds."""
 
 
 class CachingScorer(ScorerWrapper):
@@ -22,10 +24,12 @@ class CachingScorer(ScorerWrapper):
 
     def __init__(self, scorer: PairScorer, *, max_bytes: int) -> None:
         super().__init__(scorer)
-        self._capacity = max_bytes // _ENTRY_BYTES
+        self._max_bytes = max_bytes
         self._entries: OrderedDict[bytes, Probabilities] = OrderedDict()
         self._running: dict[bytes, asyncio.Future[Probabilities]] = {}
         self._asked = 0
+        self.nbytes = 0
+        """Memory that the scores kept take, at most."""
         self.misses = 0
         """Pairs that had to be scored."""
         self.evictions = 0
@@ -35,11 +39,6 @@ class CachingScorer(ScorerWrapper):
     def hits(self) -> int:
         """Pairs asked for that needed no scoring of their own."""
         return self._asked - self.misses
-
-    @property
-    def nbytes(self) -> int:
-        """Memory that the scores kept take, at most."""
-        return len(self._entries) * _ENTRY_BYTES
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -85,10 +84,17 @@ class CachingScorer(ScorerWrapper):
         return scores
 
     def _store(self, scores: dict[bytes, Probabilities]) -> None:
-        self._entries |= scores
-        while len(self._entries) > self._capacity:
-            self._entries.popitem(last=False)
+        for key, score in scores.items():
+            if key not in self._entries:
+                self.nbytes += _bytes_of(score)
+            self._entries[key] = score
+        while self.nbytes > self._max_bytes:
+            self.nbytes -= _bytes_of(self._entries.popitem(last=False)[1])
             self.evictions += 1
+
+
+def _bytes_of(score: Probabilities) -> int:
+    return _ENTRY_BYTES + _PART_BYTES * len(score.parts)
 
 
 def _key(name: str, evidence: str, claim: str) -> bytes:

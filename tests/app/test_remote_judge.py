@@ -14,7 +14,7 @@ from app.checking import check_text
 from app.offline import JudgeMissingError
 from app.resources import open_resources
 from app.settings import Settings, SettingsError
-from judges.types import Label
+from judges.types import Chunk, Label, Thresholds
 
 SOURCES = {"hr.txt": "Permanent staff receive 25 days of annual leave."}
 TEXT = "Permanent staff receive annual leave. Dauerhaft Beschäftigte bekommen den Urlaub nicht ausgezahlt."
@@ -86,3 +86,17 @@ async def test_the_gateway_opens_it_and_counts_what_it_is_asked(url: str, tmp_pa
     async with open_resources(settings(url, database_url=database)) as resources:
         assert (resources.checker.available, resources.checker.name) == (True, "http:far@1")
         assert "groundlane_judge_pairs_total 0.0" in resources.metrics.render().decode()
+
+
+@pytest.mark.anyio
+async def test_what_was_judged_once_is_not_asked_again(url: str, tmp_path: Path) -> None:
+    database = f"sqlite+aiosqlite:///{tmp_path}/g.db"
+    async with open_resources(settings(url, database_url=database)) as resources:
+        for _ in range(2):
+            evidence = await resources.checker.prepare([Chunk(id="hr", text=SOURCES["hr.txt"])])
+            check = resources.checker.reply(evidence, thresholds=Thresholds())
+            (sentence,) = [*check.push("Permanent staff receive annual leave."), *check.flush()]
+            assert (await check.check(sentence)).label is Label.SUPPORTED
+        told = resources.metrics.render().decode()
+        assert "groundlane_judge_pairs_total 1.0" in told
+        assert "groundlane_judge_cache_hits_total 1.0" in told

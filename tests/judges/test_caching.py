@@ -1,6 +1,7 @@
 import asyncio
 import gc
 import tracemalloc
+from dataclasses import replace
 
 import pytest
 
@@ -44,6 +45,17 @@ async def test_the_entries_used_longest_ago_go_first() -> None:
     judge.calls.clear()
     await cache.score([("e", "a"), ("e", "c"), ("e", "b")])
     assert judge.calls == [[("e", "b")]]
+
+
+async def test_what_was_found_of_parts_is_counted_too() -> None:
+    parts = (entails(), NEUTRAL, contradicts())
+    judge = ScriptedJudge({"a": replace(entails(), parts=parts), "b": NEUTRAL})
+    cache = CachingScorer(judge, max_bytes=1200)
+    (first,) = await cache.score([("e", "a")])
+    assert first.parts == parts
+    assert cache.nbytes == 400 + 3 * 160
+    await cache.score([("e", "b")])
+    assert (len(cache), cache.nbytes) == (1, 400)
 
 
 async def test_without_memory_it_still_answers() -> None:
