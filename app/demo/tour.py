@@ -61,8 +61,8 @@ def tour(settings: Settings, *, port: int, folder: Path | None, leave: bool) -> 
                 "A scripted model stands in for the real one. Policies, judge, stream and event log are real."
             )
             outcomes = running.walkthrough(screen).run()
-            _show_next_steps(screen, running)
             if not leave:
+                _show_next_steps(screen, running)
                 _wait_until_stopped(screen)
             return outcomes
     except (ServerStartError, WalkthroughError, httpx.HTTPError) as error:
@@ -76,7 +76,7 @@ def stage(settings: Settings, *, port: int, folder: Path | None) -> Iterator[Sta
         try:
             sock = stack.enter_context(bind(port))
         except OSError as error:
-            raise TourError(f"port {port}: {error.strerror or error}") from None
+            raise TourError(f"port {port}: {error.strerror or error}. Choose another with --port.") from None
         if folder is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="groundlane-demo-")))
         folder.mkdir(parents=True, exist_ok=True)

@@ -273,7 +273,7 @@ def test_a_port_that_is_taken_ends_the_demo_with_one_line(
         with pytest.raises(SystemExit) as ended:
             main()
     assert ended.value.code == 1
-    assert capsys.readouterr().err == f"Error: port {port}: Address already in use\n"
+    assert capsys.readouterr().err == f"Error: port {port}: Address already in use. Choose another with --port.\n"
 
 
 class Interrupted(Event):
