@@ -103,7 +103,8 @@ def stored(how: StoreText) -> LoggedRows:
 
 def test_every_field_of_a_record_is_tried_here() -> None:
     """A new field that the log does not keep would make simulations wrong in silence."""
-    assert set(FIELDS) | {"chunks", "claims"} == {field.name for field in fields(Record)}
+    worked_out_again = {"unfit"}
+    assert set(FIELDS) | {"chunks", "claims"} | worked_out_again == {field.name for field in fields(Record)}
 
 
 def test_with_texts_all_comes_back_but_what_stands_elsewhere() -> None:

@@ -127,10 +127,10 @@ def test_without_scripts_the_pages_do_their_work(browser: object, gateway: Gatew
         page.goto("/dashboard/")
         page.select_option("#f-agent", "research")
         page.click("text=Apply")
-        assert "agent=research" in page.url
+        page.wait_for_url("**agent=research*")
         assert page.locator("#tail li").count() > 0
         page.click(".wide button[value=dark]")
-        assert page.get_attribute("html", "data-theme") == "dark"
+        page.wait_for_selector("html[data-theme=dark]")
 
 
 def test_a_fresh_gateway_has_an_overview_too(start_gateway: Callable[..., Gateway]) -> None:

@@ -43,7 +43,7 @@ def judged(_evidence: str, claim: str) -> Probabilities:
         "Cadiz": (0.69, 0.1),
         "Dover": (0.001, 0.998),
         "Esbjerg": (0.3, 0.7),
-        "Faro": (0.1, 0.1),
+        "Faro": (0.01, 0.01),
         "Ghent": (0.85, 0.1),
         "Haarlem": (0.5, 0.45),
     }
