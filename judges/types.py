@@ -112,7 +112,7 @@ class Probabilities:
     entailed: float
     neutral: float
     contradicted: float
-    parts: tuple["Probabilities", ...] = ()
+    parts: tuple["Probabilities", ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
