@@ -155,7 +155,7 @@ def _evidence(graph: _Graph) -> onnx.ModelProto:
             kept[kind].append(graph.add("Unsqueeze", graph.add("Pad", half, graph.ints(*ends), one), graph.ints(0)))
         if number + 1 < graph.layers:
             states = graph.finish(states, graph.attend(query, key, value), layer)
-    shape = [graph.layers, graph.heads, 1, "tokens"]
+    shape: list[str | int | None] = [graph.layers, graph.heads, 1, "tokens"]
     outputs = [
         helper.make_tensor_value_info(
             graph.add("Concat", *kept[kind], axis=0, name=kind),

@@ -129,8 +129,10 @@ def test_without_scripts_the_pages_do_their_work(browser: object, gateway: Gatew
         page.click("text=Apply")
         page.wait_for_url("**agent=research*")
         assert page.locator("#tail li").count() > 0
-        page.click(".wide button[value=dark]")
-        page.wait_for_selector("html[data-theme=dark]")
+        with page.expect_response("**/dashboard/theme"):
+            page.click(".wide button[value=dark]")
+        page.goto("/dashboard/")
+        assert page.get_attribute("html", "data-theme") == "dark"
 
 
 def test_a_fresh_gateway_has_an_overview_too(start_gateway: Callable[..., Gateway]) -> None:
