@@ -59,7 +59,7 @@ class Statistics:
     ) -> list[tuple[str | None, Numbers]]:
         """The requests by ``agent``, by ``model``, or by the id of each ``policy`` that decided on them (a request
         counts for all of them); those with the most first, at most a hundred. ``parts``: of the time that requests
-        take, those whose percentiles are needed."""
+        take, those that are needed."""
         found = await self._counted(filter, by, parts=parts)
         largest = sorted(found.items(), key=lambda item: (-item[1].requests, item[0] or ""))[:_MOST_GROUPS]
         return [(None if key is None else str(key), numbers) for key, numbers in largest]
@@ -102,7 +102,7 @@ class Statistics:
                 if span.step is None:
                     await count_requests(connection, dialect, span.filter, by, found)
                 else:
-                    await tallied_requests(connection, span, span.step, by, found)
+                    await tallied_requests(connection, span, span.step, by, found, parts or PARTS)
             if parts:
                 await tallied_request_percentiles(connection, filter, by, found, parts)
         return found

@@ -98,11 +98,16 @@ def _ceiling(time: datetime, step: int) -> datetime:
 
 
 async def tallied_requests(
-    connection: AsyncConnection, span: Span, step: int, by: By, found: dict[Group, Numbers]
+    connection: AsyncConnection,
+    span: Span,
+    step: int,
+    by: By,
+    found: dict[Group, Numbers],
+    parts: Sequence[str] = PARTS,
 ) -> None:
-    """Add the requests of ``span`` to ``found``, by group."""
+    """Add the requests of ``span`` to ``found``, by group; of the time that they take, ``parts``."""
     group = _group(by)
-    times = [column for part in PARTS for column in _times(request_statistics, part)]
+    times = [column for part in parts for column in _times(request_statistics, part)]
     sums = [func.sum(_requests[name]) for name in _COUNTS]
     query = _of_requests(span.filter, step, by, [*group, _requests.action, *sums, *times])
     for row in await connection.execute(query.group_by(*group, _requests.action)):
@@ -110,7 +115,7 @@ async def tallied_requests(
         counts = dict(zip(_COUNTS, values, strict=False))
         numbers = found.setdefault(_key(key, by), Numbers())
         _add(numbers, action, counts)
-        for place, part in enumerate(PARTS):
+        for place, part in enumerate(parts):
             count, sum_ms, max_ms = values[len(_COUNTS) + 3 * place :][:3]
             if count:
                 numbers.times.setdefault(part, Times()).add(count, sum_ms, max_ms)

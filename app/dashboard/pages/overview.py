@@ -1,5 +1,6 @@
 """``/dashboard/``: what the gateway does and has done, at a glance and as it happens."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -96,10 +97,12 @@ async def show(
     now, span = datetime.now(UTC), SPANS[looked.span]
     since = span.start(now)
     filter, statistics = looked.filter(since), Statistics(resources.database)
-    totals = await statistics.totals(filter)
-    buckets = await statistics.buckets(filter, span.step_s, since, now)
+    totals, buckets, groups = await asyncio.gather(
+        statistics.totals(filter),
+        statistics.buckets(filter, span.step_s, since, now),
+        statistics.groups(filter, looked.by, parts=("total",)),
+    )
     policies = {policy.id: policy.name for policy in await resources.policies.list(limit=1_000)}
-    groups = await statistics.groups(filter, looked.by, parts=("total",))
     newest = await queries.events(looked.filter(), limit=_TAIL)
     return page(
         request,
