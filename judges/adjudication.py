@@ -66,8 +66,9 @@ class _Finding:
 class Adjudicator:
     """Judges the claims of one reply against one index; safe to use from many tasks at once.
 
-    ``fuses``: the scorer reads a claim against several windows at little more than the cost of one, so that all of a
-    claim's windows are also judged together, always. Else two are, where none supports the claim by itself.
+    ``fuses``: the scorer reads a claim against several windows at little more than the cost of one, and says what each
+    of them holds besides (``Probabilities.parts``), so that all of a claim's windows are judged together, always. Else
+    two are, where none supports the claim by itself.
     """
 
     def __init__(

@@ -106,8 +106,8 @@ class Windows(str):
 
 @dataclass(frozen=True, slots=True)
 class Probabilities:
-    """What a judge holds of one (evidence, claim) pair; the three sum to 1. ``parts``: of each part of ``Windows`` by
-    itself, where the judge says that in the same breath."""
+    """What a judge holds of one (evidence, claim) pair; the three sum to 1. ``parts``: the same of each part of
+    ``Windows`` by itself, from a judge that fuses."""
 
     entailed: float
     neutral: float

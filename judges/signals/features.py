@@ -41,7 +41,6 @@ class Features:
     roles_swapped: float = 0.0
     name_differs: float = 0.0
     quantity_absent: float = 0.0
-    name_absent: float = 0.0
     overclaims: float = 0.0
     """The claim is wider or surer than the evidence (most for some, done for planned)."""
     detail: str | None = None
@@ -75,7 +74,6 @@ def _worse(one: Features, other: Features) -> Features:
         roles_swapped=max(one.roles_swapped, other.roles_swapped),
         name_differs=max(one.name_differs, other.name_differs),
         quantity_absent=max(one.quantity_absent, other.quantity_absent),
-        name_absent=max(one.name_absent, other.name_absent),
         overclaims=max(one.overclaims, other.overclaims),
         detail=one.detail or other.detail,
     )
@@ -140,7 +138,6 @@ def _judge(pairs: Sequence[Pair], evidence: Prepared, target: Sentence, overlap:
         roles_swapped=roles,
         name_differs=name[0],
         quantity_absent=absent,
-        name_absent=_share_absent(target, evidence),
         overclaims=wider,
         detail=quantity[1] or name[1],
     )
@@ -155,11 +152,6 @@ def _neighbourhood(frame: Mapping[str, float], evidence: Prepared, place: int) -
     for sentence in evidence.sentences[max(0, place - 1) : place + 2]:
         keys |= sentence.weights.keys()
     return share_of(frame, keys)
-
-
-def _share_absent(target: Sentence, evidence: Prepared) -> float:
-    names = target.names
-    return sum(name not in evidence.keys for name in names) / len(names) if names else 0.0
 
 
 def _verbatim(claim: Sentence, evidence: Prepared) -> float:
