@@ -41,7 +41,7 @@ docker: ## The container image
 	docker build -t groundlane .
 
 clean: ## Remove what the above made
-	rm -rf $(VENV) .coverage* .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build
+	rm -rf $(VENV) .coverage* .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build
 
 # Stamps: a second run finds the environment as it is. A change of pyproject.toml installs again.
 $(VENV)/.installed: pyproject.toml | $(BIN)/python

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 
 from .answers import chunk
@@ -356,18 +357,24 @@ def test_s81_a_client_that_goes_before_the_first_token_is_noticed(gateway: Gatew
 # Slow ones
 
 
-SECONDS = 1 / 20
-"""The scale of the case: its 20 s are 1 s here, long against what a busy machine takes away."""
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_s84_slow_but_alive_is_not_cut_and_not_silent(start_gateway: StartGateway, mode: str) -> None:
+    """Played twenty times as fast as the case says. There, a pause of a busy machine is as long as a timeout, and the
+    gateway right to give the upstream up; so what fails is played once more, at a speed where it would have to be
+    longer than two seconds."""
+    try:
+        _slow_but_alive(start_gateway, mode, second=1 / 20)
+    except (AssertionError, openai.APIError):
+        _slow_but_alive(start_gateway, mode, second=1 / 5)
+
+
+def _slow_but_alive(start_gateway: StartGateway, mode: str, *, second: float) -> None:
     case = load("S84")
-    gateway = start_gateway(read_timeout_s=15 * SECONDS, heartbeat_s=10 * SECONDS)
+    gateway = start_gateway(read_timeout_s=15 * second, heartbeat_s=10 * second)
     chunks, delays = [], []
     for written in case.chunks:
         chunks += [b": ping\n\n"] * 3 + [written]
-        delays += [5 * SECONDS] * 4
+        delays += [5 * second] * 4
     started = time.monotonic()
     with play(gateway, case, mode, chunks=chunks, delays_s=delays) as call:
         silences = []
@@ -376,10 +383,10 @@ def test_s84_slow_but_alive_is_not_cut_and_not_silent(start_gateway: StartGatewa
             silences.append(time.monotonic() - last)
             last = time.monotonic()
         reading = read_stream(call.raw)
-    assert time.monotonic() - started > 90 * SECONDS
+    assert time.monotonic() - started > 90 * second
     is_whole(reading)
     assert reading.text() == "Slow but steady."
-    assert max(silences) < 20 * SECONDS
+    assert max(silences) < 20 * second
     assert gateway.trace(call.request_id).request["status"] == "completed"
 
 
