@@ -164,17 +164,20 @@ class Sampler:
         others = augment.sentences(other.premise)
         if len(usable) >= 4 and rng.random() < 0.5:
             yield self._made(passage, usable, others, rng)
-        made = rng.randint(1, 3) if len(usable) >= 3 else rng.randint(0, 1)
+        made = rng.randint(1, 3) if len(usable) >= 3 else rng.randint(0, 2)
         rows += augment.claims(usable, others, rng, count=made)
         if rng.random() < 0.25:
             rows.append(Row(rng.choice(other.rows).claim, Target.NEUTRAL, "elsewhere"))
+        if usable and others and rng.random() < 0.15:
+            half = augment.merge(rng.sample([rng.choice(usable), rng.choice(others)], 2), rng)
+            rows += [Row(half, Target.NEUTRAL, "half-elsewhere")] if half else []
         blocks = [passage]
         if rng.random() < 0.4:
             blocks.append(split(other.premise))
             if usable and others and rng.random() < 0.5:
                 joined = augment.merge([rng.choice(usable), rng.choice(others)], rng)
                 rows += [Row(joined, Target.ENTAILED, "both")] if joined else []
-            rows = [row for row in rows if row.source != "elsewhere" or row.target is not Target.NEUTRAL]
+            rows = [row for row in rows if not row.source.endswith("elsewhere")]
             rng.shuffle(blocks)
         yield self._item(blocks, rows[:_MOST_CLAIMS], rng)
 
