@@ -17,17 +17,7 @@ from app.events.counting import (
 )
 from app.events.numbers import Decided, Numbers, Times
 from app.events.queries import EventFilter
-from app.events.tallied import (
-    about,
-    has_decisions,
-    has_requests,
-    spans,
-    tallied_decision_percentiles,
-    tallied_decisions,
-    tallied_names,
-    tallied_request_percentiles,
-    tallied_requests,
-)
+from app.events.tallied import TalliedDecisions, TalliedRequests, has_decisions, has_requests, more_than, spans
 from app.statistics_tables import DAY, HOUR, PARTS
 
 __all__ = ["Decided", "Numbers", "Statistics", "Times"]
@@ -55,12 +45,12 @@ class Statistics:
         return (await self._counted(filter, None)).get(None, Numbers())
 
     async def groups(
-        self, filter: EventFilter, by: Literal["agent", "model", "policy"], *, parts: Sequence[str] = PARTS
+        self, filter: EventFilter, by: Literal["agent", "model", "policy"], *, brief: bool = False
     ) -> list[tuple[str | None, Numbers]]:
         """The requests by ``agent``, by ``model``, or by the id of each ``policy`` that decided on them (a request
-        counts for all of them); those with the most first, at most a hundred. ``parts``: of the time that requests
-        take, those that are needed."""
-        found = await self._counted(filter, by, parts=parts)
+        counts for all of them); those with the most first, at most a hundred. ``brief``: all that is needed is how many
+        there were, what became of them, their trust, and the whole time that they took."""
+        found = await self._counted(filter, by, brief=brief)
         largest = sorted(found.items(), key=lambda item: (-item[1].requests, item[0] or ""))[:_MOST_GROUPS]
         return [(None if key is None else str(key), numbers) for key, numbers in largest]
 
@@ -69,7 +59,7 @@ class Statistics:
     ) -> list[tuple[datetime, Numbers]]:
         """The requests by time, from ``start`` to ``end`` in steps of ``seconds``, empty steps among them, without
         percentiles. Steps are a minute, or whole hours that a day can be divided by, or a day; they begin in UTC."""
-        found = await self._counted(replace(filter, since=start, until=end), seconds, parts=())
+        found = await self._counted(replace(filter, since=start, until=end), seconds, percentiles=False)
         first, last = (int(time.timestamp()) // seconds * seconds for time in (start, end))
         steps = range(first, last + (seconds if int(end.timestamp()) % seconds else 0), seconds)
         return [(datetime.fromtimestamp(at, UTC), found.get(at, Numbers())) for at in steps]
@@ -81,43 +71,47 @@ class Statistics:
 
     async def policies(self, filter: EventFilter) -> list[Decided]:
         """The decisions by policy (id and name), and by whether it was in ``shadow``; at most a hundred."""
-        found = (await self._decided(filter, ("policy_id", "shadow")))[:_MOST_GROUPS]
-        async with self._database.read() as connection:
-            called = await (tallied_names if has_decisions(filter) else names_of_policies)(connection, filter)
-        for decided in found:
-            decided.of = {**decided.of, "policy_name": called.get(decided.of["policy_id"])}
-        return found
+        return (await self._decided(filter, ("policy_id", "shadow")))[:_MOST_GROUPS]
 
-    async def _counted(self, filter: EventFilter, by: By, *, parts: Sequence[str] = PARTS) -> dict[Group, Numbers]:
-        found: dict[Group, Numbers] = {}
+    async def _counted(
+        self, filter: EventFilter, by: By, *, brief: bool = False, percentiles: bool = True
+    ) -> dict[Group, Numbers]:
         dialect = self._database.dialect
         step = by if isinstance(by, int) else DAY
         async with self._database.read() as connection:
-            if step % HOUR or not has_requests(filter) or await about(connection, filter) <= self._few:
+            if step % HOUR or not has_requests(filter) or not await more_than(connection, filter, self._few):
+                found: dict[Group, Numbers] = {}
                 await count_requests(connection, dialect, filter, by, found)
-                if parts:
+                if percentiles:
                     await request_percentiles(connection, dialect, filter, by, found)
                 return found
+            parts = ("total",) if brief else PARTS
+            tallied = TalliedRequests(connection, by, parts=parts, brief=brief, percentiles=percentiles)
             for span in spans(filter, largest=HOUR if step % DAY else DAY):
                 if span.step is None:
-                    await count_requests(connection, dialect, span.filter, by, found)
+                    await count_requests(connection, dialect, span.filter, by, tallied.found)
+                    await tallied.touch(span.filter)
                 else:
-                    await tallied_requests(connection, span, span.step, by, found, parts or PARTS)
-            if parts:
-                await tallied_request_percentiles(connection, filter, by, found, parts)
-        return found
+                    await tallied.add(span, span.step)
+        return tallied.numbers()
 
     async def _decided(self, filter: EventFilter, names: Sequence[str]) -> list[Decided]:
-        found: dict[tuple[object, ...], Decided] = {}
         async with self._database.read() as connection:
-            if not has_decisions(filter) or await about(connection, filter) <= self._few:
+            if not has_decisions(filter) or not await more_than(connection, filter, self._few):
+                found: dict[tuple[object, ...], Decided] = {}
                 await count_decisions(connection, filter, names, found)
                 await decision_percentiles(connection, filter, names, found)
+                called = await names_of_policies(connection, filter) if "policy_id" in names else {}
             else:
+                tallied = TalliedDecisions(connection, names)
                 for span in spans(filter):
                     if span.step is None:
-                        await count_decisions(connection, span.filter, names, found)
+                        await count_decisions(connection, span.filter, names, tallied.found)
+                        await tallied.touch(span.filter)
                     else:
-                        await tallied_decisions(connection, span, span.step, names, found)
-                await tallied_decision_percentiles(connection, filter, names, found)
+                        await tallied.add(span, span.step)
+                found, called = tallied.decided(), tallied.called
+        if "policy_id" in names:
+            for decided in found.values():
+                decided.of = {**decided.of, "policy_name": called.get(decided.of["policy_id"])}
         return sorted(found.values(), key=lambda each: (-each.decisions, *(str(value) for value in each.of.values())))

@@ -1,7 +1,7 @@
 """The event log in numbers, from what was counted ahead: whole hours and days, however many requests they had."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,7 +17,6 @@ from app.statistics_tables import (
     DAY,
     HOUR,
     NONE,
-    PARTS,
     STATUSES,
     VERDICTS,
     decision_statistics,
@@ -26,12 +25,14 @@ from app.statistics_tables import (
 )
 
 _requests, _decisions = request_statistics.c, decision_statistics.c
+_FEW_COUNTS = "requests", "trust_count", "trust_sum"
 _COUNTS = (
-    "requests",
+    *_FEW_COUNTS,
     *(f"verdict_{verdict}" for verdict in VERDICTS),
     *(f"status_{status}" for status in STATUSES),
-    *("prompt_tokens", "completion_tokens", "trust_count", "trust_sum"),
+    *("prompt_tokens", "completion_tokens"),
 )
+_SOME = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,108 +98,135 @@ def _ceiling(time: datetime, step: int) -> datetime:
         return floor  # the last hours of the calendar: nothing is later
 
 
-async def tallied_requests(
-    connection: AsyncConnection,
-    span: Span,
-    step: int,
-    by: By,
-    found: dict[Group, Numbers],
-    parts: Sequence[str] = PARTS,
-) -> None:
-    """Add the requests of ``span`` to ``found``, by group; of the time that they take, ``parts``."""
-    group = _group(by)
-    times = [column for part in parts for column in _times(request_statistics, part)]
-    sums = [func.sum(_requests[name]) for name in _COUNTS]
-    query = _of_requests(span.filter, step, by, [*group, _requests.action, *sums, *times])
-    for row in await connection.execute(query.group_by(*group, _requests.action)):
-        key, (action, *values) = row[: len(group)], row[len(group) :]
-        counts = dict(zip(_COUNTS, values, strict=False))
-        numbers = found.setdefault(_key(key, by), Numbers())
-        _add(numbers, action, counts)
-        for place, part in enumerate(parts):
-            count, sum_ms, max_ms = values[len(_COUNTS) + 3 * place :][:3]
-            if count:
-                numbers.times.setdefault(part, Times()).add(count, sum_ms, max_ms)
+class TalliedRequests:
+    """Requests by group, added up from what was counted ahead.
+
+    ``parts``: of the time that they take, those asked about. ``brief``: no more than how many there were, what became
+    of them, their trust and their times. ``percentiles``: from histograms of all hours that the time touches.
+    """
+
+    def __init__(self, connection: AsyncConnection, by: By, *, parts: Sequence[str], brief: bool, percentiles: bool):
+        self.found: dict[Group, Numbers] = {}
+        self._connection, self._by, self._percentiles = connection, by, percentiles
+        self._parts, self._counts = parts, _FEW_COUNTS if brief else _COUNTS
+        self._bins: dict[tuple[Group, str], _Histogram] = defaultdict(_Histogram)
+
+    async def add(self, span: Span, step: int) -> None:
+        """The requests of ``span``, and what they add to the histograms."""
+        group, counts = _group(self._by), len(self._counts)
+        columns: list[ColumnElement[Any]] = [func.sum(_requests[name]) for name in self._counts]
+        for part in self._parts:
+            columns += _times(request_statistics, part) + (_bins(request_statistics, part) if self._percentiles else [])
+        query = _of_requests(span.filter, step, self._by, [*group, _requests.action, *columns])
+        for row in await self._connection.execute(query.group_by(*group, _requests.action)):
+            key, (action, *values) = _key(row[: len(group)], self._by), row[len(group) :]
+            numbers = self.found.setdefault(key, Numbers())
+            _add(numbers, action, dict(zip(self._counts, values, strict=False)))
+            for part, (count, sum_ms, largest, *bins) in self._by_part(values[counts:]):
+                if count:
+                    numbers.times.setdefault(part, Times()).add(count, sum_ms, largest)
+                if bins:
+                    self._bins[key, part].add(largest, bins)
+
+    async def touch(self, filter: EventFilter) -> None:
+        """Add the hours that ``filter`` touches to the histograms alone."""
+        if not self._percentiles:
+            return
+        group = _group(self._by)
+        columns = [each for part in self._parts for each in _histogram(request_statistics, part)]
+        query = _of_requests(whole(filter), HOUR, self._by, [*group, *columns])
+        for row in await self._connection.execute(query.group_by(*group) if group else query):
+            for part, (largest, *bins) in self._by_part(row[len(group) :]):
+                self._bins[_key(row[: len(group)], self._by), part].add(largest, bins)
+
+    def numbers(self) -> dict[Group, Numbers]:
+        """All that was found, with percentiles."""
+        for (key, part), histogram in self._bins.items():
+            if key in self.found and (told := histogram.percentiles()):
+                self.found[key].latency_ms[part] = told
+        return self.found
+
+    def _by_part(self, values: Sequence[Any]) -> list[tuple[str, Sequence[Any]]]:
+        size = len(values) // max(len(self._parts), 1)
+        return [(part, values[size * place : size * (place + 1)]) for place, part in enumerate(self._parts)]
 
 
-def _add(numbers: Numbers, action: str, counts: dict[str, Any]) -> None:
+def _add(numbers: Numbers, action: str, counts: Mapping[str, Any]) -> None:
     numbers.requests += int(counts["requests"])
     numbers.actions[action] += int(counts["requests"])
+    numbers.trust_count += int(counts["trust_count"])
+    numbers.trust_sum += counts["trust_sum"]
+    if len(counts) == len(_FEW_COUNTS):
+        return
     for counter, kind, names in ((numbers.verdicts, "verdict", VERDICTS), (numbers.statuses, "status", STATUSES)):
         for name in names:
             if count := int(counts[f"{kind}_{name}"]):
                 counter[name] += count
     numbers.prompt_tokens += int(counts["prompt_tokens"])
     numbers.completion_tokens += int(counts["completion_tokens"])
-    numbers.trust_count += int(counts["trust_count"])
-    numbers.trust_sum += counts["trust_sum"]
 
 
-async def tallied_request_percentiles(
-    connection: AsyncConnection,
-    filter: EventFilter,
-    by: By,
-    found: dict[Group, Numbers],
-    parts: Sequence[str] = PARTS,
-) -> None:
-    """Tell the groups in ``found`` their percentiles, by histograms of all hours that ``filter`` touches. ``parts``: of
-    the time that requests take, those asked about."""
-    group = _group(by)
-    columns = [column for part in parts for column in _histogram(request_statistics, part)]
-    size = len(BINS) + 1
-    bins: dict[tuple[Group, str], _Histogram] = defaultdict(_Histogram)
-    for span in spans(whole(filter)):
-        query = _of_requests(span.filter, span.step or HOUR, by, [*group, *columns])
-        for row in await connection.execute(query.group_by(*group) if group else query):
-            values = row[len(group) :]
-            for place, part in enumerate(parts):
-                bins[_key(row[: len(group)], by), part].add(values[size * place : size * (place + 1)])
-    for (key, part), histogram in bins.items():
-        if key in found and (told := histogram.percentiles()):
-            found[key].latency_ms[part] = told
+class TalliedDecisions:
+    """Decisions by the columns of some names, added up from what was counted ahead, with percentiles as those of
+    requests are told; and, where they are by policy, what each was called."""
+
+    def __init__(self, connection: AsyncConnection, names: Sequence[str]) -> None:
+        self.found: dict[tuple[Any, ...], Decided] = {}
+        self.called: dict[str, str] = {}
+        self._connection, self._names = connection, names
+        self._bins: dict[tuple[Any, ...], _Histogram] = defaultdict(_Histogram)
+
+    async def add(self, span: Span, step: int) -> None:
+        """The decisions of ``span``, and what they add to the histograms."""
+        kinds = [_decisions.action, _decisions.reason_code]
+        for of, (action, reason_code, count, *others) in await self._read(
+            span.filter, step, kinds, func.sum(_decisions.decisions)
+        ):
+            decided = self.found.setdefault(of, Decided(of=dict(zip(self._names, of, strict=True))))
+            decided.add(action, reason_code, int(count))
+            self._add(of, others)
+
+    async def touch(self, filter: EventFilter) -> None:
+        """Add the hours that ``filter`` touches to the histograms alone."""
+        for of, others in await self._read(whole(filter), HOUR, []):
+            self._add(of, others)
+
+    def decided(self) -> dict[tuple[Any, ...], Decided]:
+        """All that was found, with percentiles."""
+        for key, histogram in self._bins.items():
+            if key in self.found:
+                self.found[key].latency_ms = histogram.percentiles()
+        return self.found
+
+    async def _read(
+        self, filter: EventFilter, step: int, kinds: Sequence[ColumnElement[Any]], *sums: ColumnElement[Any]
+    ) -> list[tuple[tuple[Any, ...], Sequence[Any]]]:
+        keys = [*(_decisions[name] for name in self._names), *kinds]
+        columns = [*keys, *sums, func.max(_decisions.policy_name), *_histogram(decision_statistics, "latency")]
+        rows = await self._connection.execute(_of_decisions(filter, step, columns).group_by(*keys))
+        count = len(self._names)
+        return [(tuple(row[:count]), row[count:]) for row in rows]
+
+    def _add(self, of: tuple[Any, ...], others: Sequence[Any]) -> None:
+        name, largest, *bins = others
+        self._bins[of].add(largest, bins)
+        if "policy_id" in self._names:
+            id = of[self._names.index("policy_id")]
+            self.called[id] = max(name, self.called.get(id, name))
 
 
-async def tallied_decisions(
-    connection: AsyncConnection, span: Span, step: int, names: Sequence[str], found: dict[tuple[Any, ...], Decided]
-) -> None:
-    """Add the decisions of ``span`` to ``found``, by the columns of those names."""
-    kinds = [*(_decisions[name] for name in names), _decisions.action, _decisions.reason_code]
-    query = _of_decisions(span.filter, step, [*kinds, func.sum(_decisions.decisions)])
-    for *of, action, reason_code, count in await connection.execute(query.group_by(*kinds)):
-        decided = found.setdefault(tuple(of), Decided(of=dict(zip(names, of, strict=True))))
-        decided.add(action, reason_code, int(count))
-
-
-async def tallied_decision_percentiles(
-    connection: AsyncConnection, filter: EventFilter, names: Sequence[str], found: dict[tuple[Any, ...], Decided]
-) -> None:
-    """Tell the kinds in ``found`` their percentiles, as those of requests are told."""
-    keys = [_decisions[name] for name in names]
-    columns = _histogram(decision_statistics, "latency")
-    bins: dict[tuple[Any, ...], _Histogram] = defaultdict(_Histogram)
-    for span in spans(whole(filter)):
-        query = _of_decisions(span.filter, span.step or HOUR, [*keys, *columns]).group_by(*keys)
-        for row in await connection.execute(query):
-            bins[tuple(row[: len(keys)])].add(row[len(keys) :])
-    for key, histogram in bins.items():
-        if key in found:
-            found[key].latency_ms = histogram.percentiles()
-
-
-async def tallied_names(connection: AsyncConnection, filter: EventFilter) -> dict[str, str]:
-    """What each policy was called, by its id, in the days that ``filter`` touches."""
-    days = replace(whole(filter), since=filter.since and _floor(filter.since, DAY))
-    query = _of_decisions(days, DAY, [_decisions.policy_id, func.max(_decisions.policy_name)])
-    return {row[0]: row[1] for row in await connection.execute(query.group_by(_decisions.policy_id))}
-
-
-async def about(connection: AsyncConnection, filter: EventFilter) -> int:
-    """How many requests there are, of whatever kind, in the hours that ``filter`` touches."""
-    count = 0
-    for span in spans(whole(EventFilter(since=filter.since, until=filter.until))):
-        query = _of_requests(span.filter, span.step or HOUR, None, [func.sum(_requests.requests)])
-        count += int((await connection.execute(query)).scalar_one() or 0)
-    return count
+async def more_than(connection: AsyncConnection, filter: EventFilter, few: int) -> bool:
+    """Whether there are more than ``few`` requests, of whatever kind, in the hours that ``filter`` touches."""
+    hours = spans(whole(EventFilter(since=filter.since, until=filter.until)))
+    # No row counts less than one request, and most count many: a look at some mostly tells.
+    for most in (min(few, _SOME), few + 1):
+        count = 0
+        for span in hours:
+            rows = _of_requests(span.filter, span.step or HOUR, None, [_requests.requests]).limit(most).subquery()
+            count += int((await connection.execute(select(func.sum(rows.c.requests)))).scalar_one() or 0)
+            if count > few:
+                return True
+    return False
 
 
 class _Histogram:
@@ -206,10 +234,10 @@ class _Histogram:
         self.counts = [0] * len(BINS)
         self.largest = 0.0
 
-    def add(self, row: Sequence[Any]) -> None:
+    def add(self, largest: float | None, bins: Sequence[int | None]) -> None:
         """The largest value, and how many fall into each bin; null where there is no row to count."""
-        self.largest = max(self.largest, row[0] or 0.0)
-        self.counts = [count + int(more or 0) for count, more in zip(self.counts, row[1:], strict=True)]
+        self.largest = max(self.largest, largest or 0.0)
+        self.counts = [count + int(more or 0) for count, more in zip(self.counts, bins, strict=True)]
 
     def percentiles(self) -> dict[str, float]:
         return percentiles(self.counts, self.largest)
@@ -239,7 +267,11 @@ def _times(table: Table, part: str) -> list[ColumnElement[Any]]:
 
 
 def _histogram(table: Table, part: str) -> list[ColumnElement[Any]]:
-    return [func.max(table.c[f"{part}_max"]), *(func.sum(table.c[f"{part}_{bin:02d}"]) for bin in BINS)]
+    return [func.max(table.c[f"{part}_max"]), *_bins(table, part)]
+
+
+def _bins(table: Table, part: str) -> list[ColumnElement[Any]]:
+    return [func.sum(table.c[f"{part}_{bin:02d}"]) for bin in BINS]
 
 
 def _of_requests(filter: EventFilter, step: int, by: By, columns: Sequence[ColumnElement[Any]]) -> Select[Any]:

@@ -100,7 +100,7 @@ async def show(
     totals, buckets, groups = await asyncio.gather(
         statistics.totals(filter),
         statistics.buckets(filter, span.step_s, since, now),
-        statistics.groups(filter, looked.by, parts=("total",)),
+        statistics.groups(filter, looked.by, brief=True),
     )
     policies = {policy.id: policy.name for policy in await resources.policies.list(limit=1_000)}
     newest = await queries.events(looked.filter(), limit=_TAIL)
