@@ -2,49 +2,45 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
 import structlog
-from sqlalchemy import Connection, Integer, String, cast, delete, insert, select, update
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app import policy_rows as rows
 from app.db import Database, DatabaseUnavailableError
 from app.errors import NotFoundError
 from app.policy_document import PolicyDraft, PolicyVersion, StoredPolicy, patched
-from app.tables import POLICY_REVISION, meta, policies, policy_versions
-from app.tasks import TaskScope
+from app.revisions import raise_revision
+from app.tables import POLICY_REVISION, policies, policy_versions
 from policies.base import RulesError
 from policies.engine import PolicyEngine
 from policies.types import Policy
 
 _log = structlog.stdlib.get_logger(__name__)
-_CLOSE_S = 1.0
 
 
 class PolicyStore:
-    """All policies of one database. ``poll_s``: how often, in seconds, this worker looks for changes that others made.
+    """All policies of one database. Requests are ruled from memory, so that they need no database.
 
-    Once started it serves from memory; while the database is away it goes on with what it knows. Its changes raise
-    DatabaseUnavailableError, and are in force in this worker when they return.
+    ``refresh`` reads them; whoever owns the store calls it at the start (without its policies a gateway must not serve)
+    and when others have changed something. The store's own changes raise DatabaseUnavailableError, and are in force in
+    this worker when they return.
     """
 
-    def __init__(self, database: Database, *, poll_s: float = 0.5) -> None:
-        self._database, self._poll_s = database, poll_s
+    def __init__(self, database: Database) -> None:
+        self._database = database
         self._engine = PolicyEngine(())
         self._loaded: dict[str, Policy] = {}
         self._unreadable: dict[str, str] = {}
-        self._revision: int | None = None
         self._watchers: list[Callable[[], None]] = []
         self._loading = asyncio.Lock()
-        self._scope = TaskScope()
-        self._stopping = asyncio.Event()
-        self._polling: asyncio.Task[None] | None = None
+        self._ready = False
 
     @property
     def engine(self) -> PolicyEngine:
@@ -54,7 +50,7 @@ class PolicyStore:
     @property
     def ready(self) -> bool:
         """True once the policies were read."""
-        return self._revision is not None
+        return self._ready
 
     @property
     def unreadable(self) -> Mapping[str, str]:
@@ -70,28 +66,13 @@ class PolicyStore:
         """Call ``told`` each time that policies were loaded; they are in force by then."""
         self._watchers.append(told)
 
-    async def start(self) -> None:
-        """Read the policies and keep them up to date. Raises DatabaseUnavailableError: without its policies a gateway
-        must not serve."""
-        await self.refresh()
-        self._polling = self._scope.start(self._poll())
-
-    async def aclose(self) -> None:
-        """Stop looking for changes. A query in progress may end; one that hangs is cancelled."""
-        self._stopping.set()
-        if self._polling is not None:
-            await asyncio.wait({self._polling}, timeout=_CLOSE_S)
-        await self._scope.aclose()
-
     async def refresh(self) -> None:
         """Read the policies now. Raises DatabaseUnavailableError."""
         async with self._loading:
             async with self._database.read() as connection:
-                # The counter first: a change in between is then seen twice rather than not at all.
-                revision = await connection.run_sync(_stored_revision)
                 found = (await connection.execute(select(policies))).all()
             self._take([StoredPolicy(**row._mapping) for row in found])
-            self._revision = revision
+            self._ready = True
 
     def _take(self, stored: Sequence[StoredPolicy]) -> None:
         loaded: dict[str, Policy] = {}
@@ -109,28 +90,6 @@ class PolicyStore:
         self._engine, self._loaded, self._unreadable = PolicyEngine(list(loaded.values())), loaded, unreadable
         for told in self._watchers:
             told()
-
-    async def _poll(self) -> None:
-        away = False
-        while not await self._stopping_within(self._poll_s):
-            try:
-                revision = await self._database.transact(_stored_revision, writes=False)
-                if revision != self._revision:
-                    await self.refresh()
-            except (DatabaseUnavailableError, SQLAlchemyError) as error:
-                if not away:
-                    _log.warning("policy_database_away", error=type(error).__name__)
-                away = True
-            else:
-                if away:
-                    _log.info("policy_database_back")
-                away = False
-
-    async def _stopping_within(self, seconds: float) -> bool:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        return self._stopping.is_set()
 
     # Reading.
 
@@ -233,16 +192,10 @@ class PolicyStore:
 
     @asynccontextmanager
     async def _changing(self) -> AsyncIterator[AsyncConnection]:
-        raised = cast(cast(meta.c.value, Integer) + 1, String)
         async with self._database.write() as connection:
-            # First of all: on PostgreSQL the lock on this row puts all changes into one order.
-            await connection.execute(update(meta).where(meta.c.key == POLICY_REVISION).values(value=raised))
+            await raise_revision(self._database, connection, POLICY_REVISION)
             yield connection
         try:
             await self.refresh()
         except DatabaseUnavailableError:
-            _log.warning("policy_refresh_failed")  # the change is made; the next poll will see it
-
-
-def _stored_revision(connection: Connection) -> int:
-    return int(connection.execute(select(meta.c.value).where(meta.c.key == POLICY_REVISION)).scalar_one())
+            _log.warning("policy_refresh_failed")  # the change is made; the next look will see it

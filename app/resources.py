@@ -25,7 +25,7 @@ from app.retention import Retention
 from app.revisions import RevisionWatch
 from app.runs import Runs
 from app.settings import EventDurability, Settings
-from app.tables import KEY_REVISION, SECRET_REVISION
+from app.tables import KEY_REVISION, POLICY_REVISION, SECRET_REVISION
 from app.telemetry import EventTotals, JudgeTotals, Metrics, log_often
 from app.text_check import TextChecks
 from app.tracing import Tracing
@@ -80,18 +80,15 @@ async def open_resources(
         if database.dialect == "sqlite":
             await asyncio.to_thread(upgrade, settings.database_url)
         await check_schema(database)
-        policies = PolicyStore(database, poll_s=settings.policy_poll_s)
-        await policies.start()
-        stack.push_async_callback(policies.aclose)
+        policies, keys, vault = PolicyStore(database), KeyStore(database), Vault(database, settings.secret_key)
+        readers = {POLICY_REVISION: policies.refresh, KEY_REVISION: keys.refresh, SECRET_REVISION: vault.refresh}
+        watch = RevisionWatch(database, readers, poll_s=settings.policy_poll_s)
+        await watch.start()
+        stack.push_async_callback(watch.aclose)
         register = WorkerRegister(database, policies)
         register.start()
         stack.push_async_callback(register.aclose)
         await put_in_force(config.policies, policies)
-        keys, vault = KeyStore(database), Vault(database, settings.secret_key)
-        readers = {KEY_REVISION: keys.refresh, SECRET_REVISION: vault.refresh}
-        watch = RevisionWatch(database, readers, poll_s=settings.policy_poll_s)
-        await watch.start()
-        stack.push_async_callback(watch.aclose)
         admin = await AdminAuth.open(database, settings.admin_token)
         partitions = PartitionKeeper(database)
         await partitions.start()

@@ -6,10 +6,10 @@ from contextlib import suppress
 
 import structlog
 from sqlalchemy import Integer, String, cast, select, update
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.db import Database, DatabaseUnavailableError
+from app.db import Database
+from app.listening import Listener, notify
 from app.tables import meta
 from app.tasks import TaskScope
 
@@ -25,45 +25,56 @@ async def raise_revision(database: Database, connection: AsyncConnection, name: 
     await connection.execute(database.insert_ignore(meta), [{"key": name, "value": "0"}])
     raised = cast(cast(meta.c.value, Integer) + 1, String)
     await connection.execute(update(meta).where(meta.c.key == name).values(value=raised))
+    await notify(database, connection, name)
 
 
 class RevisionWatch:
-    """Calls the reader of a counter whenever that has another value. ``poll_s``: how often it looks, in seconds.
+    """Calls the reader of a counter whenever that has another value.
 
-    While the database is away, everybody goes on with what they know.
+    On PostgreSQL it is told of changes and looks at once. Beside that, and on SQLite only so, it looks every ``poll_s``
+    seconds. While the database is away, everybody goes on with what they know.
     """
 
     def __init__(self, database: Database, readers: Mapping[str, Reader], *, poll_s: float = 0.5) -> None:
         self._database, self._readers, self._poll_s = database, readers, poll_s
         self._seen: dict[str, str] = {}
         self._scope = TaskScope()
-        self._stopping = asyncio.Event()
-        self._polling: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._looking: asyncio.Task[None] | None = None
+        self._listener = Listener(database, self._wake.set) if database.dialect == "postgresql" else None
 
     async def start(self) -> None:
         """Call every reader once and keep looking. Raises DatabaseUnavailableError."""
         self._seen = await self._stored()
         for read in self._readers.values():
             await read()
-        self._polling = self._scope.start(self._poll())
+        self._looking = self._scope.start(self._run())
+        if self._listener is not None:
+            self._listener.start()
 
     async def aclose(self) -> None:
         """Stop looking. A query in progress may end; one that hangs is cancelled."""
-        self._stopping.set()
-        if self._polling is not None:
-            await asyncio.wait({self._polling}, timeout=_CLOSE_S)
+        if self._listener is not None:
+            await self._listener.aclose()
+        self._stopping = True
+        self._wake.set()
+        if self._looking is not None:
+            await asyncio.wait({self._looking}, timeout=_CLOSE_S)
         await self._scope.aclose()
 
-    async def _poll(self) -> None:
+    async def _run(self) -> None:
         away = False
-        while not await self._stopping_within(self._poll_s):
+        while not await self._stopped():
             try:
                 await self._look()
-            except (DatabaseUnavailableError, SQLAlchemyError) as error:
+            except Exception as error:  # whatever went wrong, who looked no more would miss every change to come
                 if not away:
                     _log.warning("revision_database_away", error=type(error).__name__)
                 away = True
             else:
+                if away:
+                    _log.info("revision_database_back")
                 away = False
 
     async def _look(self) -> None:
@@ -78,8 +89,10 @@ class RevisionWatch:
         rows = await self._database.transact(lambda connection: connection.execute(query).all(), writes=False)
         return {key: value for key, value in rows}
 
-    async def _stopping_within(self, seconds: float) -> bool:
+    async def _stopped(self) -> bool:
+        """Wait until it is time to look; True: no more."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        return self._stopping.is_set()
+            async with asyncio.timeout(self._poll_s):
+                await self._wake.wait()
+        self._wake.clear()
+        return self._stopping

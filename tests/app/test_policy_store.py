@@ -12,7 +12,8 @@ from app.db import Database, DatabaseUnavailableError
 from app.errors import ConflictError, InvalidAdminRequestError, NotFoundError, PreconditionError
 from app.policy_document import PolicyDraft, parse_document
 from app.policy_store import PolicyStore
-from app.tables import policies
+from app.revisions import RevisionWatch
+from app.tables import POLICY_REVISION, policies
 
 pytestmark = pytest.mark.anyio
 
@@ -27,12 +28,13 @@ def drafted(name: str = "gate", **changes: Any) -> PolicyDraft:
 @asynccontextmanager
 async def worker(open_database: Open, poll_s: float = 60) -> AsyncIterator[PolicyStore]:
     async with open_database() as database:
-        store = PolicyStore(database, poll_s=poll_s)
-        await store.start()
+        store = PolicyStore(database)
+        watch = RevisionWatch(database, {POLICY_REVISION: store.refresh}, poll_s=poll_s)
+        await watch.start()
         try:
             yield store
         finally:
-            await store.aclose()
+            await watch.aclose()
 
 
 def in_force(store: PolicyStore) -> list[tuple[str, int]]:
@@ -191,8 +193,9 @@ async def test_lists_are_by_name_and_filtered(open_database: Open) -> None:
 async def test_while_the_database_is_away_the_last_known_policies_stand(open_database: Open, until: Until) -> None:
     async with worker(open_database) as one, open_database() as database:
         await one.create(drafted())
-        other = PolicyStore(database, poll_s=0.01)
-        await other.start()
+        other = PolicyStore(database)
+        watch = RevisionWatch(database, {POLICY_REVISION: other.refresh}, poll_s=0.01)
+        await watch.start()
         async with database.write() as connection:
             await connection.execute(text("ALTER TABLE meta RENAME TO elsewhere"))
         await asyncio.sleep(0.05)
@@ -201,7 +204,7 @@ async def test_while_the_database_is_away_the_last_known_policies_stand(open_dat
             await connection.execute(text("ALTER TABLE elsewhere RENAME TO meta"))
         await one.create(drafted("new"))
         await until(lambda: in_force(other) == [("gate", 1), ("new", 1)])
-        await other.aclose()
+        await watch.aclose()
 
 
 async def test_a_policy_that_cannot_be_read_any_more_stays_in_force_as_it_was(
@@ -226,6 +229,6 @@ async def test_without_a_database_there_is_no_start(tmp_path_factory: pytest.Tem
     database = Database(f"sqlite+aiosqlite:///{tmp_path_factory.mktemp('a')}/missing/x.db")
     store = PolicyStore(database)
     with pytest.raises(DatabaseUnavailableError):
-        await store.start()
+        await store.refresh()
     assert not store.ready
     await database.aclose()

@@ -13,6 +13,8 @@ from app import tables
 from app.db import Database, DatabaseUnavailableError
 from app.policy_document import parse_document
 from app.policy_store import PolicyStore
+from app.revisions import RevisionWatch
+from app.tables import POLICY_REVISION
 from app.workers import Worker, WorkerRegister, live_workers
 
 pytestmark = pytest.mark.anyio
@@ -24,15 +26,16 @@ Until = Callable[..., Any]
 @asynccontextmanager
 async def worker(open_database: Open, renew_s: float = 60) -> AsyncIterator[tuple[PolicyStore, WorkerRegister]]:
     async with open_database() as database:
-        store = PolicyStore(database, poll_s=0.05)
+        store = PolicyStore(database)
+        watch = RevisionWatch(database, {POLICY_REVISION: store.refresh}, poll_s=0.05)
         register = WorkerRegister(database, store, renew_s=renew_s)
         register.start()
-        await store.start()
+        await watch.start()
         try:
             yield store, register
         finally:
             await register.aclose()
-            await store.aclose()
+            await watch.aclose()
 
 
 async def test_each_worker_says_what_it_has_loaded_and_when(open_database: Open, until: Until) -> None:

@@ -27,9 +27,9 @@ async def resources(
 ) -> AsyncIterator[SimpleNamespace]:
     """What the admin API needs of the resources."""
     async with open_database() as database:
-        store = PolicyStore(database, poll_s=60)
+        store = PolicyStore(database)
         events = EventWriter(database, journal_path=tmp_path / "events", linger_s=0.001)
-        await store.start()
+        await store.refresh()
         await events.start()
         auth = await AdminAuth.open(database, SecretStr(TOKEN))
         yield SimpleNamespace(
@@ -41,7 +41,6 @@ async def resources(
             vault=Vault(database, SecretStr(new_secret_key())),
         )
         await events.aclose()
-        await store.aclose()
 
 
 @pytest.fixture
