@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 
 from judges.base import PairScorer
-from judges.types import Probabilities
+from judges.types import Probabilities, Windows
 from judges.wrapper import ScorerWrapper
 
 _ENTRY_BYTES = 400
@@ -98,7 +98,9 @@ def _bytes_of(score: Probabilities) -> int:
 
 
 def _key(name: str, evidence: str, claim: str) -> bytes:
-    texts = [text.encode(errors="surrogatepass") for text in (name, evidence, claim)]
+    # Windows that are judged together are another question than one text of the same words.
+    parts = evidence.parts if isinstance(evidence, Windows) else (evidence,)
+    texts = [text.encode(errors="surrogatepass") for text in (name, claim, *parts)]
     digest = blake2b(digest_size=16)
     for text in texts:
         digest.update(len(text).to_bytes(8, "little"))

@@ -1,5 +1,6 @@
 """JSON over HTTP, with failures in the judge's terms."""
 
+import asyncio
 import json
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -10,7 +11,11 @@ import httpx
 from judges.base import JudgeError, JudgeOverloadedError, JudgeUnavailableError, JudgeUnreachableError
 
 _MAX_ANSWER_BYTES = 8 * 1024 * 1024
+_MAX_FILE_BYTES = 64 * 1024 * 1024
 _CONNECT_S = 5.0
+_PAUSE_S = 0.05
+"""Before a request is sent again; twice as long each time."""
+_LONGEST_PAUSE_S = 1.0
 _BROKEN = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 """The connection was lost, perhaps one that the server had closed while it was idle: worth one more try."""
 
@@ -25,7 +30,11 @@ class StatusError(JudgeError):
 
 class JsonClient:
     """Keeps connections to ``base`` open. ``timeout_s`` bounds each wait for the server; ``api_key`` is sent as a
-    bearer token and stands in no message. Redirects are not followed, proxies of the environment not used."""
+    bearer token and stands in no message. Redirects are not followed, proxies of the environment not used.
+
+    A request may be sent again for as long as the caller is patient, while a replica is replaced, say. Once that has
+    been in vain, the next ones are not, until one succeeds: a server that is away makes nobody wait twice.
+    """
 
     def __init__(
         self,
@@ -47,48 +56,89 @@ class JsonClient:
             transport=transport,
             trust_env=False,
         )
+        self._hopeful = True
 
     async def aclose(self) -> None:
         await self._client.aclose()
 
     async def get(self, path: str) -> Any:
         """The body of an answer with success. Raises as ``post``."""
-        return await self._send("GET", path, None)
+        return _parse(await self._send("GET", path), path)
 
-    async def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """The body of an answer with success.
+    async def get_file(self, path: str) -> bytes:
+        """The same, as it is, and longer than other answers may be. Raises as ``post``."""
+        return await self._send("GET", path, most=_MAX_FILE_BYTES)
+
+    async def post(
+        self, path: str, body: Mapping[str, Any], *, headers: Mapping[str, str] | None = None, patience_s: float = 0.0
+    ) -> Any:
+        """The body of an answer with success. Where none can be had for a reason that may pass, the request is sent
+        again and again until ``patience_s`` is over.
 
         Raises JudgeUnreachableError when there is no answer in time or the server is not ready, JudgeOverloadedError
         for 429, JudgeUnavailableError where it refuses the key, StatusError for any other status, JudgeError for an
         answer that is no JSON or too long.
         """
-        return await self._send("POST", path, json.dumps(body).encode())
-
-    async def _send(self, method: str, path: str, content: bytes | None) -> Any:
+        content = json.dumps(body).encode()
+        sent = {"Content-Type": "application/json", **(headers or {})}
+        if patience_s <= 0:
+            return _parse(await self._send("POST", path, content, sent), path)
         try:
-            status, body = await self._exchange(method, path, content)
+            async with asyncio.timeout(patience_s) as limit:
+                answer = await self._insist(path, content, sent, limit.when() or 0.0)
+        except TimeoutError:
+            self._hopeful = False
+            raise JudgeUnreachableError(f"{path}: no answer in time") from None
+        self._hopeful = True
+        return _parse(answer, path)
+
+    async def _insist(self, path: str, content: bytes, headers: Mapping[str, str], until: float) -> bytes:
+        clock, pause = asyncio.get_running_loop().time, _PAUSE_S
+        while True:
+            try:
+                return await self._send("POST", path, content, headers)
+            except JudgeUnreachableError:
+                if not self._hopeful or clock() + pause >= until:
+                    self._hopeful = False
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        most: int = _MAX_ANSWER_BYTES,
+    ) -> bytes:
+        request = self._client.build_request(method, self._base + path, content=content, headers=headers)
+        try:
+            status, body = await self._exchange(request, path, most)
         except _BROKEN:
-            status, body = await self._again(method, path, content)
+            status, body = await self._again(request, path, most)
         if status == HTTPStatus.OK:
-            return _parse(body, path)
+            return body
         raise _refusal(status, path)
 
-    async def _again(self, method: str, path: str, content: bytes | None) -> tuple[int, bytes]:
+    async def _again(self, request: httpx.Request, path: str, most: int) -> tuple[int, bytes]:
         try:
-            return await self._exchange(method, path, content)
+            return await self._exchange(request, path, most)
         except _BROKEN as error:
             raise JudgeUnreachableError(f"{path}: the connection broke, twice ({type(error).__name__})") from error
 
-    async def _exchange(self, method: str, path: str, content: bytes | None) -> tuple[int, bytes]:
-        headers = {"Content-Type": "application/json"} if content is not None else None
+    async def _exchange(self, request: httpx.Request, path: str, most: int) -> tuple[int, bytes]:
         body = bytearray()
         try:
-            async with self._client.stream(method, self._base + path, content=content, headers=headers) as response:
+            response = await self._client.send(request, stream=True)
+            try:
                 async for piece in response.aiter_bytes():
                     body += piece
-                    if len(body) > _MAX_ANSWER_BYTES:
-                        raise JudgeError(f"{path}: the answer is longer than {_MAX_ANSWER_BYTES} bytes")
+                    if len(body) > most:
+                        raise JudgeError(f"{path}: the answer is longer than {most} bytes")
                 return response.status_code, bytes(body)
+            finally:
+                await response.aclose()
         except _BROKEN:
             raise
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:

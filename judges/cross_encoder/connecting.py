@@ -8,8 +8,8 @@ from judges.base import JudgeError, JudgeOverloadedError, JudgeUnavailableError,
 from judges.cross_encoder.client import JsonClient, StatusError
 from judges.cross_encoder.estimate import estimate_tokens
 from judges.cross_encoder.labels import Labels, read_labels
+from judges.cross_encoder.plain import PROTOCOL, plain
 from judges.cross_encoder.servers import (
-    PLAIN_PROTOCOL,
     SPECIAL_TOKENS,
     SeenLabels,
     Server,
@@ -17,7 +17,6 @@ from judges.cross_encoder.servers import (
     VllmScore,
     classified,
     classify_body,
-    plain,
     text_embeddings_inference,
 )
 
@@ -63,7 +62,7 @@ async def connect(client: JsonClient, target: Target) -> Server:
         info = None if kind == "vllm" else await _info(client, required=bool(kind))
         if info is None:
             return await _vllm(client, target)
-        if kind == "groundlane" or (not kind and info.get("protocol") == PLAIN_PROTOCOL):
+        if kind == "groundlane" or (not kind and info.get("protocol") == PROTOCOL):
             return plain(info)
         return text_embeddings_inference(info)
     except JudgeUnavailableError as error:

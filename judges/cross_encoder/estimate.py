@@ -1,7 +1,9 @@
 """How many tokens a text has, where the model's tokenizer is out of reach."""
 
+import hashlib
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 from tokenizers import Tokenizer
@@ -33,9 +35,26 @@ def open_counter(path: str | None) -> Callable[[str], int]:
         return estimate_tokens
     file = Path(path).expanduser()
     try:
-        tokenizer = Tokenizer.from_file(str(file / "tokenizer.json" if file.is_dir() else file))
+        return _counter(Tokenizer.from_file(str(file / "tokenizer.json" if file.is_dir() else file)))
     except Exception as error:  # the library raises nothing more special
         raise JudgeUnavailableError(f"cannot read the tokenizer {path}: {error}") from error
+
+
+def read_counter(content: bytes, digest: str | None) -> Callable[[str], int]:
+    """Count by the ``tokenizer.json`` with this content, whose SHA-256 is ``digest``.
+
+    Raises JudgeUnavailableError for any other, and for one that cannot be read.
+    """
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise JudgeUnavailableError("the tokenizer that the server hands out is not the one that it tells of")
+    try:
+        return _counter(Tokenizer.from_buffer(content))
+    except Exception as error:
+        raise JudgeUnavailableError(f"cannot read the tokenizer that the server hands out: {error}") from error
+
+
+def _counter(tokenizer: Tokenizer) -> Callable[[str], int]:
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    return lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)
+    # Windows and claims are counted several times over.
+    return lru_cache(maxsize=4096)(lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids))

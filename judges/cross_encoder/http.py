@@ -10,15 +10,19 @@ import httpx
 from judges.base import JudgeError, JudgeUnavailableError
 from judges.cross_encoder.client import JsonClient
 from judges.cross_encoder.connecting import KINDS, Target, connect
-from judges.cross_encoder.estimate import open_counter
+from judges.cross_encoder.estimate import open_counter, read_counter
+from judges.cross_encoder.plain import Plain, affinity
 from judges.cross_encoder.servers import Server, check_template
 from judges.cross_encoder.spec import split_list
-from judges.types import Probabilities
+from judges.types import Probabilities, Windows
 
 log = logging.getLogger(__name__)
 
 _ENDPOINTS = frozenset({"predict", "classify", "score", "judge"})
 _MAX_TOKENS = 1_000_000
+_MAX_CONCURRENCY = 1_000
+_AFFINITY = "X-Session-Id"
+"""By this header a router brings claims against the same evidence to the replica that has read it."""
 
 
 class HttpScorer:
@@ -33,12 +37,14 @@ class HttpScorer:
     - ``template``: needed for vLLM's ``/classify``, which takes one text: ``{evidence}[SEP]{claim}``, say.
     - ``labels``: what the probabilities of ``/classify`` mean, in order; default what its answers to examples tell.
     - ``max_tokens``: most tokens of evidence and claim together, where the server does not tell.
-    - ``tokenizer``: the model's ``tokenizer.json``, to count tokens exactly; default an estimate on the safe side.
+    - ``tokenizer``: the model's ``tokenizer.json``, to count tokens exactly; default what the server hands out, else
+      an estimate on the safe side.
     - ``languages``: codes of the languages that the model knows; default all.
+    - ``concurrency``: goes before the argument of that name.
 
-    ``api_key`` goes along as a bearer token. ``timeout_s`` bounds each request. A request is sent once more when its
-    connection breaks. ``transport`` stands in for the network in tests. Raises ValueError for a URL or an option that
-    cannot be used.
+    ``api_key`` goes along as a bearer token. ``timeout_s`` bounds each request: one whose connection breaks, or that
+    the server cannot take right now, is sent again until then, unless that was in vain the last time. ``transport``
+    stands in for the network in tests. Raises ValueError for a URL or an option that cannot be used.
     """
 
     def __init__(
@@ -57,13 +63,14 @@ class HttpScorer:
         self._api_key = api_key
         self._timeout_s = timeout_s
         self._transport = transport
-        self.concurrency = concurrency
+        self.concurrency = _whole(options, "concurrency", 1, _MAX_CONCURRENCY) or concurrency
         """Requests at a time."""
-        self._turns = asyncio.Semaphore(concurrency)
+        self._turns = asyncio.Semaphore(self.concurrency)
         self._starting = asyncio.Lock()
         self._client: JsonClient | None = None
         self._server: Server | None = None
         self._count = open_counter(None)
+        self._counts_by: str | None = None
         self._closed = False
         self.pairs_cut = 0
         """Pairs that were, by our count, longer than the model takes, and that the server cut."""
@@ -82,8 +89,13 @@ class HttpScorer:
         """Codes of the languages that the model knows; None for all, or where nobody says."""
         return self._target.languages or (self._server.languages if self._server else None)
 
+    @property
+    def fuses(self) -> bool:
+        """Whether a claim is read against several windows at little more than the cost of one."""
+        return self._server is not None and self._server.fuses
+
     def count_tokens(self, text: str) -> int:
-        return self._count(text)
+        return sum(map(self._count, text.parts)) if isinstance(text, Windows) else self._count(text)
 
     async def start(self) -> None:
         """Ask the server what it is. Idempotent. Raises JudgeUnreachableError when it does not answer, which may pass,
@@ -101,8 +113,18 @@ class HttpScorer:
                     connections=self.concurrency,
                     transport=self._transport,
                 )
+            await self._connect(self._client)
+
+    async def _connect(self, client: JsonClient) -> None:
+        own = self._counter_path is not None
+        if own:
             self._count = await asyncio.to_thread(open_counter, self._counter_path)
-            self._server = await connect(self._client, self._target)
+        server = await connect(client, self._target)
+        if not own and isinstance(server, Plain) and server.tokenizer not in (None, self._counts_by):
+            content = await client.get_file("/tokenizer")
+            self._count = await asyncio.to_thread(read_counter, content, server.tokenizer)
+            self._counts_by = server.tokenizer
+        self._server = server
 
     async def aclose(self) -> None:
         """Let the connections go. It cannot be started again."""
@@ -125,12 +147,26 @@ class HttpScorer:
     async def _ask(
         self, client: JsonClient, server: Server, pairs: Sequence[tuple[str, str]]
     ) -> Sequence[Probabilities]:
+        headers = {_AFFINITY: affinity(pairs)} if server.fuses else {}
         async with self._turns:
-            answer = await client.post(server.path, server.ask(pairs))
+            answer = await client.post(server.path, server.ask(pairs), headers=headers, patience_s=self._timeout_s)
         try:
-            return server.read(answer, len(pairs))
+            scores = server.read(answer, pairs)
         except JudgeError as error:
             raise JudgeError(f"{self.name}: {error}") from error
+        if isinstance(server, Plain) and server.is_another(answer):
+            await self._connect_anew(client, server)
+        return scores
+
+    async def _connect_anew(self, client: JsonClient, known: Server) -> None:
+        """The server has another model than when it was asked: from now on that is the one that counts."""
+        async with self._starting:
+            if self._server is not known:
+                return
+            try:
+                await self._connect(client)
+            except JudgeError as error:
+                log.warning("%s has a new model, and does not say which: %s", self.name, error)
 
     def _connected(self) -> tuple[JsonClient, Server]:
         if self._client is None or self._server is None:
@@ -138,10 +174,15 @@ class HttpScorer:
         return self._client, self._server
 
     def _note_long(self, server: Server, pairs: Sequence[tuple[str, str]]) -> None:
-        long = sum(self._count(evidence) + self._count(claim) > server.room for evidence, claim in pairs)
+        long = sum(self._longest(evidence) + self._count(claim) > server.room for evidence, claim in pairs)
         if long:
             self.pairs_cut += long
             log.warning("%d of %d pairs may be over the %d tokens of %s", long, len(pairs), server.room, self.name)
+
+    def _longest(self, evidence: str) -> int:
+        """A judge that fuses reads each window by itself."""
+        parts = evidence.parts if self.fuses and isinstance(evidence, Windows) else (evidence,)
+        return max(map(self._count, parts))
 
 
 def _target(url: str, options: Mapping[str, str]) -> Target:
@@ -172,14 +213,15 @@ def _target(url: str, options: Mapping[str, str]) -> Target:
         model=options.get("model"),
         template=template,
         labels=tuple(split_list(options.get("labels", ""))),
-        max_tokens=_tokens(options.get("max_tokens")),
+        max_tokens=_whole(options, "max_tokens", 16, _MAX_TOKENS),
         languages=frozenset(split_list(options["languages"])) if "languages" in options else None,
     )
 
 
-def _tokens(text: str | None) -> int | None:
+def _whole(options: Mapping[str, str], name: str, least: int, most: int) -> int | None:
+    text = options.get(name)
     if text is None:
         return None
-    if not text.isdecimal() or not 16 <= int(text) <= _MAX_TOKENS:
-        raise ValueError(f"max_tokens: expected a whole number from 16 to {_MAX_TOKENS}, got {text!r}")
+    if not text.isdecimal() or not least <= int(text) <= most:
+        raise ValueError(f"{name}: expected a whole number from {least} to {most}, got {text!r}")
     return int(text)

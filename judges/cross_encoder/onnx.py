@@ -77,6 +77,11 @@ class OnnxScorer:
         return self._label if self._model is None else f"{self._label}@{self._model.digest[:8]}"
 
     @property
+    def tokenizer_file(self) -> Path:
+        """What tokens are counted by."""
+        return self._folder / "tokenizer.json"
+
+    @property
     def max_tokens(self) -> int:
         return self._loaded().encoder.room
 

@@ -93,6 +93,11 @@ class PrefixScorer:
         return self._label if self._model is None else f"{self._label}@{self._model.digest[:8]}"
 
     @property
+    def tokenizer_file(self) -> Path:
+        """What tokens are counted by."""
+        return self._folder / "tokenizer.json"
+
+    @property
     def max_tokens(self) -> int:
         model = self._loaded()
         return model.window_tokens + model.claim_tokens

@@ -1,14 +1,17 @@
-"""What judges served over HTTP speak: how pairs are asked about, and how the answer is read. Nothing here is sent."""
+"""What judges served over HTTP speak: how pairs are asked about, and how the answer is read. Nothing here is sent.
+
+Our own protocol, both sides of it, is in ``plain``.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import Any, Protocol
 
 import numpy as np
 
 from judges.base import JudgeError, JudgeUnavailableError
+from judges.cross_encoder.answers import items, number, objects, whole
 from judges.cross_encoder.labels import Labels, read_labels
 from judges.types import Probabilities
 
@@ -51,8 +54,13 @@ class Server(Protocol):
         """The body of the request."""
         ...
 
-    def read(self, answer: Any, count: int) -> list[Probabilities]:
-        """The ``count`` results of ``answer``, in the order of the pairs. Raises JudgeError for any other answer."""
+    @property
+    def fuses(self) -> bool:
+        """Whether it takes ``Windows`` part by part, and says what each holds."""
+        ...
+
+    def read(self, answer: Any, pairs: Sequence[Pair]) -> list[Probabilities]:
+        """The results of ``answer``, in the order of the pairs asked about. Raises JudgeError for any other answer."""
         ...
 
 
@@ -70,19 +78,20 @@ class TextEmbeddingsInference:
     batch: int
     path: str = "/predict"
     languages: frozenset[str] | None = None
+    fuses: bool = False
 
     def ask(self, pairs: Sequence[Pair]) -> dict[str, Any]:
         return {"inputs": [list(pair) for pair in pairs], "raw_scores": True, "truncate": True}
 
-    def read(self, answer: Any, count: int) -> list[Probabilities]:
-        rows = [self._logits(row) for row in _items(answer, count)]
+    def read(self, answer: Any, pairs: Sequence[Pair]) -> list[Probabilities]:
+        rows = [self._logits(row) for row in items(answer, len(pairs))]
         return self.labels.probabilities(np.array(rows))
 
     def _logits(self, row: Any) -> list[float]:
-        by_name = {one.get("label"): one.get("score") for one in _objects(row)}
+        by_name = {one.get("label"): one.get("score") for one in objects(row)}
         if by_name.keys() != set(self.names):
             raise JudgeError(f"the answer has the labels {sorted(map(str, by_name))}, not {sorted(self.names)}")
-        return [_number(by_name[name]) for name in self.names]
+        return [number(by_name[name]) for name in self.names]
 
 
 def text_embeddings_inference(info: Mapping[str, Any]) -> TextEmbeddingsInference:
@@ -100,8 +109,8 @@ def text_embeddings_inference(info: Mapping[str, Any]) -> TextEmbeddingsInferenc
         model=str(info.get("model_id")) + (f"@{str(version)[:8]}" if version else ""),
         names=tuple(names[place] for place in sorted(names)),
         labels=labels,
-        room=max(2, _whole(info, "max_input_length") - SPECIAL_TOKENS),
-        batch=_whole(info, "max_client_batch_size"),
+        room=max(2, whole(info, "max_input_length") - SPECIAL_TOKENS),
+        batch=whole(info, "max_client_batch_size"),
     )
 
 
@@ -118,6 +127,7 @@ class VllmScore:
     batch: int = 64
     path: str = "/score"
     languages: frozenset[str] | None = None
+    fuses: bool = False
 
     def ask(self, pairs: Sequence[Pair]) -> dict[str, Any]:
         return {
@@ -127,8 +137,8 @@ class VllmScore:
             "truncate_prompt_tokens": -1,
         }
 
-    def read(self, answer: Any, count: int) -> list[Probabilities]:
-        scores = self.scores(answer, count)
+    def read(self, answer: Any, pairs: Sequence[Pair]) -> list[Probabilities]:
+        scores = self.scores(answer, len(pairs))
         if self.is_logit:
             return Labels(size=1).probabilities(np.array(scores))
         if not all(0.0 <= score <= 1.0 for score in scores):
@@ -138,7 +148,7 @@ class VllmScore:
     def scores(self, answer: Any, count: int) -> list[float]:
         """The numbers as they are."""
         values = [row.get("score") for row in _data(answer, count)]
-        return [_number(value[0] if isinstance(value, list) and len(value) == 1 else value) for value in values]
+        return [number(value[0] if isinstance(value, list) and len(value) == 1 else value) for value in values]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,12 +164,13 @@ class VllmClassify:
     batch: int = 64
     path: str = "/classify"
     languages: frozenset[str] | None = None
+    fuses: bool = False
 
     def ask(self, pairs: Sequence[Pair]) -> dict[str, Any]:
         return classify_body(self.model, self.template, pairs)
 
-    def read(self, answer: Any, count: int) -> list[Probabilities]:
-        rows = classified(answer, count)
+    def read(self, answer: Any, pairs: Sequence[Pair]) -> list[Probabilities]:
+        rows = classified(answer, len(pairs))
         for row in rows:
             if len(row.probabilities) != len(self.names) or not _is(row.label, self.names[row.highest]):
                 raise JudgeError(f"{self.model} answered with labels in another order than {', '.join(self.names)}")
@@ -206,54 +217,12 @@ def classified(answer: Any, count: int) -> list[Classified]:
         probabilities = row.get("probs")
         if not isinstance(probabilities, list) or not probabilities:
             raise JudgeError("the answer has a row without probabilities")
-        numbers = [_number(one) for one in probabilities]
+        numbers = [number(one) for one in probabilities]
         if len(numbers) > 1 and abs(sum(numbers) - 1.0) > _SUM_TOLERANCE:
             raise JudgeError("the probabilities of a row do not add up to 1")
         label = row.get("label")
         rows.append(Classified(label if isinstance(label, str) else None, numbers))
     return rows
-
-
-# Our own
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plain:
-    """``POST /judge``: pairs in, three probabilities each out. What ``GET /info`` tells is described in the manual."""
-
-    model: str
-    room: int
-    batch: int
-    path: str = "/judge"
-    languages: frozenset[str] | None = None
-
-    def ask(self, pairs: Sequence[Pair]) -> dict[str, Any]:
-        return {"pairs": [{"evidence": evidence, "claim": claim} for evidence, claim in pairs]}
-
-    def read(self, answer: Any, count: int) -> list[Probabilities]:
-        rows = _objects(_items(answer.get("scores") if isinstance(answer, dict) else None, count))
-        return [self._probabilities(row) for row in rows]
-
-    def _probabilities(self, row: Mapping[str, Any]) -> Probabilities:
-        found = Probabilities(*(_number(row.get(name)) for name in ("entailed", "neutral", "contradicted")))
-        parts = (found.entailed, found.neutral, found.contradicted)
-        if min(parts) < 0.0 or abs(sum(parts) - 1.0) > _SUM_TOLERANCE:
-            raise JudgeError("the probabilities of a pair do not add up to 1")
-        return found
-
-
-PLAIN_PROTOCOL = "groundlane-judge/1"
-
-
-def plain(info: Mapping[str, Any]) -> Plain:
-    """From the answer of ``GET /info``. Raises JudgeUnavailableError where it lacks something."""
-    languages = info.get("languages")
-    return Plain(
-        model=str(info.get("model")),
-        room=_whole(info, "max_tokens"),
-        batch=_whole(info, "max_batch"),
-        languages=frozenset(map(str, languages)) if isinstance(languages, list) else None,
-    )
 
 
 # Reading
@@ -280,35 +249,10 @@ class SeenLabels:
         return tuple(self.names.get(place, "other") for place in range(self.size))
 
 
+def _data(answer: Any, count: int) -> list[Mapping[str, Any]]:
+    rows = objects(items(answer.get("data") if isinstance(answer, dict) else None, count))
+    return sorted(rows, key=lambda row: number(row.get("index")))
+
+
 def _is(given: str | None, expected: str) -> bool:
     return given is None or expected == "other" or given.casefold() == expected.casefold()
-
-
-def _whole(info: Mapping[str, Any], name: str) -> int:
-    value = info.get(name)
-    if not isinstance(value, int) or value < 1:
-        raise JudgeUnavailableError(f"/info tells no {name}")
-    return value
-
-
-def _data(answer: Any, count: int) -> list[Mapping[str, Any]]:
-    rows = _objects(_items(answer.get("data") if isinstance(answer, dict) else None, count))
-    return sorted(rows, key=lambda row: _number(row.get("index")))
-
-
-def _items(rows: Any, count: int) -> list[Any]:
-    if not isinstance(rows, list) or len(rows) != count:
-        raise JudgeError(f"the answer does not have {count} results")
-    return rows
-
-
-def _objects(rows: Any) -> list[Mapping[str, Any]]:
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise JudgeError("the answer does not have the form expected")
-    return rows
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-        raise JudgeError("the answer has something other than a number where one is due")
-    return float(value)

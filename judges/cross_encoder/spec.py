@@ -11,7 +11,7 @@ _OPTIONS: Mapping[str, frozenset[str]] = {
     "embedded": frozenset({"languages"}),
     "onnx": frozenset({"languages"}),
     "st": frozenset({"backend", "languages"}),
-    "http": frozenset({"model", "template", "labels", "max_tokens", "tokenizer", "languages"}),
+    "http": frozenset({"model", "template", "labels", "max_tokens", "tokenizer", "languages", "concurrency"}),
 }
 """Kinds of judge, and the options of each."""
 _BARE = frozenset({"none", "embedded"})

@@ -9,6 +9,7 @@ from judges import caching
 from judges.base import JudgeError
 from judges.caching import CachingScorer
 from judges.testing import NEUTRAL, ScriptedJudge, contradicts, entails
+from judges.types import Windows
 
 pytestmark = pytest.mark.anyio
 
@@ -33,6 +34,13 @@ async def test_evidence_and_claim_are_told_apart_wherever_the_border_lies() -> N
     judge = ScriptedJudge({("ab", "c"): entails(), ("a", "bc"): contradicts()})
     cache = CachingScorer(judge, max_bytes=BIG)
     assert list(await cache.score([("ab", "c"), ("a", "bc")])) == [entails(), contradicts()]
+
+
+async def test_windows_judged_together_are_told_from_one_text_of_the_same_words() -> None:
+    judge = ScriptedJudge(lambda evidence, _: entails() if isinstance(evidence, Windows) else contradicts())
+    cache = CachingScorer(judge, max_bytes=BIG)
+    assert list(await cache.score([("a\nb", "c")])) == [contradicts()]
+    assert list(await cache.score([(Windows(["a", "b"]), "c")])) == [entails()]
 
 
 async def test_the_entries_used_longest_ago_go_first() -> None:

@@ -156,19 +156,31 @@ class Vllm(Standin):
 
 @dataclass
 class Own(Standin):
-    """``/info`` and ``/judge``."""
+    """``/info``, ``/judge`` and, where there is a ``tokenizer``, that. ``fuses``: it takes windows part by part."""
 
     languages: Sequence[str] | None = ("en",)
+    model: str = "judge@1"
+    fuses: bool = False
+    tokenizer: bytes | None = None
+    digest: str | None = None
 
     async def answer(self, method: str, path: str, body: Any) -> httpx.Response:
         match method, path:
             case "GET", "/info":
-                info = {"protocol": "groundlane-judge/1", "model": "judge@1", "max_tokens": 200, "max_batch": 2}
-                return httpx.Response(200, json={**info, "languages": self.languages})
+                info = {"protocol": "groundlane-judge/1", "model": self.model, "max_tokens": 200, "max_batch": 2}
+                more = {"languages": self.languages, "fuses": self.fuses, "tokenizer": self.digest}
+                return httpx.Response(200, json={**info, **more})
+            case "GET", "/tokenizer" if self.tokenizer is not None:
+                return httpx.Response(200, content=self.tokenizer)
             case "POST", "/judge":
                 assert len(body["pairs"]) <= 2
-                names = ("entailment", "neutral", "contradiction")
-                rows = [probabilities(pair["evidence"], pair["claim"], names) for pair in body["pairs"]]
-                keys = ("entailed", "neutral", "contradicted")
-                return httpx.Response(200, json={"scores": [dict(zip(keys, row, strict=True)) for row in rows]})
+                rows = [self._scored(pair["evidence"], pair["claim"]) for pair in body["pairs"]]
+                return httpx.Response(200, json={"scores": rows, "model": self.model})
         return httpx.Response(404)
+
+    def _scored(self, evidence: str | list[str], claim: str) -> dict[str, Any]:
+        if isinstance(evidence, list):
+            assert self.fuses
+            return {**self._scored(" ".join(evidence), claim), "parts": [self._scored(one, claim) for one in evidence]}
+        row = probabilities(evidence, claim, ("entailment", "neutral", "contradiction"))
+        return dict(zip(("entailed", "neutral", "contradicted"), row, strict=True))

@@ -1,17 +1,20 @@
 import asyncio
+import hashlib
 import logging
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from judges.base import JudgeError, JudgeOverloadedError, JudgeUnavailableError, JudgeUnreachableError
+from judges.cross_encoder import client
 from judges.cross_encoder.http import HttpScorer
-from judges.types import Probabilities
+from judges.types import Probabilities, Windows
 from tests.judges.cross_encoder.standins import Own, Standin, Tei, Vllm
 
 pytestmark = pytest.mark.anyio
@@ -242,6 +245,12 @@ async def score_with(*answers: httpx.Response | Exception) -> list[Probabilities
         return list(await scorer.score(PAIRS))
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No request is sent again after a pause."""
+    monkeypatch.setattr(client, "_PAUSE_S", math.inf)
+
+
 @pytest.mark.parametrize(
     ("answer", "error", "message"),
     [
@@ -261,6 +270,7 @@ async def score_with(*answers: httpx.Response | Exception) -> list[Probabilities
         (httpx.UnsupportedProtocol("odd"), JudgeError, "UnsupportedProtocol"),
     ],
 )
+@pytest.mark.usefixtures("impatient")
 async def test_trouble_is_told_in_the_judges_terms(
     answer: httpx.Response | Exception, error: type[Exception], message: str
 ) -> None:
@@ -277,11 +287,122 @@ async def test_what_is_no_number_is_no_score(value: Any) -> None:
         await score_with(body)
 
 
-async def test_a_connection_that_breaks_once_is_tried_again_and_twice_is_told() -> None:
+@pytest.mark.usefixtures("impatient")
+async def test_a_connection_that_breaks_once_is_tried_again_at_once() -> None:
     for broken in (httpx.ReadError("reset"), httpx.WriteError("reset"), httpx.RemoteProtocolError("gone")):
         assert rounded(await score_with(broken)) == THREE_WAY
         with pytest.raises(JudgeUnreachableError, match="broke, twice"):
             await score_with(broken, broken)
+
+
+PASSING = (httpx.Response(500), httpx.Response(503), httpx.ConnectError("refused"), *[httpx.ReadError("reset")] * 2)
+
+
+async def test_trouble_that_passes_in_time_is_nobodys_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_PAUSE_S", 0.0)
+    assert rounded(await score_with(*PASSING)) == THREE_WAY
+
+
+async def test_a_judge_that_stays_away_makes_nobody_wait_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Away(Tei):
+        left: float = math.inf
+
+        async def answer(self, method: str, path: str, body: Any) -> httpx.Response:
+            if path == "/predict" and self.left > 0:
+                self.left -= 1
+                return httpx.Response(503)
+            return await super().answer(method, path, body)
+
+    monkeypatch.setattr(client, "_PAUSE_S", 0.0)
+    server = Away()
+    async with opened(server, timeout_s=0.2) as scorer:
+        for tries in (range(1, 10**9), range(1, 2)):
+            before = len(server.sent)
+            with pytest.raises(JudgeUnreachableError):
+                await scorer.score(PAIRS)
+            assert len(server.sent) - before in tries
+    async with opened(server) as scorer:
+        for times in (0, 1, 3):
+            server.left = times
+            assert rounded(await scorer.score(PAIRS)) == THREE_WAY, "it is back, so it may be waited for again"
+
+
+async def test_a_judge_that_fuses_gets_the_windows_and_says_what_each_holds() -> None:
+    windows = Windows(["A cat is sleeping.", "A dog barks."])
+    server = Own(fuses=True)
+    async with opened(server) as scorer:
+        assert scorer.fuses
+        (found,) = await scorer.score([(windows, "A cat barks.")])
+        assert rounded([found, *found.parts]) == [THREE_WAY[0], THREE_WAY[2], THREE_WAY[2]]
+        assert server.asked("/judge")[0]["pairs"] == [{"evidence": list(windows.parts), "claim": "A cat barks."}]
+        (alone,) = await scorer.score([(Windows(["A dog barks."]), OTHER)])
+        assert alone.parts == ()
+    async with opened(Own()) as scorer:
+        assert not scorer.fuses
+        (found,) = await scorer.score([(windows, OTHER)])
+        assert found.parts == (), "one that does not fuse gets one text"
+
+
+async def test_parts_that_are_missing_are_noticed() -> None:
+    class Odd(Own):
+        def _scored(self, evidence: str | list[str], claim: str) -> dict[str, Any]:
+            return super()._scored(" ".join(evidence), claim)
+
+    async with opened(Odd(fuses=True)) as scorer:
+        with pytest.raises(JudgeError, match="does not have 2 results"):
+            await scorer.score([(Windows(["a", "b"]), "c")])
+
+
+async def test_claims_against_the_same_windows_go_where_those_are_known() -> None:
+    class Noting(Own):
+        headers: ClassVar[list[str | None]] = []
+
+        async def _handle(self, request: httpx.Request) -> httpx.Response:
+            self.headers.append(request.headers.get("x-session-id"))
+            return await super()._handle(request)
+
+    async with opened(Noting(fuses=True)) as scorer:
+        for windows in (["a", "b", "c"], ["c", "a", "b"], ["z", "y"]):
+            await scorer.score([(Windows(windows), "d")])
+    first, second, other = Noting.headers[-3:]
+    assert first == second != other
+    Noting.headers.clear()
+    async with opened(Noting()) as scorer:
+        await scorer.score(PAIRS[:1])
+    assert Noting.headers == [None, None]
+
+
+async def test_a_server_that_hands_out_its_tokenizer_is_counted_by_it(tmp_path: Path) -> None:
+    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    content = tokenizer.to_str().encode()
+    digest = hashlib.sha256(content).hexdigest()
+    async with opened(Own(tokenizer=content, digest=digest)) as scorer:
+        assert scorer.count_tokens("unbelievable a b") == 3
+        assert scorer.count_tokens(Windows(["a b", "c"])) == 3
+    with pytest.raises(JudgeUnavailableError, match="not the one that it tells of"):
+        async with opened(Own(tokenizer=content, digest="0" * 64)):
+            pass
+    garbage = b"{}"
+    with pytest.raises(JudgeUnavailableError, match="cannot read the tokenizer that the server hands out"):
+        async with opened(Own(tokenizer=garbage, digest=hashlib.sha256(garbage).hexdigest())):
+            pass
+
+
+async def test_a_model_that_is_replaced_behind_the_url_is_noticed() -> None:
+    server = Own()
+    async with opened(server) as scorer:
+        await scorer.score(PAIRS)
+        server.model = "judge@2"
+        assert rounded(await scorer.score(PAIRS)) == THREE_WAY
+        assert scorer.name == "http:judge@2"
+        before = len(server.sent)
+        await scorer.score(PAIRS[:1])
+        assert len(server.sent) == before + 1, "it is asked once"
+
+
+async def test_the_requests_at_a_time_can_be_said() -> None:
+    assert HttpScorer("http://judge", options={"concurrency": "32"}).concurrency == 32
 
 
 async def test_probabilities_that_are_none_are_refused() -> None:
@@ -450,6 +571,7 @@ async def test_over_a_real_connection_an_idle_one_that_the_server_closed_is_repl
         ("http://judge", {"template": "{claim} {claim} {evidence}"}, "once each"),
         ("http://judge", {"max_tokens": "many"}, "max_tokens: expected a whole number"),
         ("http://judge", {"max_tokens": "3"}, "max_tokens: expected a whole number"),
+        ("http://judge", {"concurrency": "0"}, "concurrency: expected a whole number from 1"),
     ],
 )
 def test_a_url_or_option_of_no_use_is_refused(url: str, options: dict[str, str], message: str) -> None:
