@@ -1,7 +1,8 @@
 """Traces of calls, where somebody has set them up: with the extra ``otel`` and OpenTelemetry's standard variables."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import structlog
@@ -21,11 +22,18 @@ class Tracing(Protocol):
     """What a process that traces does besides. One that does not has none of this in its way."""
 
     def app(self, app: ASGIApp) -> ASGIApp:
-        """``app``, each call of ``/v1`` in a span that continues the caller's trace."""
+        """``app``, each call of ``/v1`` and ``/mcp`` in a span that continues the caller's trace."""
         ...
 
     def upstreams(self, specs: Sequence[UpstreamSpec], **options: Any) -> Upstreams:
         """Upstreams that are sent the trace of the call, with spans of their own."""
+        ...
+
+    def message(
+        self, name: str, attributes: Mapping[str, Any], meta: Mapping[str, Any]
+    ) -> AbstractContextManager[Callable[[str], None]]:
+        """A message of the Model Context Protocol while it is answered, in a span of its own: in the trace that its
+        ``_meta`` names, else in that of the call that it came with. What is yielded notes the kind of an error."""
         ...
 
     def observe(self, event: RequestEvent) -> None:

@@ -4,7 +4,8 @@ The span of a call lasts from its first byte to its last, that of sending it ups
 is made of the event that the request leaves, which has the times of what happened, when it is over.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -17,17 +18,18 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.config import UpstreamSpec
 from app.events.records import RequestEvent, RequestRow
+from app.tracing.attributes import model_attributes, note_failure, operation, request_attributes, told
 from app.upstream import Sent, UpstreamRequest, Upstreams
 from policies.types import Action, Decision
 
-_OPERATIONS = {"chat.completions": "chat", "responses": "chat", "messages": "chat", "completions": "text_completion"}
-_FAILED = frozenset({"failed", "upstream_error", "incomplete"})
 _SERVER_ERROR = 500
+_PREFIX = "/v1/"
+_MCP = frozenset({"/mcp", "/mcp/"})
 _NS_PER_MS = 1_000_000
 _NS_PER_S = 1_000_000_000
 
@@ -42,6 +44,8 @@ class _Call:
     """When the request was read, in nanoseconds since the epoch."""
     upstream: list[Span] = field(default_factory=list)
     status: int | None = None
+    is_message: bool = False
+    """A message in the body of a call, with a name and a span of its own."""
 
     def at(self, ms: float) -> int:
         return self.began + int(ms * _NS_PER_MS)
@@ -105,7 +109,7 @@ class OtelTracing:
 
     def app(self, app: ASGIApp) -> ASGIApp:
         async def traced(scope: Scope, receive: Receive, send: Send) -> None:
-            if scope["type"] != "http" or not scope["path"].startswith("/v1/"):
+            if scope["type"] != "http" or not (scope["path"].startswith(_PREFIX) or scope["path"] in _MCP):
                 await app(scope, receive, send)
                 return
             call = self._begin(scope)
@@ -139,15 +143,45 @@ class OtelTracing:
         headers = [header for header in request.headers if header[0] not in carrier]
         return replace(request, headers=[*headers, *carrier.items()]), span
 
+    @contextmanager
+    def message(
+        self, name: str, attributes: Mapping[str, Any], meta: Mapping[str, Any]
+    ) -> Iterator[Callable[[str], None]]:
+        outer = _CALL.get()
+        carrier = {
+            field: value for field in propagate.get_global_textmap().fields if isinstance(value := meta.get(field), str)
+        }
+        parent = propagate.extract(carrier) if carrier else Context()
+        around = trace.get_current_span(parent).get_span_context()
+        links = []
+        if outer is not None:
+            links = [Link(outer.span.get_span_context())] if around.is_valid else []
+            parent = parent if around.is_valid else outer.context
+        began = time_ns()
+        span = self._tracer.start_span(name, parent, SpanKind.SERVER, told(attributes), links, began)
+        call = _Call(span, trace.set_span_in_context(span, parent), began, is_message=True)
+
+        def failed(kind: str) -> None:
+            span.set_attribute("error.type", kind)
+            span.set_status(Status(StatusCode.ERROR))
+
+        token = _CALL.set(call)
+        try:
+            yield failed
+        finally:
+            _CALL.reset(token)
+            call.end()
+
     def observe(self, event: RequestEvent) -> None:
         call = _CALL.get()
         if call is None or not call.span.is_recording():
             return
         row = event.request
         call.began = int(row.ts.timestamp() * _NS_PER_S)
-        call.span.update_name(f"{row.api} {row.model}" if row.model else row.api)
-        call.span.set_attributes(_request(row))
-        _note_failure(call.span, row)
+        if not call.is_message:
+            call.span.update_name(f"{row.api} {row.model}" if row.model else row.api)
+        call.span.set_attributes(request_attributes(row))
+        note_failure(call.span, row)
         marks: Mapping[str, float] = row.extra.get("marks", {})
         self._documents(call, event, marks)
         self._upstream(call, row, marks)
@@ -185,12 +219,12 @@ class OtelTracing:
         if not call.upstream:
             return
         span = call.upstream[-1]
-        span.update_name(f"{_OPERATIONS.get(row.api, row.api)} {row.model or ''}".strip())
-        span.set_attributes(_model(row))
+        span.update_name(f"{operation(row)} {row.model or ''}".strip())
+        span.set_attributes(model_attributes(row))
         if "first_text" in marks and len(call.upstream) == 1:
             first = (marks["first_text"] - marks.get("upstream_asked", 0.0)) / 1e3
             span.set_attribute("gen_ai.response.time_to_first_chunk", first)
-        _note_failure(span, row)
+        note_failure(span, row)
         span.end(call.at(marks.get("upstream_ended", row.total_ms)))
 
     def _judge(self, call: _Call, event: RequestEvent) -> None:
@@ -212,13 +246,13 @@ class OtelTracing:
                 "groundlane.claim.delivered": claim.delivered,
             }
             at = claim.extra.get("at")
-            span.add_event("claim", _told(found), call.at(at[1] if at else end))
+            span.add_event("claim", told(found), call.at(at[1] if at else end))
         result = {
             "gen_ai.evaluation.name": "groundedness",
             "gen_ai.evaluation.score.label": row.verdict,
             "gen_ai.evaluation.score.value": row.trust_score,
         }
-        span.add_event("gen_ai.evaluation.result", _told(result), call.at(end))
+        span.add_event("gen_ai.evaluation.result", told(result), call.at(end))
         span.end(call.at(end))
 
     def _grounding(self, call: _Call, event: RequestEvent) -> None:
@@ -247,7 +281,7 @@ class OtelTracing:
                 "groundlane.action": decision.action.value,
                 "groundlane.reason_code": decision.reason_code,
             }
-            span.add_event("decision", _told(found), call.at(between[1]))
+            span.add_event("decision", told(found), call.at(between[1]))
         span.end(call.at(between[1]))
 
 
@@ -263,46 +297,3 @@ class TracedUpstreams(Upstreams):
             span.set_attribute("groundlane.upstream", sent.upstream)
             span.set_attribute("http.response.status_code", sent.response.status_code)
         return sent
-
-
-def _request(row: RequestRow) -> dict[str, Any]:
-    return _told(
-        {
-            "gen_ai.agent.name": row.agent,
-            "gen_ai.request.model": row.model,
-            "gen_ai.request.stream": row.stream,
-            "groundlane.request_id": row.request_id,
-            "groundlane.run_id": row.run_id,
-            "groundlane.api": row.api,
-            "groundlane.status": row.status,
-            "groundlane.action": row.action,
-            "groundlane.verdict": row.verdict,
-            "groundlane.trust_score": row.trust_score,
-        }
-    )
-
-
-def _model(row: RequestRow) -> dict[str, Any]:
-    """What the GenAI semantic conventions call it."""
-    return _told(
-        {
-            "gen_ai.operation.name": _OPERATIONS.get(row.api, row.api),
-            "gen_ai.provider.name": "anthropic" if row.api == "messages" else "openai",
-            "gen_ai.request.model": row.model,
-            "gen_ai.request.stream": row.stream,
-            "gen_ai.response.model": row.resolved_model,
-            "gen_ai.response.finish_reasons": [row.finish_reason] if row.finish_reason else None,
-            "gen_ai.usage.input_tokens": row.prompt_tokens,
-            "gen_ai.usage.output_tokens": row.completion_tokens,
-        }
-    )
-
-
-def _note_failure(span: Span, row: RequestRow) -> None:
-    if row.status in _FAILED:
-        span.set_attribute("error.type", row.status)
-        span.set_status(Status(StatusCode.ERROR, row.error))
-
-
-def _told(found: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in found.items() if value is not None}

@@ -18,6 +18,7 @@ from app.errors import GatewayError, InvalidRequestError
 from app.keys import GatewayKey
 from app.resources import Resources
 from app.tasks import TaskScope
+from app.tracing import Tracing
 
 _INVALID_REQUEST = -32600
 _INTERNAL_ERROR = -32603
@@ -39,8 +40,8 @@ class McpServer:
     """The server of a process, an ASGI app. The first request starts it: the SDK takes half a second to import, and
     30 MB, which a gateway that nobody calls so need not pay."""
 
-    def __init__(self, resources: Resources) -> None:
-        self._resources = resources
+    def __init__(self, resources: Resources, tracing: Tracing | None) -> None:
+        self._resources, self._tracing = resources, tracing
         self._guard = Guard.of(resources.settings)
         self._tasks = TaskScope()
         self._starting = asyncio.Lock()
@@ -80,7 +81,9 @@ class McpServer:
             raise _NotInstalledError(
                 "The MCP server is not installed; it comes with the extra: pip install 'groundlane[mcp]'."
             ) from None
-        manager: _Manager = server.open_manager(self._check, max_body_bytes=self._resources.settings.max_body_bytes)
+        manager: _Manager = server.open_manager(
+            self._check, max_body_bytes=self._resources.settings.max_body_bytes, tracing=self._tracing
+        )
         return manager
 
     async def _check(self, arguments: Mapping[str, Any], request: Request) -> dict[str, Any]:
@@ -103,9 +106,9 @@ def _refusal(error: GatewayError) -> JSONResponse:
 
 
 @asynccontextmanager
-async def open_mcp(resources: Resources) -> AsyncIterator[McpServer]:
-    """The server, for as long as the application runs."""
-    server = McpServer(resources)
+async def open_mcp(resources: Resources, tracing: Tracing | None = None) -> AsyncIterator[McpServer]:
+    """The server, for as long as the application runs; with ``tracing`` its messages are spans."""
+    server = McpServer(resources, tracing)
     try:
         yield server
     finally:

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import orjson
 import structlog
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
@@ -21,10 +21,12 @@ from mcp_types import (
     Tool,
     ToolAnnotations,
 )
+from pydantic import ValidationError
 from starlette.requests import Request
 
 from app.api.mcp.schemas import DESCRIPTION, INPUT, OUTPUT
 from app.errors import GatewayError
+from app.tracing import Tracing
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -42,9 +44,9 @@ _TOOL = Tool(
 )
 
 
-def open_manager(check: Check, *, max_body_bytes: int) -> StreamableHTTPSessionManager:
+def open_manager(check: Check, *, max_body_bytes: int, tracing: Tracing | None = None) -> StreamableHTTPSessionManager:
     """The transport over the server, to be run once. It keeps no sessions, so that any worker can answer any request,
-    and answers with JSON, not with a stream of one event."""
+    and answers with JSON, not with a stream of one event. ``tracing``: each message is a span."""
 
     async def list_tools(_context: _Context, _params: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=[_TOOL])
@@ -72,6 +74,42 @@ def open_manager(check: Check, *, max_body_bytes: int) -> StreamableHTTPSessionM
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
+    # The SDK's own spans would go to the provider of the process, which need not be the one in use.
+    server.middleware[:] = [] if tracing is None else [_traced(tracing)]
     return StreamableHTTPSessionManager(
         server, json_response=True, stateless=True, max_request_body_size=max_body_bytes
     )
+
+
+def _traced(tracing: Tracing) -> ServerMiddleware[Any]:
+    """Each message in a span, with the names of the semantic conventions for MCP."""
+
+    async def middleware(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        calls = ctx.method == "tools/call"
+        target = _TOOL.name if calls and (ctx.params or {}).get("name") == _TOOL.name else None
+        attributes = {
+            "mcp.method.name": ctx.method,
+            "mcp.protocol.version": ctx.protocol_version,
+            "jsonrpc.request.id": None if ctx.request_id is None else str(ctx.request_id),
+            "gen_ai.operation.name": "execute_tool" if calls else None,
+            "gen_ai.tool.name": target,
+        }
+        name = f"{ctx.method} {target}" if target else ctx.method
+        with tracing.message(name, attributes, ctx.meta or {}) as failed:
+            try:
+                result = await call_next(ctx)
+            except MCPError as error:
+                failed(str(error.error.code))
+                raise
+            except ValidationError:
+                failed(str(INVALID_PARAMS))
+                raise
+            except Exception as error:
+                failed(type(error).__qualname__)
+                raise
+            match result:
+                case CallToolResult(is_error=True) | {"isError": True}:
+                    failed("tool_error")
+            return result
+
+    return middleware
