@@ -52,7 +52,8 @@ class Exchange:
             self.trace.fail("failed", error.message, http_status=error.status)
             await self.aclose()
             error.headers["x-groundlane-request-id"] = self.trace.request_id
-            error.headers["x-groundlane-action"] = self.trace.action
+            if self.trace.decisions or self.trace.status == "blocked":
+                error.headers["x-groundlane-action"] = self.trace.action
             raise
         except Exception:
             self.trace.fail("failed", "internal error", http_status=500)

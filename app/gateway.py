@@ -260,14 +260,14 @@ class Gateway:
             if not response.is_success:
                 return None
             kind = _content_type(response)
-            events = dialect.resumed(_bytes(response), kind, exchange.trace, turn.frame)
+            events = dialect.resumed(self._reply(response), kind, exchange.trace, turn.frame)
             return Again(events=events, end_earlier=exchange.end_earlier)
 
         return Regeneration(limit=limit, unavailable=dialect.not_resumable(intake.body), send=send)
 
     async def _pass_error(self, response: httpx.Response, exchange: Exchange) -> Reply:
         """The upstream refuses: its status and body are the client's."""
-        body = await _read(response)
+        body = await self._read(response)
         exchange.trace.fail("upstream_error", f"upstream answered {response.status_code}")
         exchange.trace.http_status = response.status_code
         await exchange.record()
@@ -276,7 +276,7 @@ class Gateway:
     # reply
 
     def _stream(self, call: Call, response: httpx.Response, exchange: Exchange, enforcement: Enforcement) -> Reply:
-        events = call.dialect.events(_bytes(response), _content_type(response), exchange.trace)
+        events = call.dialect.events(self._reply(response), _content_type(response), exchange.trace)
         stream = ReplyStream(call.dialect, exchange, enforcement.run(exchange.watched(events)))
         headers = [
             *((name, value) for name, value in self._headers(response, exchange.trace) if name not in _STREAM_HEADERS),
@@ -291,7 +291,7 @@ class Gateway:
         self, call: Call, response: httpx.Response, exchange: Exchange, enforcement: Enforcement
     ) -> Reply:
         trace = exchange.trace
-        body = await _read(response)
+        body = await self._read(response)
         kind = "application/json" if body.lstrip()[:1] == b"{" else _content_type(response)
         events = call.dialect.events(_once(body), kind, trace)
         async with aclosing(enforcement.run(exchange.watched(events))) as run:
@@ -317,6 +317,14 @@ class Gateway:
             headers.append(("content-type", "application/json"))
         await exchange.record()
         return Reply(status=response.status_code, headers=[*headers, *_verdict_headers(trace)], body=body)
+
+    def _reply(self, response: httpx.Response) -> AsyncIterator[bytes]:
+        """The bytes of a reply: of a stream as they come, and of one that is read whole no more than there may be."""
+        data = _bytes(response)
+        return _within(self.settings.max_reply_bytes, data) if _is_json(response) else data
+
+    async def _read(self, response: httpx.Response) -> bytes:
+        return b"".join([data async for data in _within(self.settings.max_reply_bytes, _bytes(response))])
 
     def _headers(self, response: httpx.Response, trace: Trace) -> Headers:
         return [*returned_headers(response, decoded=True), ("x-groundlane-request-id", trace.request_id)]
@@ -401,8 +409,13 @@ async def _bytes(response: httpx.Response) -> AsyncIterator[bytes]:
         raise translate(error) from error
 
 
-async def _read(response: httpx.Response) -> bytes:
-    return b"".join([data async for data in _bytes(response)])
+async def _within(limit: int, data: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    length = 0
+    async for piece in data:
+        length += len(piece)
+        if length > limit:
+            raise UpstreamConnectError(f"The upstream's reply is longer than {limit} bytes.")
+        yield piece
 
 
 async def _once(body: bytes) -> AsyncIterator[bytes]:

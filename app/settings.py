@@ -149,6 +149,9 @@ class Settings(BaseSettings):
     read_timeout_s: Annotated[Seconds, Field(description="Longest silence of the upstream, first byte included")] = (
         600.0
     )
+    max_reply_bytes: Annotated[Count, Field(description="Largest reply that is not streamed, unpacked")] = (
+        64 * 1024 * 1024
+    )
     upstream_connections: Annotated[Count, Field(description="Most connections to the upstream")] = 1_000
     max_body_bytes: Annotated[Count, Field(description="Largest request body of a governed path")] = 16 * 1024 * 1024
     max_documents: Annotated[Count, Field(description="Most documents in one request")] = 1_000

@@ -17,12 +17,15 @@ _UNAVAILABLE = frozenset({502, 503, 504, 529})
 _FIRST_PAUSE_S = 0.25
 _LONGEST_PAUSE_S = 4.0
 
+_LONGEST_DETAIL = 500
+
 _RANDOM = random.SystemRandom()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Either ``response`` or ``error``. ``kind`` names what went wrong, if anything.
+    """Either ``response`` or ``error``. ``kind`` names what went wrong, if anything; ``detail`` says of an error, to an
+    operator alone, what it was.
 
     ``again``: the same upstream may be asked once more, not before ``after_s`` have passed. ``elsewhere``: another may.
     """
@@ -30,6 +33,7 @@ class Outcome:
     response: httpx.Response | None = None
     error: UpstreamConnectError | UpstreamTimeoutError | None = None
     kind: str | None = None
+    detail: str | None = None
     again: bool = False
     elsewhere: bool = False
     after_s: float = 0.0
@@ -64,13 +68,17 @@ def of_response(response: httpx.Response, *, repeatable: bool, retry_429: bool, 
 
 def of_error(error: httpx.HTTPError, *, replayable: bool, repeatable: bool) -> Outcome:
     """Judge a failure before any byte of a response. ``replayable``: the request's body is at hand still."""
-    ours = translate(error)
+    ours, detail = translate(error), _detail(error)
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-        return Outcome(error=ours, kind="connect", again=replayable, elsewhere=replayable)
+        return Outcome(error=ours, kind="connect", detail=detail, again=replayable, elsewhere=replayable)
     if isinstance(error, httpx.TimeoutException):
         # The upstream may be at work on it still: the same one is not asked to do it all over again.
-        return Outcome(error=ours, kind="timeout", elsewhere=repeatable)
-    return Outcome(error=ours, kind="connect", again=repeatable, elsewhere=repeatable)
+        return Outcome(error=ours, kind="timeout", detail=detail, elsewhere=repeatable)
+    return Outcome(error=ours, kind="connect", detail=detail, again=repeatable, elsewhere=repeatable)
+
+
+def _detail(error: httpx.HTTPError) -> str:
+    return f"{type(error).__name__}: {error}".removesuffix(": ")[:_LONGEST_DETAIL]
 
 
 def translate(error: httpx.HTTPError) -> UpstreamConnectError | UpstreamTimeoutError:

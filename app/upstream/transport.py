@@ -5,6 +5,7 @@ wait for the first byte and the silence between bytes are timed apart, each fail
 happened, and closing a reply closes its connection at once.
 """
 
+import asyncio
 import urllib.request
 from collections.abc import AsyncIterator
 from time import monotonic
@@ -14,8 +15,11 @@ import httpx
 from yarl import URL
 
 from app.config import Timeouts
+from app.upstream.connections import Connector
 
 _KEEPALIVE_S = 60.0
+_FIRST_STATUS, _LAST_STATUS = 200, 599
+"""Of answers: what has another can be passed on to no client."""
 
 
 class AiohttpTransport(httpx.AsyncBaseTransport):
@@ -26,6 +30,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
 
     def __init__(self, *, timeouts: Timeouts, connections: int = 1_000, proxy_from_env: bool = False) -> None:
         self._timeouts = timeouts
+        self._head_timeout = timeouts.connect + timeouts.first_byte
         self._client_timeout = aiohttp.ClientTimeout(sock_connect=timeouts.connect, sock_read=timeouts.first_byte)
         self._connections, self._proxy_from_env = connections, proxy_from_env
         self._session: aiohttp.ClientSession | None = None
@@ -37,16 +42,21 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
             request.headers.pop("transfer-encoding", None)  # aiohttp frames the body itself
         started = monotonic()
         try:
-            response = await session.request(
-                request.method,
-                _url(request),
-                headers=request.headers.multi_items(),
-                data=(request.content or None) if whole else request.stream,
-                allow_redirects=False,
-                proxy=_env_proxy(request.url) if self._proxy_from_env else None,
-            )
+            # aiohttp times the silence before a head, which one that comes in byte by byte never ends.
+            async with asyncio.timeout(self._head_timeout if whole else None):
+                response = await session.request(
+                    request.method,
+                    _url(request),
+                    headers=request.headers.multi_items(),
+                    data=(request.content or None) if whole else request.stream,
+                    allow_redirects=False,
+                    proxy=_env_proxy(request.url) if self._proxy_from_env else None,
+                )
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise _translated(error)(str(error), request=request) from error
+            raise _translated(error)(_message(error), request=request) from error
+        if not _FIRST_STATUS <= response.status <= _LAST_STATUS:
+            response.close()
+            raise httpx.RemoteProtocolError(f"status {response.status} is none of HTTP's", request=request)
         # How long an upload takes is the caller's matter.
         spent = monotonic() - started if whole else 0.0
         return httpx.Response(
@@ -63,7 +73,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
     def _open(self) -> aiohttp.ClientSession:
         # Made inside the running loop, on first use.
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=self._connections, keepalive_timeout=_KEEPALIVE_S),
+            connector=Connector(limit=self._connections, keepalive_timeout=_KEEPALIVE_S),
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers={"User-Agent", "Accept", "Accept-Encoding", "Content-Type"},
             auto_decompress=False,
@@ -89,7 +99,7 @@ class _Body(httpx.AsyncByteStream):
                 yield data
                 data = await content.readany()
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise _translated(error)(str(error)) from error
+            raise _translated(error)(_message(error)) from error
 
     async def aclose(self) -> None:
         # A connection whose reply was read to its end is in the pool again by now; any other is of no more use.
@@ -127,3 +137,8 @@ def _translated(error: Exception) -> type[httpx.RequestError]:
         case aiohttp.ClientResponseError():
             return httpx.RemoteProtocolError
     return httpx.ReadError
+
+
+def _message(error: Exception) -> str:
+    """What happened, in words that may stand in a log: without the URL's query, and without what came of a reply."""
+    return "" if isinstance(error, aiohttp.ClientResponseError | aiohttp.InvalidURL) else str(error)

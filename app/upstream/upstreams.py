@@ -94,7 +94,9 @@ class Upstreams:
         kind = outcome.kind or "connect"
         self._observe(kind)
         status = outcome.response.status_code if outcome.response is not None else None
-        _log.warning("upstream_attempt_failed", upstream=stop.name, kind=kind, http_status=status)
+        _log.warning(
+            "upstream_attempt_failed", upstream=stop.name, kind=kind, http_status=status, detail=outcome.detail
+        )
 
     def describe(self) -> list[dict[str, Any]]:
         """Every upstream as an operator may see it, without secrets, with its health as this process knows it."""
@@ -106,4 +108,6 @@ class Upstreams:
 
 
 def _sent(stop: Stop, outcome: Outcome) -> Sent:
+    if outcome.error is not None:
+        _log.warning("upstream_failed", upstream=stop.name, kind=outcome.kind, detail=outcome.detail)
     return Sent(response=outcome.result(), upstream=stop.name, model=stop.form.model)
