@@ -117,7 +117,9 @@ class ReplyStream:
             _log.exception("reply_failed")
             self._exchange.trace.fail("failed", "internal error", http_status=200)
             await self._exchange.record()
-            yield self._dialect.encode(Failure(message="The gateway failed to complete the reply.", broken=True))
+            yield self._dialect.encode(
+                Failure(message="The gateway failed to complete the reply.", code="internal_error", broken=True)
+            )
             yield self._dialect.encode(Done())
 
     async def aclose(self) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from app.choice import Choice
-from app.errors import GatewayError
+from app.errors import GatewayError, UpstreamConnectError
 from app.parts import (
     Break,
     Cited,
@@ -156,12 +156,12 @@ class Reading:
             done = await self._take_all(events)
             self._trace.marks["upstream_ended"] = self._trace.elapsed_ms()
             if done is None and not self._finished():
-                await self._break("The upstream ended its reply before it was complete.")
+                await self._break(UpstreamConnectError("The upstream ended its reply before it was complete."))
             else:
                 await self._end(done or Done())
             await self._drain(events, passing=done is not None and done.trailer and self._mode is Mode.UNTOUCHED)
         except GatewayError as error:
-            await self._break(error.message)
+            await self._break(error)
         except Exception as error:  # whoever waits for the next item must learn of it
             await self._queue.put(_Crash(error))
         await self._queue.put(None)
@@ -290,15 +290,15 @@ class Reading:
             await self._queue.put(usage)
         await self._queue.put(done)
 
-    async def _break(self, message: str) -> None:
+    async def _break(self, error: GatewayError) -> None:
         """The reply broke off: deliver what came, then say so."""
         if not self._failed:
-            self._trace.fail("incomplete", message)
+            self._trace.fail("incomplete", error.message)
         await self._close_choices(truncated=True)
         for usage in self._late:
             await self._queue.put(usage)
         if not self._failed:
-            await self._queue.put(Failure(message=message, broken=True))
+            await self._queue.put(Failure(message=error.message, code=error.code, broken=True))
         await self._queue.put(Done())
 
     def _finished(self) -> bool:

@@ -87,9 +87,9 @@ class ChatDialect:
                 return _told_usage(output)
             case CountedUsage():
                 return frame_of(_usage_chunk(output))
-            case Failure(message=message, raw=raw):
+            case Failure(message=message, raw=raw, code=code):
                 return raw or frame_of(
-                    {"error": {"message": message, "type": "upstream_error", "param": None, "code": None}}
+                    {"error": {"message": message, "type": "upstream_error", "param": None, "code": code}}
                 )
             case Done(raw=raw):
                 return done_frame(raw)

@@ -86,8 +86,8 @@ class Writer:
             case Refused(reason=reason, reason_code=code, decisions=decisions):
                 more = {"kind": "grounding_policy_violation", "code": code, "violations": list(decisions)}
                 return error_event("invalid_request_error", reason, **more)
-            case Failure(message=message, raw=raw):
-                return raw or error_event("api_error", message)
+            case Failure(message=message, raw=raw, code=code):
+                return raw or error_event("api_error", message, **({} if code is None else {"code": code}))
             case Done(raw=raw):
                 if self._ended is None:  # it passes as it is
                     return raw
