@@ -18,10 +18,13 @@ Rule = Callable[[str, random.Random], str | None]
 
 _LEAST_WORDS: Final = 5
 _MOST_WORDS: Final = 45
+_LED: Final = 0.12
+"""Share of the claims, true and false, before which an answer's usual words are put."""
 _WORDS: Final = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
 _MONTHS: Final[Sequence[str]] = _WORDS["months"]
 _WEEKDAYS: Final[Sequence[str]] = _WORDS["weekdays"]
 _NUMERALS: Final[Sequence[str]] = _WORDS["numerals"]
+_LEADS: Final[Sequence[str]] = _WORDS["leads"]
 _OPPOSITE: Final[Mapping[str, str]] = {
     **{one: other for one, other in _WORDS["opposites"]},
     **{other: one for one, other in _WORDS["opposites"] if " " not in other},
@@ -75,6 +78,8 @@ def claims(passage: Sequence[str], others: Sequence[str], rng: random.Random, *,
             break
         text, target, rule = _one(passage, others, rng)
         if text is not None and (len(text.split()) >= 4) and all(text != row.claim for row in found):
+            if rule != verbatim.__name__ and rng.random() < _LED:
+                text = lead(text, rng)
             found.append(Row(text, target, f"made-{rule}"))
     return found
 
@@ -102,6 +107,11 @@ def _one(passage: Sequence[str], others: Sequence[str], rng: random.Random) -> t
 
 def _reworded(text: str | None, rng: random.Random) -> str | None:
     return text and ((synonyms(text, rng) if rng.random() < 0.4 else None) or text)
+
+
+def lead(sentence: str, rng: random.Random) -> str:
+    """The sentence after words that answers begin with and that say nothing."""
+    return rng.choice(_LEADS) + _lowered(sentence)
 
 
 # True of the passage

@@ -162,8 +162,12 @@ class Sampler:
         other = self._neighbour(group, rng)
         rows = list(group.rows) if len(group.rows) <= _MOST_CLAIMS - 2 else rng.sample(group.rows, _MOST_CLAIMS - 2)
         others = augment.sentences(other.premise)
-        if len(usable) >= 4 and rng.random() < 0.5:
-            yield self._made(passage, usable, others, rng)
+        if len(usable) >= 4:
+            kind = rng.random()
+            if kind < 0.4:
+                yield self._made(passage, usable, others, rng)
+            elif kind < 0.65:
+                yield self._cited(usable, others, rng)
         made = rng.randint(1, 3) if len(usable) >= 3 else rng.randint(0, 2)
         rows += augment.claims(usable, others, rng, count=made)
         if rng.random() < 0.25:
@@ -191,6 +195,18 @@ class Sampler:
         rows.append(Row(lost, Target.NEUTRAL, "lost"))
         half = augment.merge([rng.choice(remaining), gone], rng) if rng.random() < 0.5 else None
         rows += [Row(half, Target.NEUTRAL, "half-lost")] if half else []
+        return self._item([kept], rows, rng)
+
+    def _cited(self, usable: list[str], others: list[str], rng: random.Random) -> Item:
+        """One to three sentences of a passage, as answers cite them; what the rest of it says is not in them."""
+        first, length = rng.randrange(len(usable) - 1), rng.choice((1, 1, 2, 3))
+        kept = usable[first : first + length]
+        lost = [sentence for sentence in usable if sentence not in kept]
+        rows = augment.claims(kept, others, rng, count=3)
+        if lost:
+            rows.append(Row(rng.choice(lost), Target.NEUTRAL, "uncited"))
+            half = augment.merge(rng.sample([rng.choice(kept), rng.choice(lost)], 2), rng)
+            rows += [Row(half, Target.NEUTRAL, "half-cited")] if half else []
         return self._item([kept], rows, rng)
 
     def _item(self, blocks: Sequence[Sequence[str]], rows: Sequence[Row], rng: random.Random) -> Item:

@@ -125,3 +125,11 @@ def test_made_claims_are_told_by_their_rule_and_never_twice_the_same(seed: int) 
 def test_sentences_that_claim_nothing_are_left_out() -> None:
     passage = "Is it open? Yes. The lock at Ostrava opens at six in the morning. 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8"
     assert augment.sentences(passage) == ["The lock at Ostrava opens at six in the morning."]
+
+
+@given(st.integers())
+def test_words_before_a_sentence_leave_it_whole(seed: int) -> None:
+    made = augment.lead("The gate is open.", random.Random(seed))
+    assert made.lower().endswith("the gate is open.")
+    assert made[0].isupper()
+    assert len(made) > len("The gate is open.")
