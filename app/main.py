@@ -7,13 +7,13 @@ from typing import TypedDict
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 
+from app import dashboard
 from app.api import admin, chat, completions, grounding, health, messages, passthrough, responses, runs
 from app.api.authentication import Authentication
 from app.api.front import Front, FrontedApp
 from app.api.mcp import ROUTES as MCP_ROUTES
 from app.api.mcp import McpServer, open_mcp
 from app.api.problems import install_error_handlers
-from app.dashboard import router as dashboard
 from app.keys import GatewayKey
 from app.resources import Resources, open_resources
 from app.settings import Settings
@@ -52,7 +52,7 @@ def create_app(settings: Settings, *, scorer: PairScorer | None = None, tracing:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[State]:
-        async with open_resources(settings, scorer, tracing) as resources, open_mcp(resources) as mcp:
+        async with open_resources(settings, scorer, tracing) as resources, open_mcp(resources, tracing) as mcp:
             yield {"resources": resources, "mcp": mcp, "key": None}
 
     app = FrontedApp(
@@ -78,7 +78,8 @@ def create_app(settings: Settings, *, scorer: PairScorer | None = None, tracing:
     app.include_router(health.router)
     app.include_router(admin.router)
     if settings.dashboard:
-        app.include_router(dashboard)
+        app.include_router(dashboard.root)
+        app.include_router(dashboard.router)
     for router in governed:
         app.include_router(router)
     app.include_router(runs.router)

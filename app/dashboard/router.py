@@ -1,6 +1,6 @@
 """All pages of the dashboard, in one place."""
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 
@@ -19,6 +19,7 @@ from app.dashboard.pages import (
 )
 
 router = APIRouter(prefix="/dashboard", route_class=OpenRoute, include_in_schema=False)
+root = APIRouter(include_in_schema=False)
 _rest = APIRouter(route_class=DashboardRoute)
 
 
@@ -27,9 +28,19 @@ async def no_slash() -> Response:
     return RedirectResponse("/dashboard/", status_code=308)
 
 
-@_rest.get("/{path:path}")
-async def nothing(path: str) -> None:
-    raise HTTPException(404, "There is no such page.")
+@_rest.api_route("/{path:path}", methods=["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"])
+async def nothing(request: Request, path: str) -> None:
+    if request.method == "GET":
+        raise HTTPException(404, "There is no such page.")
+    raise HTTPException(405, "Nothing can be changed here.")
+
+
+@root.get("/")
+async def from_the_root(request: Request) -> Response:
+    """A person who opens the gateway's address is led to the dashboard; other clients are told that nothing is here."""
+    if "text/html" not in request.headers.get("accept", ""):
+        raise HTTPException(404)
+    return RedirectResponse("/dashboard/", status_code=307)
 
 
 PARTS = (

@@ -100,11 +100,11 @@ def same(given: str, expected: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), expected.encode())
 
 
-def may_try(request: Request) -> bool:
+async def may_try(request: Request) -> bool:
     """Whether this address may try a token now; each call counts as a try."""
     resources: Resources = request.state.resources
     place = zlib.crc32(_network(request.client.host if request.client else "").encode()) % _PLACES
-    return resources.limiter.take(f"sign-in {place}", ATTEMPTS_PER_MINUTE).allowed
+    return (await resources.limiter.take(f"sign-in {place}", ATTEMPTS_PER_MINUTE)).allowed
 
 
 def _network(host: str) -> str:

@@ -104,6 +104,11 @@ def count(value: float | None) -> str:
     return NOTHING if value is None else f"{value:,.0f}"
 
 
+def many(value: float | None, one: str, more: str | None = None) -> str:
+    """How many of something: ``1 request``, ``2,000 requests``. ``more``: where it does not end on an s."""
+    return f"{count(value)} {one if value == 1 else more or one + 's'}"
+
+
 def percent(value: float | None, digits: int = 1) -> str:
     """A share of one as ``12.3%``."""
     return NOTHING if value is None else f"{value * 100:.{digits}f}%"
@@ -192,7 +197,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    filters = (count, percent, number, duration, size, time, ago, clip, pretty_json, shown)
+    filters = (count, many, percent, number, duration, size, time, ago, clip, pretty_json, shown)
     environment.filters.update({filter.__name__: filter for filter in filters})
     environment.globals["static"] = static
     return environment

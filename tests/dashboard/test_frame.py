@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 
 from app.dashboard import session
 from app.dashboard.router import PARTS
-from app.dashboard.view import SECTIONS, static
+from app.dashboard.view import SECTIONS, many, static
 from app.db import DatabaseUnavailableError
 
 from .browsing import csrf_of, sign_in
@@ -159,7 +159,16 @@ def test_guesses_are_throttled(start_gateway: Callable[..., Gateway], visit: Vis
 
 
 def test_the_dashboard_can_be_left_out(start_gateway: Callable[..., Gateway], visit: Visit) -> None:
-    assert visit(start_gateway(dashboard=False)).get("/dashboard/").status_code == 404
+    stranger = visit(start_gateway(dashboard=False))
+    assert stranger.get("/dashboard/").status_code == 404
+    assert stranger.get("/", headers={"accept": "text/html"}).status_code == 404
+
+
+def test_a_browser_is_led_from_the_root_to_the_dashboard_and_nobody_else_is(stranger: httpx.Client) -> None:
+    led = stranger.get("/", headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+    assert (led.status_code, led.headers["location"]) == (307, "/dashboard/")
+    told = stranger.get("/", headers={"accept": "*/*"})
+    assert (told.status_code, told.headers["content-type"]) == (404, "application/json")
 
 
 def test_files_are_kept_for_good_under_their_version_alone(client: httpx.Client) -> None:
@@ -174,6 +183,19 @@ def test_a_page_that_is_not_there_is_told_on_a_page(client: httpx.Client) -> Non
     answer = client.get("/dashboard/nothing/here")
     assert answer.status_code == 404
     assert "There is no such page." in answer.text
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "POST"])
+def test_a_method_that_a_page_does_not_have_is_told_on_a_page(client: httpx.Client, method: str) -> None:
+    token = {"x-csrf-token": csrf_of(client.get("/dashboard/keys").text), "content-length": "0"}
+    answer = client.request(method, "/dashboard/requests", headers=token)
+    assert answer.status_code == 405
+    assert "Nothing can be changed here." in answer.text
+
+
+def test_one_of_something_is_not_many() -> None:
+    assert [many(number, "request") for number in (0, 1, 2_000)] == ["0 requests", "1 request", "2,000 requests"]
+    assert many(2, "policy", "policies") == "2 policies"
 
 
 def test_light_and_dark_are_a_choice_that_is_kept(client: httpx.Client) -> None:

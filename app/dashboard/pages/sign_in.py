@@ -47,7 +47,7 @@ async def sign_in(
 ) -> Response:
     """Exchange the admin token for a session."""
     client = request.client.host if request.client else None
-    if not may_try(request):
+    if not await may_try(request):
         _log.warning("dashboard_sign_in_throttled", client=client)
         return _form(request, next, status=429, message="Too many attempts from here. Wait a minute, then try again.")
     if not token.strip():
