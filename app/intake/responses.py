@@ -14,9 +14,9 @@ from app.intake.tools import take_result
 from judges.types import Chunk
 
 _RESULTS = "file_search_call.results"
-_OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output"})
-_CALLS = frozenset({"function_call", "custom_tool_call"})
-_TEXTS = frozenset({"input_text", "output_text", "text"})
+_OUTPUTS = ("function_call_output", "custom_tool_call_output")
+_CALLS = ("function_call", "custom_tool_call")
+_TEXTS = ("input_text", "output_text", "text")
 
 
 def read_responses(raw: bytes, headers: Mapping[str, str], limits: Limits) -> Intake:

@@ -101,3 +101,13 @@ def test_results_of_tools_have_limits_too() -> None:
 )
 def test_a_reply_may_bring_documents_where_the_request_asks_for_them(include: Any, late: bool) -> None:
     assert read(input="Q", include=include).late is late
+
+
+def test_items_and_parts_of_an_odd_type_are_no_results() -> None:
+    odd = [{"type": kind, "call_id": "c1", "output": [{"type": kind, "text": "Beta."}]} for kind in ([], {}, 7, None)]
+    assert (
+        read(input=[*odd, {"type": "function_call_output", "output": [{"type": {}, "text": "Beta."}]}])
+        .with_tools()
+        .chunks
+        == ()
+    )

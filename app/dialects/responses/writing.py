@@ -183,7 +183,8 @@ class Writer:
         part = self._reader.texts.parts[ended.choice]
         data = self._annotate(part, ended)
         if ended.blocked:
-            return data + self._close(part)
+            # Text may have passed at once (``live``) although its upstream never said where it belongs.
+            return self._announce(part) + data + self._close(part)
         event = dict(ended.frame.json)
         return data + self._frames.emit(self._ledger.text_done(part, event)) if event.get("type") == TEXT_DONE else data
 

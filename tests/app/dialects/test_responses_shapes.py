@@ -285,3 +285,12 @@ def test_tokens_spell_by_name_or_by_bytes() -> None:
     assert not spell([{"token": "a"}], "ab")
     assert not spell([{"token": FALSE, "bytes": list(b"ab")}], "ab")
     assert not spell([{"token": "x", "bytes": [999]}], "ab")
+
+
+async def test_text_of_an_item_that_was_never_announced_can_be_cut_off() -> None:
+    upstream = [event for event in events(response(message(FALSE))) if event["type"] != "response.output_item.added"]
+    at = await bench(sse(upstream), policy(stream_mode="live", **RULES))
+    found = read(await stream_bytes(at))
+    assert found[-1]["type"] == "response.incomplete"
+    assert [item["id"] for item in found[-1]["response"]["output"]] == ["msg_1"]
+    assert at.event.request.status == "blocked"
