@@ -6,6 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import structlog
 
+from app.errors import EventLostError
 from app.exchange import Exchange
 from app.intake import Intake
 from app.keys import GatewayKey
@@ -113,6 +114,9 @@ class ReplyStream:
                     await self._exchange.record()
                 if data := self._dialect.encode(output):
                     yield data
+        except EventLostError as error:
+            yield self._dialect.encode(Failure(message=error.message, code=error.code, broken=True))
+            yield self._dialect.encode(Done())
         except Exception:
             _log.exception("reply_failed")
             self._exchange.trace.fail("failed", "internal error", http_status=200)
@@ -123,4 +127,4 @@ class ReplyStream:
             yield self._dialect.encode(Done())
 
     async def aclose(self) -> None:
-        await self._exchange.aclose()
+        await self._exchange.abandon()

@@ -11,6 +11,7 @@ GatewayError
 ├── UpstreamConnectError       502: the upstream could not be reached, or broke off before it answered
 ├── UpstreamTimeoutError       504: the upstream did not answer in time
 ├── UpstreamKeyError           502: the secret that holds the upstream's key is not there
+├── EventLostError             503: the event of the request cannot be stored, and ``sync`` says that it must be
 └── AdminError                 4xx under /admin, as RFC 9457 problem JSON
     ├── UnauthorizedError      401
     ├── NotFoundError          404
@@ -123,6 +124,16 @@ class UpstreamKeyError(GatewayError):
     status = 502
     type = "upstream_error"
     code = "upstream_key_missing"
+
+
+class EventLostError(GatewayError):
+    """Neither the database nor the journal takes the event: what it tells of must not be taken for done."""
+
+    status = 503
+    code = "event_not_stored"
+
+    def __init__(self) -> None:
+        super().__init__("The record of this request could not be stored; try again.")
 
 
 class AdminError(GatewayError):

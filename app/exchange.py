@@ -1,14 +1,14 @@
 """What is open while a request is answered: the upstream's response, tasks, and the record still to be written."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import anyio
 import httpx
 
 from app.enforcement import Enforcement
-from app.errors import GatewayError
+from app.errors import EventLostError, GatewayError
 from app.events.records import EventLog, RequestEvent
 from app.parts import Event
 from app.runs import JoinedRun
@@ -60,7 +60,7 @@ class Exchange:
             await self.aclose()
             raise
         except BaseException:  # cancelled: the client is gone
-            await self.aclose()
+            await self.abandon()
             raise
         if self._recorded:
             await self.aclose()
@@ -88,9 +88,20 @@ class Exchange:
             with anyio.CancelScope(shield=True):
                 # Before the client has all of its reply, so that what it does next in the run finds this in it.
                 await self.run.add(trace)
-        await self.events.append(event)
-        for observer in self.observers:
-            observer(event)
+        try:
+            await self.events.append(event)
+        except EventLostError as error:
+            trace.fail("failed", error.message, http_status=None if trace.stream else error.status)
+            event = trace.event()
+            raise
+        finally:
+            for observer in self.observers:
+                observer(event)
+
+    async def abandon(self) -> None:
+        """``aclose``, where there is nobody left to be told that the event is lost."""
+        with suppress(EventLostError):
+            await self.aclose()
 
     async def aclose(self) -> None:
         """End the upstream call and all tasks; a request that is not recorded by now was given up by its client."""

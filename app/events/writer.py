@@ -11,6 +11,7 @@ from pathlib import Path
 import structlog
 
 from app.db import Database
+from app.errors import EventLostError
 from app.events.journal import Journal
 from app.events.records import RequestEvent
 from app.events.rows import Rows, dump, event_rows, load
@@ -21,10 +22,8 @@ from app.tasks import TaskScope
 _log = structlog.stdlib.get_logger(__name__)
 _SPILL_WAIT_S = 0.05
 _DRAIN_S = 5.0
-
-
-class EventLostError(Exception):
-    """Neither the database nor the journal could take an event."""
+_CLOSE_S = 8.0
+"""How long the end waits for a database that says nothing before the journal takes what waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +53,11 @@ class EventWriter:
 
     ``batched``: ``append`` returns at once. A batch is up to ``batch_limit`` events or ``linger_s`` of them.
     ``sync``: ``append`` returns once the event is committed; what waits at the same time shares a commit. While the
-    database is away it returns once the event is fsynced to the journal instead.
+    database is away it returns once the event is fsynced to the journal instead, also if the database says nothing for
+    ``patience_s``.
 
     A batch that the database does not take goes to the journal, and so does what finds ``queue_limit`` events waiting.
+    Where the journal does not take it either, it waits in memory, as far as there is room, until one of the two does.
     The journal is replayed at start and, at growing intervals between ``retry_s``, when the database is back. Keys come
     from the request's id, which must therefore be unique; a replay adds nothing twice. An event that the database
     refuses for what is in it is set aside in ``<journal>.rejected``.
@@ -75,6 +76,7 @@ class EventWriter:
         batch_limit: int = 500,
         linger_s: float = 0.1,
         retry_s: tuple[float, float] = (0.5, 30.0),
+        patience_s: float = 10.0,
     ) -> None:
         self.written = self.journaled = self.dropped = self.rejected = self.failures = 0
         self._database = database
@@ -84,7 +86,10 @@ class EventWriter:
         self._pending: deque[_Entry] = deque()
         self._spilled: deque[_Entry] = deque()
         self._wake, self._full, self._spill = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self._spill_space = asyncio.Event()
+        self._spill_space, self._ending = asyncio.Event(), asyncio.Event()
+        self._patience_s = patience_s
+        self._disk_full = False
+        """The journal took nothing when it was asked last."""
         self._first_retry_s, self._last_retry_s = retry_s
         self._retry_s = self._first_retry_s
         self._retry_at: float | None = None
@@ -114,7 +119,7 @@ class EventWriter:
         stored = asyncio.get_running_loop().create_future() if self._sync else None
         entry = _Entry(event_rows(event), stored)
         if self._closed:
-            await self._to_journal([entry])
+            await self._spill_now([entry])
         elif len(self._pending) < self._queue_limit:
             self._pending.append(entry)
             self._wake.set()
@@ -123,7 +128,16 @@ class EventWriter:
         else:
             await self._append_spilled(entry)
         if stored is not None:
-            await stored
+            await self._until(stored, entry)
+
+    async def _until(self, stored: asyncio.Future[None], entry: _Entry) -> None:
+        try:
+            async with asyncio.timeout(self._patience_s):
+                await asyncio.shield(stored)
+        except TimeoutError:
+            # It stays in its queue too; being stored twice makes it no two.
+            if not await self._to_journal([entry]):
+                raise EventLostError() from None
 
     async def _append_spilled(self, entry: _Entry) -> None:
         if len(self._spilled) >= self._queue_limit:
@@ -135,7 +149,7 @@ class EventWriter:
                 self._lose([entry], TimeoutError("the journal cannot keep up"))
                 return
         if self._closed:
-            await self._to_journal([entry])
+            await self._spill_now([entry])
             return
         self._spilled.append(entry)
         self._spill.set()
@@ -143,11 +157,11 @@ class EventWriter:
     async def aclose(self) -> None:
         """Write what waits, to the database or to the journal, and end."""
         self._closing = True
-        for event in (self._wake, self._full, self._spill):
+        for event in (self._wake, self._full, self._spill, self._ending):
             event.set()
         try:
             if self._tasks:
-                await asyncio.wait(self._tasks)
+                await asyncio.wait(self._tasks, timeout=_CLOSE_S)
         finally:
             await self._scope.aclose()
             self._closed = True
@@ -176,9 +190,13 @@ class EventWriter:
             if self._replay_due():
                 await self._attempt(self._replay)
             if batch := list(islice(self._pending, self._batch_limit)):
-                await self._store(batch)
-                for _ in batch:
-                    self._pending.popleft()
+                if await self._store(batch):
+                    for _ in batch:
+                        self._pending.popleft()
+                elif self._closing:
+                    return
+                else:
+                    await self._rest()
         deadline = asyncio.get_running_loop().time() + _DRAIN_S
         while self._replay_due() and asyncio.get_running_loop().time() < deadline:
             await self._attempt(self._replay)
@@ -198,12 +216,18 @@ class EventWriter:
         self._wake.clear()
         self._full.clear()
 
+    async def _rest(self) -> None:
+        """Neither the database nor the journal takes anything: give them time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._first_retry_s):
+                await self._ending.wait()
+
     async def _write_spilled(self) -> None:
         while not self._closing or self._spilled:
             await self._spill.wait()
             self._spill.clear()
             while batch := list(self._spilled):
-                await self._to_journal(batch)
+                await self._spill_now(batch)
                 for _ in batch:
                     self._spilled.popleft()
                 self._spill_space.set()
@@ -213,12 +237,17 @@ class EventWriter:
 
     # Where events go.
 
-    async def _store(self, batch: Sequence[_Entry]) -> None:
+    async def _store(self, batch: Sequence[_Entry]) -> bool:
+        """Whether the database or the journal has it now. Whoever waits is told either way."""
         if self._due() and await self._attempt(lambda: self._insert([entry.rows for entry in batch])):
             for entry in batch:
                 entry.settle()
-        else:
-            await self._to_journal(batch)
+            return True
+        if await self._to_journal(batch):
+            return True
+        for entry in batch:
+            entry.settle(EventLostError())
+        return False
 
     async def _insert(self, batch: Sequence[Rows]) -> None:
         refused = await store(self._database, batch)
@@ -256,18 +285,27 @@ class EventWriter:
             self._retry_at, self._retry_s = None, self._first_retry_s
         return True
 
-    async def _to_journal(self, batch: Sequence[_Entry]) -> None:
+    async def _to_journal(self, batch: Sequence[_Entry]) -> bool:
         try:
             await asyncio.to_thread(lambda: self._journal.append([dump(entry.rows) for entry in batch]))
         except OSError as error:
-            self._lose(batch, error)
-            return
+            if not self._disk_full:
+                _log.error("event_journal_away", error=f"{type(error).__name__}: {error}")
+            self._disk_full = True
+            return False
+        self._disk_full = False
         self.journaled += len(batch)
         for entry in batch:
             entry.settle()
+        return True
+
+    async def _spill_now(self, batch: Sequence[_Entry]) -> None:
+        """To the journal, or else they are lost: there is no room for them in memory."""
+        if not await self._to_journal(batch):
+            self._lose(batch, OSError("the journal does not take them"))
 
     def _lose(self, batch: Sequence[_Entry], error: OSError) -> None:
         self.dropped += len(batch)
         _log.error("events_lost", count=len(batch), error=f"{type(error).__name__}: {error}")
         for entry in batch:
-            entry.settle(EventLostError("the event could not be stored"))
+            entry.settle(EventLostError())

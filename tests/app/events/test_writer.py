@@ -193,13 +193,14 @@ async def test_an_outage_at_the_start_stops_nothing(
 
 
 async def test_a_full_queue_spills_to_the_journal_without_waiting(
-    sqlite_url: str, event: Event, tmp_path: Path, until: Until
+    sqlite_url: str, event: Event, tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("app.events.writer._SPILL_WAIT_S", 10)  # a slow disk is another test's matter
     await asyncio.to_thread(upgrade, sqlite_url)
     database = Database(sqlite_url, busy_timeout_s=30)
     async with running(database, tmp_path, queue_limit=5, batch_limit=5) as writer:
         with locked(database):
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(20):
                 for number in range(40):
                     await writer.append(event(number))
             await until(lambda: writer.journaled > 0)
@@ -242,7 +243,7 @@ async def test_an_event_that_the_database_refuses_costs_only_itself(
     assert b"req_000002" in (tmp_path / "events.rejected").read_bytes()
 
 
-async def test_where_the_journal_fails_too_sync_says_so_and_batched_counts(
+async def test_where_the_journal_fails_too_sync_says_so_and_batched_waits(
     sqlite_url: str, event: Event, tmp_path: Path, until: Until
 ) -> None:
     database = Database(sqlite_url, busy_timeout_s=0.05)  # without tables
@@ -250,14 +251,51 @@ async def test_where_the_journal_fails_too_sync_says_so_and_batched_counts(
     async with running(database, tmp_path / "file", durability=SYNC) as writer:
         with pytest.raises(EventLostError):
             await writer.append(event(1))
-        assert writer.dropped == 1
         await asyncio.to_thread(upgrade, sqlite_url)
         await until(lambda: _stored(writer, event(2)))
+        await until(lambda: writer.queue_depth == 0)
+        assert writer.dropped == 0
     async with running(database, tmp_path / "file", queue_limit=1) as batched:
         with locked(database):
             for number in range(3, 6):
                 await batched.append(event(number))
-            await until(lambda: batched.dropped == 3)
+            await until(lambda: batched.dropped == 2)  # for which there was no room in memory
+        await until(lambda: batched.written == 1)
+    assert (await count(database))[0] == 3
+    await database.aclose()
+
+
+async def test_sync_does_not_wait_for_a_database_that_says_nothing(
+    sqlite_url: str, event: Event, tmp_path: Path, until: Until
+) -> None:
+    await asyncio.to_thread(upgrade, sqlite_url)
+    database = Database(sqlite_url, busy_timeout_s=300)
+    writer = EventWriter(database, durability=SYNC, journal_path=tmp_path / "events", patience_s=0.05)
+    await writer.start()
+    with locked(database):
+        await writer.append(event(1))
+        assert (writer.journaled, writer.written) == (1, 0)
+    await until(lambda: writer.queue_depth == 0 and writer.journal_bytes == 0)
+    await writer.aclose()
+    assert (await count(database))[0] == 1
+    await database.aclose()
+
+
+async def test_the_end_does_not_wait_for_a_database_that_says_nothing(
+    sqlite_url: str, event: Event, tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.events.writer._CLOSE_S", 0.05)
+    await asyncio.to_thread(upgrade, sqlite_url)
+    database = Database(sqlite_url, busy_timeout_s=300)
+    writer = EventWriter(database, journal_path=tmp_path / "events", linger_s=0.001)
+    await writer.start()
+    with locked(database):
+        await writer.append(event(1))
+        await writer.aclose()
+        assert writer.journaled == 1
+    async with running(database, tmp_path) as later:
+        await until(lambda: later.written == 1)
+    assert (await count(database))[0] == 1
     await database.aclose()
 
 
