@@ -74,6 +74,7 @@ class Batcher(ScorerWrapper):
         """Pairs in them."""
         self.failed = 0
         """Pairs of batches that failed."""
+        self._since: dict[int, float] = {}
         self.overloaded = 0
         """Pairs refused so far because too many waited."""
 
@@ -81,6 +82,11 @@ class Batcher(ScorerWrapper):
     def queue_depth(self) -> int:
         """Pairs that wait and are in no batch yet."""
         return len(self._waiting)
+
+    @property
+    def silent_s(self) -> float:
+        """For how long the scorer has owed an answer: seconds since the oldest batch went to it; 0 if none is there."""
+        return asyncio.get_running_loop().time() - min(self._since.values()) if self._since else 0.0
 
     async def start(self) -> None:
         """Load the model and begin to work. Idempotent. Raises JudgeUnavailableError."""
@@ -161,7 +167,9 @@ class Batcher(ScorerWrapper):
 
     async def _run(self, batch: list[_Item]) -> None:
         self.batches += 1
+        number = self.batches
         self.pairs += len(batch)
+        self._since[number] = asyncio.get_running_loop().time()
         try:
             results = await self._scorer.score([item.pair for item in batch])
         except JudgeError as error:
@@ -172,6 +180,8 @@ class Batcher(ScorerWrapper):
         else:
             for item, result in zip(batch, results, strict=True):
                 item.call.deliver(item.position, result)
+        finally:
+            del self._since[number]
 
     def _fail(self, batch: list[_Item], error: JudgeError) -> None:
         self.failed += len(batch)

@@ -102,6 +102,11 @@ class GroundingChecker:
         return "no judge is configured" if self._scorer is None else self.fault
 
     @property
+    def silent_s(self) -> float:
+        """For how long the cross-encoder has owed an answer."""
+        return float(getattr(self._scorer, "silent_s", 0.0))
+
+    @property
     def name(self) -> str:
         """Name and version of what judges, joined by ``+`` where there are two; ``none`` if there is nothing."""
         return self.named()

@@ -31,6 +31,11 @@ class ScorerWrapper:
         known: frozenset[str] | None = getattr(self._scorer, "languages", None)
         return known
 
+    @property
+    def silent_s(self) -> float:
+        """For how long the scorer has owed an answer, where somebody takes the time."""
+        return float(getattr(self._scorer, "silent_s", 0.0))
+
     def count_tokens(self, text: str) -> int:
         return self._scorer.count_tokens(text)
 

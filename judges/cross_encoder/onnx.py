@@ -4,7 +4,6 @@ import asyncio
 import json
 import logging
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from judges.base import JudgeError, JudgeUnavailableError
 from judges.cross_encoder.description import warn_if_reranker
 from judges.cross_encoder.files import cores, digest_of, verify
 from judges.cross_encoder.labels import Labels, read_labels
+from judges.cross_encoder.threads import JudgeThreads
 from judges.cross_encoder.tokens import PairEncoder, read_limit
 from judges.types import Probabilities
 
@@ -68,7 +68,7 @@ class OnnxScorer:
         self._label = label or f"onnx:{self._folder.name}"
         self._model: _Model | None = None
         self._loading = asyncio.Lock()
-        self._executor = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="judge")
+        self._executor = JudgeThreads(workers)
         self.pairs_cut = 0
 
     @property
@@ -94,8 +94,8 @@ class OnnxScorer:
                 self._model = await self._in_worker(self._load)
 
     async def aclose(self) -> None:
-        """Wait for the inference that runs and let the model go. It cannot be started again."""
-        await asyncio.to_thread(self._executor.shutdown, wait=True, cancel_futures=True)
+        """Wait a while for the inference that runs and let the model go. It cannot be started again."""
+        await self._executor.aclose()
         self._model = None
 
     async def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:

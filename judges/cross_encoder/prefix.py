@@ -10,7 +10,6 @@ import json
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -26,6 +25,7 @@ from tokenizers import Tokenizer
 from judges.base import JudgeError, JudgeUnavailableError
 from judges.cross_encoder.files import cores, digest_of, verify
 from judges.cross_encoder.labels import Labels, read_labels
+from judges.cross_encoder.threads import JudgeThreads
 from judges.types import Probabilities, Windows
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class PrefixScorer:
         self._loading = asyncio.Lock()
         self.concurrency = threads or cores()
         """How many calls of ``score`` run side by side."""
-        self._executor = ThreadPoolExecutor(max_workers=self.concurrency, thread_name_prefix="judge")
+        self._threads = JudgeThreads(self.concurrency)
         self._states_bytes = states_bytes
         self._kept: OrderedDict[bytes, States] = OrderedDict()
         self._reading: dict[bytes, asyncio.Future[States]] = {}
@@ -116,8 +116,8 @@ class PrefixScorer:
                 self._model = await self._in_worker(self._load)
 
     async def aclose(self) -> None:
-        """Wait for the inference that runs and let the model go. It cannot be started again."""
-        await asyncio.to_thread(self._executor.shutdown, wait=True, cancel_futures=True)
+        """Wait a while for the inference that runs and let the model go. It cannot be started again."""
+        await self._threads.aclose()
         self._model = None
         self._kept.clear()
         self.kept_bytes = 0
@@ -209,7 +209,7 @@ class PrefixScorer:
 
     def _submit(self, function: Callable[..., Any], *arguments: Any) -> "asyncio.Future[Any]":
         try:
-            return asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
+            return asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
         except RuntimeError as error:
             raise JudgeUnavailableError(f"{self.name} was closed") from error
 

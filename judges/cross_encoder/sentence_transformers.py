@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
@@ -10,6 +9,7 @@ from typing import Any, Final, Literal, get_args
 from judges.base import JudgeError, JudgeUnavailableError
 from judges.cross_encoder.description import known_languages, warn_if_reranker
 from judges.cross_encoder.labels import Labels, read_labels
+from judges.cross_encoder.threads import JudgeThreads
 from judges.types import Probabilities
 
 Backend = Literal["torch", "onnx", "openvino"]
@@ -47,7 +47,7 @@ class SentenceTransformersScorer:
         self._labels = Labels(size=1)
         self._limit = 0
         self._loading = asyncio.Lock()
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="judge-st")
+        self._threads = JudgeThreads(1, name="judge-st")
         self._count = lru_cache(maxsize=_REMEMBERED)(self._count_now)
 
     @property
@@ -68,8 +68,8 @@ class SentenceTransformersScorer:
                 await self._in_worker(self._load)
 
     async def aclose(self) -> None:
-        """Wait for the prediction that runs and let the model go. It cannot be started again."""
-        await asyncio.to_thread(self._executor.shutdown, wait=True, cancel_futures=True)
+        """Wait a while for the prediction that runs and let the model go. It cannot be started again."""
+        await self._threads.aclose()
         self._model = None
 
     async def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:
@@ -79,7 +79,7 @@ class SentenceTransformersScorer:
 
     async def _in_worker(self, function: Any, *arguments: Any) -> Any:
         try:
-            future = asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
+            future = asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
         except RuntimeError as error:
             raise JudgeUnavailableError(f"{self.name} was closed") from error
         return await future

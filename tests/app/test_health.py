@@ -25,6 +25,7 @@ class Parts:
     policies_ready: bool = True
     unreadable: Mapping[str, str] = field(default_factory=dict)
     judge_error: str | None = None
+    judge_silent_s: float = 0.0
     fault: str | None = None
     llm_model: str | None = None
     llm_fault: str | None = None
@@ -42,7 +43,11 @@ class Parts:
                 ready=self.policies_ready, loaded_versions={"p1": 1, "p2": 4}, unreadable=self.unreadable
             ),
             checker=SimpleNamespace(
-                available=self.judge_error is None, name="embedded", error=self.judge_error, fault=self.fault
+                available=self.judge_error is None,
+                name="embedded",
+                error=self.judge_error,
+                fault=self.fault,
+                silent_s=self.judge_silent_s,
             ),
             llm=SimpleNamespace(ready=self.llm_fault is None, name=self.llm_model, fault=self.llm_fault),
             metrics=self.metrics,
@@ -90,6 +95,7 @@ async def test_ready_names_each_part() -> None:
     [
         (Parts(fault="no such folder"), 200, "degraded", "judge", "no such folder; embedded judges alone"),
         (Parts(llm_model="gpt-4o-mini", llm_fault="no key"), 200, "degraded", "llm_judge", "no key"),
+        (Parts(judge_silent_s=40.0), 200, "degraded", "judge", "embedded has not answered for 40 s"),
         (Parts(judge_error="no such folder"), 200, "degraded", "judge", "no such folder"),
         (Parts(database_error=AWAY), 200, "degraded", "database", "connection refused"),
         (Parts(database_error=TimeoutError()), 200, "degraded", "database", "no answer in time"),

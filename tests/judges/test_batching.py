@@ -207,3 +207,17 @@ async def test_several_workers_keep_several_batches_in_flight() -> None:
         assert judge.gate is not None
         judge.gate.set()
     await batcher.aclose()
+
+
+async def test_it_knows_for_how_long_an_answer_is_owed() -> None:
+    gate = asyncio.Event()
+    batcher = Batcher(ScriptedJudge(by_claim_length, gate=gate))
+    await batcher.start()
+    assert batcher.silent_s == 0.0
+    asked = asyncio.ensure_future(batcher.score([("e", "c")]))
+    while batcher.silent_s == 0.0:
+        await settle()
+    gate.set()
+    await asked
+    assert batcher.silent_s == 0.0
+    await batcher.aclose()

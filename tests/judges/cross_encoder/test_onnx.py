@@ -155,7 +155,7 @@ async def test_inference_never_runs_on_the_event_loops_thread(folder: Path, monk
     await scorer.start()
     await asyncio.gather(*(scorer.score([(CAT, f"claim {n}")]) for n in range(3)))
     await scorer.aclose()
-    assert seen == {"judge_0"}
+    assert seen == {"judge-1"}
 
 
 # Trouble
