@@ -20,7 +20,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
-from app.statistics_tables import metadata
+from app.statistics_tables import STATISTICS, metadata
 from app.tables import EVENT_TABLES, ONE_DIALECT
 
 __all__ = [
@@ -35,7 +35,10 @@ __all__ = [
 ]
 
 _MIGRATION_LOCK = 0x67726F756E64  # any number, as long as every worker takes the same
-_PARTITION = re.compile(rf"({'|'.join(table.name for table in EVENT_TABLES)})_(default|\d+_\d\d)")
+_PARTITION = re.compile(
+    rf"({'|'.join(table.name for table in EVENT_TABLES)})_(default|\d+_\d\d)"
+    rf"|({'|'.join(table.name for table in STATISTICS)})_(hours|days)(_all|_each)?"
+)
 _Result = TypeVar("_Result")
 _UPGRADING = threading.Lock()  # Alembic keeps its context in module globals
 

@@ -14,6 +14,7 @@ from app.events.queries import EventQueries
 from app.events.records import RequestEvent
 from app.events.rows import event_rows
 from app.events.sink import store
+from app.statistics_tables import STATISTICS
 from app.tables import EVENT_TABLES, feedback
 
 T = TypeVar("T")
@@ -122,3 +123,29 @@ async def times(database: Database) -> dict[datetime, int]:
         for ts in (await connection.execute(select(claims.c.ts))).scalars():
             found[ts] = found.get(ts, 0) + 1
     return found
+
+
+def test_statistics_are_moved_and_moved_back_as_they_are(empty_url: str, event: Callable[..., RequestEvent]) -> None:
+    events = [event_rows(event(number, ts=ts)) for number, ts in enumerate(TIMES)]
+
+    async def counted(database: Database) -> dict[str, list[str]]:
+        async with database.read() as connection:
+            return {table.name: await _sorted_rows(connection, table.name) for table in STATISTICS}
+
+    async def parts(database: Database) -> set[tuple[int, bool, str]]:
+        query = text("SELECT step, policy_id = '', tableoid::regclass::text FROM request_statistics")
+        async with database.read() as connection:
+            return {(row[0], row[1], row[2]) for row in await connection.execute(query)}
+
+    upgrade(empty_url)
+    assert on(empty_url, lambda database: store(database, events)) == []
+    before = on(empty_url, counted)
+    assert all(len(found) > len(TIMES) for found in before.values())
+    if empty_url.startswith("postgresql"):
+        assert on(empty_url, parts) == {
+            (3_600, True, "request_statistics_hours_all"), (3_600, False, "request_statistics_hours_each"),
+            (86_400, True, "request_statistics_days_all"), (86_400, False, "request_statistics_days_each"),
+        }  # fmt: skip
+    for turn in (lambda: command.downgrade(_alembic(empty_url), "0007"), lambda: upgrade(empty_url)):
+        turn()
+        assert on(empty_url, counted) == before
