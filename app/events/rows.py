@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 import orjson
@@ -14,16 +15,30 @@ Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 """Rows by table name, parents first."""
 
 _INT64 = 2**63
-_REQUEST, _DOCUMENT, _CLAIM = (tuple(f.name for f in fields(row)) for row in (RequestRow, DocumentRow, ClaimRow))
+
+
+class _Columns:
+    """Reads the fields of a row all at once: every request is read so."""
+
+    def __init__(self, kind: type[Any]) -> None:
+        self._names = tuple(each.name for each in fields(kind) if each.name != "ts")
+        self._values = attrgetter(*self._names)
+
+    def of(self, row: Any) -> dict[str, Any]:
+        return dict(zip(self._names, map(plain, self._values(row)), strict=True))
+
+
+_REQUEST, _DOCUMENT, _CLAIM = _Columns(RequestRow), _Columns(DocumentRow), _Columns(ClaimRow)
 
 
 def event_rows(event: RequestEvent) -> Rows:
     """The rows of ``event``. Keys are made from the request's id and the place in it: the same event, the same keys."""
     request = event.request
-    shared = {name: plain(getattr(request, name)) for name in ("request_id", "run_id", "agent", "model")}
-    request_id = shared["request_id"]
+    row = _REQUEST.of(request) | {"ts": request.ts}
+    request_id = row["request_id"]
+    shared = {name: row[name] for name in ("request_id", "run_id", "agent", "model")}
     return {
-        "requests": [{name: plain(getattr(request, name)) for name in _REQUEST} | {"ts": request.ts}],
+        "requests": [row],
         "decisions": [
             shared
             | {
@@ -45,13 +60,11 @@ def event_rows(event: RequestEvent) -> Rows:
             for position, decision in enumerate((*event.decisions, *event.shadow))
         ],
         "claims": [
-            {name: plain(getattr(claim, name)) for name in _CLAIM}
-            | {"request_id": request_id, "seq": seq, "ts": request.ts}
+            _CLAIM.of(claim) | {"request_id": request_id, "seq": seq, "ts": request.ts}
             for seq, claim in enumerate(event.claims)
         ],
         "documents": [
-            {name: plain(getattr(document, name)) for name in _DOCUMENT} | {"request_id": request_id, "ts": request.ts}
-            for document in event.documents
+            _DOCUMENT.of(document) | {"request_id": request_id, "ts": request.ts} for document in event.documents
         ],
     }
 
@@ -63,7 +76,7 @@ def plain(value: Any) -> Any:
     """
     kind = type(value)
     if kind is str:
-        return _text(value)
+        return value if value.isascii() and "\0" not in value else _text(value)
     if value is None or kind is bool or (kind is int and -_INT64 <= value < _INT64):
         return value
     if kind is float:
@@ -75,6 +88,8 @@ def plain(value: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     match value:
+        case list() | tuple() | set() | frozenset():
+            return [plain(item) for item in value]
         case str():
             return _text(str(value))
         case int():
@@ -83,8 +98,6 @@ def _plain(value: Any) -> Any:
             return value if math.isfinite(value) else None
         case Mapping():
             return {_text(str(key)): plain(item) for key, item in value.items()}
-        case list() | tuple() | set() | frozenset():
-            return [plain(item) for item in value]
         case _:
             return _text(str(value))
 

@@ -87,17 +87,32 @@ def mask(text: str) -> str:
 
 def log_often(logger: str, event: str, fields: Mapping[str, Any]) -> None:
     """What ``structlog.stdlib.get_logger(logger).info(event, **fields)`` does, for a line that every request leaves: at
-    a tenth of the cost where lines are JSON and nobody else listens."""
+    a fraction of the cost where lines are JSON and nobody else listens. ``fields`` stand for what is bound."""
     direct = _direct
     if direct is None or logging.root.handlers != [direct] or not logging.getLogger(logger).isEnabledFor(logging.INFO):
         structlog.stdlib.get_logger(logger).info(event, **fields)
         return
+    line = {name: _told(name, value) for name, value in fields.items()}
     stamp = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-    line = {**structlog.contextvars.get_contextvars(), **fields}
-    told = {"event": event, "level": "info", "logger": logger, "timestamp": stamp}
+    line |= {"event": event, "level": "info", "logger": logger, "timestamp": stamp}
     with direct.lock or nullcontext():
-        direct.stream.write(f"{_dump(redact(None, 'info', line | told))}\n")
+        direct.stream.write(_dump(line) + "\n")
         direct.flush()
+
+
+def _told(name: str, value: Any) -> Any:
+    if type(value) is str and len(value) <= _SHORT:
+        return _clean_short(name, value)
+    return _clean(name, value)
+
+
+_SHORT = 32
+"""Characters up to which a value is likely one that was seen before, unlike an id."""
+
+
+@lru_cache(maxsize=4096)
+def _clean_short(name: str, text: str) -> Any:
+    return _clean(name, text)
 
 
 _direct: "logging.StreamHandler[TextIO] | None" = None

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -98,9 +99,13 @@ class Metrics:
         of_decision = ("category", "action", "reason_code")
         self._decisions = self._counter("decisions", "Decisions", *of_decision)
         self._shadow = self._counter("shadow_decisions", "Decisions of policies that were not in force", *of_decision)
+        # Looked up by every request, and of few labels each.
+        self._counted, self._took = cache(self._requests.labels), cache(self._request_seconds.labels)
+        self._upstream_took, self._judge_took = cache(self._upstream_seconds.labels), cache(self._judge_seconds.labels)
         self._regenerations = self._counter("regenerations", "Times an upstream was asked to go on anew", "api")
         self._upstream_errors = self._counter("upstream_errors", "Failures of the upstream", "kind")
         self._keys_refused = self._counter("keys_refused", "Calls refused for their gateway key", "reason")
+        self._limits_alone = self._counter("limits_not_shared", "Requests whose limit a worker counted for itself")
         self._llm_calls = self._counter("llm_calls", "Calls to LLM judges", "mode", "outcome")
         self._llm_seconds = self._histogram("llm_seconds", "Time of a call to an LLM judge", "mode")
         self._llm_tokens = self._counter("llm_tokens", "Tokens of LLM judges", "kind")
@@ -130,12 +135,12 @@ class Metrics:
         """Count a finished request, with its decisions and claims."""
         row = event.request
         api = self._api(row.api)
-        self._requests.labels(api, row.action, self._outcome(row.verdict), self._outcome(row.status)).inc()
-        self._request_seconds.labels(api).observe(row.total_ms / 1e3)
+        self._counted(api, row.action, self._outcome(row.verdict), self._outcome(row.status)).inc()
+        self._took(api).observe(row.total_ms / 1e3)
         if row.upstream_ms is not None:
-            self._upstream_seconds.labels(api).observe(row.upstream_ms / 1e3)
+            self._upstream_took(api).observe(row.upstream_ms / 1e3)
         if row.judge_ms is not None:
-            self._judge_seconds.labels(api).observe(row.judge_ms / 1e3)
+            self._judge_took(api).observe(row.judge_ms / 1e3)
         if row.regenerations:
             self._regenerations.labels(api).inc(row.regenerations)
         for claim in event.claims:
@@ -156,6 +161,10 @@ class Metrics:
     def observe_key_refused(self, reason: str) -> None:
         """Count a call that was refused for its key: ``wrong`` (none, unknown or revoked) or ``rate``."""
         self._keys_refused.labels(reason).inc()
+
+    def observe_limit_alone(self) -> None:
+        """Count a request whose rate limit should have been counted for all workers and was not."""
+        self._limits_alone.inc()
 
     def observe_llm_call(self, call: LlmCall) -> None:
         """Count a call to an LLM judge."""
