@@ -143,6 +143,56 @@ def test_a_check_is_traced(traced: Traced) -> None:
     assert spans["grounding.check"].status.status_code is StatusCode.UNSET
 
 
+META = f"00-{TRACE[::-1]}-{PARENT[::-1]}-01"
+
+
+@pytest.mark.parametrize("meta", [{}, {"traceparent": META}, {"traceparent": 3, "progressToken": "p"}])
+def test_a_call_of_the_tool_is_traced_in_the_trace_that_its_message_names(traced: Traced, meta: dict[str, Any]) -> None:
+    """The semantic conventions for MCP: the message's own ``_meta`` goes before the headers of the call."""
+    spans = call_tool(traced, {"text": PLANS, "sources": [PLANS]}, meta)
+    http, tool = spans["POST /mcp"], spans["tools/call check_grounding"]
+    assert http.context is not None
+    assert tool.context is not None
+    assert tool.parent is not None
+    within = meta.get("traceparent") == META
+    assert f"{tool.context.trace_id:032x}" == (TRACE[::-1] if within else TRACE)
+    assert f"{tool.parent.span_id:016x}" == (PARENT[::-1] if within else id_of(http))
+    assert [link.context.span_id for link in tool.links] == ([http.context.span_id] if within else [])
+    told = dict(tool.attributes or {})
+    assert (told["mcp.method.name"], told["gen_ai.tool.name"]) == ("tools/call", "check_grounding")
+    assert (told["gen_ai.operation.name"], told["groundlane.verdict"]) == ("execute_tool", "supported")
+    assert (tool.kind, tool.status.status_code) == (SpanKind.SERVER, StatusCode.UNSET)
+    judged = spans["judge"]
+    assert judged.parent is not None
+    assert judged.parent.span_id == tool.context.span_id
+    assert PLANS not in json.dumps([json.loads(span.to_json()) for span in spans.values()]), "no text of anybody's"
+
+
+def test_a_call_of_the_tool_that_fails_is_an_error_of_the_trace(traced: Traced) -> None:
+    wrong = call_tool(traced, {"text": 3}, {})["tools/call check_grounding"]
+    assert (dict(wrong.attributes or {})["error.type"], wrong.status.status_code) == ("tool_error", StatusCode.ERROR)
+    traced._spans.clear()
+    unknown = call_tool(traced, {}, {}, name="check_weather")["tools/call"]
+    assert dict(unknown.attributes or {})["error.type"] == "-32602"
+
+
+def call_tool(
+    traced: Traced, arguments: dict[str, Any], meta: dict[str, Any], name: str = "check_grounding"
+) -> dict[str, ReadableSpan]:
+    params = {"name": name, "arguments": arguments, "_meta": meta}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    headers = {**TRACEPARENT, "accept": "application/json, text/event-stream"}
+    with traced.gateway.call(body, path="/mcp", headers=headers) as call:
+        call.read_all()
+        assert call.status == 200
+
+    def look() -> dict[str, ReadableSpan] | None:
+        found = {span.name: span for span in traced._spans.get_finished_spans()}
+        return found if "POST /mcp" in found else None
+
+    return eventually(look, "end of the call's span")
+
+
 @pytest.mark.parametrize(
     "environment",
     [

@@ -15,11 +15,13 @@ from .scenario import Question, Refusal, Seen
 
 DEADLINE_S = 180.0
 TESTS = Path(__file__).parents[1]
-SDK = TESTS.parent / "sdk" / "src"
+ROOT = TESTS.parent
+SDK = ROOT / "sdk" / "src"
 ENVIRONMENT = {
     "HAYSTACK_TELEMETRY_ENABLED": "False",
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     "LANGSMITH_TRACING": "false",
+    "OTEL_SDK_DISABLED": "true",  # Guardrails AI
 }
 """What keeps the libraries from calling home."""
 
@@ -51,7 +53,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=environment(PYTHONPATH=os.pathsep.join((str(TESTS), str(SDK)))),
+            env=environment(PYTHONPATH=os.pathsep.join(map(str, (ROOT, TESTS, SDK)))),
         )
 
     def __enter__(self) -> Self:

@@ -127,12 +127,19 @@ def test_a_pipeline_leaves_out_what_is_contradicted_if_it_is_told_to(lies: Gatew
     assert [claim["verdict"] for claim in seen["claims"]] == ["supported", "contradicted", "supported", "contradicted"]
 
 
-def test_a_pipeline_is_written_and_read_again_without_its_key(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = {"base_url": AWAY, "replies": [PLANS], "texts": TEXTS, "max_claims": 3, "block_contradicted": True}
-    seen = call("haystack", "ask", again=True, **given)
-    assert seen["same"] is True
-    assert "groundlane.integrations.haystack.GroundednessChecker" in seen["yaml"]
-    assert "GROUNDLANE_API_KEY" in seen["yaml"]
+@pytest.mark.parametrize("how", ["again", "async"])
+def test_a_pipeline_read_again_from_its_yaml_or_run_side_by_side_does_the_same(
+    lies: Gateway, call: Call, how: str
+) -> None:
+    options = {"max_claims": 3, "block_contradicted": True, "replacement": ABSTENTION, "trust_threshold": 0.5}
+    given = {"base_url": lies.base_url, "replies": [f"{PLANS} {LIE}", SUPPORT], "texts": TEXTS, **options}
+    seen, plainly = call("haystack", "ask", how=how, **given), call("haystack", "ask", **given)
+    assert seen["replies"] == [PLANS, SUPPORT]
+    assert {**seen, "yaml": None} == {**plainly, "yaml": None}
+    yaml, again = seen["yaml"]
+    assert sorted(yaml.splitlines()) == sorted(again.splitlines())
+    assert "groundlane.integrations.haystack.GroundednessChecker" in yaml
+    assert "GROUNDLANE_API_KEY" in yaml, "the name of the variable, never its value"
 
 
 def test_every_document_counts_however_many_they_are(lies: Gateway, call: Call) -> None:
@@ -187,6 +194,19 @@ def test_an_engine_leaves_out_the_nodes_that_a_policy_refuses(gateway: Gateway, 
     assert (raised["error"], raised["param"]) == ("PolicyViolationError", "documents[1]")
 
 
+@pytest.mark.parametrize("how", ["query", "aquery", "stream", "astream"])
+def test_an_engine_never_shows_a_contradiction(lies: Gateway, call: Call, how: str) -> None:
+    given = {"base_url": lies.base_url, "given": [{"text": text, "score": 0.8} for text in TEXTS], "how": how}
+    good = call("llamaindex", "checked", text=f"{PLANS} {SUPPORT}", **given)
+    assert good["pieces"] == ([f"{PLANS} ", SUPPORT] if "stream" in how else [f"{PLANS} {SUPPORT}"])
+    assert (good["verdict"], good["blocked"], good["sources"]) == ("supported", False, 2)
+    bad = call("llamaindex", "checked", text=f"{PLANS} {LIE} {SUPPORT}", replacement=ABSTENTION, **given)
+    assert "".join(bad["pieces"]) == (f"{PLANS} {ABSTENTION}" if "stream" in how else ABSTENTION)
+    assert (bad["verdict"], bad["blocked"]) == ("has_contradictions", True)
+    raised = call("llamaindex", "checked", text=LIE, replacement=None, **given)
+    assert raised == {"ungrounded": "has_contradictions"}
+
+
 @pytest.mark.parametrize("how", ["response", "async", "contexts"])
 def test_an_evaluator_passes_what_is_supported_and_fails_what_is_not(lies: Gateway, call: Call, how: str) -> None:
     given = [{"text": text, "score": 0.8} for text in TEXTS]
@@ -223,6 +243,40 @@ def test_a_validator_fails_what_is_contradicted(lies: Gateway, call: Call) -> No
     assert "contradicted" in call("guardrails", "validate", text=text, on_fail="exception", **given)["exception"]
 
 
+def test_a_validator_never_delivers_a_contradiction_of_what_streams(lies: Gateway, call: Call) -> None:
+    text = f"{PLANS} {LIE} {SUPPORT}"
+    pieces = call("guardrails", "stream", base_url=lies.base_url, text=text, documents=TEXTS)
+    said = "".join(piece for piece in pieces if piece)
+    assert "boat" not in said
+    assert (PLANS in said, SUPPORT in said) == (True, True)
+
+
+# Without a gateway
+
+DOSE = "Adults take one tablet twice a day. Do not take more than 4 tablets in 24 hours."
+OVERDOSE = "Adults take one tablet twice a day. Do not take more than 8 tablets in 24 hours."
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("library", "function", "given", "find"),
+    [
+        ("langchain", "ask", {"mode": "astream", "answer": OVERDOSE, "texts": [DOSE]}, "blocked"),
+        ("llamaindex", "checked", {"how": "stream", "text": OVERDOSE, "given": [{"text": DOSE}]}, "blocked"),
+        ("haystack", "ask", {"how": "async", "replies": [OVERDOSE], "texts": [DOSE]}, "verdict"),
+        ("guardrails", "validate", {"text": OVERDOSE, "documents": [DOSE]}, "passed"),
+    ],
+)
+def test_a_judge_in_the_process_needs_no_gateway(
+    call: Call, library: str, function: str, given: dict[str, Any], find: str
+) -> None:
+    """With the embedded judge, where the package of the gateway is installed beside the library."""
+    if python_with("onnxruntime") != python_with(PACKAGES[library]):
+        pytest.skip("needs the package groundlane beside the client libraries")
+    seen = call(library, function, in_process=True, **given)
+    assert seen[find] == {"blocked": True, "verdict": "has_contradictions", "passed": False}[find]
+
+
 # LiteLLM, whose proxy has tests of its own
 
 
@@ -233,6 +287,7 @@ def test_a_validator_fails_what_is_contradicted(lies: Gateway, call: Call) -> No
         ({"event_hook": ["pre_call"]}, "mode must name pre_call"),
         ({"event_hook": ["pre_call", "post_call"], "on_block": "shout"}, "on_block must be replace or error"),
         ({"event_hook": ["pre_call", "post_call"], "block_on": "mood"}, "block_on must be one of"),
+        ({"event_hook": ["pre_call", "post_call"], "in_process": True, "agent": "a"}, "agent: "),
         ({"event_hook": ["pre_call", "post_call"]}, ""),
     ],
 )

@@ -1,6 +1,7 @@
 """The guardrail in LiteLLM's proxy, set up by its configuration file: the proxy calls the model, the gateway judges."""
 
 import json
+import os
 import re
 import socket
 import subprocess
@@ -12,7 +13,7 @@ import httpx
 import pytest
 from clients.registry import missing_module
 from clients.scenario import ABSTENTION, DOCUMENTS, LIE, MODEL, PLANS, PROMPT, STALE, SUPPORT
-from clients.workers import SDK, environment, python_with
+from clients.workers import ROOT, SDK, environment, python_with
 from e2e.answers import answer
 from e2e.gateway import Gateway, eventually
 from e2e.reading import read_stream
@@ -28,6 +29,8 @@ KEY = "sk-key-of-the-proxy-for-tests-only"
 START_S = 240.0
 AGENT = "proxied"
 AWAY = "http://127.0.0.1:9"
+HAS_JUDGE = python_with("onnxruntime") == python_with(PROXY) is not None
+"""The package of the gateway is installed beside LiteLLM."""
 
 
 def guardrails(gateway: Gateway) -> list[dict[str, Any]]:
@@ -41,6 +44,7 @@ def guardrails(gateway: Gateway) -> list[dict[str, Any]]:
         "strict": {"on_block": "error"},
         "away": {"api_base": AWAY, "timeout": 1},
         "away-open": {"api_base": AWAY, "timeout": 1, "unreachable_fallback": "fail_open"},
+        **({"alone": {"api_base": None, "in_process": True}} if HAS_JUDGE else {}),
     }
     return [{"guardrail_name": name, "litellm_params": {**common, **more}} for name, more in variants.items()]
 
@@ -80,7 +84,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
     gateway.policy("retrieval", {}, scope={"agents": [AGENT]})
     (folder / "proxy.yaml").write_text(configuration(gateway), "utf-8")
     command = [Path(python).parent / "litellm", "--config", "proxy.yaml", "--host", "127.0.0.1", "--port", str(port)]
-    env = environment(LITELLM_MASTER_KEY=KEY, PYTHONPATH=str(SDK))
+    env = environment(LITELLM_MASTER_KEY=KEY, PYTHONPATH=os.pathsep.join((str(SDK), str(ROOT))))
     with (folder / "proxy.log").open("w") as log:
         process = subprocess.Popen(command, cwd=folder, env=env, stdout=log, stderr=subprocess.STDOUT)
     proxy = Proxy(gateway, port)
@@ -186,6 +190,17 @@ def test_without_a_gateway_nothing_arrives(proxy: Proxy, stream: bool) -> None:
 def test_without_a_gateway_a_reply_passes_where_that_is_wanted(proxy: Proxy, stream: bool) -> None:
     proxy.gateway.upstream.script(answer(PLANS, stream=stream))
     assert said(proxy.ask("away-open", stream=stream, documents=[PLANS])) == (PLANS, ["stop"])
+
+
+@pytest.mark.skipif(not HAS_JUDGE, reason="needs the package groundlane beside LiteLLM")
+def test_the_proxy_judges_by_itself(proxy: Proxy, stream: bool) -> None:
+    """By the embedded judge; the gateway is not asked."""
+    text = "Adults take one tablet twice a day. Do not take more than 8 tablets in 24 hours."
+    proxy.gateway.upstream.script(answer(text, stream=stream))
+    response = proxy.ask("alone", stream=stream, documents=[text.replace("8", "4")])
+    assert said(response)[1] == ["content_filter"]
+    assert "8 tablets" not in response.text
+    assert proxy.gateway.judge.claims == []
 
 
 def test_the_pages_example_prints_what_it_says(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:

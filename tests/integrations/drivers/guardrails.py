@@ -1,5 +1,6 @@
 """A guard of Guardrails AI's with the validator."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,10 +9,8 @@ from guardrails import Guard
 from guardrails.errors import ValidationError
 
 
-def validate(
-    base_url: str, text: str, documents: Sequence[Any], on_fail: str = "noop", **options: Any
-) -> dict[str, Any]:
-    guard = Guard().use(Grounded(on_fail=on_fail, base_url=base_url, **options))
+def validate(text: str, documents: Sequence[Any], on_fail: str = "noop", **options: Any) -> dict[str, Any]:
+    guard = Guard().use(Grounded(on_fail=on_fail, **options))
     try:
         outcome = guard.validate(text, metadata={"documents": documents})
     except ValidationError as error:
@@ -30,7 +29,7 @@ def stream(base_url: str, text: str, documents: Sequence[Any]) -> list[Any]:
     guard = Guard().use(Grounded(on_fail="fix", base_url=base_url))
 
     def model(*_: Any, **__: Any) -> Any:
-        return iter(text.split(" "))
+        return iter(re.findall(r"\S+\s*", text))
 
     outcomes = guard(model, messages=[{"role": "user", "content": "?"}], metadata={"documents": documents}, stream=True)
     return [outcome.validated_output for outcome in outcomes]

@@ -1,5 +1,6 @@
 """A pipeline of Haystack's with the checker behind its generator."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from haystack.components.builders import AnswerBuilder
 from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
 from haystack.dataclasses import ChatMessage
 from haystack.document_stores.in_memory import InMemoryDocumentStore
+from haystack.document_stores.types import DuplicatePolicy
 
 
 @component
@@ -24,27 +26,30 @@ class Says:
         return {"replies": [ChatMessage.from_assistant(reply, meta={"model": "says"}) for reply in self.replies]}
 
 
-def ask(base_url: str, replies: list[str], texts: Sequence[str], again: bool = False, **options: Any) -> dict[str, Any]:
-    """Run the pipeline; ``again``: as it is read back from its YAML."""
+def ask(replies: list[str], texts: Sequence[str], how: str = "run", **options: Any) -> dict[str, Any]:
+    """Run the pipeline; ``how`` is ``run``, ``async``, or ``again`` as it is read back from its YAML."""
     store = InMemoryDocumentStore()
     store.write_documents([Document(content=text, meta={"source": "a.md"}) for text in texts])
     pipeline = Pipeline()
     pipeline.add_component("retriever", InMemoryBM25Retriever(store))
     pipeline.add_component("generator", Says(replies, True))
-    pipeline.add_component("checker", GroundednessChecker(base_url=base_url, **options))
+    pipeline.add_component("checker", GroundednessChecker(**options))
     pipeline.add_component("answers", AnswerBuilder())
     pipeline.connect("retriever.documents", "checker.documents")
     pipeline.connect("generator.replies", "checker.replies")
     pipeline.connect("checker.verified_replies", "answers.replies")
-    if again:
-        checker = GroundednessChecker.from_dict(pipeline.get_component("checker").to_dict())
-        return {"same": checker.to_dict() == pipeline.get_component("checker").to_dict(), "yaml": pipeline.dumps()}
-    query = "basic plan support euros days"
+    yaml = pipeline.dumps()
+    if how == "again":
+        pipeline = Pipeline.loads(yaml, allowed_modules=["groundlane.integrations.haystack", __name__])
+        kept = pipeline.get_component("retriever").document_store
+        kept.write_documents(store.filter_documents(), DuplicatePolicy.OVERWRITE)
+    query = " ".join(texts)
+    data = {"retriever": {"query": query}, "generator": {"query": query}, "answers": {"query": query}}
     try:
-        found = pipeline.run(
-            {"retriever": {"query": query}, "generator": {"query": query}, "answers": {"query": query}},
-            include_outputs_from={"checker"},
-        )
+        if how == "async":
+            found = asyncio.run(pipeline.run_async(data, include_outputs_from={"checker"}))
+        else:
+            found = pipeline.run(data, include_outputs_from={"checker"})
     except Exception as error:
         cause = error if isinstance(error, GroundlaneError) else error.__cause__
         return {"error": type(cause).__name__}
@@ -54,6 +59,7 @@ def ask(base_url: str, replies: list[str], texts: Sequence[str], again: bool = F
         "replies": [reply.text for reply in checked["verified_replies"]],
         "meta": [reply.meta.get("model") for reply in checked["verified_replies"]],
         "answers": [answer.data for answer in found["answers"]["answers"]],
+        "yaml": [yaml, pipeline.dumps()],
     }
 
 

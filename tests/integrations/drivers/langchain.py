@@ -18,16 +18,14 @@ from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrou
 PROMPT = ChatPromptTemplate.from_template("{context}\n\n{input}")
 
 
-def chain(
-    base_url: str, answer: str, texts: Sequence[str], *, as_message: bool, **options: Any
-) -> Runnable[Any, dict[str, Any]]:
+def chain(answer: str, texts: Sequence[str], *, as_message: bool, **options: Any) -> Runnable[Any, dict[str, Any]]:
     """Retrieval, a model that says ``answer`` a letter at a time, the checker."""
     retriever = RunnableLambda(lambda _: [Document(page_content=text, metadata={"source": "a.md"}) for text in texts])
     model: Runnable[Any, Any] = PROMPT | FakeListChatModel(responses=[answer])
     if not as_message:
         model = model | StrOutputParser()
     steps = RunnablePassthrough.assign(context=retriever).assign(answer=model)
-    return steps | GroundednessChecker(base_url=base_url, **options)
+    return steps | GroundednessChecker(**options)
 
 
 def ask(mode: str, **given: Any) -> dict[str, Any]:

@@ -5,9 +5,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from groundlane import GroundlaneError
-from groundlane.integrations.llamaindex import GroundednessEvaluator, RetrievalPolicyPostprocessor, documents_of
+from groundlane.integrations import UngroundedError
+from groundlane.integrations.llamaindex import (
+    GroundednessChecker,
+    GroundednessEvaluator,
+    RetrievalPolicyPostprocessor,
+    documents_of,
+)
 from llama_index.core.base.response.schema import Response
-from llama_index.core.llms import MockLLM
+from llama_index.core.llms import CompletionResponse, CompletionResponseGen, CustomLLM, LLMMetadata, MockLLM
+from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
@@ -45,6 +52,54 @@ def retrieve(base_url: str, agent: str, given: Sequence[Mapping[str, Any]], **op
     except GroundlaneError as error:
         return {"error": type(error).__name__, "message": str(error), "param": getattr(error, "param", None)}
     return {"texts": [node.get_content() for node in response.source_nodes]}
+
+
+class Says(CustomLLM):
+    """A model that says what it is told to, a letter at a time where it streams."""
+
+    text: str
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata()
+
+    @llm_completion_callback()
+    def complete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponse:
+        return CompletionResponse(text=self.text)
+
+    @llm_completion_callback()
+    def stream_complete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponseGen:
+        for end in range(1, len(self.text) + 1):
+            yield CompletionResponse(text=self.text[:end], delta=self.text[end - 1])
+
+
+def checked(text: str, given: Sequence[Mapping[str, Any]], how: str, **options: Any) -> dict[str, Any]:
+    """What the reader of an engine gets whose model says ``text``: ``query``, ``aquery``, ``stream``, ``astream``."""
+    checker = GroundednessChecker(**options)
+    engine = RetrieverQueryEngine.from_args(Returns(nodes(given)), llm=Says(text=text), streaming="stream" in how)
+
+    async def ask() -> tuple[Any, list[str]]:
+        response = await checker.acheck(await engine.aquery("What does it cost?"))
+        if how == "aquery":
+            return response, [str(response)]
+        return response, [piece async for piece in response.async_response_gen()]
+
+    try:
+        if how in ("aquery", "astream"):
+            response, pieces = asyncio.run(ask())
+        else:
+            response = checker(engine.query("What does it cost?"))
+            pieces = [str(response)] if how == "query" else list(response.response_gen)
+    except UngroundedError as error:
+        return {"ungrounded": error.verdict.name}
+    verdict = response.metadata["grounding"]
+    return {
+        "pieces": pieces,
+        "kind": type(response).__name__,
+        "verdict": verdict.name,
+        "blocked": verdict.blocked,
+        "sources": len(response.source_nodes),
+    }
 
 
 def evaluate(base_url: str, text: str, given: Sequence[Mapping[str, Any]], how: str, **options: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from groundlane._errors import GatewayStatusError, GroundlaneError
 from groundlane._results import CheckResult
 from groundlane._transport import DEFAULT_RETRIES, DEFAULT_TIMEOUT_S
 from groundlane._types import Claim
+from groundlane.integrations._in_process import InProcess
 
 BlockOn = Literal["contradicted", "ungrounded", "never"]
 OnError = Literal["closed", "open"]
@@ -75,7 +76,11 @@ class Guard:
     GroundlaneError (no judge: blocks), and ``open`` lets the text pass with a warning in the log. A request that the
     gateway refuses (a wrong key, an unknown policy) is raised either way: it is a mistake to mend.
 
-    ``client`` and ``async_client`` stand in for those made of the arguments. Raises ValueError for a bad argument.
+    ``in_process``: there is no gateway; the judge of the package ``groundlane``, installed beside this one, is asked in
+    this process, by the settings of its environment. ``policy`` is then one of the file of ``GROUNDLANE_CONFIG``.
+
+    ``client`` and ``async_client`` stand in for those made of the arguments. Raises ValueError for a bad argument, and
+    ImportError for ``in_process`` without that package.
     """
 
     base_url: str | None = None
@@ -86,13 +91,19 @@ class Guard:
     on_error: OnError = "closed"
     timeout: float = DEFAULT_TIMEOUT_S
     max_retries: int = DEFAULT_RETRIES
-    client: Groundlane | None = field(default=None, repr=False)
+    in_process: bool = False
+    client: Groundlane | InProcess | None = field(default=None, repr=False)
     async_client: AsyncGroundlane | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for name, value, known in (("block_on", self.block_on, BlockOn), ("on_error", self.on_error, OnError)):
             if value not in get_args(known):
                 raise ValueError(f"{name} must be one of {', '.join(get_args(known))}, not {value!r}")
+        if self.in_process:
+            for name in ("base_url", "api_key", "client", "async_client"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"{name} is of a gateway, and in_process asks none: give one of the two")
+            self.client = InProcess()
         self.client = self.client or Groundlane(
             self.base_url, api_key=self.api_key, timeout=self.timeout, max_retries=self.max_retries
         )
@@ -113,10 +124,14 @@ class Guard:
     async def acheck(self, text: str, documents: Sequence[Mapping[str, Any]], *, partial: bool = False) -> Verdict:
         """``check`` for asynchronous code: by ``async_client``, or else in a thread, so that it may be used in one
         event loop after another."""
-        if self.async_client is None:
-            return await anyio.to_thread.run_sync(lambda: self.check(text, documents, partial=partial))
+        known: dict[str, Any] = {"documents": documents, "policy": self.policy, "options": self.options}
         try:
-            result = await self.async_client.check(text, documents=documents, policy=self.policy, options=self.options)
+            if self.async_client is not None:
+                result = await self.async_client.check(text, **known)
+            elif isinstance(self.client, InProcess):
+                result = await self.client.acheck(text, **known)
+            else:
+                return await anyio.to_thread.run_sync(lambda: self.check(text, documents, partial=partial))
         except GroundlaneError as error:
             return self._without(error)
         return self._ruled(result, partial=partial)
@@ -139,8 +154,8 @@ class Guard:
         if result.verdict == "not_checked":
             closed = self.on_error == "closed"
             if not closed:
-                _log.warning("not checked, let through (on_error=open): the gateway has no judge")
-            return Verdict(blocked=closed, reason="the gateway has no judge", result=result)
+                _log.warning("not checked, let through (on_error=open): there is no judge")
+            return Verdict(blocked=closed, reason="there is no judge", result=result)
         reason = self._reason(result, partial=partial)
         return Verdict(blocked=reason is not None, reason=reason or result.summary, result=result)
 

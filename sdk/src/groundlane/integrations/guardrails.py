@@ -45,7 +45,8 @@ class Grounded(Validator):
         if not isinstance(documents, Sequence) or isinstance(documents, str):
             raise ValueError('metadata["documents"] must be a list of strings or mappings')
         verdict = self._guard.check(str(value), [_document(item) for item in documents])
-        found = {"grounding": verdict.as_dict()}
+        # What streams is validated by sentences, each with the metadata that came of the one before it.
+        found = {**metadata, "grounding": verdict.as_dict()}
         if not verdict.blocked:
             return PassResult(metadata=found)
         return FailResult(

@@ -43,7 +43,7 @@ class GroundednessChecker:
 
     ``raise_on_failure``: where the gateway gives no verdict, GroundlaneError is raised; otherwise replies pass as they
     are, with the verdict ``not_checked`` and ``is_trusted`` False. ``base_url`` and ``api_key`` are the gateway's, or
-    those of ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``. ``policy`` and ``options``: see
+    those of ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``. ``in_process``, ``policy`` and ``options``: see
     ``groundlane.integrations.Guard``.
     """
 
@@ -60,6 +60,7 @@ class GroundednessChecker:
         policy: str | None = None,
         options: dict[str, Any] | None = None,
         timeout: float = DEFAULT_TIMEOUT_S,
+        in_process: bool = False,
     ) -> None:
         if max_claims is not None and max_claims < 1:
             raise ValueError(f"max_claims must be 1 or more, not {max_claims}")
@@ -70,7 +71,7 @@ class GroundednessChecker:
         self.max_claims, self.block_contradicted, self.trust_threshold = max_claims, block_contradicted, trust_threshold
         self.raise_on_failure, self.replacement = raise_on_failure, replacement
         self.base_url, self.api_key, self.policy, self.options = base_url, api_key, policy, options
-        self.timeout = timeout
+        self.timeout, self.in_process = timeout, in_process
         self._guard: Guard | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -87,6 +88,7 @@ class GroundednessChecker:
             policy=self.policy,
             options=self.options,
             timeout=self.timeout,
+            in_process=self.in_process,
         )
 
     @classmethod
@@ -96,16 +98,21 @@ class GroundednessChecker:
 
     def warm_up(self) -> None:
         """Make the client, once. ``run`` does it where nobody has."""
+        self._warm()
+
+    def _warm(self) -> Guard:
         if self._guard is None:
             self._guard = Guard(
                 base_url=self.base_url,
-                api_key=self.api_key.resolve_value(),
+                api_key=None if self.in_process else self.api_key.resolve_value(),
                 policy=self.policy,
                 options=self._rules(),
                 block_on="never",  # a contradicted claim is dealt with by itself
                 on_error="closed",
                 timeout=self.timeout,
+                in_process=self.in_process,
             )
+        return self._guard
 
     @component.output_types(
         verified_replies=list[str] | list[ChatMessage],
@@ -129,8 +136,9 @@ class GroundednessChecker:
         is_trusted=bool,
     )
     async def run_async(self, replies: list[str] | list[ChatMessage], documents: list[Document]) -> dict[str, Any]:
-        """See ``run``."""
-        return await asyncio.to_thread(self.run, replies, documents)
+        """See ``run``; replies are checked side by side."""
+        given = documents_of(documents)
+        return self._output(replies, await asyncio.gather(*(self._acheck(_text(reply), given) for reply in replies)))
 
     def _rules(self) -> Mapping[str, Any] | None:
         """The options of the check: those given, and what the arguments ask for."""
@@ -142,16 +150,26 @@ class GroundednessChecker:
         return {**rules, **(self.options or {})} or None
 
     def _check(self, text: str, documents: Sequence[Mapping[str, Any]]) -> Verdict:
-        self.warm_up()
-        if self._guard is None:
-            raise RuntimeError("warm_up made no client")
+        guard = self._warm()
         try:
-            verdict = self._guard.check(text, documents)
+            return self._judged(guard.check(text, documents))
         except GroundlaneError as error:
-            if self.raise_on_failure:
-                raise
-            _log.warning("A reply was not checked: {error}", error=error)
-            return Verdict(blocked=False, reason=str(error), error=error)
+            return self._failed(error)
+
+    async def _acheck(self, text: str, documents: Sequence[Mapping[str, Any]]) -> Verdict:
+        guard = self._warm()
+        try:
+            return self._judged(await guard.acheck(text, documents))
+        except GroundlaneError as error:
+            return self._failed(error)
+
+    def _failed(self, error: GroundlaneError) -> Verdict:
+        if self.raise_on_failure:
+            raise error
+        _log.warning("A reply was not checked: {error}", error=error)
+        return Verdict(blocked=False, reason=str(error), error=error)
+
+    def _judged(self, verdict: Verdict) -> Verdict:
         if verdict.name == "not_checked":
             if self.raise_on_failure:
                 raise GroundlaneError("The gateway has no judge, so that the reply was not checked.")

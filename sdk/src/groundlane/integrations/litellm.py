@@ -43,7 +43,8 @@ class GroundlaneGuardrail(CustomGuardrail):
     ``replacement`` for its content and ``content_filter`` for its finish reason; with ``on_block="error"`` the client
     gets 400. A streamed reply goes out sentence by sentence as each is checked, and ends where one is blocked.
 
-    ``api_base`` and ``api_key`` are the gateway's, or those of ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``.
+    ``api_base`` and ``api_key`` are the gateway's, or those of ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``. With
+    ``in_process`` there is none: the proxy's process judges, where the package ``groundlane`` is installed beside it.
     ``unreachable_fallback``: where the gateway gives no verdict, ``fail_closed`` answers 503, and ``fail_open`` lets
     the reply pass with a warning in the log. ``policy``, ``options`` and ``block_on``: see
     ``groundlane.integrations.Guard``. The rest is LiteLLM's.
@@ -56,6 +57,7 @@ class GroundlaneGuardrail(CustomGuardrail):
         *,
         api_base: str | None = None,
         api_key: str | None = None,
+        in_process: bool = False,
         agent: str | None = None,
         policy: str | None = None,
         options: Mapping[str, Any] | None = None,
@@ -75,12 +77,17 @@ class GroundlaneGuardrail(CustomGuardrail):
         super().__init__(supported_event_hooks=hooks, **kwargs)
         if on_block not in ("replace", "error"):
             raise ValueError(f"on_block must be replace or error, not {on_block!r}")
-        self._client = AsyncGroundlane(
-            api_base, api_key=api_key, timeout=timeout or DEFAULT_TIMEOUT_S, max_retries=DEFAULT_RETRIES
-        )
+        self._client: AsyncGroundlane | None = None
+        if not in_process:
+            self._client = AsyncGroundlane(
+                api_base, api_key=api_key, timeout=timeout or DEFAULT_TIMEOUT_S, max_retries=DEFAULT_RETRIES
+            )
+        elif agent is not None:
+            raise ValueError("agent: its retrieval policies are the gateway's, and in_process asks none")
         self._guard = Guard(
             base_url=api_base,
             api_key=api_key,
+            in_process=in_process,
             policy=policy,
             options=options,
             block_on=block_on,
@@ -106,8 +113,8 @@ class GroundlaneGuardrail(CustomGuardrail):
         record = data.get("litellm_logging_obj")
         if record is None:
             raise HTTPException(500, "LiteLLM keeps no record of the request to tell its documents by")
-        if self._agent is not None:
-            await self._ask_policies(self._agent, documents)
+        if self._agent is not None and self._client is not None:
+            await self._ask_policies(self._client, self._agent, documents)
         self._documents[record] = documents
         return data
 
@@ -154,9 +161,9 @@ class GroundlaneGuardrail(CustomGuardrail):
         except GroundlaneError as error:
             raise _unavailable(error) from error
 
-    async def _ask_policies(self, agent: str, documents: list[dict[str, Any]]) -> None:
+    async def _ask_policies(self, client: AsyncGroundlane, agent: str, documents: list[dict[str, Any]]) -> None:
         try:
-            refused = await ablocked_documents(self._client, agent, documents)
+            refused = await ablocked_documents(client, agent, documents)
         except GroundlaneError as error:
             if self._guard.on_error == "closed" or isinstance(error, GatewayStatusError):
                 raise _unavailable(error) from error

@@ -1,10 +1,11 @@
-"""LlamaIndex: retrieval policies as a node post-processor, and an evaluator of responses. Needs
-``llama-index-core``."""
+"""LlamaIndex: retrieval policies as a node post-processor, a checker of what an engine answers, streamed too, and an
+evaluator of responses. Needs ``llama-index-core``."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Literal, TypeVar
 
-from llama_index.core.base.response.schema import Response
+from llama_index.core.base.response.schema import AsyncStreamingResponse, Response, StreamingResponse
 from llama_index.core.bridge.pydantic import Field, PrivateAttr, SecretStr
 from llama_index.core.evaluation import BaseEvaluator, EvaluationResult
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -13,10 +14,13 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from groundlane._client import Groundlane
 from groundlane.integrations._documents import document
-from groundlane.integrations._guard import Guard, Verdict
+from groundlane.integrations._gate import Gated
+from groundlane.integrations._guard import REPLACEMENT, Guard, UngroundedError, Verdict
 from groundlane.integrations._retrieval import blocked_documents
 
-__all__ = ["GroundednessEvaluator", "RetrievalPolicyPostprocessor", "documents_of"]
+__all__ = ["GroundednessChecker", "GroundednessEvaluator", "RetrievalPolicyPostprocessor", "documents_of"]
+
+AnyResponse = TypeVar("AnyResponse", Response, StreamingResponse, AsyncStreamingResponse)
 
 
 def documents_of(nodes: Iterable[NodeWithScore]) -> list[dict[str, Any]]:
@@ -54,6 +58,71 @@ class RetrievalPolicyPostprocessor(BaseNodePostprocessor):
         if refused and self.on_violation == "raise":
             raise refused[min(refused)]
         return [node for index, node in enumerate(nodes) if index not in refused]
+
+
+class GroundednessChecker:
+    """Checks what an engine answers by the nodes that it answers from: ``checker(engine.query(...))`` is a response of
+    the same kind, whose ``metadata["grounding"]`` is the ``Verdict``. A text that is blocked has ``replacement`` in its
+    place; with None UngroundedError is raised.
+
+    A response that streams goes on sentence by sentence, each as it is checked; its verdict is there when it has ended.
+    Other arguments are those of ``groundlane.integrations.Guard``.
+    """
+
+    def __init__(self, *, replacement: str | None = REPLACEMENT, guard: Guard | None = None, **options: Any) -> None:
+        self.replacement = replacement
+        self.guard = guard or Guard(**options)
+
+    def __call__(self, response: AnyResponse) -> AnyResponse:
+        """Raises GroundlaneError where there is no verdict and ``on_error`` is ``closed``; one that streams, later."""
+        if isinstance(response, Response):
+            return self._passed(response, self.guard.check(*_given(response)))
+        return self._streamed(response)
+
+    async def acheck(self, response: AnyResponse) -> AnyResponse:
+        """The same for asynchronous code."""
+        if isinstance(response, Response):
+            return self._passed(response, await self.guard.acheck(*_given(response)))
+        return self._streamed(response)
+
+    def _passed(self, response: Response, verdict: Verdict) -> Response:
+        if verdict.blocked and self.replacement is None:
+            raise UngroundedError(verdict)
+        text = self.replacement if verdict.blocked else response.response
+        return replace(response, response=text, metadata={**(response.metadata or {}), "grounding": verdict})
+
+    def _streamed(self, response: StreamingResponse | AsyncStreamingResponse) -> Any:
+        metadata = dict(response.metadata or {})
+        known = documents_of(response.source_nodes)
+        gated = Gated(self.guard, lambda: known, replacement=self.replacement or "")
+        pieces = self._apieces if isinstance(response, AsyncStreamingResponse) else self._pieces
+        return replace(response, response_gen=pieces(response.response_gen, gated, metadata), metadata=metadata)
+
+    def _pieces(self, given: Iterator[str], gated: Gated, metadata: dict[str, Any]) -> Iterator[str]:
+        for piece in given:
+            if said := gated.push(piece):
+                yield said
+            if gated.blocked:
+                break
+        if said := gated.finish():
+            yield said
+        self._end(gated, metadata)
+
+    async def _apieces(self, given: AsyncIterator[str], gated: Gated, metadata: dict[str, Any]) -> AsyncIterator[str]:
+        async for piece in given:
+            if said := await gated.apush(piece):
+                yield said
+            if gated.blocked:
+                break
+        if said := await gated.afinish():
+            yield said
+        self._end(gated, metadata)
+
+    def _end(self, gated: Gated, metadata: dict[str, Any]) -> None:
+        verdict = gated.verdict or Verdict(blocked=False, reason="there was no answer")
+        metadata["grounding"] = verdict
+        if verdict.blocked and self.replacement is None:
+            raise UngroundedError(verdict)
 
 
 class GroundednessEvaluator(BaseEvaluator):
@@ -104,6 +173,10 @@ class GroundednessEvaluator(BaseEvaluator):
 
 def _document(node: NodeWithScore) -> dict[str, Any]:
     return document(node.get_content(), id=node.node_id, score=node.score, metadata=node.metadata)
+
+
+def _given(response: Response) -> tuple[str, list[dict[str, Any]]]:
+    return response.response or "", documents_of(response.source_nodes)
 
 
 def _parts(response: Response | None) -> tuple[str, Sequence[NodeWithScore]]:
