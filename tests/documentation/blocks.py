@@ -42,6 +42,7 @@ COMMENTS = {
     "label": "what the judge says of a text",
     "replies": "whether the replies to its requests are streamed",
     "proxy": "it calls LiteLLM's proxy",
+    "beside": "the package groundlane is installed beside the library",
 }
 
 _OPEN = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}|~{3,})(?P<info>[^`]*)$")

@@ -32,8 +32,8 @@ PACKAGES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """``needs``: a ``policy`` in force, a ``label`` that the judge gives to a text, ``replies`` of the model, or the
-    ``proxy`` of LiteLLM, which ``test_litellm_guardrail`` has."""
+    """``needs``: a ``policy`` in force, a ``label`` that the judge gives to a text, ``replies`` of the model, this
+    package ``beside`` the library, or the ``proxy`` of LiteLLM, which ``test_litellm_guardrail`` has."""
 
     code: str
     printed: str
@@ -66,6 +66,8 @@ def test_an_example_prints_what_the_page_says(
     python = python_with(package)
     if python is None:
         pytest.skip(str(missing_module(package)))
+    if "beside" in example.needs and python_with("onnxruntime") != python:
+        pytest.skip("needs the package groundlane beside the client libraries")
     for need, what in example.needs.items():
         match need:
             case "policy":
