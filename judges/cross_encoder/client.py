@@ -162,6 +162,6 @@ def _refusal(status: int, path: str) -> JudgeError:
         return JudgeUnavailableError(f"{path}: the key was refused ({status}); see GROUNDLANE_JUDGE_API_KEY")
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         return JudgeOverloadedError(f"{path}: the server has too much to do (429)")
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.REQUEST_TIMEOUT:
         return JudgeUnreachableError(f"{path}: the server is not ready ({status})")
     return StatusError(f"{path}: the server answered {status}", status)

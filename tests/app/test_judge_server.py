@@ -3,26 +3,19 @@
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from pydantic import SecretStr
 
-from app.evaluation.reading import read_cases
 from app.judge_server import judge_app
 from app.settings import Settings, SettingsError
-from judges.base import PairScorer
-from judges.batching import Batcher
 from judges.cross_encoder import open_scorer, spec_languages
 from judges.cross_encoder.http import HttpScorer
-from judges.pipeline import GroundingChecker
-from judges.types import Chunk, GroundingReport, Thresholds
+from tests.judged_replies import reports
 
 pytestmark = pytest.mark.anyio
-
-SAMPLE = Path(__file__).parents[2] / "app" / "evaluation" / "sample.jsonl"
 
 
 @asynccontextmanager
@@ -36,33 +29,6 @@ async def served(**settings: Any) -> AsyncIterator[httpx.ASGITransport]:
 async def opened(**settings: Any) -> AsyncIterator[httpx.AsyncClient]:
     async with served(**settings) as transport, httpx.AsyncClient(transport=transport, base_url="http://judge") as one:
         yield one
-
-
-def replies() -> list[tuple[str, Sequence[Chunk]]]:
-    """Every other answer of the sample, each with the documents of three cases: so there is something to fuse."""
-    cases = list(read_cases(SAMPLE))
-    german = ("Der Turm steht in Paris. Er ist 330 Meter hoch.", [Chunk(id="t", text="Der Turm ist 300 Meter hoch.")])
-    return [german] + [
-        (case.output, [chunk for near in cases[max(0, place - 2) : place + 1] for chunk in near.documents])
-        for place, case in enumerate(cases)
-        if place % 2 == 0
-    ]
-
-
-async def reports(scorer: PairScorer, languages: frozenset[str] | None) -> list[GroundingReport]:
-    checker = GroundingChecker(Batcher(scorer), languages=languages)
-    found = []
-    try:
-        await checker.start()
-        assert checker.available, checker.error
-        for text, chunks in replies():
-            reply = checker.reply(await checker.prepare(chunks), thresholds=Thresholds())
-            for sentence in [*reply.push(text), *reply.flush()]:
-                await reply.check(sentence)
-            found.append(reply.report())
-    finally:
-        await checker.aclose()
-    return found
 
 
 @pytest.mark.slow

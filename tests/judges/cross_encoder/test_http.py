@@ -256,6 +256,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (httpx.Response(429), JudgeOverloadedError, "too much to do"),
         (httpx.Response(503), JudgeUnreachableError, "not ready"),
+        (httpx.Response(408), JudgeUnreachableError, "not ready"),
         (httpx.Response(403), JudgeUnavailableError, "key was refused"),
         (httpx.Response(424, json={"error": "the secret text"}), JudgeError, "answered 424"),
         (httpx.Response(307, headers={"location": "http://elsewhere"}), JudgeError, "answered 307"),
