@@ -6,10 +6,11 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 from typing import Any
 
 import structlog
-from sqlalchemy import Column, Select, Table, and_, delete, exists, func, select, update
+from sqlalchemy import Column, Select, Table, and_, delete, exists, func, or_, select, update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -27,6 +28,8 @@ _PAUSE_S = 0.02
 """Between two pieces: a writer that waits gets its turn."""
 _EVERY_S = 3600.0
 _LAST_RUN = "retention_at"
+_JUMP = timedelta(minutes=10)
+"""A clock that is off by more, compared with the one that only counts, was set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,11 +120,15 @@ async def _delete_runs(connection: AsyncConnection, found: Sequence[Any]) -> Non
 
 
 class Retention:
-    """Prunes once an hour for as long as it is open. Of all processes on a database, one does it each time."""
+    """Prunes once an hour for as long as it is open. Of all processes on a database, one does it each time.
+
+    When the clock was set meanwhile, nothing is deleted until the next turn: it may be wrong, and be set right by then.
+    """
 
     def __init__(self, database: Database, *, days: int, every_s: float = _EVERY_S) -> None:
         self._database, self._kept, self._every_s = database, timedelta(days=days), every_s
         self._scope = TaskScope()
+        self._seen = datetime.now(UTC), monotonic()
 
     def start(self) -> None:
         self._scope.start(self._run())
@@ -132,7 +139,7 @@ class Retention:
     async def _run(self) -> None:
         while True:
             try:
-                if await self._turn():
+                if not self._clock_was_set() and await self._turn():
                     with acting_as("retention"):
                         gone = await prune(self._database, datetime.now(UTC) - self._kept)
                     _log.info("events_pruned", requests=gone.requests, runs=gone.runs)
@@ -140,12 +147,24 @@ class Retention:
                 _log.warning("prune_failed", error=type(error).__name__)
             await asyncio.sleep(self._every_s)
 
+    def _clock_was_set(self) -> bool:
+        """Since this was asked last."""
+        before, now = self._seen, (datetime.now(UTC), monotonic())
+        self._seen = now
+        jump = now[0] - before[0] - timedelta(seconds=now[1] - before[1])
+        if abs(jump) <= _JUMP:
+            return False
+        _log.warning("clock_was_set", by_s=round(jump.total_seconds()), pruning="put off")
+        return True
+
     async def _turn(self) -> bool:
         """Whether it is this process that prunes now: the last time, by whomever, was long enough ago."""
         now = datetime.now(UTC)
         due = (now - timedelta(seconds=self._every_s / 2)).isoformat()
+        # Whoever pruned with a clock that ran ahead must not put off all others until then.
+        ahead = (now + timedelta(seconds=self._every_s)).isoformat()
         async with self._database.write() as connection:
             await connection.execute(self._database.insert_ignore(meta), [{"key": _LAST_RUN, "value": ""}])
-            mine = meta.c.key == _LAST_RUN, meta.c.value <= due
+            mine = meta.c.key == _LAST_RUN, or_(meta.c.value <= due, meta.c.value > ahead)
             taken = await connection.execute(update(meta).where(*mine).values(value=now.isoformat()))
         return taken.rowcount == 1

@@ -35,6 +35,14 @@ class _Answers(ResponseHandler):
         else:
             super().data_received(data)
 
+    def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
+        super().set_exception(exc, *cause)
+        body = self._payload
+        if isinstance(exc, HttpProcessingError) and body is not None and not body.is_eof() and not body.exception():
+            # aiohttp tells only who waits for a head of bytes that cannot be read, and stops its own clock: whoever
+            # waits for the rest of a body would wait for good.
+            body.set_exception(aiohttp.ClientPayloadError("the body cannot be read"))
+
     def feed_data(self, data: Any, size: int = 0) -> None:
         if not self._due:
             self.force_close()
