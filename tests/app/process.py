@@ -18,12 +18,20 @@ _RUNNING = re.compile(r"Uvicorn running on (http://127\.0\.0\.1:\d+)")
 
 
 class Process:
-    """The child. ``lines`` is what it wrote to stderr, ``url`` where it serves; ``settings`` become its environment."""
+    """The child. ``lines`` is what it wrote to stderr, ``url`` where it serves; ``settings`` become its environment,
+    beside the ``environment`` given."""
 
     def __init__(
-        self, folder: Path, upstream: str, *arguments: str, scratch: Path | None = None, **settings: str
+        self,
+        folder: Path,
+        upstream: str,
+        *arguments: str,
+        scratch: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        **settings: str,
     ) -> None:
-        environment: Mapping[str, str] = {
+        variables: Mapping[str, str] = {
+            **(environment or {}),
             "PATH": os.environ.get("PATH", ""),
             "TMPDIR": str(scratch or folder),
             "GROUNDLANE_UPSTREAM_BASE_URL": f"{upstream}/v1",
@@ -32,7 +40,7 @@ class Process:
         }
         command = [sys.executable, "-c", "from app.cli import main; main()", "serve", "--port", "0", *arguments]
         self.child = subprocess.Popen(
-            command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+            command, cwd=folder, env=variables, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
         self.lines: list[str] = []
         self.url = ""
@@ -59,6 +67,13 @@ class Process:
             assert time.monotonic() < deadline, "no answer in time"
             tick.wait(0.05)
 
+    def wait_for(self, *parts: str) -> None:
+        """Until it has written a line with all of ``parts`` in it."""
+        deadline, tick = time.monotonic() + LIMIT_S, Event()
+        while not any(all(part in line for part in parts) for line in list(self.lines)):
+            assert time.monotonic() < deadline, f"no line with {parts}"
+            tick.wait(0.02)
+
     def _answers(self) -> bool:
         try:
             return httpx.get(f"{self.url}/healthz", timeout=LIMIT_S).status_code == 200
@@ -83,9 +98,14 @@ class Process:
 
 @contextmanager
 def gateway(
-    folder: Path, upstream: str, *arguments: str, scratch: Path | None = None, **settings: str
+    folder: Path,
+    upstream: str,
+    *arguments: str,
+    scratch: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    **settings: str,
 ) -> Iterator[Process]:
-    process = Process(folder, upstream, *arguments, scratch=scratch, **settings)
+    process = Process(folder, upstream, *arguments, scratch=scratch, environment=environment, **settings)
     try:
         process.wait_until_up()
         yield process

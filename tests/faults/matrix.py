@@ -87,6 +87,26 @@ UPSTREAM_FAULTS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionFault:
+    """An upstream that no connection comes about with. ``detail``: what the line ``upstream_failed`` says of it."""
+
+    id: str
+    about: str
+    detail: str
+
+
+CONNECTION_FAULTS = (
+    ConnectionFault(id="refused", about="nobody listens", detail="Connect call failed"),
+    ConnectionFault(id="unknown-name", about="its name does not resolve", detail="upstream.invalid"),
+    ConnectionFault(id="self-signed", about="its certificate is signed by itself", detail="self-signed certificate"),
+    ConnectionFault(id="expired", about="its certificate has expired", detail="certificate has expired"),
+    ConnectionFault(id="wrong-host", about="its certificate is another host's", detail="IP address mismatch"),
+    ConnectionFault(id="no-tls", about="it speaks no TLS where it should", detail="SSL"),
+    ConnectionFault(id="silent-tls", about="it says nothing where it should speak TLS", detail="Timeout"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """Any other fault. ``client``, ``seen`` and ``kept`` are for the page; ``test`` is what holds them to be true."""
 

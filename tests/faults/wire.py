@@ -47,17 +47,18 @@ Step = bytes | Act | Drip | Endless
 
 class RawUpstream:
     """A server on a loopback port. ``script`` says what every connection gets once a request has come in whole; after
-    the last step the connection is closed. ``tls``: what it speaks TLS with.
+    the last step the connection is closed. ``tls``: what it speaks TLS with. ``greeting``: says that
+    at once, and nothing more.
 
     ``asked`` counts the requests, ``gone`` tells that the peer of a stalled or an endless answer has left;
     ``settled`` is never set, to wait for a while.
     """
 
-    def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, *, tls: ssl.SSLContext | None = None, greeting: bytes | None = None) -> None:
         self.script: Sequence[Step] = ()
         self.asked = 0
         self.gone, self.settled = Event(), Event()
-        self._tls = tls
+        self._tls, self._greeting = tls, greeting
         self._closing = Event()
         self._open: set[socket.socket] = set()
         self._lock = Lock()
@@ -97,6 +98,9 @@ class RawUpstream:
     def _serve(self, peer: socket.socket) -> None:
         peer.settimeout(LIMIT_S)
         try:
+            if self._greeting is not None:
+                self._answer(peer, (self._greeting, Act.STALL))
+                return
             if self._tls is not None:
                 peer = self._tls.wrap_socket(peer, server_side=True)
             with self._lock:
