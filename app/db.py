@@ -15,6 +15,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, make_url, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError
@@ -255,11 +256,14 @@ def _alembic(url: str) -> Config:
 def upgrade(url: str) -> None:
     """Bring the tables at ``url`` to this version, or make them. Does nothing where they are. Several may run at once.
 
-    Runs an event loop of its own: from a coroutine, call it in a thread. Raises DatabaseUrlError or
-    DatabaseUnavailableError.
+    Runs an event loop of its own: from a coroutine, call it in a thread. Raises DatabaseUrlError,
+    DatabaseUnavailableError, or SchemaError where a later version has made the tables.
     """
     with _UPGRADING:
-        command.upgrade(_alembic(url), "head")
+        try:
+            command.upgrade(_alembic(url), "head")
+        except CommandError as error:
+            raise SchemaError(f"the tables were made by a later version than this one ({error})") from None
 
 
 def compared(dialect: str) -> dict[str, Any]:

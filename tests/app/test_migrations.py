@@ -5,11 +5,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
+import pytest
 from alembic import command
 from sqlalchemy import Connection, insert, inspect, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.db import Database, _alembic, upgrade
+from app.db import Database, SchemaError, _alembic, upgrade
 from app.events.queries import EventQueries
 from app.events.records import RequestEvent
 from app.events.rows import event_rows
@@ -149,3 +150,15 @@ def test_statistics_are_moved_and_moved_back_as_they_are(empty_url: str, event: 
     for turn in (lambda: command.downgrade(_alembic(empty_url), "0007"), lambda: upgrade(empty_url)):
         turn()
         assert on(empty_url, counted) == before
+
+
+def test_tables_of_a_later_version_are_left_alone(empty_url: str) -> None:
+    upgrade(empty_url)
+
+    async def from_the_future(database: Database) -> None:
+        async with database.write() as connection:
+            await connection.execute(text("update alembic_version set version_num = '9999'"))
+
+    on(empty_url, from_the_future)
+    with pytest.raises(SchemaError, match="later version"):
+        upgrade(empty_url)
