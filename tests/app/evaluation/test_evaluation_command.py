@@ -72,6 +72,10 @@ def test_the_sample_is_judged_once_and_then_reproduced_from_the_cache(
         "errors": 0,
     }
     assert uncached(files("a")) == uncached(files("b"))
+    first_bytes = whole("a")
+    for folder in ("c", "a"):  # from the cache once more, and into the folder that is complete
+        assert run("run", "grounding", "--input", "sample.jsonl", "--output-dir", folder, "--json").code == 0
+    assert (whole("c"), whole("a")) == (whole("b"), first_bytes)
     tower = files("a")["eiffel-tower-moved.json"]["metrics"][0]
     assert tower["result"][0]["verdict"] == "ACCEPTED"
     assert tower["result"][1]["verdict"] == "REJECTED"
@@ -88,10 +92,15 @@ def test_the_sample_is_judged_once_and_then_reproduced_from_the_cache(
     strict = ("--entailment-threshold", "1", "--no-cache", "--limit", "1")
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
-    assert run("run", "grounding", "-i", "sample.jsonl", "-o", "c", *strict).code == 0
-    flipped = run("compare", "a", "c", "--fail-on-regression")
+    assert run("run", "grounding", "-i", "sample.jsonl", "-o", "d", *strict).code == 0
+    flipped = run("compare", "a", "d", "--fail-on-regression")
     assert flipped.code == 1
     assert "- eiffel-tower-basic: supported → unverifiable: The Eiffel Tower is a wrought-iron" in flipped.out
+
+
+def whole(folder: str) -> dict[str, bytes]:
+    """The files of all cases, to the last byte."""
+    return {file.name: file.read_bytes() for file in sorted(Path(folder).glob("cases/*"))}
 
 
 def uncached(found: dict[str, Any]) -> dict[str, Any]:
