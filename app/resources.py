@@ -17,7 +17,7 @@ from app.db import Database, check_schema, upgrade
 from app.events.records import RequestEvent
 from app.events.writer import EventWriter
 from app.gateway import Gateway
-from app.keys import KeyStore, RateLimiter, TokenBuckets
+from app.keys import KeyStore, RateLimiter, open_limiter
 from app.llm_judge import llm_scores, open_llm_judge
 from app.partitions import PartitionKeeper
 from app.policy_store import PolicyStore
@@ -89,6 +89,9 @@ async def open_resources(
         register.start()
         stack.push_async_callback(register.aclose)
         await put_in_force(config.policies, policies)
+        limiter = open_limiter(settings.redis_url, counted_alone=lambda: metrics.observe_limit_alone())
+        stack.push_async_callback(limiter.aclose)
+        await limiter.fault()  # who has not set it up rightly reads so now
         admin = await AdminAuth.open(database, settings.admin_token)
         partitions = PartitionKeeper(database)
         await partitions.start()
@@ -139,7 +142,7 @@ async def open_resources(
             database=database,
             policies=policies,
             keys=keys,
-            limiter=TokenBuckets(),
+            limiter=limiter,
             vault=vault,
             events=events,
             checker=judge.checker,

@@ -13,18 +13,20 @@ from fastapi import FastAPI
 from app.admin_auth import AdminAuth
 from app.config import load_config
 from app.db import Database, upgrade
+from app.keys import check_redis
 from app.main import create_app
 from app.settings import Settings, SettingsError, load_settings
 from app.telemetry import configure_logging
 from app.vault import check_secret_keys
 from judges.cross_encoder import open_scorer
+from judges.cross_encoder.files import cores
 
 _KEEP_ALIVE_S = 75
 """Longer than clients and load balancers keep an idle connection, so that it is never closed under a new request."""
 
-_SILENT_S = 30
-"""Seconds after which a worker that does not answer its supervisor is replaced. It cannot while it starts, and several
-that load their judges at once on a busy machine take a while."""
+_SILENT_S = 120
+"""Seconds after which a worker that does not answer its supervisor is replaced, and in which one that is to take over
+from another must serve. A large judge takes a while to load, and several that load at once on a busy machine longer."""
 
 
 def prepare(settings: Settings) -> str | None:
@@ -35,6 +37,7 @@ def prepare(settings: Settings) -> str | None:
     """
     load_config(settings)
     check_secret_keys(settings.secret_key)
+    check_redis(settings.redis_url)
     try:
         open_scorer(settings.judge)
     except ValueError as error:
@@ -64,7 +67,7 @@ def serve(settings: Settings, *, host: str, port: int, workers: int) -> None:
     With several workers, each has metrics of its own in a shared folder, and any of them answers ``/metrics`` for all.
     """
     configure_logging(settings.log_level, settings.log_format)
-    with _shared_metrics() if workers > 1 else nullcontext():
+    with _among(workers, settings) if workers > 1 else nullcontext():
         uvicorn.run(
             "app.serving:build_app",
             factory=True,
@@ -82,11 +85,20 @@ def serve(settings: Settings, *, host: str, port: int, workers: int) -> None:
 
 
 @contextmanager
-def _shared_metrics() -> Iterator[None]:
-    """A folder for the workers' numbers. The library looks for it when it is imported, which each worker does anew."""
+def _among(workers: int, settings: Settings) -> Iterator[None]:
+    """What several workers find in their environment: a folder for their numbers, which the library looks for when it
+    is imported, as each worker does anew; and the cores of each one's judge, where the settings name no number."""
     with tempfile.TemporaryDirectory(prefix="groundlane-metrics-") as folder:
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+        shared = {"PROMETHEUS_MULTIPROC_DIR": folder}
+        if settings.judge_threads == 0:
+            shared["GROUNDLANE_JUDGE_THREADS"] = str(max(1, cores() // workers))
+        before = {name: os.environ.get(name) for name in shared}
+        os.environ.update(shared)
         try:
             yield
         finally:
-            del os.environ["PROMETHEUS_MULTIPROC_DIR"]
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value

@@ -73,6 +73,10 @@ class Settings(BaseSettings):
     require_keys: Annotated[
         bool, Field(description="Refuse calls without a gateway key; otherwise other keys are the upstream's matter")
     ] = False
+    redis_url: Annotated[
+        SecretStr | None,
+        Field(description="Redis in which all workers and machines count rate limits; unset: each worker for itself"),
+    ] = None
     secret_key: Annotated[
         SecretStr | None,
         Field(description="Fernet keys, separated by commas, that open the stored secrets; the first encrypts"),

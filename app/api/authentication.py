@@ -36,7 +36,10 @@ class Authentication:
             return
         resources: Resources = scope["state"]["resources"]
         try:
-            key, allowance = _admit(scope, resources)
+            key = _find(scope["headers"], scope["query_string"], resources)
+            allowance = None
+            if key is not None and key.requests_per_minute is not None:
+                allowance = await _take(key, key.requests_per_minute, resources)
         except GatewayError as error:
             await error_response(Request(scope), error)(scope, receive, send)
             return
@@ -49,19 +52,16 @@ def _is_guarded(path: str) -> bool:
     return any(path == start or path.startswith(f"{start}/") for start in _GUARDED)
 
 
-def _admit(scope: Scope, resources: Resources) -> tuple[GatewayKey | None, Allowance | None]:
-    """The key of the call, and what its limit allows if it has one. Raises WrongKeyError or RateLimitError."""
+def _find(headers: RawHeaders, query: bytes, resources: Resources) -> GatewayKey | None:
+    """The key of the call. Raises WrongKeyError."""
     try:
-        key = _find(scope["headers"], scope["query_string"], resources)
+        return _look_up(headers, query, resources)
     except WrongKeyError:
         resources.metrics.observe_key_refused("wrong")
         raise
-    if key is None or key.requests_per_minute is None:
-        return key, None
-    return key, _take(key, key.requests_per_minute, resources)
 
 
-def _find(headers: RawHeaders, query: bytes, resources: Resources) -> GatewayKey | None:
+def _look_up(headers: RawHeaders, query: bytes, resources: Resources) -> GatewayKey | None:
     if _KEY.search(query):
         raise WrongKeyError("A gateway key belongs into a header, not into the URL, which is logged on its way.")
     brought = [(name, value) for name, value in headers if name in _BEARERS and value.strip()]
@@ -82,8 +82,9 @@ def _find(headers: RawHeaders, query: bytes, resources: Resources) -> GatewayKey
     return key
 
 
-def _take(key: GatewayKey, per_minute: int, resources: Resources) -> Allowance:
-    allowance = resources.limiter.take(key.id, per_minute)
+async def _take(key: GatewayKey, per_minute: int, resources: Resources) -> Allowance:
+    """What the limit of ``key`` allows. Raises RateLimitError."""
+    allowance = await resources.limiter.take(key.id, per_minute)
     if allowance.allowed:
         return allowance
     resources.metrics.observe_key_refused("rate")

@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from app.db import Database, DatabaseUnavailableError
+from app.keys import RateLimiter
 from app.policy_store import PolicyStore
 from app.resources import Resources
 from app.settings import EventDurability
@@ -17,6 +18,7 @@ from judges.pipeline import GroundingChecker
 
 router = APIRouter(tags=["health"])
 _PING_LIMIT_S = 2.0
+_JUDGE_LIMIT_S = 30.0
 
 
 class Readiness(StrEnum):
@@ -65,6 +67,8 @@ async def look(resources: Resources) -> dict[str, Check]:
         "policies": check_policies(resources.policies),
         "judge": check_judge(resources.checker),
     }
+    if resources.settings.redis_url is not None:
+        checks["rate_limits"] = await check_limiter(resources.limiter)
     if resources.settings.llm_judge_model is not None:
         checks["llm_judge"] = check_llm_judge(resources.llm)
     return checks
@@ -105,9 +109,17 @@ def check_judge(checker: GroundingChecker) -> Check:
     """Without a judge replies are not checked; whether they may pass is each policy's own matter."""
     if checker.fault is not None and checker.available:
         return Check(ok=False, detail=f"{checker.fault}; {checker.name} judges alone")
+    if checker.silent_s > _JUDGE_LIMIT_S:
+        return Check(ok=False, detail=f"{checker.name} has not answered for {checker.silent_s:.0f} s")
     if checker.available:
         return Check(ok=True, detail=checker.name)
     return Check(ok=False, detail=checker.error or "not loaded yet")
+
+
+async def check_limiter(limiter: RateLimiter) -> Check:
+    """Without its store limits still hold, for each worker alone."""
+    fault = await limiter.fault()
+    return Check(ok=fault is None, detail=fault or "shared")
 
 
 def check_llm_judge(llm: LlmJudge) -> Check:

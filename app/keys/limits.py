@@ -6,8 +6,8 @@ from time import monotonic
 from typing import Protocol
 
 _MINUTE_S = 60.0
-_ONE = 1 - 1e-9
-"""Who waited as long as was said must not fail for the rounding of a float."""
+ONE = 1 - 1e-6
+"""A token. Who waited as long as was said must not fail for the rounding of a float."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,11 +22,29 @@ class Allowance:
 
 
 class RateLimiter(Protocol):
-    """Counts requests. One that several processes share is a matter of another implementation."""
+    """Counts requests."""
 
-    def take(self, key: str, per_minute: int) -> Allowance:
-        """Ask for one request of ``key``, which may make ``per_minute`` of them."""
+    async def take(self, key: str, per_minute: int) -> Allowance:
+        """Ask for one request of ``key``, which may make ``per_minute`` of them. Never raises."""
         ...
+
+    async def fault(self) -> str | None:
+        """What is wrong with the place where requests are counted, as it is now; None: nothing."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+def allowance_of(per_minute: int, tokens: float, *, allowed: bool) -> Allowance:
+    """What is said to a request that leaves ``tokens``."""
+    rate = per_minute / _MINUTE_S
+    return Allowance(
+        allowed=allowed,
+        limit=per_minute,
+        remaining=max(0, int(tokens + 1 - ONE)),
+        wait_s=0.0 if tokens >= ONE else (1 - tokens) / rate,
+        full_s=(per_minute - tokens) / rate,
+    )
 
 
 @dataclass(slots=True)
@@ -44,18 +62,18 @@ class TokenBuckets:
         self._clock = clock
         self._buckets: dict[str, _Bucket] = {}
 
-    def take(self, key: str, per_minute: int) -> Allowance:
+    async def take(self, key: str, per_minute: int) -> Allowance:
         now, rate = self._clock(), per_minute / _MINUTE_S
         bucket = self._buckets.setdefault(key, _Bucket(float(per_minute), now))
         bucket.tokens = min(per_minute, bucket.tokens + (now - bucket.at) * rate)
         bucket.at = now
-        allowed = bucket.tokens >= _ONE
+        allowed = bucket.tokens >= ONE
         if allowed:
             bucket.tokens = max(0.0, bucket.tokens - 1)
-        return Allowance(
-            allowed=allowed,
-            limit=per_minute,
-            remaining=int(bucket.tokens),
-            wait_s=0.0 if bucket.tokens >= _ONE else (1 - bucket.tokens) / rate,
-            full_s=(per_minute - bucket.tokens) / rate,
-        )
+        return allowance_of(per_minute, bucket.tokens, allowed=allowed)
+
+    async def fault(self) -> str | None:
+        return None
+
+    async def aclose(self) -> None:
+        pass

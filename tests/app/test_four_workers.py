@@ -1,5 +1,6 @@
-"""A policy changed on one of several workers is in force on all of them, as its status says."""
+"""Several workers are one gateway: a policy changed on one is in force on all of them, and limits are counted once."""
 
+import os
 import time
 from pathlib import Path
 from threading import Event
@@ -48,6 +49,37 @@ def test_a_change_is_in_force_on_four_workers(tmp_path: Path) -> None:
         assert {_ask(process.url) for _ in range(12)} == {200}
 
 
+def test_workers_that_share_a_redis_count_a_key_together(tmp_path: Path) -> None:
+    redis_url = os.environ.get("GROUNDLANE_TEST_REDIS_URL")
+    if redis_url is None:
+        pytest.skip("set GROUNDLANE_TEST_REDIS_URL (redis://…) to run this with Redis")
+    upstream = ScriptedUpstream([Answer(question=QUESTION, answer="The warranty covers 24 months.")])
+    shared = {"judge": "none", "admin_token": TOKEN, "redis_url": redis_url}
+    with (
+        serving(upstream.app, bind(0)) as url,
+        gateway(tmp_path, url, "--workers", "2", **shared) as process,
+        httpx.Client(headers={"authorization": f"Bearer {TOKEN}"}, timeout=LIMIT_S) as admin,
+    ):
+        checks = admin.get(f"{process.url}/readyz").json()["checks"]
+        assert checks["rate_limits"] == {"ok": True, "detail": "shared"}
+        began = time.monotonic()
+        made = admin.post(f"{process.url}/admin/v1/keys", json={"name": "bot", "requests_per_minute": 3}).json()
+        answers = _counted(process.url, made["key"], 16)
+        passed = time.monotonic() - began
+    assert answers.count(200) + answers.count(429) == 16
+    assert 3 <= answers.count(200) <= 3 + passed / 20  # one comes back every 20 seconds
+
+
+def _counted(url: str, key: str, count: int) -> list[int]:
+    """What calls with the key are answered, those left out that came to a worker before it knew the key."""
+    deadline, answers = time.monotonic() + LIMIT_S, list[int]()
+    while len(answers) < count:
+        if (status := _ask(url, key)) != 401:
+            answers.append(status)
+        assert time.monotonic() < deadline
+    return answers
+
+
 def _in_force(admin: httpx.Client, policy_id: str, version: int) -> dict[str, Any]:
     deadline, tick = time.monotonic() + LIMIT_S, Event()
     while True:
@@ -58,5 +90,6 @@ def _in_force(admin: httpx.Client, policy_id: str, version: int) -> dict[str, An
         tick.wait(0.02)
 
 
-def _ask(url: str) -> int:
-    return httpx.post(f"{url}/v1/chat/completions", json=BODY, timeout=LIMIT_S).status_code
+def _ask(url: str, key: str | None = None) -> int:
+    headers = {} if key is None else {"authorization": f"Bearer {key}"}
+    return httpx.post(f"{url}/v1/chat/completions", json=BODY, headers=headers, timeout=LIMIT_S).status_code

@@ -4,6 +4,8 @@ import pytest
 
 from app.keys import TokenBuckets
 
+pytestmark = pytest.mark.anyio
+
 
 class Clock:
     now = 100.0
@@ -12,35 +14,35 @@ class Clock:
         return self.now
 
 
-def test_a_minutes_requests_may_come_at_once_and_come_back_evenly() -> None:
+async def test_a_minutes_requests_may_come_at_once_and_come_back_evenly() -> None:
     clock = Clock()
     buckets = TokenBuckets(clock)
-    burst = [buckets.take("k", 4) for _ in range(4)]
+    burst = [await buckets.take("k", 4) for _ in range(4)]
     assert [allowance.remaining for allowance in burst] == [3, 2, 1, 0]
     assert all(allowance.allowed and allowance.limit == 4 for allowance in burst)
-    refused = buckets.take("k", 4)
+    refused = await buckets.take("k", 4)
     assert (refused.allowed, refused.remaining, refused.wait_s, refused.full_s) == (False, 0, 15.0, 60.0)
     clock.now += 14
-    assert buckets.take("k", 4).wait_s == pytest.approx(1.0)
+    assert (await buckets.take("k", 4)).wait_s == pytest.approx(1.0)
     clock.now += 1
-    assert buckets.take("k", 4).allowed
-    assert not buckets.take("k", 4).allowed
+    assert (await buckets.take("k", 4)).allowed
+    assert not (await buckets.take("k", 4)).allowed
 
 
-def test_a_rest_gives_back_no_more_than_a_minutes_requests() -> None:
+async def test_a_rest_gives_back_no_more_than_a_minutes_requests() -> None:
     clock = Clock()
     buckets = TokenBuckets(clock)
-    buckets.take("k", 2)
+    await buckets.take("k", 2)
     clock.now += 3600
-    assert [buckets.take("k", 2).allowed for _ in range(3)] == [True, True, False]
+    assert [(await buckets.take("k", 2)).allowed for _ in range(3)] == [True, True, False]
 
 
-def test_each_key_has_its_own() -> None:
+async def test_each_key_has_its_own() -> None:
     buckets = TokenBuckets(Clock())
-    assert [buckets.take(key, 1).allowed for key in ("a", "b", "a", "b")] == [True, True, False, False]
+    assert [(await buckets.take(key, 1)).allowed for key in ("a", "b", "a", "b")] == [True, True, False, False]
 
 
-def test_a_changed_limit_holds_from_the_next_request_on() -> None:
+async def test_a_changed_limit_holds_from_the_next_request_on() -> None:
     buckets = TokenBuckets(Clock())
-    buckets.take("k", 100)
-    assert [buckets.take("k", 2).allowed for _ in range(3)] == [True, True, False]
+    await buckets.take("k", 100)
+    assert [(await buckets.take("k", 2)).allowed for _ in range(3)] == [True, True, False]
