@@ -1,0 +1,129 @@
+"""What a judge that is served elsewhere costs beside the one in process, over the same replies, in turns in one run.
+
+    serve run deploy/ray/serve.yaml
+    python -m benchmarks.remote_judge groundlane+http://127.0.0.1:8000 ray::ServeReplica ray::ProxyActor
+
+Eight clients check replies of five sentences against five chunks of 150 words, new ones each time, as fast as they are
+answered. CPU time is that of this process and of those whose command line has the words given. ``--key`` for one that
+wants it. Ends with exit code 1 if a reply came out otherwise than in process; kill a replica meanwhile to see.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.texts import chunk, sentence
+from judges.base import PairScorer
+from judges.batching import Batcher
+from judges.cross_encoder import open_scorer, spec_languages
+from judges.cross_encoder.http import HttpScorer
+from judges.pipeline import GroundingChecker
+from judges.types import Chunk, Thresholds
+
+_CLIENTS = 8
+_CHUNKS = 5
+_SENTENCES = 5
+_ROUNDS = 3
+_TICK_MS = 1e3 / os.sysconf("SC_CLK_TCK")
+
+Found = tuple[tuple[str, float, str | None], ...]
+
+
+@dataclass
+class Run:
+    """Replies of one kind of judge: the labels of each by its number, and what they cost."""
+
+    found: dict[int, Found]
+    seconds: float = 0.0
+    cpu_ms: tuple[float, ...] = ()
+    slowest_s: float = 0.0
+
+    @property
+    def claims(self) -> int:
+        return sum(map(len, self.found.values()))
+
+
+async def run(scorer: PairScorer, languages: frozenset[str] | None, numbers: range, words: Sequence[str]) -> Run:
+    """Check the replies ``numbers``, and close the judge."""
+    checker = GroundingChecker(Batcher(scorer), languages=languages, timeout_s=60.0)
+    await checker.start()
+    if not checker.available:
+        sys.exit(f"the judge is not there: {checker.error}")
+    done = Run({})
+    waiting = iter(numbers)
+
+    async def client() -> None:
+        for number in waiting:
+            begun = time.monotonic()
+            done.found[number] = await _check(checker, number)
+            done.slowest_s = max(done.slowest_s, time.monotonic() - begun)
+
+    begun, before = time.monotonic(), _cpu_ms(words)
+    async with asyncio.TaskGroup() as group:
+        for _ in range(_CLIENTS):
+            group.create_task(client())
+    done.seconds = time.monotonic() - begun
+    done.cpu_ms = tuple(now - then for now, then in zip(_cpu_ms(words), before, strict=True))
+    await checker.aclose()
+    return done
+
+
+async def _check(checker: GroundingChecker, number: int) -> Found:
+    places = range(number * _CHUNKS, (number + 1) * _CHUNKS)
+    evidence = await checker.prepare([Chunk(id=str(place), text=f"{chunk(place)} Number {place}.") for place in places])
+    reply = checker.reply(evidence, thresholds=Thresholds())
+    text = " ".join(sentence(number * _CHUNKS + place) for place in range(_SENTENCES))
+    for one in [*reply.push(text), *reply.flush()]:
+        await reply.check(one)
+    return tuple((claim.label.value, claim.entailed, claim.reason) for claim in reply.report().claims)
+
+
+def _cpu_ms(words: Sequence[str]) -> tuple[float, ...]:
+    return (time.process_time() * 1e3, *map(_cpu_ms_of, words))
+
+
+def _cpu_ms_of(word: str) -> float:
+    total = 0.0
+    for process in Path("/proc").iterdir():
+        try:
+            if process.name.isdecimal() and word.encode() in (process / "cmdline").read_bytes():
+                fields = (process / "stat").read_text("utf-8").rsplit(")", 1)[1].split()
+                total += (int(fields[11]) + int(fields[12])) * _TICK_MS
+        except OSError:
+            continue  # it has ended
+    return total
+
+
+async def main(url: str, key: str | None, words: Sequence[str], replies: int) -> int:
+    """Measure, print a table, and return how many replies came out otherwise."""
+    wrong = 0
+    print("| judge | claims a second | slowest reply, s |", " | ".join(["CPU ms a claim: here", *words]), "|")
+    print("|---|---|---|" + "---|" * (len(words) + 1))
+    for turn in range(_ROUNDS):
+        numbers = range(turn * replies, (turn + 1) * replies)
+        here = open_scorer("embedded")
+        if here is None:
+            raise AssertionError("the embedded judge is one")
+        near = await run(here, spec_languages("embedded"), numbers, words)
+        far = await run(HttpScorer(url, api_key=key, timeout_s=30.0), None, numbers, words)
+        wrong += sum(near.found[number] != far.found[number] for number in numbers)
+        for name, one in (("in process", near), (url, far)):
+            costs = " | ".join(f"{cost / one.claims:.1f}" for cost in one.cpu_ms)
+            print(f"| {name} | {one.claims / one.seconds:.1f} | {one.slowest_s:.1f} | {costs} |")
+    print(f"{wrong} of {_ROUNDS * replies} replies otherwise than in process")
+    return wrong
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("url")
+    parser.add_argument("words", nargs="*", help="words of the command lines whose CPU time is counted")
+    parser.add_argument("--key")
+    parser.add_argument("--replies", type=int, default=20, help="in each of the rounds")
+    given = parser.parse_args()
+    sys.exit(asyncio.run(main(given.url, given.key, given.words, given.replies)) > 0)
