@@ -6,7 +6,7 @@ Streamed and unary requests take the same way. Whatever the end (a reply, a bloc
 exactly one event is written, by whoever ended it.
 """
 
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -31,7 +31,7 @@ from app.runs import JoinedRun, Runs
 from app.settings import Settings
 from app.terms import Terms
 from app.trace import Trace
-from app.upstream import Headers, Upstreams, returned_headers, translate
+from app.upstream import Headers, Upstreams, decoded, returned_headers
 from app.watching import Watch
 from judges.pipeline import GroundingChecker, ReplyCheck
 from judges.types import Chunk, Claim, Consistency, ReplyVerdict
@@ -320,11 +320,11 @@ class Gateway:
 
     def _reply(self, response: httpx.Response) -> AsyncIterator[bytes]:
         """The bytes of a reply: of a stream as they come, and of one that is read whole no more than there may be."""
-        data = _bytes(response)
+        data = decoded(response)
         return _within(self.settings.max_reply_bytes, data) if _is_json(response) else data
 
     async def _read(self, response: httpx.Response) -> bytes:
-        return b"".join([data async for data in _within(self.settings.max_reply_bytes, _bytes(response))])
+        return b"".join([data async for data in _within(self.settings.max_reply_bytes, decoded(response))])
 
     def _headers(self, response: httpx.Response, trace: Trace) -> Headers:
         return [*returned_headers(response, decoded=True), ("x-groundlane-request-id", trace.request_id)]
@@ -396,17 +396,6 @@ def _content_type(response: httpx.Response) -> str:
 
 def _is_json(response: httpx.Response) -> bool:
     return "event-stream" not in _content_type(response)
-
-
-async def _bytes(response: httpx.Response) -> AsyncIterator[bytes]:
-    try:
-        source: AsyncIterable[bytes] = response.aiter_bytes()
-        if isinstance(response.stream, httpx.AsyncByteStream) and "content-encoding" not in response.headers:
-            source = response.stream  # only what is compressed needs httpx's own, slower way to the bytes
-        async for data in source:
-            yield data
-    except httpx.HTTPError as error:
-        raise translate(error) from error
 
 
 async def _within(limit: int, data: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

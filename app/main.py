@@ -60,6 +60,9 @@ def create_app(settings: Settings, *, scorer: PairScorer | None = None, tracing:
         description="An OpenAI-compatible gateway that keeps RAG answers grounded.",
         lifespan=lifespan,
         redirect_slashes=False,
+        # Their pages run scripts of another host, here beside the dashboard's session.
+        docs_url=None,
+        redoc_url=None,
     )
     install_error_handlers(app)
     governed = [chat.router, completions.router, responses.router, messages.router]

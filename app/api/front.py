@@ -1,6 +1,7 @@
 """The way in for the calls that there are most of, past the framework."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute, APIRouter
@@ -8,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.api.openapi import describe
 from app.api.problems import answer_error
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -42,6 +44,11 @@ class FrontedApp(FastAPI):
     """A FastAPI app with ASGI layers before all that is its own: what ``behind`` calls, ``front`` is given first."""
 
     front: ASGIApp
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            self.openapi_schema = describe(super().openapi())
+        return self.openapi_schema
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.front(scope, receive, send)

@@ -3,6 +3,7 @@
 The API is httpx's; its transport is aiohttp's, which takes a fraction of the CPU of httpx's own.
 """
 
+from app.upstream.decoding import decoded
 from app.upstream.headers import Headers, returned_headers
 from app.upstream.keys import KeySource
 from app.upstream.outcome import translate
@@ -17,6 +18,7 @@ __all__ = [
     "Sent",
     "UpstreamRequest",
     "Upstreams",
+    "decoded",
     "returned_headers",
     "translate",
 ]

@@ -16,6 +16,13 @@ CALLER_KEYS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-ke
 # Set anew for each hop, or ours alone: cookies are the dashboard's, never an upstream's.
 _NOT_SENT = _HOP_BY_HOP | {"host", "content-length", "accept-encoding", "cookie", "expect"}
 _NOT_RETURNED = _HOP_BY_HOP | CALLER_KEYS | {"content-length", "date", "server", "set-cookie"}
+_HARMLESS: Headers = [
+    ("content-security-policy", "sandbox; default-src 'none'; frame-ancestors 'none'"),
+    ("x-content-type-options", "nosniff"),
+]
+"""What an upstream says may be a page (a file that somebody uploaded there). Opened in a browser it must not act as one
+of ours, beside the dashboard."""
+_REPLACED = _NOT_RETURNED | dict(_HARMLESS).keys()
 
 _KEY = {
     UpstreamApi.OPENAI: ("authorization", "Bearer "),
@@ -57,9 +64,10 @@ def sent_headers(
 
 def returned_headers(response: httpx.Response, *, decoded: bool) -> Headers:
     """The upstream's headers as the client may see them. ``decoded``: the body goes on without its content encoding."""
-    headers = [(name.lower(), value) for name, value in response.headers.multi_items()]
-    dropped = _NOT_RETURNED | connection_tokens(headers) | ({"content-encoding"} if decoded else frozenset())
-    return [(name, value) for name, value in headers if name not in dropped]
+    # Byte for byte, whatever characters they are meant to be.
+    headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.headers.raw]
+    dropped = _REPLACED | connection_tokens(headers) | ({"content-encoding"} if decoded else frozenset())
+    return [*((name, value) for name, value in headers if name not in dropped), *_HARMLESS]
 
 
 def connection_tokens(headers: Iterable[tuple[str, str]]) -> frozenset[str]:

@@ -3,6 +3,7 @@
 from urllib.parse import quote
 
 from app.config import UpstreamSpec
+from app.errors import UnknownModelError
 from app.settings import UpstreamApi
 
 _OF_A_DEPLOYMENT = frozenset(
@@ -18,11 +19,16 @@ def by_deployment(spec: UpstreamSpec) -> bool:
 
 
 def url_of(spec: UpstreamSpec, path: str, query: str, model: str | None) -> str:
-    """The URL for ``path``, which is what follows ``/v1``; ``query`` stays as it is."""
+    """The URL for ``path``, which is what follows ``/v1``; ``query`` stays as it is.
+
+    Raises UnknownModelError for a model whose name would lead to another path.
+    """
     base = spec.base_url
     if by_deployment(spec):
         base = base.removesuffix("/openai") + "/openai"
         if model is not None and path in _OF_A_DEPLOYMENT:
+            if model in (".", ".."):
+                raise UnknownModelError(f"No deployment is called {model!r}.", param="model")
             base += f"/deployments/{quote(model, safe='')}"
     if spec.api_version is not None and "api-version=" not in query:
         query = f"api-version={spec.api_version}" + (f"&{query}" if query else "")

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -10,14 +11,19 @@ from judges.base import JudgeUnavailableError
 _CHECKSUMS: Final = "SHA256SUMS"
 
 
-def verify(folder: Path) -> None:
-    """Check the files that ``SHA256SUMS`` names, if there is one. Raises JudgeUnavailableError for no such folder, and
-    for a file that is not what its checksum says."""
+def verify(folder: Path, *, needed: Collection[str] = ()) -> None:
+    """Check the files that ``SHA256SUMS`` names. Those ``needed`` must be among them; without any, there may be none.
+
+    Raises JudgeUnavailableError, also where there is no such folder.
+    """
     if not folder.is_dir():
         raise JudgeUnavailableError(f"no such folder: {folder}")
     sums = folder / _CHECKSUMS
-    for line in sums.read_text(encoding="ascii").splitlines() if sums.is_file() else ():
-        digest, _, name = line.partition("  ")
+    lines = sums.read_text(encoding="ascii").splitlines() if sums.is_file() else []
+    digests = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    if missing := sorted(set(needed) - digests.keys()):
+        raise JudgeUnavailableError(f"{folder}: {_CHECKSUMS} says nothing of {', '.join(missing)}")
+    for name, digest in digests.items():
         if digest_of(folder / name) != digest:
             raise JudgeUnavailableError(f"{folder / name} is damaged: its SHA-256 is not the one in {_CHECKSUMS}")
 

@@ -221,7 +221,7 @@ class PrefixScorer:
     def _load(self) -> _Model:
         folder = self._folder
         try:
-            verify(folder)
+            verify(folder, needed=(EVIDENCE_GRAPH, _CLAIM_GRAPH, _WEIGHTS, "tokenizer.json", "config.json"))
             config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
             tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
             tokenizer.no_truncation()

@@ -100,7 +100,9 @@ class SentenceTransformersScorer:
                 f"{self.name} needs an extra: pip install 'groundlane[sentence-transformers]'"
             ) from error
         try:
-            model = CrossEncoder(self._id, backend=self._backend)
+            # Weights in Python's pickle run code when they are read; ``use_safetensors`` takes no others.
+            options = {"use_safetensors": True} if self._backend == "torch" else {}
+            model = CrossEncoder(self._id, backend=self._backend, model_kwargs=options)
         except Exception as error:  # whatever hub, files or back end raise
             raise JudgeUnavailableError(f"cannot load {self.name}: {error}") from error
         self._labels = read_labels(model.config.id2label, size=model.num_labels)

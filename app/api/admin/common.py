@@ -9,6 +9,7 @@ import orjson
 from fastapi import Depends, Header, Query, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import StringConstraints
+from starlette.types import Message, Receive
 
 from app.dependencies import require_admin
 from app.errors import AdminError, InvalidAdminRequestError, PreconditionError
@@ -31,10 +32,29 @@ class AdminRoute(APIRoute):
             await require_admin(request)
             length = request.headers.get("content-length", "0")
             if length.isdecimal() and int(length) > _LARGEST_BODY:
-                raise AdminError(f"the body is larger than {_LARGEST_BODY} bytes", status=413)
-            return await handle(request)
+                raise _too_large()
+            return await handle(Request(request.scope, _bounded(request.receive)))
 
         return guarded
+
+
+def _bounded(receive: Receive) -> Receive:
+    """``receive``, which raises AdminError once a body is too large that did not say its length."""
+    left = _LARGEST_BODY
+
+    async def bounded() -> Message:
+        nonlocal left
+        message = await receive()
+        left -= len(message.get("body", b""))
+        if left < 0:
+            raise _too_large()
+        return message
+
+    return bounded
+
+
+def _too_large() -> AdminError:
+    return AdminError(f"the body is larger than {_LARGEST_BODY} bytes", status=413)
 
 
 def encode_cursor(*parts: str | int | datetime) -> str:

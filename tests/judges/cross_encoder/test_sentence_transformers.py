@@ -52,7 +52,7 @@ def install(monkeypatch: pytest.MonkeyPatch, make: Any) -> None:
 
 async def test_labels_are_read_from_the_models_config(monkeypatch: pytest.MonkeyPatch) -> None:
     logits = np.log([0.1, 0.6, 0.3]).tolist()
-    install(monkeypatch, lambda model, backend: StubModel(logits, LABELS))
+    install(monkeypatch, lambda model, backend, model_kwargs: StubModel(logits, LABELS))
     scorer = SentenceTransformersScorer("some/model")
     await scorer.start()
     first, second = await scorer.score([("e", "c"), ("e", "d")])
@@ -66,7 +66,8 @@ async def test_labels_are_read_from_the_models_config(monkeypatch: pytest.Monkey
 async def test_a_model_with_one_logit_gets_a_sigmoid(monkeypatch: pytest.MonkeyPatch) -> None:
     backends: list[str] = []
 
-    def make(model: str, backend: str) -> StubModel:
+    def make(model: str, backend: str, model_kwargs: dict[str, Any]) -> StubModel:
+        assert not model_kwargs
         backends.append(backend)
         return StubModel([float(np.log(4.0))], {0: "LABEL_0"})
 
@@ -82,7 +83,7 @@ async def test_a_model_with_one_logit_gets_a_sigmoid(monkeypatch: pytest.MonkeyP
 async def test_a_reranker_is_loaded_with_one_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    install(monkeypatch, lambda model, backend: StubModel([0.0], {0: "LABEL_0"}))
+    install(monkeypatch, lambda model, backend, model_kwargs: StubModel([0.0], {0: "LABEL_0"}))
     scorer = SentenceTransformersScorer("cross-encoder/ms-marco-MiniLM-L6-v2")
     with caplog.at_level(logging.WARNING):
         await scorer.start()
@@ -93,7 +94,7 @@ async def test_a_reranker_is_loaded_with_one_warning(
 
 
 async def test_languages_are_what_is_said_or_what_the_config_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    def make(model: str, backend: str) -> StubModel:
+    def make(model: str, backend: str, model_kwargs: dict[str, Any]) -> StubModel:
         stub = StubModel([0.0, 0.0, 0.0], LABELS)
         stub.config.languages = ["en"]
         return stub
@@ -107,7 +108,7 @@ async def test_languages_are_what_is_said_or_what_the_config_says(monkeypatch: p
 
 
 async def test_trouble_is_told_in_our_terms(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(model: str, backend: str) -> StubModel:
+    def fail(model: str, backend: str, model_kwargs: dict[str, Any]) -> StubModel:
         raise OSError("no such model")
 
     install(monkeypatch, fail)
@@ -118,7 +119,7 @@ async def test_trouble_is_told_in_our_terms(monkeypatch: pytest.MonkeyPatch) -> 
         await scorer.score([("e", "c")])
     with pytest.raises(JudgeUnavailableError, match="not loaded"):
         _ = scorer.max_tokens
-    install(monkeypatch, lambda model, backend: StubModel([0.0, 0.0, 0.0], LABELS))
+    install(monkeypatch, lambda model, backend, model_kwargs: StubModel([0.0, 0.0, 0.0], LABELS))
     await scorer.start()
     with pytest.raises(JudgeError, match="prediction failed: out of memory"):
         await scorer.score([("boom", "c")])
@@ -182,3 +183,15 @@ async def test_a_real_model_of_each_kind_is_read(tmp_path: Path, size: int) -> N
     assert scorer.count_tokens("the cat sleeps") == 3
     await asyncio.sleep(0)
     await scorer.aclose()
+
+
+async def test_weights_that_run_code_when_they_are_read_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def make(model: str, backend: str, model_kwargs: dict[str, Any]) -> StubModel:
+        asked.append(model_kwargs)
+        return StubModel([0.0, 0.0, 0.0], LABELS)
+
+    install(monkeypatch, make)
+    await SentenceTransformersScorer("some/model").start()
+    assert asked == [{"use_safetensors": True}]

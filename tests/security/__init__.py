@@ -1,0 +1,1 @@
+"""What the threat model in ``docs/security.md`` claims, held to it."""
