@@ -29,7 +29,7 @@ from app.evaluation.judging import CaseJudge, JudgeKind
 from app.evaluation.reading import read_cases
 from app.evaluation.running import run_cases
 from app.evaluation.store import RunFolder
-from benchmarks.judge import chunk
+from benchmarks.texts import chunk
 from judges import embedded
 from judges.base import PairScorer
 from judges.cross_encoder import PrefixScorer

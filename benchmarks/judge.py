@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
+from benchmarks.texts import chunk, sentence
 from judges import embedded
 from judges.cross_encoder import PrefixScorer
 from judges.pipeline import GroundingChecker
@@ -24,22 +25,7 @@ from judges.types import Chunk, Thresholds
 
 _ROUNDS = 7
 _CHUNKS = 5
-_WORDS = 150
 _SENTENCES = 10
-
-SUBJECTS = ["harbour", "clinic", "library", "bakery", "quarry", "station", "orchard", "museum", "depot", "chapel"]
-VERBS = ["opened", "stored", "repaired", "closed", "welcomed", "measured", "sold", "counted", "painted", "moved"]
-THINGS = ["barrels", "letters", "engines", "lamps", "carpets", "bicycles", "windows", "maps", "ropes", "benches"]
-
-
-def sentence(number: int) -> str:
-    """A sentence of 15 words that no other number gives."""
-    subject, verb, thing = SUBJECTS[number % 10], VERBS[number // 7 % 10], THINGS[number // 3 % 10]
-    return f"In the year {1900 + number} the old {subject} on the hill {verb} about {number * 7} {thing} before noon."
-
-
-def chunk(number: int) -> str:
-    return " ".join(sentence(number * 10 + place) for place in range(_WORDS // 15))
 
 
 async def main(folder: Path) -> None:
