@@ -56,13 +56,13 @@ $(VENV)/.installed-dev: pyproject.toml sdk/pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[dev]' -e ./sdk
 	@touch $(VENV)/.installed $@
 
-# The client libraries under test have an environment of their own, since they want other versions than we do. Without
-# them their tests are skipped, and say so.
+# The client libraries under test have an environment of their own, since they want other versions than we do; this
+# package stands beside them there, as it would with their users. Without them their tests are skipped, and say so.
 $(VENV)/.installed-clients: pyproject.toml | $(BIN)/python
 	@$(BIN)/python -m venv $(VENV)/clients && \
 		$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["clients"], sep="\n")' \
 			> $(VENV)/clients.txt && \
-		$(CLIENTS) -m pip install --quiet --quiet --disable-pip-version-check -r $(VENV)/clients.txt && touch $@ || \
+		$(CLIENTS) -m pip install --quiet --quiet --disable-pip-version-check -r $(VENV)/clients.txt -e . && touch $@ || \
 		{ rm -rf $(VENV)/clients; echo "SKIPPED: the tests with client libraries, which cannot be installed" >&2; }
 
 # So has what makes the site: nothing of the project is imported by it.
