@@ -4,6 +4,7 @@ Whatever a run is told is committed when the call returns. Its policies are boun
 run is judged by a mix of two.
 """
 
+import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,6 +35,8 @@ from policies.types import Decision, Policy
 
 _log = structlog.stdlib.get_logger(__name__)
 
+_PATIENCE_S = 5.0
+"""How long a governed request waits, at most, for a database that says nothing of the run it belongs to."""
 _RUN_ID = re.compile(r"run_[0-9a-f]{32}")
 MOST_STEPS = 10_000
 LARGEST_RUN = 4 * 1024 * 1024
@@ -189,12 +192,12 @@ class Runs:
         if run_id is None or _RUN_ID.fullmatch(run_id) is None:
             return None
         try:
-            async with self.database.read() as connection:
+            async with asyncio.timeout(_PATIENCE_S), self.database.read() as connection:
                 run = await _found(connection, run_id, Caller(key=key), param="grounding.run_id")
                 _check_open(run, param="grounding.run_id")
                 bound = await self._versions.of(connection, run)
-        except DatabaseUnavailableError as error:
-            _log.warning("run_unavailable", run_id=run_id, error=str(error))
+        except (DatabaseUnavailableError, TimeoutError) as error:
+            _log.warning("run_unavailable", run_id=run_id, error=str(error) or "no answer in time")
             return None
         if agent is not None and agent != run.agent:
             told = "of no agent" if run.agent is None else f"of the agent {run.agent!r}"
@@ -299,9 +302,11 @@ class JoinedRun:
     async def add(self, trace: Trace) -> None:
         """Keep what the request found. Its reply is the client's whatever happens here, so this never raises."""
         try:
-            await self.runs.add_call(self.run_id, trace)
-        except (DatabaseUnavailableError, RunError) as error:
-            _log.error("run_call_lost", run_id=self.run_id, request_id=trace.request_id, error=str(error))
+            async with asyncio.timeout(_PATIENCE_S):
+                await self.runs.add_call(self.run_id, trace)
+        except (DatabaseUnavailableError, RunError, TimeoutError) as error:
+            told = str(error) or "no answer in time"
+            _log.error("run_call_lost", run_id=self.run_id, request_id=trace.request_id, error=told)
 
 
 async def _found(

@@ -22,7 +22,7 @@ from app.tasks import TaskScope
 _log = structlog.stdlib.get_logger(__name__)
 _SPILL_WAIT_S = 0.05
 _DRAIN_S = 5.0
-_CLOSE_S = 8.0
+_CLOSE_S = 5.0
 """How long the end waits for a database that says nothing before the journal takes what waits for it."""
 
 

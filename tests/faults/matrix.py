@@ -116,3 +116,192 @@ class Fault:
     seen: str
     kept: str
     test: str
+
+
+DATABASE_FAULTS = (
+    Fault(
+        id="database-away",
+        about="PostgreSQL is stopped, or the way to it is cut",
+        client="All as usual; policies and keys from memory, a run's call by those in force now. "
+        "Calls about what is in it (the admin API, `/v1/runs`): 503.",
+        seen="`event_database_away`, then `event_database_back`; `groundlane_events_journaled_total`; `/readyz`: "
+        "`degraded` (`sync`: 503); `run_unavailable`, `run_call_lost` for calls of a run",
+        kept="Events in the journal, replayed when it is back. Nothing is lost, nothing is there twice.",
+        test="test_database.py::test_a_server_that_is_away",
+    ),
+    Fault(
+        id="database-silent",
+        about="PostgreSQL takes what it is sent and says nothing",
+        client="`batched`: as usual. `sync`: the end of a reply waits up to 10 s, then the journal stands in.",
+        seen="As above; `/readyz` says `no answer in time`",
+        kept="The same.",
+        test="test_database.py::test_a_server_that_is_away",
+    ),
+    Fault(
+        id="database-silent-at-the-end",
+        about="and the gateway is stopped meanwhile",
+        client="The port closes; open streams have their grace period.",
+        seen="–",
+        kept="After 5 s what waits goes to the journal, for the next start.",
+        test="test_database.py::test_a_gateway_that_ends_while_its_server_is_silent",
+    ),
+    Fault(
+        id="database-slow",
+        about="PostgreSQL is slow",
+        client="`batched`: as usual. `sync`: each reply ends when its event is committed.",
+        seen="`groundlane_events_queue_depth` grows; over `GROUNDLANE_EVENT_QUEUE_LIMIT` events go to the journal",
+        kept="All.",
+        test="test_database.py::test_a_server_that_is_slow",
+    ),
+    Fault(
+        id="database-locked",
+        about="another process holds the SQLite file",
+        client="`batched`: as usual. `sync`: waits 5 s for the lock, then the journal stands in.",
+        seen="`event_database_away` (`database is locked`)",
+        kept="All, as above.",
+        test="test_database.py::test_a_locked_file",
+    ),
+    Fault(
+        id="disk-full",
+        about="the disk is full: neither the database nor the journal can be written",
+        client="`batched`: as usual. `sync`: 503 `event_not_stored`; on a stream an error with that code.",
+        seen="`event_database_away` and `event_journal_away`; what finds no room in memory either is "
+        "`events_lost` and counts in `groundlane_events_dropped_total`",
+        kept="Up to `GROUNDLANE_EVENT_QUEUE_LIMIT` events wait in memory until there is room.",
+        test="test_database.py::test_a_full_disk",
+    ),
+    Fault(
+        id="replay-twice",
+        about="a journal is replayed twice: a restored disk, a crash after the commit",
+        client="–",
+        seen="–",
+        kept="Each event once, and once in the statistics.",
+        test="test_replay.py::test_a_journal_that_comes_back_adds_nothing",
+    ),
+    Fault(
+        id="replay-in-pieces",
+        about="a replay is cut short, before or after the commit of any piece",
+        client="–",
+        seen="`event_database_away`",
+        kept="The next replay goes on; each event once.",
+        test="test_replay.py::test_a_replay_that_is_cut_short_is_made_up_for",
+    ),
+    Fault(
+        id="replay-side-by-side",
+        about="two gateways replay the same events at once",
+        client="–",
+        seen="–",
+        kept="Each event once.",
+        test="test_replay.py::test_two_gateways_that_find_the_same_events_store_them_once",
+    ),
+)
+
+JUDGE_FAULTS = (
+    Fault(
+        id="judge-crash",
+        about="an inference fails, whatever with (an exception, memory that runs out)",
+        client="The reply, its claims `unverifiable`, reason `judge_error`; policies decide on that.",
+        seen="A line with the error; `groundlane_judge_failed_total`, `groundlane_unjudged_total`",
+        kept="The event with verdict and reasons; the next inference is tried as usual.",
+        test="test_judge.py::test_a_judge_that_crashes",
+    ),
+    Fault(
+        id="judge-crash-blocks",
+        about="the same, under a policy that wants claims to be supported",
+        client="What the policy says of unverifiable claims: here a block.",
+        seen="The decision",
+        kept="The decision.",
+        test="test_judge.py::test_a_judge_that_crashes_under_a_policy_that_blocks",
+    ),
+    Fault(
+        id="judge-hang",
+        about="an inference does not end",
+        client="Each sentence after `GROUNDLANE_JUDGE_TIMEOUT_MS`, `unverifiable`, reason `timeout`.",
+        seen='`groundlane_unjudged_total{reason="timeout"}`; after 30 s `/readyz`: `has not answered for`',
+        kept="The event.",
+        test="test_judge.py::test_a_judge_that_never_answers_shows_in_health",
+    ),
+    Fault(
+        id="judge-stuck",
+        about="and the gateway is stopped meanwhile",
+        client="–",
+        seen="`threads of the judge do not end and are left behind`",
+        kept="The process ends all the same, with its events written.",
+        test="test_judge.py::test_a_thread_of_the_embedded_judge_is_stuck",
+    ),
+    Fault(
+        id="judge-memory",
+        about="memory runs out in the embedded judge",
+        client="As for any crash.",
+        seen="As for any crash",
+        kept="The next request is judged.",
+        test="test_judge.py::test_memory_runs_out_in_the_embedded_judge",
+    ),
+    Fault(
+        id="judge-elsewhere",
+        about="a judge that is served elsewhere breaks off or says nothing",
+        client="The reply, claims `unverifiable`: `judge_error` or `timeout`.",
+        seen="As for any crash",
+        kept="The event; it is asked again for the next sentence.",
+        test="test_judge.py::test_a_judge_that_is_served_elsewhere_fails",
+    ),
+    Fault(
+        id="judge-missing",
+        about="the judge cannot be loaded",
+        client="Replies marked `not_checked`, or refused where `on_judge_unavailable` says so.",
+        seen="`judge_unavailable` at the start; `/readyz`: `degraded`",
+        kept="The event, with `judge_fault`.",
+        test="test_judge.py::test_a_judge_that_cannot_be_loaded",
+    ),
+)
+
+PROCESS_FAULTS = (
+    Fault(
+        id="sigterm",
+        about="SIGTERM under load",
+        client="What is under way has `GROUNDLANE_SHUTDOWN_GRACE_S` to end; new connections are refused.",
+        seen="A request that is cut is `cancelled`",
+        kept="Every request whose reply came to its end, `batched` too.",
+        test="test_signals.py::test_sigterm_under_load",
+    ),
+    Fault(
+        id="kill",
+        about="`kill -9`, or the kernel for want of memory, under load",
+        client="Connections break.",
+        seen="Nothing: it is dead",
+        kept="`sync`: every block that a client was told of. `batched`: all but what waited, a fraction of a second.",
+        test="../e2e/test_kill.py::test_no_acknowledged_block_is_missing_after_kill_9",
+    ),
+    Fault(
+        id="clock-durations",
+        about="the clock is set while a reply comes in, by hours or years",
+        client="Nothing of it.",
+        seen="Durations are right; `ts` is when the request came, by the clock of then",
+        kept="All.",
+        test="test_clock.py::test_a_request_is_timed_by_a_clock_that_only_counts",
+    ),
+    Fault(
+        id="clock-limits",
+        about="the clock goes back and forth between requests",
+        client="Rate limits go by a clock that only counts; no id comes twice.",
+        seen="Policies change by version, not by time",
+        kept="All.",
+        test="test_clock.py::test_ids_limits_and_changes_do_not_hang_on_the_clock",
+    ),
+    Fault(
+        id="clock-retention",
+        about="the clock jumps ahead, so that all of the log looks too old",
+        client="–",
+        seen="`clock_was_set`",
+        kept="Nothing is deleted before the next turn, an hour later.",
+        test="test_clock.py::test_a_clock_that_was_set_deletes_nothing",
+    ),
+    Fault(
+        id="clock-retention-back",
+        about="a gateway pruned while its clock ran ahead",
+        client="–",
+        seen="–",
+        kept="The others prune in their turn all the same.",
+        test="test_clock.py::test_who_pruned_with_a_clock_ahead_does_not_put_off_the_others",
+    ),
+)

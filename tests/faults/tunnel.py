@@ -1,0 +1,95 @@
+"""A TCP proxy before a server of any kind, which can be cut, silenced and slowed down."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+LIMIT_S = 30.0
+
+
+class Tunnel:
+    """Forwards a loopback port to ``host`` and ``port``.
+
+    ``cut``: every connection breaks, and new ones do. ``hush``: nothing gets through any more, but nothing breaks.
+    ``slow``: each piece is held for so many seconds. ``mend``: all is well from here on, for new connections.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._target = host, port
+        self._cut = self._hushed = False
+        self._delay_s = 0.0
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._started = threading.Event()
+        self._loop: asyncio.AbstractEventLoop
+        self._stop: asyncio.Event
+        self.port = 0
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="tunnel", daemon=True)
+        self._thread.start()
+        if not self._started.wait(LIMIT_S):
+            raise AssertionError("the tunnel did not start")
+
+    def cut(self) -> None:
+        self._do(lambda: (setattr(self, "_cut", True), self._drop()))
+
+    def hush(self) -> None:
+        self._do(lambda: setattr(self, "_hushed", True))
+
+    def slow(self, seconds: float) -> None:
+        self._do(lambda: setattr(self, "_delay_s", seconds))
+
+    def mend(self) -> None:
+        """What was silenced is broken off, as a network does that has lost it."""
+
+        def mended() -> None:
+            if self._hushed:
+                self._drop()
+            self._cut, self._hushed, self._delay_s = False, False, 0.0
+
+        self._do(mended)
+
+    def close(self) -> None:
+        self._do(lambda: self._stop.set())
+        self._thread.join(LIMIT_S)
+
+    def _do(self, action: Callable[[], object]) -> None:
+        done = threading.Event()
+        self._loop.call_soon_threadsafe(lambda: (action(), done.set()))
+        done.wait(LIMIT_S)
+
+    def _drop(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        self._started.set()
+        await self._stop.wait()
+        server.close()
+        self._drop()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._cut:
+            writer.transport.abort()
+            return
+        there, back = await asyncio.open_connection(*self._target)
+        self._writers |= {writer, back}
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._pass(reader, back))
+                group.create_task(self._pass(there, writer))
+        finally:
+            self._writers -= {writer, back}
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65536):
+                if self._hushed:
+                    continue
+                if self._delay_s:
+                    await asyncio.sleep(self._delay_s)
+                writer.write(data)
+                await writer.drain()
+        writer.close()
