@@ -109,7 +109,7 @@ class Gateway:
                 open_choice=_opener(policies, terms, trace, self.checker, index if terms.unjudged is None else None),
                 expected=intake.choices,
                 wants_usage=intake.include_usage,
-                admit=self._admit(policies, ruling, intake, kept, mode, trace, earlier) if intake.late else None,
+                admit=self._admit(policies, ruling, call, kept, mode, trace, earlier) if intake.late else None,
                 regeneration=self._regeneration(policies, call, kept, mode, exchange),
             )
             if intake.stream:
@@ -212,16 +212,20 @@ class Gateway:
         self,
         policies: PolicySet,
         ruling: Ruling,
-        intake: Intake,
+        call: Call,
         kept: Sequence[Chunk],
         mode: Mode,
         trace: Trace,
         earlier: Sequence[Claim],
     ) -> Callable[[Sequence[Chunk]], Awaitable[Opener]]:
-        """Takes in documents that come with the reply: evidence beside the request's for the choices after them."""
+        """Takes in documents that come with the reply: evidence beside the request's for the choices after them. Those
+        of a collection that the key is not for are none."""
+        intake, key = call.intake, call.key
 
         async def admit(documents: Sequence[Chunk]) -> Opener:
             nonlocal intake, kept
+            if key is not None:
+                documents = [document for document in documents if key.permits(document, unnamed=True)]
             intake = intake.with_chunks(documents, [f"output:{chunk.id}" for chunk in documents])
             kept = (*kept, *documents)
             trace.keep_documents(intake.chunks, ruling.dropped, late=trace.late + len(documents))

@@ -12,6 +12,9 @@ from judges.types import Chunk
 _MOST_CHOICES = 128
 """As many as OpenAI takes."""
 
+_LONGEST_MODEL = 512
+"""Characters: the event log finds requests by it, and no index takes a name of thousands."""
+
 _JSON_FORMS = ("json_object", "json_schema")
 OUR_FIELDS = ("documents", "grounding")
 Path = tuple[str | int, ...]
@@ -88,6 +91,8 @@ def read_model(body: Mapping[str, Any]) -> str | None:
     model = body.get("model")
     if model is not None and not isinstance(model, str):
         refuse("model", "a string", model)
+    if model is not None and len(model) > _LONGEST_MODEL:
+        refuse("model", f"at most {_LONGEST_MODEL} characters", model)
     return model
 
 

@@ -84,12 +84,14 @@ def _found(result: Mapping[str, Any], identifier: str) -> Chunk | None:
     text, score, attributes = result.get("text"), result.get("score"), result.get("attributes")
     if not isinstance(text, str) or not text.strip():
         return None
+    collection = attributes.get("collection") if isinstance(attributes, dict) else None
     share = score if isinstance(score, int | float) and not isinstance(score, bool) and 0 <= score <= 1 else None
     names = [name for name in (result.get("filename"), result.get("file_id")) if isinstance(name, str) and name]
     return Chunk(
         id=identifier,
         text=text,
         source=names[0] if names else None,
+        collection=collection if isinstance(collection, str) and collection else None,
         relevance_score=None if share is None else float(share),
         metadata=attributes if isinstance(attributes, dict) else {},
     )

@@ -78,6 +78,12 @@ class GatewayKey:
                 found = entry.get("model") if isinstance(entry, dict) else entry
                 self.check_model(found if isinstance(found, str) else None, param=name)
 
+    def permits(self, document: Chunk, *, unnamed: bool = False) -> bool:
+        """Whether the key is for the document's collection; ``unnamed``: or it names none."""
+        if not self.collections:
+            return True
+        return unnamed if document.collection is None else _any(self.collections, document.collection)
+
     def check_documents(
         self, documents: Sequence[Chunk], path_of: Callable[[int], str], *, unnamed: bool = False
     ) -> None:
@@ -87,8 +93,7 @@ class GatewayKey:
         ``path_of`` says where in the request the document at a position stands.
         """
         for index, document in enumerate(documents if self.collections else ()):
-            known = unnamed if document.collection is None else _any(self.collections, document.collection)
-            if not known:
+            if not self.permits(document, unnamed=unnamed):
                 path = path_of(index)
                 told = "names no collection" if document.collection is None else f"is of {document.collection!r:.200}"
                 raise KeyLimitError(

@@ -9,6 +9,7 @@ from app.call import Call, Reply
 from app.dialects.responses import ResponsesDialect
 from app.intake import Limits
 from app.intake.responses import read_responses
+from app.keys import GatewayKey
 from tests.app.harness import DOCUMENTS, Bench
 
 USAGE = {
@@ -175,12 +176,12 @@ def consistent(found: Sequence[Event]) -> None:
         assert output_text(last) == shown(found)
 
 
-async def ask(at: Bench, *, documents: Any = DOCUMENTS, **fields: Any) -> Reply:
+async def ask(at: Bench, *, documents: Any = DOCUMENTS, key: GatewayKey | None = None, **fields: Any) -> Reply:
     body: dict[str, Any] = {"model": "m", "input": "How much leave?", **fields}
     if documents is not None:
         body["documents"] = documents
     intake = read_responses(json.dumps(body).encode(), {}, Limits())
-    return await at.gateway.respond(Call(dialect=ResponsesDialect(), intake=intake, headers=[]))
+    return await at.gateway.respond(Call(dialect=ResponsesDialect(), intake=intake, headers=[], key=key))
 
 
 async def stream_bytes(at: Bench, **fields: Any) -> bytes:

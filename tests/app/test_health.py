@@ -29,15 +29,23 @@ class Parts:
     fault: str | None = None
     llm_model: str | None = None
     llm_fault: str | None = None
+    redis_url: str | None = None
+    limiter_fault: str | None = None
     metrics: Metrics = field(default_factory=Metrics)
 
     async def ping(self) -> None:
         if self.database_error is not None:
             raise self.database_error
 
+    async def ask_limiter(self) -> str | None:
+        return self.limiter_fault
+
     def resources(self) -> SimpleNamespace:
         return SimpleNamespace(
-            settings=SimpleNamespace(event_durability=self.durability, llm_judge_model=self.llm_model),
+            settings=SimpleNamespace(
+                event_durability=self.durability, llm_judge_model=self.llm_model, redis_url=self.redis_url
+            ),
+            limiter=SimpleNamespace(fault=self.ask_limiter),
             database=SimpleNamespace(ping=self.ping, dialect="sqlite"),
             policies=SimpleNamespace(
                 ready=self.policies_ready, loaded_versions={"p1": 1, "p2": 4}, unreadable=self.unreadable
@@ -95,6 +103,7 @@ async def test_ready_names_each_part() -> None:
     [
         (Parts(fault="no such folder"), 200, "degraded", "judge", "no such folder; embedded judges alone"),
         (Parts(llm_model="gpt-4o-mini", llm_fault="no key"), 200, "degraded", "llm_judge", "no key"),
+        (Parts(redis_url="redis://r", limiter_fault="no answer"), 200, "degraded", "rate_limits", "no answer"),
         (Parts(judge_silent_s=40.0), 200, "degraded", "judge", "embedded has not answered for 40 s"),
         (Parts(judge_error="no such folder"), 200, "degraded", "judge", "no such folder"),
         (Parts(database_error=AWAY), 200, "degraded", "database", "connection refused"),

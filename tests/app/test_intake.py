@@ -61,6 +61,7 @@ BAD_FIELDS = [
     ({"messages": "hi"}, "messages"),
     ({"messages": [5]}, "messages[0]"),
     ({"model": 5}, "model"),
+    ({"model": "m" * 513}, "model"),
     ({"stream": "yes"}, "stream"),
     ({"stream_options": []}, "stream_options"),
     ({"temperature": float("nan")}, "temperature"),

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from app.errors import PolicyBlockedError, UpstreamConnectError
+from app.keys import GatewayKey
 from tests.app.harness import DOCUMENTS, FALSE, TRUE, UNKNOWN, bench, policy
 from tests.app.responses_harness import (
     CALL,
@@ -42,6 +43,7 @@ SEARCH = {
     "status": "completed",
     "results": [{"file_id": "f", "filename": "hr.pdf", "score": 0.8, "text": TRUE, "attributes": {}}],
 }
+HR_KEY = GatewayKey(id="key_1", name="hr", prefix="gl-aaaaaaaa", digest=b"", collections=("hr-*",))
 LATER = "Ask the front desk for a form."
 
 
@@ -575,6 +577,20 @@ class TestRequest:
             assert output_text(await unary(blocking, **asked)) == "Please ask HR."
             ignoring = await bench(answer, policy(**BLOCK))
             assert last(await stream(ignoring, **asked))["grounding"]["verdict"] == "no_sources"
+
+    async def test_what_the_upstream_finds_in_a_collection_that_the_key_is_not_for_is_no_evidence(self) -> None:
+        asked: dict[str, Any] = {"documents": None, "include": ["file_search_call.results"]}
+        for collection, verdict in (("hr-2026", "supported"), ("board", "no_sources"), (None, "supported")):
+            (result,) = SEARCH["results"]
+            searched = {**SEARCH, "results": [{**result, "attributes": {"collection": collection}}]}
+            body = response(searched, message(TRUE))
+            for answer in (body, sse(events(body))):
+                at = await bench(answer, settings={"evidence_from_tools": True})
+                found = await stream(at, key=HR_KEY, **asked)
+                assert last(found)["grounding"]["verdict"] == verdict
+                assert [document.collection for document in at.event.documents] == (
+                    [] if collection == "board" else [collection]
+                )
 
     async def test_what_the_upstream_finds_stands_beside_the_requests_documents(self) -> None:
         at = await bench(sse(events(response(SEARCH, message(TRUE)))), settings={"evidence_from_tools": True})
