@@ -34,6 +34,9 @@ from .matching import same_json, same_text
 from .upstream import Upstream
 
 LIMIT_S = 300.0
+PATIENCE_MS = 120_000
+"""A busy machine is to change no verdict."""
+
 TOKEN = "admin-token-for-the-documentation"
 _CODE = re.compile(r"^HTTP (\d+)$", re.MULTILINE)
 _UPSTREAMS = """
@@ -106,6 +109,8 @@ def stage(folder: Path) -> Iterator[Stage]:
             "admin_token": TOKEN,
             "secret_key": secret_key,
             "judge_threads": 1,
+            "judge_timeout_ms": PATIENCE_MS,
+            "conflicts_timeout_ms": PATIENCE_MS,
             "policy_poll_s": 0.1,
             "store_text": "full",
         }
@@ -180,6 +185,7 @@ class Reader:
             "GROUNDLANE_DATABASE_URL": self.stage.database,
             "GROUNDLANE_SECRET_KEY": self.stage.secret_key,
             "GROUNDLANE_JUDGE_THREADS": "1",
+            "GROUNDLANE_JUDGE_TIMEOUT_MS": str(PATIENCE_MS),
             "OPENAI_API_KEY": "sk-your-key",
             "ANTHROPIC_API_KEY": "sk-your-key",
             "HOME": str(self.folder),
