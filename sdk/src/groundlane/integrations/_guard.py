@@ -77,7 +77,8 @@ class Guard:
     gateway refuses (a wrong key, an unknown policy) is raised either way: it is a mistake to mend.
 
     ``in_process``: there is no gateway; the judge of the package ``groundlane``, installed beside this one, is asked in
-    this process, by the settings of its environment. ``policy`` is then one of the file of ``GROUNDLANE_CONFIG``.
+    this process, by the settings of its environment and with the deadlines that they set. ``policy`` is then one of the
+    file of ``GROUNDLANE_CONFIG``.
 
     ``client`` and ``async_client`` stand in for those made of the arguments. Raises ValueError for a bad argument, and
     ImportError for ``in_process`` without that package.
