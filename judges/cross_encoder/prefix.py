@@ -10,6 +10,7 @@ import json
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -161,7 +162,8 @@ class PrefixScorer:
         return found
 
     def _begin(self, model: _Model, key: bytes, window: Tokens) -> "asyncio.Future[States]":
-        future: asyncio.Future[States] = self._submit(self._read, model, window)
+        # Evidence is mostly read ahead of its claims: those of other requests, which clients wait for, go first.
+        future: asyncio.Future[States] = self._submit(self._threads.patient, self._read, model, window)
         self._reading[key] = future
         self.windows_read += 1
 
@@ -205,11 +207,11 @@ class PrefixScorer:
             raise JudgeError(f"{self._label}: inference failed: {error}") from error
 
     async def _in_worker(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return await self._submit(function, *arguments)
+        return await self._submit(self._threads, function, *arguments)
 
-    def _submit(self, function: Callable[..., Any], *arguments: Any) -> "asyncio.Future[Any]":
+    def _submit(self, threads: Executor, function: Callable[..., Any], *arguments: Any) -> "asyncio.Future[Any]":
         try:
-            return asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+            return asyncio.get_running_loop().run_in_executor(threads, function, *arguments)
         except RuntimeError as error:
             raise JudgeUnavailableError(f"{self.name} was closed") from error
 

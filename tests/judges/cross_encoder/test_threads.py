@@ -54,6 +54,21 @@ async def test_once_closed_nothing_that_waits_is_begun() -> None:
         threads.submit(get_ident)
 
 
+async def test_what_can_wait_is_done_after_what_came_later_but_not_after_all_of_it() -> None:
+    threads, begun, go_on = JudgeThreads(1), Event(), Event()
+    done: list[str] = []
+    jobs = [threads.submit(lambda: (begun.set(), go_on.wait(30)))]
+    await asyncio.to_thread(begun.wait, 30)
+    jobs += [threads.patient.submit(done.append, f"read {number}") for number in range(2)]
+    jobs += [threads.submit(done.append, f"claim {number}") for number in range(100)]
+    go_on.set()
+    await asyncio.gather(*map(asyncio.wrap_future, jobs))
+    assert done[:2] == ["claim 0", "claim 1"]
+    assert done.index("read 0") < done.index("read 1") < 70
+    assert [each for each in done if each.startswith("claim")] == [f"claim {number}" for number in range(100)]
+    await threads.aclose()
+
+
 async def test_a_stuck_thread_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
     threads, go_on = JudgeThreads(1), Event()
     stuck = threads.submit(go_on.wait, 30)
