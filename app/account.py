@@ -17,7 +17,7 @@ from policies.citations import reported_citations
 from policies.engine import Audit
 from policies.types import Action, Citation, Decision, Phase, Record
 
-_CALLS = frozenset({"tool_calls", "tool_use"})
+CALLS = frozenset({"tool_calls", "tool_use"})
 """What the APIs name a part of a reply that calls a tool."""
 
 
@@ -181,7 +181,7 @@ class Account:
             claims=[claim for entry in self._standing() for claim in judged(entry.verdict)],
             trust_score=self.trust_score,
             judged=self._unjudged() is None,
-            tool_calls_only=bool(_CALLS & self.unchecked) and not self._entries,
+            tool_calls_only=bool(CALLS & self.unchecked) and not self._entries,
             **self._found,
             **found,
         )

@@ -1,6 +1,6 @@
 """What passes between an API's adapter and the gateway: the call, the dialect to read and write it with, the reply."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -37,7 +37,7 @@ class Dialect(Protocol):
         """A copy of the request's body with ``chunks`` written into its prompt, as ``where`` says."""
         ...
 
-    def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncIterator[Event]:
+    def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncGenerator[Event, None]:
         """The events of a reply, whether it comes as a stream or whole."""
         ...
 
@@ -62,7 +62,9 @@ class Resumable(Protocol):
         """The request that asks for it. ``body`` is that of the first call."""
         ...
 
-    def resumed(self, body: AsyncIterator[bytes], content_type: str, trace: Trace, like: Frame) -> AsyncIterator[Event]:
+    def resumed(
+        self, body: AsyncIterator[bytes], content_type: str, trace: Trace, like: Frame
+    ) -> AsyncGenerator[Event, None]:
         """The events of its reply, as if they were of the one that ``like`` is a frame of."""
         ...
 

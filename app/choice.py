@@ -47,19 +47,11 @@ class Choice(Account):
     # Text in
 
     def hold(self, part: Text) -> None:
-        self._hear(part)
-        self._text.add(part)
-
-    def see(self, part: Text) -> None:
-        """Text that goes to the client as it comes, and that nobody judges."""
-        self._hear(part)
-        self._say(part.text)
-
-    def _hear(self, part: Text) -> None:
         self.frame = part.frame
         self.received += len(part.text)
         self._spoke = self._spoke or not part.text.isspace()
         self._trace.mark("first_text")
+        self._text.add(part)
 
     async def push(self, text: str) -> Sequence[Sentence]:
         """The sentences completed by ``text``; without a judge all of the reply is one, at its end."""

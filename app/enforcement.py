@@ -26,27 +26,15 @@ from app.parts import (
 from app.reading import Admit, Check, Choices, Close, Item, Mode, Opener, Pause, Reading
 from app.regeneration import Regeneration
 from app.repair import Piece, piece_of
+from app.reply import worst
 from app.trace import Trace
-from judges.types import ReplyVerdict, SentenceVerdict
+from judges.types import SentenceVerdict
 from policies.engine import SentenceRuling
 from policies.types import Action
 
 __all__ = ["Enforcement", "Mode", "Opener"]
 
 DEFAULT_REPLACEMENT = "I can't give an answer that the provided documents support."
-
-_VERDICTS = [
-    verdict.value
-    for verdict in (
-        ReplyVerdict.HAS_CONTRADICTIONS,
-        ReplyVerdict.HAS_UNVERIFIABLE,
-        ReplyVerdict.NOT_CHECKED,
-        ReplyVerdict.NO_SOURCES,
-        ReplyVerdict.SUPPORTED,
-        ReplyVerdict.NO_CLAIMS,
-    )
-]
-"""From worst to best: what a reply of several choices is as a whole."""
 
 
 class Enforcement:
@@ -93,7 +81,7 @@ class Enforcement:
             choice.settle()
         judged = [choice for choice in self.choices if choice.judge_ms is not None]
         self._trace.judge_ms = sum(choice.judge_ms or 0.0 for choice in judged) if judged else None
-        self._trace.verdict, self._trace.trust_score = _worst(self.choices, default=self._trace.verdict)
+        self._trace.verdict, self._trace.trust_score = worst(self.choices, default=self._trace.verdict)
 
     async def aclose(self) -> None:
         """Stop reading and judging."""
@@ -285,12 +273,3 @@ class Enforcement:
     def _totalled(self, usage: Usage) -> Usage:
         """The counts of the last call, with those of the ones before it."""
         return replace(usage, raw=b"", before=tuple(self._spent)) if self._spent else usage
-
-
-def _worst(choices: Sequence[Choice], *, default: str) -> tuple[str, float | None]:
-    """Verdict and trust score of a reply: those of its worst choice."""
-    if not choices:
-        return default, None
-    worst = min(choices, key=lambda choice: _VERDICTS.index(choice.verdict))
-    scores = [choice.trust_score for choice in choices if choice.trust_score is not None]
-    return worst.verdict, min(scores, default=None)

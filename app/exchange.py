@@ -10,7 +10,7 @@ import httpx
 from app.enforcement import Enforcement
 from app.errors import EventLostError, GatewayError
 from app.events.records import EventLog, RequestEvent
-from app.parts import Event
+from app.passage import Passage
 from app.runs import JoinedRun
 from app.tasks import TaskScope
 from app.trace import Trace
@@ -24,7 +24,7 @@ class Exchange:
     trace: Trace
     events: EventLog
     observers: Sequence[Callable[[RequestEvent], None]] = ()
-    enforcement: Enforcement | None = None
+    enforcement: Enforcement | Passage | None = None
     watch: Watch | None = None
     """Judges a reply that passes untouched."""
     run: JoinedRun | None = None
@@ -64,10 +64,6 @@ class Exchange:
             raise
         if self._recorded:
             await self.aclose()
-
-    def watched(self, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
-        """``events`` as they are, judged meanwhile where somebody watches."""
-        return events if self.watch is None else self.watch.listen(events)
 
     async def record(self) -> None:
         """Write the event, once."""

@@ -6,9 +6,10 @@ Streamed and unary requests take the same way. Whatever the end (a reply, a bloc
 exactly one event is written, by whoever ended it.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 import httpx
@@ -25,6 +26,8 @@ from app.inquiry import Inquiry
 from app.intake import Intake
 from app.keys import GatewayKey
 from app.parts import Failure, Refused, Turn
+from app.passage import Late, Passage
+from app.reading import Admit
 from app.regeneration import Again, Regeneration
 from app.reply import retrieval_summary
 from app.runs import JoinedRun, Runs
@@ -99,22 +102,27 @@ class Gateway:
                 return await self._pass_error(response, exchange)
             index = await evidence if evidence is not None else None
             terms = self._terms(ruling, intake, kept, mode, earlier)
-            if kept and mode is not Mode.UNTOUCHED:
-                trace.judge_fault = self.checker.fault or self.checker.error
-            if watched and index is not None:
-                exchange.watch, index = _watch(policies, terms, self.checker, index), None
-            enforcement = exchange.enforcement = Enforcement(
-                mode=_effective(mode, held=terms.unjudged is None or intake.late or _refused(policies, terms)),
-                trace=trace,
-                open_choice=_opener(policies, terms, trace, self.checker, index if terms.unjudged is None else None),
-                expected=intake.choices,
-                wants_usage=intake.include_usage,
-                admit=self._admit(policies, ruling, call, kept, mode, trace, earlier) if intake.late else None,
-                regeneration=self._regeneration(policies, call, kept, mode, exchange),
-            )
+            late = self._late(ruling, call, kept, mode, trace, earlier) if intake.late else None
+            if mode is Mode.UNTOUCHED:
+                if watched and index is not None:
+                    exchange.watch = _watch(policies, terms, self.checker, index)
+                exchange.enforcement = Passage(trace=trace, terms=terms, watch=exchange.watch, late=late)
+            else:
+                if kept:
+                    trace.judge_fault = self.checker.fault or self.checker.error
+                opener = partial(_opener, policies, trace, self.checker)
+                exchange.enforcement = Enforcement(
+                    mode=_effective(mode, held=terms.unjudged is None or intake.late or _refused(policies, terms)),
+                    trace=trace,
+                    open_choice=opener(terms, index),
+                    expected=intake.choices,
+                    wants_usage=intake.include_usage,
+                    admit=None if late is None else _admitting(late, opener),
+                    regeneration=self._regeneration(policies, call, kept, mode, exchange),
+                )
             if intake.stream:
-                return self._stream(call, response, exchange, enforcement)
-            return await self._collect(call, response, exchange, enforcement)
+                return self._stream(call, response, exchange, exchange.enforcement)
+            return await self._collect(call, response, exchange, exchange.enforcement)
 
     # read
 
@@ -208,21 +216,20 @@ class Gateway:
             is_json=intake.is_json,
         )
 
-    def _admit(
+    def _late(
         self,
-        policies: PolicySet,
         ruling: Ruling,
         call: Call,
         kept: Sequence[Chunk],
         mode: Mode,
         trace: Trace,
         earlier: Sequence[Claim],
-    ) -> Callable[[Sequence[Chunk]], Awaitable[Opener]]:
+    ) -> Late:
         """Takes in documents that come with the reply: evidence beside the request's for the choices after them. Those
         of a collection that the key is not for are none."""
         intake, key = call.intake, call.key
 
-        async def admit(documents: Sequence[Chunk]) -> Opener:
+        async def take(documents: Sequence[Chunk]) -> tuple[Terms, Any]:
             nonlocal intake, kept
             if key is not None:
                 documents = [document for document in documents if key.permits(document, unnamed=True)]
@@ -230,10 +237,9 @@ class Gateway:
             kept = (*kept, *documents)
             trace.keep_documents(intake.chunks, ruling.dropped, late=trace.late + len(documents))
             index = await self.checker.prepare(kept) if self._judges(mode is not Mode.UNTOUCHED, kept) else None
-            terms = self._terms(ruling, intake, kept, mode, earlier)
-            return _opener(policies, terms, trace, self.checker, index if terms.unjudged is None else None)
+            return self._terms(ruling, intake, kept, mode, earlier), index
 
-        return admit
+        return take
 
     # upstream
 
@@ -279,9 +285,11 @@ class Gateway:
 
     # reply
 
-    def _stream(self, call: Call, response: httpx.Response, exchange: Exchange, enforcement: Enforcement) -> Reply:
+    def _stream(
+        self, call: Call, response: httpx.Response, exchange: Exchange, enforcement: Enforcement | Passage
+    ) -> Reply:
         events = call.dialect.events(self._reply(response), _content_type(response), exchange.trace)
-        stream = ReplyStream(call.dialect, exchange, enforcement.run(exchange.watched(events)))
+        stream = ReplyStream(call.dialect, exchange, enforcement.run(events))
         headers = [
             *((name, value) for name, value in self._headers(response, exchange.trace) if name not in _STREAM_HEADERS),
             ("content-type", "text/event-stream; charset=utf-8"),
@@ -292,13 +300,13 @@ class Gateway:
         return Reply(status=response.status_code, headers=headers, stream=stream, held=held)
 
     async def _collect(
-        self, call: Call, response: httpx.Response, exchange: Exchange, enforcement: Enforcement
+        self, call: Call, response: httpx.Response, exchange: Exchange, enforcement: Enforcement | Passage
     ) -> Reply:
         trace = exchange.trace
         body = await self._read(response)
         kind = "application/json" if body.lstrip()[:1] == b"{" else _content_type(response)
         events = call.dialect.events(_once(body), kind, trace)
-        async with aclosing(enforcement.run(exchange.watched(events))) as run:
+        async with aclosing(enforcement.run(events)) as run:
             outputs = [output async for output in run]
         headers = self._headers(response, trace)
         refused = next((output for output in outputs if isinstance(output, Refused)), None)
@@ -359,7 +367,9 @@ def _audit(policies: PolicySet, terms: Terms) -> Audit:
     return policies.audit(terms.record(judged=terms.unjudged is None, final=False))
 
 
-def _opener(policies: PolicySet, terms: Terms, trace: Trace, checker: GroundingChecker, evidence: Any) -> Opener:
+def _opener(policies: PolicySet, trace: Trace, checker: GroundingChecker, terms: Terms, evidence: Any) -> Opener:
+    if terms.unjudged is not None:
+        evidence = None
     if evidence is not None:
         terms = replace(terms, attribution=checker.attribution(evidence))
 
@@ -369,6 +379,13 @@ def _opener(policies: PolicySet, terms: Terms, trace: Trace, checker: GroundingC
         return Choice(index, terms=terms, trace=trace, audit=audit, check=check)
 
     return open_choice
+
+
+def _admitting(late: Late, opener: Callable[[Terms, Any], Opener]) -> Admit:
+    async def admit(documents: Sequence[Chunk]) -> Opener:
+        return opener(*await late(documents))
+
+    return admit
 
 
 def _open_check(checker: GroundingChecker, evidence: Any, audit: Audit, terms: Terms) -> ReplyCheck:

@@ -36,7 +36,8 @@ from judges.types import Chunk, Sentence, SentenceVerdict
 _AHEAD = 128
 """How many parts may wait to leave. Over it the upstream is not read: a slow client slows its upstream, not us."""
 
-_DRAIN_S = 1.0
+DRAIN_S = 1.0
+INCOMPLETE = "The upstream ended its reply before it was complete."
 
 Opener = Callable[[int], Choice]
 """Makes the state of the choice of that number."""
@@ -46,7 +47,7 @@ Admit = Callable[[Sequence[Chunk]], Awaitable[Opener]]
 
 
 class Mode(StrEnum):
-    """When text leaves. ``UNTOUCHED``: nothing is judged or decided, bytes go through untouched."""
+    """When text leaves. ``UNTOUCHED``: nothing is judged or decided, bytes go through untouched (``app.passage``)."""
 
     UNTOUCHED = "untouched"
     HOLD = "hold"
@@ -156,10 +157,10 @@ class Reading:
             done = await self._take_all(events)
             self._trace.marks["upstream_ended"] = self._trace.elapsed_ms()
             if done is None and not self._finished():
-                await self._break(UpstreamConnectError("The upstream ended its reply before it was complete."))
+                await self._break(UpstreamConnectError(INCOMPLETE))
             else:
                 await self._end(done or Done())
-            await self._drain(events, passing=done is not None and done.trailer and self._mode is Mode.UNTOUCHED)
+            await self._drain(events)
         except GatewayError as error:
             await self._break(error)
         except Exception as error:  # whoever waits for the next item must learn of it
@@ -173,7 +174,7 @@ class Reading:
                     return part
             if self._surplus(event):
                 continue
-            if self._mode is Mode.UNTOUCHED or (self._mode is Mode.LIVE and not _ends(event)):
+            if self._mode is Mode.LIVE and not _ends(event):
                 await self._queue.put(_whole(event))
                 for part in event.parts:
                     await self._note(part)
@@ -184,25 +185,24 @@ class Reading:
 
     def _surplus(self, event: Event) -> bool:
         """Whether an event is of a choice that the client did not ask for: it is not judged, so it does not leave."""
-        if self._most is None or self._mode is Mode.UNTOUCHED:
+        if self._most is None:
             return False
         numbers = [part.choice for part in event.parts if isinstance(part, Text | Passing | Finish)]
         return any(number is not None and number >= self._most for number in numbers)
 
-    async def _drain(self, events: AsyncIterator[Event], *, passing: bool) -> None:
+    async def _drain(self, events: AsyncIterator[Event]) -> None:
         """Read what may still come after the end, so that the connection can be used again; not for long."""
         with suppress(TimeoutError, GatewayError):
-            async with asyncio.timeout(_DRAIN_S):
-                async for event in events:
-                    if passing:
-                        await self._queue.put(_whole(event))
+            async with asyncio.timeout(DRAIN_S):
+                async for _ in events:
+                    pass
 
     async def _note(self, part: Part) -> None:
         """Take in what a part says; its bytes go to the client by another way."""
         match part:
             case Text():
                 await self._hear(part)
-            case Break() if self._mode is not Mode.UNTOUCHED:
+            case Break():
                 await self._pause(self._choices[part.choice])
             case Cited():
                 self._choices[part.choice].cite(part)
@@ -218,14 +218,12 @@ class Reading:
             case Failure():
                 self._failed = True
                 self._trace.fail_upstream(part.message)
-            case Passing() | Break() | Evidence() | Done():
+            case Passing() | Evidence() | Done():
                 pass
 
     async def _hear(self, part: Text) -> None:
         choice = self._choices[part.choice]
-        if self._mode is Mode.UNTOUCHED:
-            choice.see(part)
-        elif choice.closing:
+        if choice.closing:
             choice.unchecked.add("text_after_end")
         else:
             choice.hold(part)
@@ -274,10 +272,6 @@ class Reading:
             return
         choice.closing = True
         finish = choice.finish
-        if self._mode is Mode.UNTOUCHED:
-            choice.ended = True
-            self._trace.finish(finish.reason if finish else None)
-            return
         frame = finish.frame if finish else choice.frame
         cut_off = truncated or (finish is not None and (finish.cut or finish.reason == "length"))
         for sentence in choice.flush(truncated=cut_off):

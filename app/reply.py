@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from app.intake import Options
 from app.llm_usage import llm_usage
@@ -13,6 +13,7 @@ from judges.types import (
     GroundingReport,
     Label,
     LlmCall,
+    ReplyVerdict,
     SentenceVerdict,
     Source,
     Span,
@@ -23,6 +24,19 @@ from policies.types import Action, Citation, Decision
 
 _RATIO_DIGITS = 4
 _MS_DIGITS = 1
+
+_VERDICTS = [
+    verdict.value
+    for verdict in (
+        ReplyVerdict.HAS_CONTRADICTIONS,
+        ReplyVerdict.HAS_UNVERIFIABLE,
+        ReplyVerdict.NOT_CHECKED,
+        ReplyVerdict.NO_SOURCES,
+        ReplyVerdict.SUPPORTED,
+        ReplyVerdict.NO_CLAIMS,
+    )
+]
+"""From worst to best: what a reply of several choices is as a whole."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -218,6 +232,25 @@ def retrieval_summary(
             kept.append(document)
     warnings = [decision.reason for decision in decisions if decision.action is Action.WARN]
     return {"kept": kept, "dropped": left_out, "warnings": [*warnings, *notes]}
+
+
+class Told(Protocol):
+    """A choice of a reply, as far as it says how good it is."""
+
+    @property
+    def verdict(self) -> str: ...
+
+    @property
+    def trust_score(self) -> float | None: ...
+
+
+def worst(choices: Sequence[Told], *, default: str) -> tuple[str, float | None]:
+    """Verdict and trust score of a reply: those of its worst choice."""
+    if not choices:
+        return default, None
+    found = min(choices, key=lambda choice: _VERDICTS.index(choice.verdict))
+    scores = [choice.trust_score for choice in choices if choice.trust_score is not None]
+    return found.verdict, min(scores, default=None)
 
 
 def _annotation(chunk: Chunk, span: Span) -> dict[str, Any]:

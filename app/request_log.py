@@ -113,8 +113,12 @@ def _told(value: Any) -> Any:
     if kind is str or kind is int or kind is float or kind is bool or value is None:
         return value
     if is_dataclass(kind):
-        fields = ((name, getattr(value, name), default) for name, default in _defaults(kind))
-        return {name: _told(own) for name, own, default in fields if own is not default and own != default}
+        found = {}
+        for name, default in _defaults(kind):
+            own = getattr(value, name)
+            if own is not default and own != default:
+                found[name] = _told(own)
+        return found
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
@@ -191,6 +195,10 @@ def _claims_by_choice(rows: Sequence[tuple[int, str]]) -> Mapping[int, Sequence[
 
 
 def _without_texts(record: Record) -> Record:
+    if not (
+        record.citations or record.reported_unsupported or record.consistency or record.conflicts or record.llm_scores
+    ):
+        return record
     return replace(
         record,
         citations=[_without_text(citation) for citation in record.citations],

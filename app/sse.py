@@ -41,6 +41,8 @@ class SSEParser:
     def feed(self, data: bytes) -> list[SSEEvent]:
         """Take bytes; return the events completed by them, in order. Raises EventTooLargeError."""
         buffer = self._buffer
+        if not buffer and b"\r" not in data and data.find(b"\n\n") == len(data) - 2 >= 0:
+            return [self._event(data)]  # one event and nothing else: what a stream brings most of the time
         buffer += data
         events: list[SSEEvent] = []
         start = 0

@@ -21,6 +21,8 @@ class TaskScope:
 
     async def aclose(self) -> None:
         """Cancel what still runs and wait until it has ended. Its exceptions were for whoever awaited it."""
+        if not self._tasks:
+            return
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

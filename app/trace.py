@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-import uuid
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -31,7 +31,7 @@ _FAILED = {"blocked": 3, "upstream_error": 2, "failed": 2, "incomplete": 1, "can
 
 
 def new_request_id() -> str:
-    return f"req_{uuid.uuid4().hex}"
+    return f"req_{secrets.token_hex(16)}"
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,13 +1,13 @@
 """The check of a reply that passes untouched, for policies in shadow: nothing but the request's event waits for it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from app.choice_log import choice_log
 from app.citing import cite_reply, cite_sentence
 from app.claim_rows import claim_rows
-from app.parts import Event, Text
+from app.parts import Text
 from app.reply import Entry
 from app.tasks import TaskScope
 from app.trace import Trace
@@ -39,14 +39,6 @@ class Watch:
         self._choices: dict[int, _Heard] = {}
         self._tasks = TaskScope()
         self._closed = False
-
-    async def listen(self, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
-        """``events`` as they are; their text is judged meanwhile."""
-        async for event in events:
-            for part in event.parts:
-                if isinstance(part, Text):
-                    await self._hear(part)
-            yield event
 
     async def finish(self, *, truncated: bool) -> None:
         """The reply has ended, ``truncated`` or not: wait until all of it is judged."""
@@ -82,7 +74,8 @@ class Watch:
                 trace.withheld.extend(claim.claim.text for entry in entries for claim in entry.verdict.claims)
                 trace.sentences += len(entries)
 
-    async def _hear(self, part: Text) -> None:
+    async def hear(self, part: Text) -> None:
+        """A text of the reply goes to the client: it is judged meanwhile."""
         heard = self._choices.get(part.choice)
         if heard is None:
             heard = self._choices[part.choice] = _Heard(self._open_check())

@@ -113,6 +113,8 @@ def _targets(text: str, match: re.Match[str], names: DocumentNames, definitions:
 def reported_citations(reported: Sequence[str], chunks: Sequence[Chunk]) -> tuple[Citation, ...]:
     """What the caller reports as cited. Each counts; one that is the id, source, title or URL of a document is that
     document."""
+    if not reported:
+        return ()
     names = DocumentNames(chunks)
     return tuple(Citation(marker=name, document_index=names.get(name), reported=True) for name in reported)
 

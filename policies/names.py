@@ -45,6 +45,10 @@ class DocumentNames:
         self._ids: dict[str, int] = {}
         self._folded: dict[str, int] = {}
         self._root = _Node()
+        self._shapes: set[str] = set()
+        self._extensions: set[str] = set()
+        if not chunks:
+            return
         for index, chunk in enumerate(chunks):
             self._ids.setdefault(chunk.id, index)
         for index, chunk in enumerate(chunks):

@@ -4,7 +4,7 @@ What needs no change is never rebuilt: a frame's own bytes go on. Where a frame 
 fields this code knows nothing of stay as they came.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.dialects.annotations import cited_in
@@ -52,7 +52,7 @@ class ChatDialect:
     def inject(self, body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
         return inject(body, chunks, where=where)
 
-    def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncIterator[Event]:
+    def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncGenerator[Event, None]:
         """The events of a reply. A whole completion is cut into chunks, so that both take the same way."""
         return _events(body, content_type, lambda raw, chunk: _read_chunk(raw, chunk, trace))
 
@@ -62,7 +62,9 @@ class ChatDialect:
     def resume(self, body: Mapping[str, Any], turn: Turn) -> dict[str, Any]:
         return resume(body, turn)
 
-    def resumed(self, body: AsyncIterator[bytes], content_type: str, trace: Trace, like: Frame) -> AsyncIterator[Event]:
+    def resumed(
+        self, body: AsyncIterator[bytes], content_type: str, trace: Trace, like: Frame
+    ) -> AsyncGenerator[Event, None]:
         return _events(body, content_type, lambda raw, chunk: _read_resumed(chunk, trace, like))
 
     def encode(self, output: Output) -> bytes:
@@ -110,7 +112,7 @@ class ChatDialect:
 
 async def _events(
     body: AsyncIterator[bytes], content_type: str, read: Callable[[bytes, dict[str, Any]], Event]
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event, None]:
     if "event-stream" not in content_type:
         whole = b"".join([data async for data in body])
         for chunk in chunks_of(read_object(whole)):
@@ -149,6 +151,8 @@ def _read_chunk(raw: bytes, chunk: dict[str, Any], trace: Trace) -> Event:
         return Event(raw=raw, parts=(Failure(message=str(message), raw=told),))
     if trace.resolved_model is None and isinstance(chunk.get("model"), str):
         trace.resolved_model = chunk["model"]
+    if (said := _said(chunk)) is not None:
+        return Event(raw=raw, parts=(said,))
     given = chunk.get("choices")
     choices = [choice for choice in given if isinstance(choice, dict)] if isinstance(given, list) else []
     if given and len(choices) != len(given if isinstance(given, list) else (given,)):
@@ -164,6 +168,23 @@ def _read_chunk(raw: bytes, chunk: dict[str, Any], trace: Trace) -> Event:
     if usage is not None:
         parts.append(_read_usage(usage, None, b""))
     return Event(raw=raw, parts=parts or (Passing(raw=raw),))
+
+
+def _said(chunk: dict[str, Any]) -> Text | None:
+    """The text of a chunk that brings nothing else; None for any other. It is what most chunks are."""
+    choices = chunk.get("choices")
+    if chunk.get("usage") is not None or "x_groq" in chunk or type(choices) is not list or len(choices) != 1:
+        return None
+    choice = choices[0]
+    if type(choice) is not dict or choice.get("finish_reason") is not None or choice.get("logprobs") is not None:
+        return None
+    index, delta = choice.get("index"), choice.get("delta")
+    if type(index) is not int or index < 0 or type(delta) is not dict or len(delta) != 1:
+        return None
+    text = delta.get("content")
+    if type(text) is not str or not text or choice.get("message") or choice.get("text"):
+        return None
+    return Text(choice=index, text=text, frame=Frame(json=chunk))
 
 
 def _usage(chunk: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -27,33 +27,34 @@ class Decoder:
         except EventTooLargeError as error:
             raise UpstreamConnectError(f"The upstream's reply is malformed: {error}.") from None
         for event in events:
-            yield from self._event(event)
+            if (read := self._event(event)) is not None:
+                yield read
 
     def close(self) -> Iterator[Event]:
         for event in self._parser.close():
             # Its blank line is missing; without one what follows would run into it.
-            yield from self._event(SSEEvent(event.raw + b"\n\n", event.data, event.event))
+            if (read := self._event(SSEEvent(event.raw + b"\n\n", event.data, event.event))) is not None:
+                yield read
 
-    def _event(self, event: SSEEvent) -> Iterator[Event]:
+    def _event(self, event: SSEEvent) -> Event | None:
+        """None where clients are to get nothing for it."""
         data = event.data
         if data is None:
-            yield from self._without_data(event)
-            return
-        self._ids_seen = self._ids_seen or b"\nid:" in b"\n" + event.raw.replace(b"\r", b"\n")
+            return self._without_data(event)
+        if not self._ids_seen and b"id:" in event.raw:
+            self._ids_seen = b"\nid:" in b"\n" + event.raw.replace(b"\r", b"\n")
         data = data.strip()
         if not data:
-            return  # a keep-alive that clients would try to parse
+            return None  # a keep-alive that clients would try to parse
         if data == b"[DONE]":
-            yield Event(raw=event.raw, parts=(Done(event.raw),))
-            return
+            return Event(raw=event.raw, parts=(Done(event.raw),))
         chunk = load(data)
         if isinstance(chunk, dict):
-            yield self._read(event.raw, chunk)
-        else:
-            unread = Passing(raw=event.raw, choice=0, unchecked="unreadable", opaque=True)
-            yield Event(raw=event.raw, parts=(unread,))
+            return self._read(event.raw, chunk)
+        unread = Passing(raw=event.raw, choice=0, unchecked="unreadable", opaque=True)
+        return Event(raw=event.raw, parts=(unread,))
 
-    def _without_data(self, event: SSEEvent) -> Iterator[Event]:
+    def _without_data(self, event: SSEEvent) -> Event | None:
         """Comments pass; control fields alone do not, since clients take them for an empty event.
 
         After an event with an id even the blank line behind a comment makes such an event, so it is left out.
@@ -61,11 +62,11 @@ class Decoder:
         lines = [line for line in event.raw.replace(b"\r", b"\n").split(b"\n") if line]
         comments = [line for line in lines if line.startswith(b":")]
         if not comments:
-            return
+            return None
         raw = event.raw
         if self._ids_seen or len(comments) < len(lines):
             raw = b"".join(comment + b"\n" for comment in comments)
-        yield Event(raw=raw, parts=(Passing(raw=raw),))
+        return Event(raw=raw, parts=(Passing(raw=raw),))
 
 
 def load(data: bytes) -> Any:

@@ -3,7 +3,7 @@
 A dialect is made for each request, since what it repeats of the prompt (``echo``) is known by the prompt alone.
 """
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -65,7 +65,7 @@ class TextDialect:
             self._prompts = replace(self._prompts, texts=prompts, hidden=len(block))
         return {**body, "prompt": prompts if isinstance(body.get("prompt"), list) else prompts[0]}
 
-    async def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncIterator[Event]:
+    async def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncGenerator[Event, None]:
         """The events of a reply. A whole one is cut into chunks, so that both take the same way."""
         if "event-stream" not in content_type:
             whole = b"".join([data async for data in body])

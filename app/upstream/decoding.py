@@ -5,7 +5,7 @@ Only ``gzip`` and ``deflate`` are asked for. Some servers answer with what was n
 """
 
 import zlib
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import brotli
@@ -99,23 +99,40 @@ _DECODERS: Mapping[str, Callable[[], _Decoder]] = {
 }
 
 
-async def decoded(response: httpx.Response) -> AsyncIterator[bytes]:
+def decoded(response: httpx.Response) -> AsyncIterator[bytes]:
     """The reply's bytes, unpacked where they are packed, in pieces of bounded size.
 
     Raises UpstreamConnectError or UpstreamTimeoutError.
     """
-    source: AsyncIterable[bytes] = (
-        response.stream if isinstance(response.stream, httpx.AsyncByteStream) else response.aiter_raw()
-    )
-    decoders = _decoders(response.headers.get("content-encoding", ""))
+    encoding = response.headers.get("content-encoding", "")
+    return _unpacked(_Bytes(response), encoding) if encoding else _Bytes(response)
+
+
+class _Bytes:
+    """The reply's bytes as they come. Most replies are read so, and a generator would have to be closed."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        stream = response.stream
+        self._source = aiter(stream if isinstance(stream, httpx.AsyncByteStream) else response.aiter_raw())
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            return await anext(self._source)
+        except httpx.HTTPError as error:
+            raise translate(error) from error
+
+
+async def _unpacked(source: AsyncIterator[bytes], encoding: str) -> AsyncIterator[bytes]:
+    decoders = _decoders(encoding)
     begun = False
     try:
         async for data in source:
             begun = begun or bool(data)
             for piece in _through(decoders, data) if decoders else (data,):
                 yield piece
-    except httpx.HTTPError as error:
-        raise translate(error) from error
     except (zlib.error, brotli.error, zstandard.ZstdError):
         raise UpstreamConnectError("The upstream's reply is not compressed as it says.") from None
     if begun and not all(decoder.ended for decoder in decoders):

@@ -59,7 +59,15 @@ def sent_headers(
     present = {name for name, _ in kept}
     kept.extend(default for default in _DEFAULTS[api] if default[0] not in present)
     kept.append(("accept-encoding", accept_encoding))
-    return kept
+    return [item if item[1].isascii() else (item[0], _spelled(item[1])) for item in kept]
+
+
+def _spelled(value: str) -> str:
+    """What a client sent that is not ASCII: the same bytes where they are UTF-8."""
+    try:
+        return value.encode("latin-1").decode("utf-8")
+    except UnicodeError:
+        return value
 
 
 def returned_headers(response: httpx.Response, *, decoded: bool) -> Headers:

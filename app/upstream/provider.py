@@ -1,17 +1,18 @@
 """One upstream: its pool, its key, its URLs, and how it has fared."""
 
 from base64 import b64encode
+from collections.abc import AsyncIterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import structlog
 
 from app.config import UpstreamSpec
 from app.errors import InvalidRequestError, UpstreamKeyError
-from app.upstream.headers import key_header, sent_headers
+from app.upstream.headers import Headers, key_header, sent_headers
 from app.upstream.keys import KeySource
 from app.upstream.outcome import Outcome, of_error, of_response
 from app.upstream.request import Form, UpstreamRequest
@@ -61,9 +62,10 @@ class Provider:
             self._own[name] = value
         self._keys = keys
         self._has_key = spec.secret is not None or bool({"authorization", "x-api-key", "api-key"} & self._own.keys())
-        self._transport = transport or AiohttpTransport(
+        own = AiohttpTransport(
             timeouts=spec.timeouts, connections=spec.max_connections, proxy_from_env=spec.proxy_from_env
         )
+        self._transport = own if transport is None else _Standin(transport)
 
     async def attempt(self, request: UpstreamRequest, form: Form, *, with_keys: bool) -> Outcome:
         """Send once. The outcome's response is open; whoever takes it closes it."""
@@ -75,20 +77,13 @@ class Provider:
             accept_encoding=request.accept_encoding,
             with_keys=with_keys and not self._has_key,
         )
-        url, target = _parsed(url_of(spec, request.path, request.query, form.model))
+        url = url_of(spec, request.path, request.query, form.model)
+        parsed = _parsed(url)
         content = request.content(form) if callable(request.content) else request.content
-        built = httpx.Request(
-            request.method,
-            url,
-            # As bytes, since a client may send what is not ASCII.
-            headers=[(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers],
-            content=content or None,
-            extensions={"target": target},
-        )
         try:
             # Straight to the transport: of what a client does on the way (cookies, redirects, credentials of this
             # machine's user), a gateway wants nothing.
-            response = await self._transport.handle_async_request(built)
+            response = await self._transport.send(request.method, parsed.sent, headers, content)
         except httpx.HTTPError as error:
             repeatable = request.repeatable and request.replayable
             outcome = of_error(error, replayable=request.replayable, repeatable=repeatable)
@@ -141,15 +136,44 @@ class Provider:
         await self._transport.aclose()
 
 
+class _Parsed(NamedTuple):
+    """A URL; path and query in the bytes that they came in; and the URL with these, without user and password."""
+
+    url: httpx.URL
+    target: bytes
+    sent: str
+
+
+class _Standin:
+    """A transport of httpx's own kind, in place of the network."""
+
+    def __init__(self, transport: httpx.AsyncBaseTransport) -> None:
+        self._transport = transport
+
+    async def send(
+        self, method: str, url: str, headers: Headers, content: bytes | AsyncIterable[bytes]
+    ) -> httpx.Response:
+        parsed = _parsed(url)
+        raw = [(name.encode(), value.encode()) for name, value in headers]
+        request = httpx.Request(
+            method, parsed.url, headers=raw, content=content or None, extensions={"target": parsed.target}
+        )
+        return await self._transport.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
+
+
 @lru_cache(maxsize=256)
-def _parsed(url: str) -> tuple[httpx.URL, bytes]:
-    """The URL, and path and query in the bytes that they came in."""
+def _parsed(url: str) -> _Parsed:
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL:
         raise InvalidRequestError("The request's path and query are not a valid URL.") from None
     slash = url.find("/", url.index("://") + 3)
-    return parsed, url[slash:].encode("latin-1") if slash >= 0 else b"/"
+    target = url[slash:] if slash >= 0 else "/"
+    sent = f"{parsed.scheme}://{parsed.netloc.decode('ascii')}{target}"
+    return _Parsed(parsed, target.encode("latin-1"), sent)
 
 
 def _basic_auth(base_url: str) -> dict[str, str]:

@@ -7,8 +7,10 @@ happened, and closing a reply closes its connection at once.
 
 import asyncio
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from functools import lru_cache
 from time import monotonic
+from typing import cast
 
 import aiohttp
 import httpx
@@ -36,27 +38,37 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
         self._session: aiohttp.ClientSession | None = None
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        session = self._session or self._open()
         whole = isinstance(request.stream, httpx.ByteStream)
         if not whole:
             request.headers.pop("transfer-encoding", None)  # aiohttp frames the body itself
+        target = request.extensions.get("target", request.url.raw_path).decode("latin-1")
+        url = f"{request.url.scheme}://{request.url.netloc.decode('ascii')}{target}"
+        content = request.content if whole else cast(AsyncIterable[bytes], request.stream)
+        return await self.send(request.method, url, request.headers.multi_items(), content)
+
+    async def send(
+        self, method: str, url: str, headers: Sequence[tuple[str, str]], content: bytes | AsyncIterable[bytes]
+    ) -> httpx.Response:
+        """What ``handle_async_request`` does, without the types of httpx on the way out. The URL goes out as it is."""
+        session = self._session or self._open()
+        whole = isinstance(content, bytes)
         started = monotonic()
         try:
             # aiohttp times the silence before a head, which one that comes in byte by byte never ends.
             async with asyncio.timeout(self._head_timeout if whole else None):
                 response = await session.request(
-                    request.method,
-                    _url(request),
-                    headers=request.headers.multi_items(),
-                    data=(request.content or None) if whole else request.stream,
+                    method,
+                    _url(url),
+                    headers=headers,
+                    data=content or None,
                     allow_redirects=False,
-                    proxy=_env_proxy(request.url) if self._proxy_from_env else None,
+                    proxy=_env_proxy(httpx.URL(url)) if self._proxy_from_env else None,
                 )
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise _translated(error)(_message(error), request=request) from error
+            raise _translated(error)(_message(error)) from error
         if not _FIRST_STATUS <= response.status <= _LAST_STATUS:
             response.close()
-            raise httpx.RemoteProtocolError(f"status {response.status} is none of HTTP's", request=request)
+            raise httpx.RemoteProtocolError(f"status {response.status} is none of HTTP's")
         # How long an upload takes is the caller's matter.
         spent = monotonic() - started if whole else 0.0
         return httpx.Response(
@@ -86,20 +98,26 @@ class _Body(httpx.AsyncByteStream):
     """The reply's body. ``first``: what is left of the time for its first byte; both in seconds."""
 
     def __init__(self, response: aiohttp.ClientResponse, *, first: float, between: float) -> None:
-        self._response = response
-        self._first, self._between = first, between
+        self._response, self._content = response, response.content
+        self._first, self._between, self._begun = first, between, False
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
         try:
-            self._allow(self._first)
-            content = self._response.content
-            data = await content.readany()
-            self._allow(self._between)
-            while data:
-                yield data
-                data = await content.readany()
+            if self._begun:
+                data = await self._content.readany()
+            else:
+                self._begun = True
+                self._allow(self._first)
+                data = await self._content.readany()
+                self._allow(self._between)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise _translated(error)(_message(error)) from error
+        if not data:
+            raise StopAsyncIteration
+        return data
 
     async def aclose(self) -> None:
         # A connection whose reply was read to its end is in the pool again by now; any other is of no more use.
@@ -113,10 +131,9 @@ class _Body(httpx.AsyncByteStream):
             connection.protocol.start_timeout()
 
 
-def _url(request: httpx.Request) -> URL:
-    target = request.extensions.get("target", request.url.raw_path)
-    origin = f"{request.url.scheme}://{request.url.netloc.decode('ascii')}"
-    return URL(origin + target.decode("latin-1"), encoded=True)
+@lru_cache(maxsize=256)
+def _url(url: str) -> URL:
+    return URL(url, encoded=True)
 
 
 def _env_proxy(url: httpx.URL) -> str | None:

@@ -398,17 +398,18 @@ class TestEnds:
     async def test_a_client_that_goes_away_ends_the_upstream_call_and_is_recorded(self) -> None:
         closed = asyncio.Event()
 
-        async def endless() -> AsyncIterator[bytes]:
-            try:
+        class Endless(httpx.AsyncByteStream):
+            async def __aiter__(self) -> AsyncIterator[bytes]:
                 yield sse(chunk({"content": f"{TRUE} Next"}), done=False)
                 await asyncio.Event().wait()
-            finally:
+
+            async def aclose(self) -> None:
                 closed.set()
 
         for documents in (None, DOCUMENTS):
             closed.clear()
             at = await bench(
-                lambda _: httpx.Response(200, headers={"content-type": "text/event-stream"}, content=endless())
+                lambda _: httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=Endless())
             )
             reply = await at.ask(stream=True, documents=documents)
             assert reply.stream is not None

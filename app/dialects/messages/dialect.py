@@ -1,6 +1,6 @@
 """The Messages API as the pipeline knows it."""
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.dialects.framing import dump, read_object
@@ -41,7 +41,7 @@ class MessagesDialect:
         ours = [chunk for chunk in chunks if any(chunk is other for other in given)]
         return prompt.inject(body, ours, where=where) if ours else dict(body)
 
-    async def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncIterator[Event]:
+    async def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncGenerator[Event, None]:
         """The events of a reply. A whole message is laid out as events, so that both take the same way."""
         dropped = {row.position for row in trace.documents if not row.kept}
         stops = self._request.intake.body.get("stop_sequences")

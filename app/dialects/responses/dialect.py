@@ -1,6 +1,6 @@
 """The adapter of the Responses API. It keeps the state of one reply, so each request has its own."""
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.dialects.framing import dump, read_object
@@ -33,7 +33,7 @@ class ResponsesDialect:
     def inject(self, body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
         return inject(body, chunks, where=where)
 
-    async def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncIterator[Event]:
+    async def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncGenerator[Event, None]:
         """The events of a reply; those of a whole response are made up, so that both take the same way."""
         self._reader.trace = trace
         if "event-stream" not in content_type:
