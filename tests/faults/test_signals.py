@@ -23,14 +23,12 @@ QUESTION = "How long is the warranty?"
 CLIENTS, ENOUGH = 4, 30
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_sigterm_under_load(tmp_path: Path, workers: int) -> None:
+def test_sigterm_under_load(tmp_path: Path) -> None:
     """Events are written later (``batched``), and none of them is missing for that."""
     upstream = ScriptedUpstream([Answer(question=QUESTION, answer=TEXT)])
     told: list[str] = []
     stop, enough = Event(), Event()
-    arguments = ["--workers", str(workers)] if workers > 1 else []
-    with serving(upstream.app, bind(0)) as url, gateway(tmp_path, url, *arguments, judge="none") as process:
+    with serving(upstream.app, bind(0)) as url, gateway(tmp_path, url, judge="none") as process:
         clients = [Thread(target=_ask, args=(process.url, number, told, stop, enough)) for number in range(CLIENTS)]
         for client in clients:
             client.start()

@@ -67,6 +67,17 @@ def test_upstream(faulty_gateway: Gateway, raw: RawUpstream, log: io.StringIO, f
     assert TRUE not in log.getvalue()
 
 
+def test_an_error_has_an_action_where_a_policy_decided(faulty_gateway: Gateway, raw: RawUpstream) -> None:
+    """A block before the call, and a warning before a call that then fails."""
+    agent = faulty_gateway.agent(retrieval={"max_source_age_days": 10})
+    stale = {**request(), "documents": [{**DOCUMENTS[0], "age_days": 400}], "grounding": {"agent": agent}}
+    with faulty_gateway.call(stale) as call:
+        assert (call.status, call.header("x-groundlane-action")) == (400, "block")
+    raw.play(Act.RESET)
+    with faulty_gateway.call({**request(), "grounding": {"agent": agent}}) as call:
+        assert (call.status, call.header("x-groundlane-action")) == (502, "allow")
+
+
 def test_what_was_checked_before_a_stream_breaks_is_delivered(faulty_gateway: Gateway, raw: RawUpstream) -> None:
     raw.play(half(stream=True), Act.RESET)
     with faulty_gateway.call(request("stream")) as call:
@@ -111,7 +122,7 @@ def test_a_stalled_upstream_is_let_go(faulty_gateway: Gateway, raw: RawUpstream)
             b'"code":"upstream_unreachable"',
         ),
         ("/v1/completions", {"prompt": "Say."}, {"error": {"code": "upstream_unreachable"}}, b"upstream_unreachable"),
-        ("/v1/responses", {"input": "Say."}, {"error": {"code": "upstream_unreachable"}}, b'"type":"error"'),
+        ("/v1/responses", {"input": "Say."}, {"error": {"code": "upstream_unreachable"}}, b"upstream_unreachable"),
     ],
 )
 def test_each_api_has_its_own_errors(

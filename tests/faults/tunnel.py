@@ -20,6 +20,7 @@ class Tunnel:
         self._cut = self._hushed = False
         self._delay_s = 0.0
         self._writers: set[asyncio.StreamWriter] = set()
+        self._connections: set[asyncio.Task[None]] = set()
         self._started = threading.Event()
         self._loop: asyncio.AbstractEventLoop
         self._stop: asyncio.Event
@@ -69,11 +70,18 @@ class Tunnel:
         await self._stop.wait()
         server.close()
         self._drop()
+        if self._connections:
+            await asyncio.wait(self._connections, timeout=LIMIT_S)
+        await asyncio.sleep(0.05)  # what was broken off is closed a turn of the loop later
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._cut:
             writer.transport.abort()
             return
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
         there, back = await asyncio.open_connection(*self._target)
         self._writers |= {writer, back}
         try:

@@ -258,7 +258,7 @@ class Writer:
         self._govern()
         event = event_in(failure.raw) if failure.raw else None
         if event is None:
-            return self._error(failure.message, "upstream_error")
+            return self._error(failure.message, failure.code or "upstream_error")
         if event.get("type") in TERMINAL:
             self._over = True
             return self._last(event)
