@@ -112,7 +112,7 @@ async def trouble(seconds: float, fleet: Fleet, upstream: Upstream, database: Po
     _say("the upstream is gone")
     await asyncio.sleep(min(seconds * 0.03, 30))
     await upstream.start()
-    seen.outage = (seen.outage[0], time.monotonic() + 1)
+    seen.outage = (seen.outage[0], time.monotonic() + 1)  # who connected just before still fails just after
     _say("the upstream is back")
     await asyncio.sleep(seconds * 0.04)
     await asyncio.to_thread(database.stop)
@@ -167,7 +167,7 @@ def report(seen: Seen, exposition: str, log: Path) -> None:
         print(
             f"a change is on the slowest worker after: median {median:.0f} ms, p95 {late:.0f}, most {ordered[-1]:.0f}"
         )
-    print(f"answers by what was before a change: {seen.stale_answers}")
+    print(f"answers by what was before a change: {dict(seen.stale)}")
     counted = re.findall(r"^groundlane_requests_total\{.*\} (\S+)$", exposition, re.MULTILINE)
     events = re.findall(r"^groundlane_events_(\w+) (\S+)$", exposition, re.MULTILINE)
     print(f"/metrics: {sum(map(float, counted)):.0f} requests, events {dict(events)}")

@@ -85,7 +85,7 @@ class Seen:
     unexpected: list[str] = field(default_factory=list)
     outage: tuple[float, float] = (float("inf"), float("-inf"))
     changes_ms: list[float] = field(default_factory=list)
-    stale_answers: int = 0
+    stale: Counter[str] = field(default_factory=Counter)
 
     def note(self, kind: str, outcome: str, began: float, *, own: bool = False) -> None:
         """``own``: it would be the gateway's fault, unless the upstream was gone meanwhile."""
@@ -113,13 +113,13 @@ class Client:
         kept = random.random() < 0.5
         try:
             await self._exchange(self._kept if kept else self._fresh, kind, began)
-        except aiohttp.ServerDisconnectedError:
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
             # A kept connection may be closed while the request is on its way; whoever keeps some sends it again.
-            if not kept:
-                self._seen.note(kind, "reset", began, own=True)
-                return
-            self._seen.outcomes["kept connection was closed, sent again"] += 1
-            await self._again(kind, began)
+            if kept and not isinstance(error, aiohttp.ClientConnectorError):
+                self._seen.outcomes["kept connection was closed, sent again"] += 1
+                await self._again(kind, began)
+            else:
+                self._seen.note(kind, f"{type(error).__name__} on a new connection", began, own=True)
         except (aiohttp.ClientError, TimeoutError) as error:
             self._seen.note(kind, type(error).__name__, began, own=True)
 
@@ -127,7 +127,7 @@ class Client:
         try:
             await self._exchange(self._fresh, kind, began)
         except (aiohttp.ClientError, TimeoutError) as error:
-            self._seen.note(kind, type(error).__name__, began, own=True)
+            self._seen.note(kind, f"{type(error).__name__} on a new connection", began, own=True)
 
     async def _exchange(self, session: aiohttp.ClientSession, kind: str, began: float) -> None:
         body = {"model": "m", "messages": [{"role": "user", "content": "?"}], "stream": "stream" in kind}
@@ -213,7 +213,7 @@ class Administrator:
         for _ in range(4):
             body = {"model": "m", "messages": [{"role": "user", "content": "?"}], "documents": [STALE]}
             got = await self._ask(body | {"grounding": {"agent": "gated"}}, {})
-            self._seen.stale_answers += got is not None and got < 500 and got != (400 if refusing else 200)
+            self._seen.stale["policies"] += got is not None and got < 500 and got != (400 if refusing else 200)
 
     async def _change_key(self) -> None:
         made = await self.call("POST", "keys", {"name": "mixed"})
@@ -225,7 +225,7 @@ class Administrator:
         await asyncio.sleep(WITHIN_S)
         got += [await self._ask(body, bearer) for _ in range(2)]
         for found, wanted in zip(got, (200, 200, 401, 401), strict=True):
-            self._seen.stale_answers += found is not None and found < 500 and found != wanted
+            self._seen.stale["keys"] += found is not None and found < 500 and found != wanted
         self._seen.outcomes["administration: key made and revoked"] += 1
 
     async def _ask(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> int | None:
