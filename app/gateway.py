@@ -16,8 +16,7 @@ import httpx
 import structlog
 
 from app.call import Call, Reply, ReplyStream, Resumable
-from app.choice import Choice
-from app.enforcement import Enforcement, Mode, Opener
+from app.enforcement import Enforcement, Mode
 from app.errors import PolicyBlockedError, UpstreamConnectError
 from app.events.records import EventLog, RequestEvent
 from app.exchange import Exchange
@@ -25,9 +24,9 @@ from app.forwarding import upstream_request
 from app.inquiry import Inquiry
 from app.intake import Intake
 from app.keys import GatewayKey
+from app.opening import admitting, is_refused, opener_of, watch
 from app.parts import Failure, Refused, Turn
 from app.passage import Late, Passage
-from app.reading import Admit
 from app.regeneration import Again, Regeneration
 from app.reply import retrieval_summary
 from app.runs import JoinedRun, Runs
@@ -35,10 +34,9 @@ from app.settings import Settings
 from app.terms import Terms
 from app.trace import Trace
 from app.upstream import Headers, Upstreams, decoded, returned_headers
-from app.watching import Watch
-from judges.pipeline import GroundingChecker, ReplyCheck
+from judges.pipeline import GroundingChecker
 from judges.types import Chunk, Claim, Consistency, ReplyVerdict
-from policies.engine import Audit, PolicyEngine, PolicySet, Ruling, decision_to_dict
+from policies.engine import PolicyEngine, PolicySet, Ruling, decision_to_dict
 from policies.names import DocumentNames
 from policies.replay import Judging
 from policies.types import Action, Record
@@ -105,19 +103,19 @@ class Gateway:
             late = self._late(ruling, call, kept, mode, trace, earlier) if intake.late else None
             if mode is Mode.UNTOUCHED:
                 if watched and index is not None:
-                    exchange.watch = _watch(policies, terms, self.checker, index)
+                    exchange.watch = watch(policies, terms, self.checker, index)
                 exchange.enforcement = Passage(trace=trace, terms=terms, watch=exchange.watch, late=late)
             else:
                 if kept:
                     trace.judge_fault = self.checker.fault or self.checker.error
-                opener = partial(_opener, policies, trace, self.checker)
+                opener = partial(opener_of, policies, trace, self.checker)
                 exchange.enforcement = Enforcement(
-                    mode=_effective(mode, held=terms.unjudged is None or intake.late or _refused(policies, terms)),
+                    mode=_effective(mode, held=terms.unjudged is None or intake.late or is_refused(policies, terms)),
                     trace=trace,
                     open_choice=opener(terms, index),
                     expected=intake.choices,
                     wants_usage=intake.include_usage,
-                    admit=None if late is None else _admitting(late, opener),
+                    admit=None if late is None else admitting(late, opener),
                     regeneration=self._regeneration(policies, call, kept, mode, exchange),
                 )
             if intake.stream:
@@ -356,52 +354,6 @@ def _with_tools(intake: Intake, key: GatewayKey | None) -> Intake:
 def _effective(mode: Mode, *, held: bool) -> Mode:
     """Where nothing is judged there is no sentence to wait for: a held stream need not be held."""
     return Mode.LIVE if mode is Mode.HOLD and not held else mode
-
-
-def _refused(policies: PolicySet, terms: Terms) -> bool:
-    """Whether a policy blocks the reply for what is known before it: that no judge can look at it, say."""
-    return bool(policies.of("grounding")) and _audit(policies, terms).start().action is Action.BLOCK
-
-
-def _audit(policies: PolicySet, terms: Terms) -> Audit:
-    return policies.audit(terms.record(judged=terms.unjudged is None, final=False))
-
-
-def _opener(policies: PolicySet, trace: Trace, checker: GroundingChecker, terms: Terms, evidence: Any) -> Opener:
-    if terms.unjudged is not None:
-        evidence = None
-    if evidence is not None:
-        terms = replace(terms, attribution=checker.attribution(evidence))
-
-    def open_choice(index: int) -> Choice:
-        audit = _audit(policies, terms)
-        check = _open_check(checker, evidence, audit, terms) if evidence is not None else None
-        return Choice(index, terms=terms, trace=trace, audit=audit, check=check)
-
-    return open_choice
-
-
-def _admitting(late: Late, opener: Callable[[Terms, Any], Opener]) -> Admit:
-    async def admit(documents: Sequence[Chunk]) -> Opener:
-        return opener(*await late(documents))
-
-    return admit
-
-
-def _open_check(checker: GroundingChecker, evidence: Any, audit: Audit, terms: Terms) -> ReplyCheck:
-    return checker.reply(
-        evidence,
-        thresholds=audit.thresholds,
-        max_sources_per_claim=audit.max_sources_per_claim,
-        max_claims=audit.max_claims,
-        correct=audit.corrects and terms.strippable,
-        is_json=terms.is_json,
-    )
-
-
-def _watch(policies: PolicySet, terms: Terms, checker: GroundingChecker, evidence: Any) -> Watch:
-    audit = policies.wants
-    return Watch(lambda: _open_check(checker, evidence, audit, terms), terms.names, terms.positions)
 
 
 def _verdict_headers(trace: Trace) -> Headers:

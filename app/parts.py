@@ -111,8 +111,8 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """The upstream reports an error in mid-reply, or its reply broke off (``raw`` is empty then, and ``code`` is that of
-    the error which a reply would be answered with that is read whole)."""
+    """The upstream reports an error in mid-reply, or its reply broke off (``raw`` is empty then, and ``code`` is that
+    of the error which a reply would be answered with that is read whole)."""
 
     message: str
     raw: bytes = b""

@@ -37,6 +37,8 @@ class RevisionWatch:
 
     def __init__(self, database: Database, readers: Mapping[str, Reader], *, poll_s: float = 0.5) -> None:
         self._database, self._readers, self._poll_s = database, readers, poll_s
+        # Made once, since it is asked over and over.
+        self._query = select(meta.c.key, meta.c.value).where(meta.c.key.in_(list(readers)))
         self._seen: dict[str, str] = {}
         self._scope = TaskScope()
         self._wake = asyncio.Event()
@@ -85,7 +87,7 @@ class RevisionWatch:
                 self._seen[name] = revision
 
     async def _stored(self) -> dict[str, str]:
-        query = select(meta.c.key, meta.c.value).where(meta.c.key.in_(list(self._readers)))
+        query = self._query
         rows = await self._database.transact(lambda connection: connection.execute(query).all(), writes=False)
         return {key: value for key, value in rows}
 
