@@ -1,8 +1,9 @@
 """One claim against the evidence: which windows, what each says of it, and what follows from all of them."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Protocol
 
 from judges.base import PairScorer
@@ -68,7 +69,8 @@ class Adjudicator:
 
     ``fuses``: the scorer reads a claim against several windows at little more than the cost of one, and says what each
     of them holds besides (``Probabilities.parts``), so that all of a claim's windows are judged together, always. Else
-    two are, where none supports the claim by itself.
+    two are, where none supports the claim by itself. ``ready`` gives what ``signals.prepare`` makes of a window, for
+    a caller who keeps that from one reply to the next.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Adjudicator:
         thresholds: Thresholds,
         max_sources: int,
         fuses: bool = False,
+        ready: Callable[[str], Prepared] | None = None,
     ) -> None:
         self._scorer = scorer
         self._evidence = evidence
@@ -87,7 +90,7 @@ class Adjudicator:
         self._thresholds = thresholds
         self._max_sources = max_sources
         self._fuses = fuses
-        self._prepared: dict[Evidence, Prepared] = {}
+        self._ready = ready or cache(signals.prepare)
         self._room = scorer.max_tokens - evidence.window_tokens
 
     async def judge(self, claim: Claim) -> ClaimVerdict:
@@ -133,7 +136,7 @@ class Adjudicator:
         singles = together.parts
         opinions, near = self._opinions(claim, hypothesis, windows, singles)
         best = (max(score.entailed for score in singles), max(singles[place].contradicted for place in near))
-        prepared = self._signals.together([self._prepare(window) for window in windows])
+        prepared = self._signals.together([self._ready(window.text) for window in windows])
         combined = self._signals.combine(prepared, claim, together, best)
         finding = _finding(opinions)
         entailed, contradicted = combined.probabilities.entailed, combined.probabilities.contradicted
@@ -152,7 +155,7 @@ class Adjudicator:
         near = [place for place, affinity in enumerate(affinities) if affinity >= least]
         opinions: list[_Opinion] = []
         for place, (window, score) in enumerate(zip(windows, scores, strict=True)):
-            combined = self._signals.combine(self._prepare(window), claim, score)
+            combined = self._signals.combine(self._ready(window.text), claim, score)
             against = combined.probabilities.contradicted if place in near else 0.0
             opinions.append(_Opinion(window, combined.probabilities.entailed, against, combined.explanation))
         return opinions, near or list(range(len(windows)))
@@ -173,11 +176,6 @@ class Adjudicator:
         support = _Opinion(pair[0], entailed, 0.0, f"from {together} together")
         shared = [(window.chunk_index, entailed) for window in pair]
         return replace(finding, support=support, documents=_by_document([*finding.documents.items(), *shared]))
-
-    def _prepare(self, window: Evidence) -> Prepared:
-        if (prepared := self._prepared.get(window)) is None:
-            prepared = self._prepared[window] = self._signals.prepare(window.text)
-        return prepared
 
     def _verdict(self, claim: Claim, finding: _Finding) -> ClaimVerdict:
         label = self._thresholds.label(finding.entailed, finding.contradicted)

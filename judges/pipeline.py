@@ -7,6 +7,7 @@ into evidence, ``reply`` opens the check of one reply against it (``judges.reply
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
 from math import inf
 
 from judges import signals as default_signals
@@ -39,6 +40,9 @@ log = logging.getLogger(__name__)
 _UNLOADED_MAX_TOKENS = 512
 _READ_AHEAD = 16
 """Windows read before a claim asks for them, the most relevant ones."""
+_READY = 512
+"""Windows kept ready for comparison, of some 17 KiB each: documents come back, and reading one takes longer than to
+compare a claim with it."""
 _AGAIN_S = 5.0
 """Pause before a judge that is served elsewhere and did not answer is asked again."""
 _DECOMPOSING = 0.4
@@ -77,6 +81,7 @@ class GroundingChecker:
         self._timeout_s = timeout_s
         self._extractor = extractor or HeuristicExtractor()
         self._signals: Signals = signals or default_signals
+        self._ready = lru_cache(maxsize=_READY)(self._signals.prepare)
         self._splitter = splitter or (lambda: IncrementalSplitter(max_chars=max_sentence_chars))
         self._windowing = windowing
         self._starting = asyncio.Lock()
@@ -181,6 +186,7 @@ class GroundingChecker:
                 thresholds=thresholds,
                 max_sources=max_sources_per_claim,
                 fuses=getattr(self._scorer, "fuses", False),
+                ready=self._ready,
             )
             if self._scorer is not None and self._loaded
             else None

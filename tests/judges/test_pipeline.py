@@ -184,6 +184,21 @@ async def test_two_chunks_that_support_a_claim_only_together_are_joined() -> Non
     assert {"'d1'", "'d2'"} <= set(claim.explanation.split())
 
 
+async def test_a_document_that_comes_back_is_made_ready_once() -> None:
+    read: list[str] = []
+
+    class Counting(ModelOnly):
+        def prepare(self, text: str, context: str = "", /) -> Any:
+            read.append(text)
+            return super().prepare(text, context)
+
+    made = checker(ScriptedJudge(), signals=Counting())
+    for claim in ("Leave is 20 days.", "Leave is paid."):
+        check = made.reply(await made.prepare([LEAVE]), thresholds=Thresholds())
+        await check_all(check, claim)
+    assert [text for text in read if text in LEAVE.text] == [LEAVE.text]
+
+
 async def test_context_is_read_by_the_model_and_told_apart_for_the_signals() -> None:
     signals = ModelOnly()
     judge = ScriptedJudge()
