@@ -53,7 +53,7 @@ def test_workers_that_start_at_once_all_find_the_tables_made(empty_url: str) -> 
         assert worker.stdin is not None
         worker.stdin.write(b"go\n")
         worker.stdin.close()
-    assert [worker.wait(30) for worker in workers] == [0, 0, 0]
+    assert [worker.wait(300) for worker in workers] == [0, 0, 0]
 
     async def check() -> None:
         database = Database(empty_url)
