@@ -4,9 +4,10 @@ VENV ?= .venv
 PYTHONS ?= python3.13 python3.12 python3.11 python3
 BIN := $(VENV)/bin
 CLIENTS := $(VENV)/clients/bin/python
+TOOLS := $(VENV)/tools
 SITE ?= site
 
-.PHONY: help run serve test coverage lint format docs ci docker clean
+.PHONY: help run serve test coverage lint format docs audit sbom ci docker clean
 
 help: ## What there is
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -37,6 +38,12 @@ format: $(VENV)/.installed-dev ## Put the sources in shape
 
 docs: $(VENV)/.installed-docs ## The documentation as a site, in site/; fails for a link that leads nowhere
 	NO_MKDOCS_2_WARNING=1 $(VENV)/docs/bin/mkdocs build --strict --site-dir $(SITE)
+
+audit: $(VENV)/.installed $(TOOLS)/.installed ## Known weaknesses of what is installed
+	$(BIN)/python -m pip freeze --exclude-editable | $(TOOLS)/bin/pip-audit --disable-pip --no-deps -r /dev/stdin
+
+sbom: $(VENV)/.installed $(TOOLS)/.installed ## What is installed, as CycloneDX, in sbom.json
+	$(TOOLS)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o sbom.json $(BIN)/python
 
 ci: ## What a change must pass, from an empty environment
 	.ci/run
@@ -71,6 +78,12 @@ $(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
 		$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' \
 			> $(VENV)/docs.txt && \
 		$(VENV)/docs/bin/python -m pip install --quiet --quiet --disable-pip-version-check -r $(VENV)/docs.txt && touch $@
+
+# Tools that look at the environment have one of their own, so as not to be in it.
+$(TOOLS)/.installed: | $(BIN)/python
+	@$(BIN)/python -m venv $(TOOLS)
+	$(TOOLS)/bin/python -m pip install --quiet --quiet --disable-pip-version-check pip-audit cyclonedx-bom
+	@touch $@
 
 $(BIN)/python:
 	@for python in $(PYTHONS); do \

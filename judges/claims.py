@@ -8,7 +8,7 @@ from judges.language import LANGUAGES, claim_rules
 from judges.markdown import HEADING, ITEM, ROW, cells, inline, plain
 from judges.types import Claim, Sentence, Span
 
-_QUESTION = re.compile(r"[?？؟⁇⁈⁉][!?！？]*[)\]*_\s]*\Z")
+_QUESTION = re.compile(r"[?？؟⁇⁈⁉][!?！？]{0,30}[)\]*_\s]{0,60}\Z")
 _END = re.compile(r"[.!?…。！？｡؟۔।॥][\"'”’»“)\]」』】\s]*\Z")
 _COLON = re.compile(r"[:：]\Z")
 _AFTER_COLON = re.compile(r":\s+|：\s*")

@@ -22,7 +22,7 @@ _ALIKE: Final = 0.6
 """The share of the longer statement's words that both must have."""
 _SEEN: Final = 0.9
 _END: Final = re.compile(r"[.!。！।؟۔][\"'”’»)\]\s]*\Z")
-_LABELLED: Final = re.compile(r"\W*(?:[^\s:：]+[ \t]+){0,5}[^\s:：]+[:：](?!\d)")
+_LABELLED: Final = re.compile(r"\W*+(?:[^\s:：]++[ \t]++){0,5}[^\s:：]++[:：](?!\d)")
 _NAMING: Final = frozenset({Kind.WEEKDAY, Kind.REFERENCE, Kind.IDENTIFIER, Kind.ORDINAL})
 """Quantities that are names."""
 _LEAD: Final = r"(\A\W*|[.!?]\s+|\b(?:the|a|an|this|that|our|der|die|das|dem|den|le|la|les|el|los|las)\s+)?"

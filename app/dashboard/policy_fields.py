@@ -18,7 +18,7 @@ Entries = Mapping[str, Sequence[str]]
 Kind = Literal["flag", "choice", "number", "integer", "line", "text", "names"]
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,400}")
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_NUMBER = re.compile(r"[+-]?([0-9]+(?:\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _ON = "on"
 _LARGEST_SHOWN = 1_000_000_000
 _BASICS = ("name", "enabled")

@@ -14,7 +14,7 @@ _HIDDEN = re.compile(
 """What has no shape of its own but turns, splits or hides the text round it."""
 _NAMED = 3
 _AROUND = 240
-_SENTENCE_END = re.compile(r"[.!?。！？]+[\"'”’»)\]]*(?=\s|\Z)|\n+|(?<=[。！？])")
+_SENTENCE_END = re.compile(r"(?<![.!?。！？])[.!?。！？]++[\"'”’»)\]]*+(?=\s|\Z)|\n+|(?<=[。！？])")
 _WORD = re.compile(r"\w{2,}|\d")
 _ENOUGH = 0.3
 """The share of a claim's words that the sentence which it rests on has more than."""

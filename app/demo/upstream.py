@@ -17,7 +17,7 @@ from app.demo.content import Answer
 
 MODEL = "scripted-1"
 _WORD = re.compile(r"\w+")
-_PIECE = re.compile(r"\s*\S+")
+_PIECE = re.compile(r"(?<!\s)\s*+\S+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 _SHORTEST_SENTENCE = 4
 """Words; below it a piece of the prompt is a heading or a marker."""

@@ -53,6 +53,24 @@ def redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mutab
     return {key: _clean(key, value) for key, value in event.items()}
 
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_PARAGRAPHS = frozenset({"exception", "stack"})
+
+
+def one_line(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Spell control characters out, for lines that people read: what a caller sent must not begin a line of its own,
+    nor steer a terminal. Lines of a traceback are indented. JSON needs none of that."""
+    return {key: _shaped(key, value) if isinstance(value, str) else value for key, value in event.items()}
+
+
+def _shaped(key: str, text: str) -> str:
+    return "\n  ".join(map(_spelled, text.split("\n"))) if key in _PARAGRAPHS else _spelled(text)
+
+
+def _spelled(text: str) -> str:
+    return _CONTROL.sub(lambda found: ascii(found.group())[1:-1], text)
+
+
 def _clean(key: str, value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
@@ -137,6 +155,8 @@ def configure_logging(level: str, format: str, *, stream: TextIO | None = None) 
         structlog.processors.format_exc_info,
         redact,
     ]
+    if format != "json":
+        shared.append(one_line)
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer(serializer=_dump)
         if format == "json"

@@ -70,7 +70,7 @@ def prepare(text: str, context: str = "") -> Prepared:
     not itself compared.
     """
     clean = _MARKERS.sub("", _LINK.sub(r"\1", normalise(text))) if "[" in text or "【" in text else normalise(text)
-    clean = lexicon.LEAD_IN.sub("", clean, count=1) if (lead := lexicon.LEAD_IN.match(clean)) and lead else clean
+    clean = clean[lead.end() :] if (lead := lexicon.LEAD_IN.match(clean)) else clean
     tokens = scan(clean)
     quantities = extract(tokens)
     by_start = {quantity.first: quantity for quantity in quantities}

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import orjson
-from fastapi import Depends, Header, Query, Request, Response
+from fastapi import Depends, Header, HTTPException, Query, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import StringConstraints
 from starlette.types import Message, Receive
@@ -39,7 +39,8 @@ class AdminRoute(APIRoute):
 
 
 def _bounded(receive: Receive) -> Receive:
-    """``receive``, which raises AdminError once a body is too large that did not say its length."""
+    """``receive``, which raises HTTPException once a body is too large that did not say its length. (Of any other error
+    the framework makes a 400.)"""
     left = _LARGEST_BODY
 
     async def bounded() -> Message:
@@ -47,7 +48,7 @@ def _bounded(receive: Receive) -> Receive:
         message = await receive()
         left -= len(message.get("body", b""))
         if left < 0:
-            raise _too_large()
+            raise HTTPException(_too_large().status, _too_large().message)
         return message
 
     return bounded
