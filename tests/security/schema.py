@@ -8,6 +8,7 @@ options. The same calls are made each time.
 """
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -83,7 +84,7 @@ def main(command: str, options: Sequence[str]) -> int:
         settings = {"admin_token": TOKEN, "secret_key": new_secret_key(), "store_text": "full"}
         with gateway(Path(folder), url, **settings) as process:
             call = [
-                command, "run", f"{process.url}/openapi.json", "--header", f"Authorization: Bearer {TOKEN}",
+                str(Path(shutil.which(command) or command).absolute()), "run", f"{process.url}/openapi.json", "--header", f"Authorization: Bearer {TOKEN}",
                 "--checks", ",".join(CHECKS), "--generation-deterministic", "--seed", "1", "--no-color",
                 "--request-timeout", "60", "--suppress-health-check", "all", "--warnings", "off", *options,
             ]  # fmt: skip
