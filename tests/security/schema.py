@@ -84,9 +84,10 @@ def main(command: str, options: Sequence[str]) -> int:
         settings = {"admin_token": TOKEN, "secret_key": new_secret_key(), "store_text": "full"}
         with gateway(Path(folder), url, **settings) as process:
             call = [
-                str(Path(shutil.which(command) or command).absolute()), "run", f"{process.url}/openapi.json", "--header", f"Authorization: Bearer {TOKEN}",
-                "--checks", ",".join(CHECKS), "--generation-deterministic", "--seed", "1", "--no-color",
-                "--request-timeout", "60", "--suppress-health-check", "all", "--warnings", "off", *options,
+                str(Path(shutil.which(command) or command).absolute()), "run", f"{process.url}/openapi.json",
+                "--header", f"Authorization: Bearer {TOKEN}", "--checks", ",".join(CHECKS),
+                "--generation-deterministic", "--seed", "1", "--no-color", "--request-timeout", "60",
+                "--suppress-health-check", "all", "--warnings", "off", *options,
             ]  # fmt: skip
             code = subprocess.run(call, cwd=folder, check=False).returncode
             crashes = [line for line in process.lines if "unexpected_error" in line or "Traceback" in line]
