@@ -84,7 +84,7 @@ def test_a_locked_file(start_gateway: Start, durability: str) -> None:
 
 @pytest.fixture
 def tunnel() -> Iterator[Tunnel]:
-    """A way to PostgreSQL that can be broken."""
+    """A way to PostgreSQL that can be broken. Asked for before the gateway, it ends after it."""
     url = os.environ.get("GROUNDLANE_TEST_POSTGRES_URL")
     if url is None:
         pytest.skip("set GROUNDLANE_TEST_POSTGRES_URL (postgresql+asyncpg://…) to run this")
@@ -113,9 +113,9 @@ def silence(tunnel: Tunnel) -> None:
 @pytest.mark.parametrize("durability", ["batched", "sync"])
 @pytest.mark.parametrize("fault", [break_off, silence])
 def test_a_server_that_is_away(
-    start_gateway: Start,
     tunnel: Tunnel,
     through: str,
+    start_gateway: Start,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     durability: str,
@@ -149,7 +149,7 @@ def test_a_server_that_is_away(
 @pytest.mark.postgres
 @pytest.mark.parametrize("empty_url", ["postgres"], indirect=True)
 def test_a_gateway_that_ends_while_its_server_is_silent(
-    start_gateway: Start, tunnel: Tunnel, through: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tunnel: Tunnel, through: str, start_gateway: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It does not wait for what may never come: the journal keeps what was acknowledged, for the next start."""
     monkeypatch.setattr("app.events.writer._CLOSE_S", 0.3)
@@ -170,7 +170,7 @@ def test_a_gateway_that_ends_while_its_server_is_silent(
 @pytest.mark.parametrize("empty_url", ["postgres"], indirect=True)
 @pytest.mark.parametrize("durability", ["batched", "sync"])
 def test_a_server_that_is_slow(
-    start_gateway: Start, tunnel: Tunnel, through: str, tmp_path: Path, durability: str
+    tunnel: Tunnel, through: str, start_gateway: Start, tmp_path: Path, durability: str
 ) -> None:
     gateway = start_gateway(database_url=through, event_durability=durability, event_journal=str(tmp_path / "events"))
     tunnel.slow(0.05)

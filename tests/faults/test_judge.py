@@ -111,11 +111,9 @@ def test_memory_runs_out_in_the_embedded_judge(start_gateway: Start, monkeypatch
     assert ask(gateway).grounding["verdict"] == "supported"
 
 
-@pytest.mark.parametrize(
-    ("end", "reason"), [(Act.RESET, "judge_error"), (Act.STALL, "timeout")], ids=["breaks-off", "silent"]
-)
-def test_a_judge_that_is_served_elsewhere_fails(start_gateway: Start, end: Act, reason: str) -> None:
-    """It has said what it is, and then breaks off, or says nothing."""
+@pytest.mark.parametrize("end", [Act.RESET, Act.STALL], ids=["breaks-off", "silent"])
+def test_a_judge_that_is_served_elsewhere_fails(start_gateway: Start, end: Act) -> None:
+    """It has said what it is, and then breaks off, or says nothing, for as long as a sentence may take."""
     told = {"protocol": PROTOCOL, "model": "m", "max_tokens": 512, "max_batch": 8, "languages": None, "fuses": False}
     info = json.dumps({**told, "tokenizer": None}).encode()
     judge = RawUpstream()
@@ -126,7 +124,9 @@ def test_a_judge_that_is_served_elsewhere_fails(start_gateway: Start, end: Act, 
         )
         reading = ask(gateway)
         assert reading.text() == TEXT
-        assert reasons(reading) == {reason}
+        found = reasons(reading)
+        assert found == {"judge_error"} if end is Act.RESET else found <= {"judge_error", "timeout"}
+        assert reading.grounding["verdict"] == "has_unverifiable"
     finally:
         judge.close()
 

@@ -69,9 +69,12 @@ class Tunnel:
         self._started.set()
         await self._stop.wait()
         server.close()
+        self._cut = True
         self._drop()
-        if self._connections:
-            await asyncio.wait(self._connections, timeout=LIMIT_S)
+        await asyncio.sleep(0.05)  # what was accepted by then has a task now
+        while self._connections:
+            self._drop()
+            await asyncio.wait(self._connections, timeout=0.1)
         await asyncio.sleep(0.05)  # what was broken off is closed a turn of the loop later
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -84,6 +87,8 @@ class Tunnel:
         task.add_done_callback(self._connections.discard)
         there, back = await asyncio.open_connection(*self._target)
         self._writers |= {writer, back}
+        if self._cut:
+            self._drop()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._pass(reader, back))
