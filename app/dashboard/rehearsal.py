@@ -246,13 +246,15 @@ class _Overheard(ChatDialect):
         self._said = ""
         self._at = 0
 
-    def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncIterator[Event]:
+    def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncGenerator[Event, None]:
         return self._hear(super().events(body, content_type, trace))
 
-    def resumed(self, body: AsyncIterator[bytes], content_type: str, trace: Trace, like: Frame) -> AsyncIterator[Event]:
+    def resumed(
+        self, body: AsyncIterator[bytes], content_type: str, trace: Trace, like: Frame
+    ) -> AsyncGenerator[Event, None]:
         return self._hear(super().resumed(body, content_type, trace, like))
 
-    async def _hear(self, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
+    async def _hear(self, events: AsyncIterator[Event]) -> AsyncGenerator[Event, None]:
         async for event in events:
             for part in event.parts:
                 if isinstance(part, Text) and part.text:

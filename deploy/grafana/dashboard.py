@@ -291,8 +291,8 @@ ROWS: dict[str, Sequence[Panel]] = {
         ),
         Panel(
             title="Calls refused for their key",
-            about="Wrong: none, unknown or revoked. Rate: too many in a minute. Alone: limits that each worker counted for "
-            "itself, because Redis was away.",
+            about="Wrong: none, unknown or revoked. Rate: too many in a minute. Alone: limits that each worker counted "
+            "for itself, because Redis was away.",
             queries=[
                 Query(expr=rate("groundlane_keys_refused_total", "reason"), legend="{{reason}}"),
                 Query(expr=rate("groundlane_limits_not_shared_total"), legend="alone"),

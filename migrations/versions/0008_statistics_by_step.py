@@ -46,7 +46,7 @@ def rebuild_sqlite(table: str, *, with_rowid: bool) -> None:
             column.name,
             column.type,
             nullable=column.nullable,
-            server_default=column.server_default.arg if isinstance(column.server_default, sa.DefaultClause) else None,
+            server_default=column.server_default if isinstance(column.server_default, sa.DefaultClause) else None,
             autoincrement=False,
         )
         for column in before.columns
