@@ -20,7 +20,8 @@ from app.settings import EventDurability
 from app.tasks import TaskScope
 
 _log = structlog.stdlib.get_logger(__name__)
-_SPILL_WAIT_S = 0.05
+_SPILL_WAIT_S = 0.004
+"""How long a reply waits where neither queue has room; then its event is given up, and counted."""
 _DRAIN_S = 5.0
 _CLOSE_S = 5.0
 """How long the end waits for a database that says nothing before the journal takes what waits for it."""
