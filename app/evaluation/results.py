@@ -130,7 +130,7 @@ def raw_score(claim: JudgedClaim, mode: ScoringMode, support: float) -> int:
         return 5 if claim.entailed >= (1.0 + support) / 2 else 4
     if claim.label is Label.CONTRADICTED:
         return 1
-    return 1 + min(2, int(3 * claim.entailed / support)) if support > 0 else 1
+    return 1 + int(min(2.0, 3 * claim.entailed / support)) if support > 0 else 1
 
 
 def normalized(raw: int, mode: ScoringMode) -> float:

@@ -3,7 +3,6 @@
 import io
 import json
 import logging
-import re
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
@@ -163,22 +162,6 @@ def test_a_port_that_is_taken_is_an_error() -> None:
     taken.listen()
     with taken, pytest.raises(OSError, match="in use"):
         bind(taken.getsockname()[1])
-
-
-README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
-
-
-@pytest.mark.slow
-def test_the_readmes_python_does_what_it_says(
-    running: tuple[Stage, dict[str, Outcome]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """With the real openai package, against the running demo."""
-    standing, _ = running
-    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    code = "\n".join(blocks).replace("http://localhost:8080", standing.url)
-    exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
-    (promised,) = re.findall(r"prints\n\n```\n(.*?)```", README, re.DOTALL)
-    assert capsys.readouterr().out == promised + "RETRIEVAL_STALE_SOURCE documents[0]\n"
 
 
 @pytest.mark.slow
