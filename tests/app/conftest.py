@@ -1,7 +1,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 from sqlalchemy import make_url
+from tables import put_tables
 
 from app.db import Database, upgrade
 from app.events.records import ClaimRow, DocumentRow, RequestEvent, RequestRow
@@ -23,19 +24,31 @@ def sqlite_url(tmp_path: Path) -> str:
     return f"sqlite+aiosqlite:///{tmp_path}/groundlane.db"
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+_KINDS = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
+
+
+@pytest.fixture(params=_KINDS)
 def empty_url(request: pytest.FixtureRequest, sqlite_url: str) -> Iterator[str]:
     """The URL of a database without tables, of each kind."""
     if request.param == "sqlite":
         yield sqlite_url
         return
+    with _postgres() as url:
+        yield url
+
+
+@contextmanager
+def _postgres(*, like: str = "template1") -> Iterator[str]:
+    """The URL of a database of its own on the server named, a copy of the database ``like``."""
     base = os.environ.get("GROUNDLANE_TEST_POSTGRES_URL")
     if base is None:
         pytest.skip("set GROUNDLANE_TEST_POSTGRES_URL (postgresql+asyncpg://…) to run this on PostgreSQL")
     name = f"groundlane_{uuid4().hex}"
-    asyncio.run(_execute(base, f'CREATE DATABASE "{name}"'))
-    yield make_url(base).set(database=name).render_as_string(hide_password=False)
-    asyncio.run(_execute(base, f'DROP DATABASE "{name}" WITH (FORCE)'))
+    asyncio.run(_execute(base, f'CREATE DATABASE "{name}" TEMPLATE "{like}"'))
+    try:
+        yield make_url(base).set(database=name).render_as_string(hide_password=False)
+    finally:
+        asyncio.run(_execute(base, f'DROP DATABASE "{name}" WITH (FORCE)'))
 
 
 async def _execute(url: str, statement: str) -> None:
@@ -47,11 +60,23 @@ async def _execute(url: str, statement: str) -> None:
         await connection.close()
 
 
-@pytest.fixture
-def database_url(empty_url: str) -> str:
+@pytest.fixture(scope="session")
+def postgres_tables() -> Iterator[str]:
+    """The name of a PostgreSQL database with all tables, to be copied."""
+    with _postgres() as url:
+        upgrade(url)
+        yield str(make_url(url).database)
+
+
+@pytest.fixture(params=_KINDS)
+def database_url(request: pytest.FixtureRequest, sqlite_url: str, tmp_path: Path) -> Iterator[str]:
     """The URL of a database with all tables, of each kind."""
-    upgrade(empty_url)
-    return empty_url
+    if request.param == "sqlite":
+        put_tables(tmp_path / "groundlane.db")
+        yield sqlite_url
+        return
+    with _postgres(like=request.getfixturevalue("postgres_tables")) as url:
+        yield url
 
 
 Open = Callable[[], AbstractAsyncContextManager[Database]]

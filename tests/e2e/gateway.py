@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import httpx
 import uvicorn
+from tables import put_tables
 
 from app.main import create_app
 from app.settings import Settings
@@ -46,6 +47,8 @@ class Gateway:
         self.upstream = ScriptedUpstream().start()
         self.judge = KnowingJudge()
         self.database = folder / "groundlane.db"
+        if not self.database.exists():
+            put_tables(self.database)
         values: dict[str, Any] = {
             "upstream_base_url": self.upstream.base_url,
             "upstream_api_key": UPSTREAM_KEY,

@@ -3,9 +3,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tables import put_tables
 
 from app.cli import main
-from app.db import upgrade
 
 
 class Result(NamedTuple):
@@ -23,7 +23,7 @@ def url(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     url = f"sqlite+aiosqlite:///{tmp_path / 'groundlane.db'}"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GROUNDLANE_DATABASE_URL", url)
-    upgrade(url)
+    put_tables(tmp_path / "groundlane.db")
     return url
 
 
