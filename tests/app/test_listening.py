@@ -17,7 +17,7 @@ from app.tables import KEY_REVISION, POLICY_REVISION, meta
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.parametrize("empty_url", [pytest.param("postgres", marks=pytest.mark.postgres)], indirect=True),
+    pytest.mark.parametrize("database_url", [pytest.param("postgres", marks=pytest.mark.postgres)], indirect=True),
 ]
 
 Open = Callable[[], AbstractAsyncContextManager[Database]]

@@ -33,7 +33,7 @@ MIDNIGHT = timedelta(microseconds=1)
 def on_postgres(test: Any) -> Any:
     for mark in (pytest.mark.anyio, pytest.mark.postgres):
         test = mark(test)
-    return pytest.mark.parametrize("empty_url", ["postgres"], indirect=True)(test)
+    return pytest.mark.parametrize("database_url", ["postgres"], indirect=True)(test)
 
 
 async def places(database: Database) -> dict[str, set[str]]:
@@ -287,7 +287,7 @@ async def test_the_keeper_outlasts_a_database_that_is_away(
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("empty_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_sqlite_has_no_months(open_database: Open, event: Event) -> None:
     async with open_database() as database:
         keeper = PartitionKeeper(database)

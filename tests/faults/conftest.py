@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.app.conftest import database_url, empty_url, event, open_database, sqlite_url, until
+from tests.app.conftest import database_url, empty_url, event, open_database, postgres_tables, sqlite_url, until
 from tests.e2e.conftest import gateway, log, shared_gateway, start_gateway
 from tests.e2e.gateway import Gateway
 from tests.faults.wire import RawUpstream
@@ -14,6 +14,7 @@ __all__ = [
     "gateway",
     "log",
     "open_database",
+    "postgres_tables",
     "shared_gateway",
     "sqlite_url",
     "start_gateway",

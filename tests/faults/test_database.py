@@ -109,7 +109,7 @@ def silence(tunnel: Tunnel) -> None:
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("empty_url", ["postgres"], indirect=True)
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 @pytest.mark.parametrize("durability", ["batched", "sync"])
 @pytest.mark.parametrize("fault", [break_off, silence])
 def test_a_server_that_is_away(
@@ -147,7 +147,7 @@ def test_a_server_that_is_away(
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("empty_url", ["postgres"], indirect=True)
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 def test_a_gateway_that_ends_while_its_server_is_silent(
     tunnel: Tunnel, through: str, start_gateway: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,7 +167,7 @@ def test_a_gateway_that_ends_while_its_server_is_silent(
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("empty_url", ["postgres"], indirect=True)
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 @pytest.mark.parametrize("durability", ["batched", "sync"])
 def test_a_server_that_is_slow(
     tunnel: Tunnel, through: str, start_gateway: Start, tmp_path: Path, durability: str
