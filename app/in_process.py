@@ -20,6 +20,7 @@ from app.comparing import cited_support, consistency
 from app.config import load_config
 from app.errors import GatewayError
 from app.events.records import RequestEvent
+from app.judge_stack import JudgeStack, open_checker
 from app.llm_judge import llm_scores
 from app.offline import open_cross_encoder, open_llm
 from app.policy_document import PolicyDraft, StoredPolicy
@@ -27,11 +28,7 @@ from app.policy_rows import as_policy
 from app.settings import Settings, load_settings
 from app.text_check import TextChecks
 from judges.base import PairScorer
-from judges.batching import Batcher
-from judges.caching import CachingScorer
-from judges.cross_encoder import spec_languages
 from judges.llm import LlmJudge
-from judges.pipeline import GroundingChecker
 from policies.engine import PolicyEngine
 from policies.types import Policy
 
@@ -101,18 +98,8 @@ _shared: dict[int, InProcessChecks] = {}
 def _open(settings: Settings, scorer: PairScorer | None) -> tuple[TextChecks, LlmJudge]:
     llm = open_llm(settings)
     timeout_s = settings.judge_timeout_ms / 1e3
-    backend = open_cross_encoder(settings) if scorer is None else scorer
-    if backend is not None:
-        backend = Batcher(backend, queue_limit=settings.judge_queue_limit)
-        if settings.judge_cache_mb > 0:
-            backend = CachingScorer(backend, max_bytes=settings.judge_cache_mb * 1024 * 1024)
-    checker = GroundingChecker(
-        backend,
-        llm=llm,
-        languages=spec_languages(settings.judge) if scorer is None else None,
-        timeout_s=timeout_s,
-        max_sentence_chars=settings.max_sentence_chars,
-    )
+    judge = JudgeStack(settings, open_cross_encoder(settings) if scorer is None else scorer)
+    checker = open_checker(settings, judge.scorer, llm, stands_in=scorer is not None)
     policies = load_config(settings).policies if settings.config else ()
     engine = PolicyEngine([_policy(draft) for draft in policies])
     checks = TextChecks(

@@ -17,6 +17,7 @@ from app.db import Database, check_schema, upgrade
 from app.events.records import RequestEvent
 from app.events.writer import EventWriter
 from app.gateway import Gateway
+from app.judge_stack import JudgeStack, open_checker
 from app.keys import KeyStore, RateLimiter, open_limiter
 from app.llm_judge import llm_scores, open_llm_judge
 from app.partitions import PartitionKeeper
@@ -26,16 +27,14 @@ from app.revisions import RevisionWatch
 from app.runs import Runs
 from app.settings import EventDurability, Settings
 from app.tables import KEY_REVISION, POLICY_REVISION, SECRET_REVISION
-from app.telemetry import EventTotals, JudgeTotals, Metrics, log_often
+from app.telemetry import EventTotals, Metrics, log_often
 from app.text_check import TextChecks
 from app.tracing import Tracing
 from app.upstream import Upstreams
 from app.vault import Vault
 from app.workers import WorkerRegister
 from judges.base import PairScorer
-from judges.batching import Batcher
-from judges.caching import CachingScorer
-from judges.cross_encoder import open_scorer, spec_languages
+from judges.cross_encoder import open_scorer
 from judges.llm import LlmJudge
 from judges.pipeline import GroundingChecker
 
@@ -110,14 +109,15 @@ async def open_resources(
             stack.push_async_callback(retention.aclose)
         llm = open_llm_judge(settings, config.upstreams, vault, lambda call: metrics.observe_llm_call(call))
         stack.push_async_callback(llm.aclose)
-        judge = _Judge(settings, scorer, llm)
-        stack.push_async_callback(judge.checker.aclose)
+        judge = JudgeStack(settings, _open_backend(settings) if scorer is None else scorer)
+        checker = open_checker(settings, judge.scorer, llm, stands_in=scorer is not None)
+        stack.push_async_callback(checker.aclose)
         if settings.judge_preload:
-            await judge.checker.start()
+            await checker.start()
             if settings.llm_judge_model is not None:
                 await llm.start()
-        if (fault := judge.checker.fault or judge.checker.error) is not None:
-            _log.warning("judge_unavailable", judge=settings.judge, detail=fault, in_its_place=judge.checker.name)
+        if (fault := checker.fault or checker.error) is not None:
+            _log.warning("judge_unavailable", judge=settings.judge, detail=fault, in_its_place=checker.name)
         if settings.llm_judge_model is not None and not llm.ready:
             _log.warning("llm_judge_unavailable", model=settings.llm_judge_model, detail=llm.fault)
         metrics = Metrics(judge=judge.totals, events=lambda: _event_totals(events))
@@ -131,7 +131,7 @@ async def open_resources(
         timeout_s = settings.judge_timeout_ms / 1e3
         inquiries = (
             llm_scores(llm),
-            consistency(judge.checker, timeout_s=timeout_s),
+            consistency(checker, timeout_s=timeout_s),
             cited_support(timeout_s=timeout_s),
         )
         runs = Runs(
@@ -145,7 +145,7 @@ async def open_resources(
             limiter=limiter,
             vault=vault,
             events=events,
-            checker=judge.checker,
+            checker=checker,
             llm=llm,
             upstream=upstream,
             admin=admin,
@@ -154,7 +154,7 @@ async def open_resources(
                 settings=settings,
                 upstream=upstream,
                 policies=policies,
-                checker=judge.checker,
+                checker=checker,
                 events=events,
                 observers=observers,
                 inquiries=inquiries,
@@ -163,7 +163,7 @@ async def open_resources(
             runs=runs,
             checks=TextChecks(
                 settings=settings,
-                checker=judge.checker,
+                checker=checker,
                 engine=lambda: policies.engine,
                 events=events,
                 inquiries=inquiries,
@@ -172,40 +172,10 @@ async def open_resources(
         )
 
 
-class _Judge:
-    """The judge of the process: back end, batcher, cache, and the checker over them."""
-
-    def __init__(self, settings: Settings, scorer: PairScorer | None, llm: LlmJudge) -> None:
-        key = settings.judge_api_key.get_secret_value() if settings.judge_api_key else None
-        timeout_s = settings.judge_timeout_ms / 1e3
-        backend = scorer or open_scorer(
-            settings.judge, threads=settings.judge_threads, api_key=key, timeout_s=timeout_s
-        )
-        self._batcher = Batcher(backend, queue_limit=settings.judge_queue_limit) if backend is not None else None
-        self._cache: CachingScorer | None = None
-        if self._batcher is not None and settings.judge_cache_mb > 0:
-            self._cache = CachingScorer(self._batcher, max_bytes=settings.judge_cache_mb * 1024 * 1024)
-        self.checker = GroundingChecker(
-            self._batcher if self._cache is None else self._cache,
-            llm=llm,
-            languages=spec_languages(settings.judge) if scorer is None else None,
-            timeout_s=timeout_s,
-            max_sentence_chars=settings.max_sentence_chars,
-        )
-
-    def totals(self) -> JudgeTotals:
-        batcher, cache = self._batcher, self._cache
-        return JudgeTotals(
-            queue_depth=0 if batcher is None else batcher.queue_depth,
-            batches=0 if batcher is None else batcher.batches,
-            pairs=0 if batcher is None else batcher.pairs,
-            failed=0 if batcher is None else batcher.failed,
-            overloaded=0 if batcher is None else batcher.overloaded,
-            cache_bytes=0 if cache is None else cache.nbytes,
-            cache_hits=0 if cache is None else cache.hits,
-            cache_misses=0 if cache is None else cache.misses,
-            cache_evictions=0 if cache is None else cache.evictions,
-        )
+def _open_backend(settings: Settings) -> PairScorer | None:
+    key = settings.judge_api_key.get_secret_value() if settings.judge_api_key else None
+    timeout_s = settings.judge_timeout_ms / 1e3
+    return open_scorer(settings.judge, threads=settings.judge_threads, api_key=key, timeout_s=timeout_s)
 
 
 def _event_totals(events: EventWriter) -> EventTotals:

@@ -18,11 +18,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from app.judge_stack import JudgeStack
 from app.settings import Settings, SettingsError, load_settings
 from app.telemetry import configure_logging
 from judges.base import JudgeError, JudgeOverloadedError, JudgeUnavailableError, PairScorer
-from judges.batching import Batcher
-from judges.caching import CachingScorer
 from judges.cross_encoder import open_scorer, spec_languages
 from judges.cross_encoder.plain import answer_of, info_of, pairs_of
 from judges.cross_encoder.spec import parse_spec
@@ -48,9 +47,9 @@ def judge_app(settings: Settings) -> Starlette:
     Raises SettingsError where they name no judge, or one that is served elsewhere itself.
     """
     scorer = _open(settings)
-    judge: PairScorer = Batcher(scorer, queue_limit=settings.judge_queue_limit)
-    if settings.judge_cache_mb > 0:
-        judge = CachingScorer(judge, max_bytes=settings.judge_cache_mb * 1024 * 1024)
+    judge = JudgeStack(settings, scorer).scorer
+    if scorer is None or judge is None:
+        raise SettingsError("GROUNDLANE_JUDGE: there is no judge to serve")
     key = settings.judge_api_key.get_secret_value() if settings.judge_api_key else None
     server = _Server(judge, spec_languages(settings.judge), _tokenizer(scorer))
 
@@ -142,16 +141,13 @@ def _refused(status: HTTPStatus, error: str, headers: dict[str, str] | None = No
     return JSONResponse({"error": error}, status_code=status, headers=headers)
 
 
-def _open(settings: Settings) -> PairScorer:
+def _open(settings: Settings) -> PairScorer | None:
     try:
         if parse_spec(settings.judge).kind in ("http", "none"):
             raise ValueError(f"a judge that is to be served runs here, unlike {settings.judge!r}")
-        scorer = open_scorer(settings.judge, threads=settings.judge_threads)
+        return open_scorer(settings.judge, threads=settings.judge_threads)
     except ValueError as error:
         raise SettingsError(f"GROUNDLANE_JUDGE: {error}") from None
-    if scorer is None:
-        raise SettingsError("GROUNDLANE_JUDGE: there is no judge to serve")
-    return scorer
 
 
 def _tokenizer(scorer: PairScorer) -> bytes | None:

@@ -6,6 +6,9 @@ from typing import Any
 
 from judges.base import JudgeError, JudgeUnavailableError
 
+SUM_TOLERANCE = 0.02
+"""Half-precision probabilities add up to 1 no closer than this."""
+
 
 def whole(info: Mapping[str, Any], name: str) -> int:
     """The whole number, 1 or more, that ``info`` has by that name. Raises JudgeUnavailableError where it has none."""

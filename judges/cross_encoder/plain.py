@@ -11,13 +11,11 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from judges.base import JudgeError, PairScorer
-from judges.cross_encoder.answers import items, number, objects, whole
+from judges.cross_encoder.answers import SUM_TOLERANCE, items, number, objects, whole
 from judges.types import Probabilities, Windows
 
 PROTOCOL: Final = "groundlane-judge/1"
 
-_SUM_TOLERANCE = 0.02
-"""Half-precision probabilities add up to 1 no closer than this."""
 _MOST_PARTS = 256
 """Windows that a claim may be read against at once."""
 _NAMES: Final = ("entailed", "neutral", "contradicted")
@@ -90,7 +88,7 @@ def _parts(evidence: str) -> Sequence[str]:
 
 def _probabilities(row: Mapping[str, Any], parts: tuple[Probabilities, ...] = ()) -> Probabilities:
     found = [number(row.get(name)) for name in _NAMES]
-    if min(found) < 0.0 or abs(sum(found) - 1.0) > _SUM_TOLERANCE:
+    if min(found) < 0.0 or abs(sum(found) - 1.0) > SUM_TOLERANCE:
         raise JudgeError("the probabilities of a pair do not add up to 1")
     return Probabilities(*found, parts=parts)
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from judges.base import JudgeError, JudgeUnavailableError
-from judges.cross_encoder.answers import items, number, objects, whole
+from judges.cross_encoder.answers import SUM_TOLERANCE, items, number, objects, whole
 from judges.cross_encoder.labels import Labels, read_labels
 from judges.types import Probabilities
 
@@ -20,8 +20,6 @@ Pair = tuple[str, str]
 SPECIAL_TOKENS = 4
 """Most tokens that a tokenizer puts round a pair."""
 _PLACES = re.compile(r"(\{evidence\}|\{claim\})")
-_SUM_TOLERANCE = 0.02
-"""Half-precision probabilities add up to 1 no closer than this."""
 
 
 class Server(Protocol):
@@ -218,7 +216,7 @@ def classified(answer: Any, count: int) -> list[Classified]:
         if not isinstance(probabilities, list) or not probabilities:
             raise JudgeError("the answer has a row without probabilities")
         numbers = [number(one) for one in probabilities]
-        if len(numbers) > 1 and abs(sum(numbers) - 1.0) > _SUM_TOLERANCE:
+        if len(numbers) > 1 and abs(sum(numbers) - 1.0) > SUM_TOLERANCE:
             raise JudgeError("the probabilities of a row do not add up to 1")
         label = row.get("label")
         rows.append(Classified(label if isinstance(label, str) else None, numbers))

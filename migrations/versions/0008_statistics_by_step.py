@@ -20,21 +20,19 @@ BY_POLICY = "request_statistics"
 
 
 def upgrade() -> None:
-    if op.get_context().dialect.name == "sqlite":
-        for table in KEYS:
-            rebuild_sqlite(table, with_rowid=False)
-    else:
-        for table, key in KEYS.items():
-            rebuild_postgresql(table, key, partitioned=True)
+    rebuild(apart=True)
 
 
 def downgrade() -> None:
-    if op.get_context().dialect.name == "sqlite":
-        for table in KEYS:
-            rebuild_sqlite(table, with_rowid=True)
-    else:
-        for table, key in KEYS.items():
-            rebuild_postgresql(table, key, partitioned=False)
+    rebuild(apart=False)
+
+
+def rebuild(*, apart: bool) -> None:
+    for table, key in KEYS.items():
+        if op.get_context().dialect.name == "sqlite":
+            rebuild_sqlite(table, with_rowid=not apart)
+        else:
+            rebuild_postgresql(table, key, partitioned=apart)
 
 
 def rebuild_sqlite(table: str, *, with_rowid: bool) -> None:
