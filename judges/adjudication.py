@@ -150,7 +150,7 @@ class Adjudicator:
         self, claim: Prepared, hypothesis: str, windows: Sequence[Evidence], scores: Sequence[Probabilities]
     ) -> tuple[list[_Opinion], list[int]]:
         """What each window says by itself, and the places of those that are about what the claim is about."""
-        affinities = [self._evidence.affinity(window, hypothesis) for window in windows]
+        affinities = self._evidence.affinities(windows, hypothesis)
         least = max(MIN_AFFINITY, NEARNESS * max(affinities))
         near = [place for place, affinity in enumerate(affinities) if affinity >= least]
         opinions: list[_Opinion] = []

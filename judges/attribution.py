@@ -54,7 +54,8 @@ class Attribution:
 
     def _nearest(self, document: int, hypothesis: str) -> list[Evidence]:
         windows = self._windows.get(document, [])
-        return sorted(windows, key=lambda window: -self._evidence.affinity(window, hypothesis))[:_WINDOWS]
+        affinities = dict(zip(windows, self._evidence.affinities(windows, hypothesis), strict=True))
+        return sorted(windows, key=lambda window: -affinities[window])[:_WINDOWS]
 
     def _together(self, windows: Sequence[Evidence], hypothesis: str) -> str | None:
         """One text of the best window of each document; None for one document, or where they do not fit."""

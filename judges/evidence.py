@@ -1,5 +1,6 @@
 """Retrieved chunks to evidence: overlapping windows of whole sentences, and the best of them for a claim."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -48,7 +49,7 @@ class EvidenceIndex:
         """No window has more tokens than this."""
         self._place = {window: place for place, window in enumerate(windows)}
         self._sentences = sentences
-        self._terms: dict[int, Sequence[frozenset[str]]] = {}
+        self._postings: dict[int, Mapping[str, Sequence[int]]] = {}
         self._bm25 = Bm25([terms(window.text) for window in windows])
 
     def __len__(self) -> int:
@@ -61,11 +62,12 @@ class EvidenceIndex:
         ranked = sorted(range(len(scores)), key=lambda place: (-scores[place], place))
         return [self.windows[place] for place in ranked[:k]]
 
-    def affinity(self, window: Evidence, claim: str) -> float:
-        """How far one sentence of ``window`` is about what ``claim`` is about, 0–1: the share of the claim's words,
-        short ones weighing little, that its best sentence has."""
+    def affinities(self, windows: Sequence[Evidence], claim: str) -> list[float]:
+        """How far one sentence of each of ``windows`` is about what ``claim`` is about, 0–1: the share of the claim's
+        words, short ones weighing little, that its best sentence has."""
         weights = {term: substance(term) for term in terms(claim)}
-        return max((_share(weights, present) for present in self._terms_of(window)), default=0.0)
+        total = sum(weights.values()) or 1.0
+        return [self._most(weights, window) / total for window in windows]
 
     def best_pair(self, windows: Sequence[Evidence], claim: str) -> tuple[Evidence, Evidence] | None:
         """The two of ``windows``, of different chunks, that have most of the claim's words between them; None if all
@@ -94,11 +96,26 @@ class EvidenceIndex:
     def _sentences_of(self, window: Evidence) -> Sequence[str]:
         return self._sentences[self._place[window]]
 
-    def _terms_of(self, window: Evidence) -> Sequence[frozenset[str]]:
+    def _most(self, weights: Mapping[str, float], window: Evidence) -> float:
+        """How much of ``weights`` one sentence of ``window`` has."""
+        sentences = self._sentences_of(window)
+        postings = self._postings_of(window)
+        shares = [0.0] * len(sentences)
+        for term, weight in weights.items():
+            for sentence in postings.get(term, ()):
+                shares[sentence] += weight
+        return max(shares, default=0.0)
+
+    def _postings_of(self, window: Evidence) -> Mapping[str, Sequence[int]]:
+        """The sentences of ``window`` that have a term. Claims that are weighed on two threads may both make it."""
         place = self._place[window]
-        if (found := self._terms.get(place)) is None:
-            found = self._terms[place] = [frozenset(terms(sentence)) for sentence in self._sentences[place]]
-        return found
+        if (known := self._postings.get(place)) is not None:
+            return known
+        postings: defaultdict[str, list[int]] = defaultdict(list)
+        for number, sentence in enumerate(self._sentences[place]):
+            for term in dict.fromkeys(terms(sentence)):
+                postings[term].append(number)
+        return self._postings.setdefault(place, postings)
 
     def _weights(self, claim: str) -> Mapping[str, float]:
         return {term: self._bm25.weight(term) for term in terms(claim)}

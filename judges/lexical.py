@@ -19,15 +19,21 @@ _B = 0.75
 def terms(text: str) -> list[str]:
     """The words of ``text``, folded so that forms of one word meet: lower case, no plural ``s``, seven letters at most.
     Scripts without spaces give pairs of neighbouring characters."""
+    folded = text.casefold()
+    runs: list[str] = _RUN.findall(folded)
+    if folded.isascii() or not _UNSPACED.search(folded):
+        return [_stem(run) for run in runs]
     found: list[str] = []
-    for run in _RUN.findall(text.casefold()):
+    for run in runs:
         if _UNSPACED.search(run):
             found.extend(run[i : i + 2] for i in range(max(1, len(run) - 1)))
-        elif len(run) >= _PLURAL_FROM and run.endswith("s"):
-            found.append(run[:-1][:_STEM])
         else:
-            found.append(run[:_STEM])
+            found.append(_stem(run))
     return found
+
+
+def _stem(run: str) -> str:
+    return run[:-1][:_STEM] if len(run) >= _PLURAL_FROM and run[-1] == "s" else run[:_STEM]
 
 
 def substance(term: str) -> float:

@@ -17,6 +17,10 @@ _NOT_COUNTED: Final = (
     tables.JOINERS | tables.PER | tables.BEFORE_YEAR | tables.THAN | {"the", "is", "are", "was", "were"}
 )
 _MAX_CJK: Final = 5
+_BEGINNINGS: Final = frozenset().union(
+    tables.NUMBER_WORDS, tables.WEEKDAYS, tables.MONTHS, tables.ONE, tables.TIMES_WORDS, tables.ORDINAL_WORDS
+)
+"""The words that a quantity can begin with; most words of a text are others."""
 _CJK_NUMERALS: Final = tables.CJK_DIGITS.keys() | tables.CJK_MULTIPLES.keys()
 
 
@@ -274,6 +278,10 @@ def extract(tokens: Sequence[Token]) -> list[Quantity]:
     found: list[Quantity] = []
     index = 0
     while index < len(tokens):
+        token = tokens[index]
+        if token.kind == "mark" or (token.kind == "word" and token.lower not in _BEGINNINGS):
+            index += 1
+            continue
         quantity = reader.read(index)
         if quantity is None:
             index += 1

@@ -19,7 +19,8 @@ class Token(NamedTuple):
 _CJK: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
 _SCAN: Final = re.compile(
     rf"""
-      (?P<url>(?:https?://|www\.)[^\s<>"'{_CJK}]+)
+      (?P<plain>[a-zA-Z]{{3,}}(?=[\ ,;\n]))
+    | (?P<url>(?:https?://|www\.)[^\s<>"'{_CJK}]+)
     | (?P<email>[a-zA-Z0-9.+-]{{1,64}}@[a-zA-Z0-9-]{{1,63}}(?:\.[a-zA-Z0-9-]{{1,63}}){{1,6}})
     | (?P<isodate>\d{{4}}-\d{{1,2}}-\d{{1,2}}(?!\d))
     | (?P<ip>\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?::\d{{1,5}})?(?!\.?\d))
@@ -40,6 +41,8 @@ _SCAN: Final = re.compile(
     """,
     re.VERBOSE,
 )
+_SORTED: Final = {"plain": "word", "grouped": "number"}
+"""A word before a space is most of any text, and nothing else can begin so: it is tried first."""
 _SINGLE: Final = str.maketrans({"−": "-", "–": "-", "‐": "-", "‑": "-", "—": ";", "’": "'", "ʼ": "'"})
 
 
@@ -56,9 +59,8 @@ def scan(text: str) -> list[Token]:
     for match in _SCAN.finditer(text):
         kind = match.lastgroup or "mark"
         found = match.group()
-        if kind == "grouped":
-            kind = "number"
-        elif kind == "url":
+        if kind == "url":
             found = found.rstrip(".,;:!?)]*_`”’")
-        tokens.append(Token(kind, found, found.lower(), match.start(), match.start() + len(found)))
+        start = match.start()
+        tokens.append(Token(_SORTED.get(kind, kind), found, found.lower(), start, start + len(found)))
     return tokens

@@ -9,6 +9,7 @@ from judges.numbers import tables
 from judges.numbers.quantity import Bound, Kind, Quantity
 from judges.numbers.scan import Token
 
+_POWERS: Final = tables.SQUARES | tables.CUBES
 _ARTICLES: Final = frozenset({"the", "den", "dem", "zum", "der", "le", "la", "les", "el", "los", "au"})
 
 
@@ -24,11 +25,7 @@ class Surroundings:
 
     def _unit(self, index: int) -> tuple[str, Decimal, int] | None:
         word, last = self.lower(index), index + 1
-        if (
-            word in tables.SQUARES | tables.CUBES
-            and (unit := tables.UNITS.get(self.lower(last)))
-            and unit[0] == "length"
-        ):
+        if word in _POWERS and (unit := tables.UNITS.get(self.lower(last))) and unit[0] == "length":
             square = word in tables.SQUARES
             return ("area", unit[1] ** 2, last + 1) if square else ("volume", unit[1] ** 3 * 1000, last + 1)
         if word in ("degrees", "degree", "°", "grad") and self.lower(last) in ("c", "f", "celsius", "fahrenheit"):
@@ -46,14 +43,13 @@ class Surroundings:
             before = self.lower(quantity.first - 2)
         if quantity.kind in (Kind.DATE, Kind.TIME):
             limit = "until" if before in tables.UNTIL else "from" if before in tables.FROM else ""
-            return replace(quantity, limit=limit)
+            return replace(quantity, limit=limit) if limit else quantity
         bound = self._bound(quantity.first)
-        return replace(
-            quantity,
-            bound=bound,
-            per=self._per(quantity.last) or self._period_before(quantity.first),
-            strict=before in ("exactly", "precisely", "genau"),
-        )
+        per = self._per(quantity.last) or self._period_before(quantity.first)
+        strict = before in ("exactly", "precisely", "genau")
+        if bound is quantity.bound and per is None and not strict:
+            return quantity
+        return replace(quantity, bound=bound, per=per, strict=strict)
 
     def _bound(self, first: int) -> Bound:
         before = [self.lower(first - offset) for offset in range(1, 4)]

@@ -47,6 +47,8 @@ def anchors_of(claim: Sequence[str], evidence: Sequence[str]) -> list[tuple[int,
     common = set(claim) & set(evidence)
     rows = [place for place, key in enumerate(claim) if key in common]
     columns = [place for place, key in enumerate(evidence) if key in common]
+    if [claim[place] for place in rows] == [evidence[place] for place in columns]:
+        return list(zip(rows, columns, strict=True))
     width = len(columns)
     table = [[0] * (width + 1) for _ in range(len(rows) + 1)]
     for row in range(len(rows) - 1, -1, -1):

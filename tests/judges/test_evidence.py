@@ -149,12 +149,12 @@ def test_windows_are_found_even_for_a_claim_that_shares_no_word() -> None:
 
 def test_affinity_is_the_share_of_the_claims_words_in_one_sentence() -> None:
     index = index_of("Horses sleep. Dogs were barking loudly.")
-    (window,) = index.windows
-    assert index.affinity(window, "Horses sleep") == pytest.approx(1.0)
-    assert index.affinity(window, "Horses barking") == pytest.approx(0.5)
-    assert index.affinity(window, "The horse") == pytest.approx(1 / 1.2), "short words weigh little"
-    assert index.affinity(window, "Fish swim") == 0.0
-    assert index.affinity(window, "!?") == 0.0
+    windows = index.windows
+    assert index.affinities(windows, "Horses sleep") == pytest.approx([1.0])
+    assert index.affinities(windows, "Horses barking") == pytest.approx([0.5])
+    assert index.affinities(windows, "The horse") == pytest.approx([1 / 1.2]), "short words weigh little"
+    assert index.affinities(windows, "Fish swim") == [0.0]
+    assert index.affinities(windows, "!?") == [0.0]
 
 
 def test_the_best_pair_has_most_of_the_claim_between_them() -> None:
