@@ -1,10 +1,10 @@
 """What passes between an API's adapter and the gateway: the call, the dialect to read and write it with, the reply."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import structlog
+from msgspec import Struct
 
 from app.errors import EventLostError
 from app.exchange import Exchange
@@ -69,8 +69,7 @@ class Resumable(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(Struct, frozen=True, kw_only=True):
     """A governed request as an adapter hands it over."""
 
     dialect: Dialect
@@ -85,8 +84,7 @@ class Call:
         return None if self.key is None else self.key.names
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reply(Struct, frozen=True, kw_only=True):
     """What to answer: ``stream`` where there is one, which must be closed, else ``body``.
 
     ``held``: text may be held back, so the client needs a sign of life now and then.

@@ -6,7 +6,8 @@ once more from what stands (``app.regeneration``); then the reading of that call
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from app.choice import Choice
 from app.parts import (

@@ -1,8 +1,9 @@
 """What is open while a request is answered: the upstream's response, tasks, and the record still to be written."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from types import TracebackType
 
 import anyio
 import httpx
@@ -39,31 +40,38 @@ class Exchange:
 
     async def end_earlier(self) -> None:
         """End every upstream call but the last."""
-        while len(self._responses) > 1:
+        await self._end_calls(leave=1)
+
+    async def end_calls(self) -> None:
+        """End every upstream call: their replies have been read."""
+        await self._end_calls(leave=0)
+
+    async def _end_calls(self, *, leave: int) -> None:
+        while len(self._responses) > leave:
             await self._responses[0].aclose()
             self._responses.pop(0)
 
-    @asynccontextmanager
-    async def recorded_on_error(self) -> AsyncIterator[None]:
+    async def __aenter__(self) -> "Exchange":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
         """Write the event and let go of everything if the block fails; if it succeeds, that is left to its result."""
-        try:
-            yield
-        except GatewayError as error:
+        if error is None:
+            if self._recorded and (self._responses or self.tasks or self.watch is not None):
+                await self.aclose()
+        elif isinstance(error, GatewayError):
             self.trace.fail("failed", error.message, http_status=error.status)
             await self.aclose()
             error.headers["x-groundlane-request-id"] = self.trace.request_id
             if self.trace.decisions or self.trace.status == "blocked":
                 error.headers["x-groundlane-action"] = self.trace.action
-            raise
-        except Exception:
+        elif isinstance(error, Exception):
             self.trace.fail("failed", "internal error", http_status=500)
             await self.aclose()
-            raise
-        except BaseException:  # cancelled: the client is gone
+        else:  # cancelled: the client is gone
             await self.abandon()
-            raise
-        if self._recorded:
-            await self.aclose()
 
     async def record(self) -> None:
         """Write the event, once."""
@@ -107,8 +115,7 @@ class Exchange:
             if self.watch is not None:
                 await self.watch.aclose()
             await self.tasks.aclose()
-            for response in self._responses:
-                await response.aclose()
+            await self.end_calls()
             if not self._recorded:
                 self.trace.fail("cancelled", "the client went away")
             await self.record()

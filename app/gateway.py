@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import httpx
 import structlog
+from msgspec import structs
 
 from app.call import Call, Reply, ReplyStream, Resumable
 from app.enforcement import Enforcement, Mode
@@ -68,7 +69,7 @@ class Gateway:
         """Answer a request. Raises GatewayError, with the event written; cancelling it ends everything."""
         intake, trace = call.intake, self._open_trace(call)
         exchange = Exchange(trace=trace, events=self.events, observers=self.observers)
-        async with exchange.recorded_on_error():
+        async with exchange:
             if call.key is not None:
                 call.key.check_body(intake.body)
                 call.key.check_documents(intake.chunks, intake.path_of)
@@ -81,9 +82,9 @@ class Gateway:
             trace.tools = None if self.settings.evidence_from_tools or intake.from_tools is None else wanted
             if self.settings.evidence_from_tools or wanted:
                 intake = _with_tools(intake, call.key)
-                call = replace(call, intake=intake)
+                call = structs.replace(call, intake=intake)
             elif intake.late:
-                intake = replace(intake, late=False)
+                intake = structs.replace(intake, late=False)
             ruling = self._retrieve(policies, intake, trace)
             kept = tuple(chunk for index, chunk in enumerate(intake.chunks) if index not in ruling.dropped)
             mode = self._mode(policies, intake, kept)
@@ -94,7 +95,7 @@ class Gateway:
             ruling = await self._compare(policies, ruling, intake, trace)
             earlier = await run.claims() if run is not None and policies.wants.consistency_check else ()
             if (forwarded := intake.drop(ruling.dropped)) is not call.intake:
-                call = replace(call, intake=forwarded)
+                call = structs.replace(call, intake=forwarded)
             response = await self._send(call, kept, exchange)
             if not response.is_success:
                 return await self._pass_error(response, exchange)
@@ -275,7 +276,7 @@ class Gateway:
 
     async def _pass_error(self, response: httpx.Response, exchange: Exchange) -> Reply:
         """The upstream refuses: its status and body are the client's."""
-        body = await self._read(response)
+        body = await self._read(response, exchange)
         exchange.trace.fail("upstream_error", f"upstream answered {response.status_code}")
         exchange.trace.http_status = response.status_code
         await exchange.record()
@@ -301,7 +302,7 @@ class Gateway:
         self, call: Call, response: httpx.Response, exchange: Exchange, enforcement: Enforcement | Passage
     ) -> Reply:
         trace = exchange.trace
-        body = await self._read(response)
+        body = await self._read(response, exchange)
         kind = "application/json" if body.lstrip()[:1] == b"{" else _content_type(response)
         events = call.dialect.events(_once(body), kind, trace)
         async with aclosing(enforcement.run(events)) as run:
@@ -333,8 +334,11 @@ class Gateway:
         data = decoded(response)
         return _within(self.settings.max_reply_bytes, data) if _is_json(response) else data
 
-    async def _read(self, response: httpx.Response) -> bytes:
-        return b"".join([data async for data in _within(self.settings.max_reply_bytes, decoded(response))])
+    async def _read(self, response: httpx.Response, exchange: Exchange) -> bytes:
+        """The body of a reply, whole, so that its connection is free for another."""
+        body = b"".join([data async for data in _within(self.settings.max_reply_bytes, decoded(response))])
+        await exchange.end_calls()
+        return body
 
     def _headers(self, response: httpx.Response, trace: Trace) -> Headers:
         return [*returned_headers(response, decoded=True), ("x-groundlane-request-id", trace.request_id)]

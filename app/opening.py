@@ -1,8 +1,9 @@
 """How the choices of a reply are opened: each with an audit of its own, and a check where a judge looks at it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from app.choice import Choice
 from app.enforcement import Opener

@@ -4,14 +4,14 @@ A dialect (``app.api.chat``) turns upstream events into the parts that go in, an
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct
 
 from judges.types import Chunk, Source
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
+class Frame(Struct, frozen=True, kw_only=True):
     """The JSON of an upstream event, of one choice. ``tokens`` are the log-probability entries of its text, if any."""
 
     json: Mapping[str, Any]
@@ -20,8 +20,7 @@ class Frame:
     """The text came as a list of typed parts rather than as a string."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slice:
+class Slice(Struct, frozen=True, kw_only=True):
     """Text ``[start, end)`` of a frame's text, in code points. A released sentence is made of slices."""
 
     frame: Frame
@@ -32,8 +31,7 @@ class Slice:
 # In: what an upstream sends.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
+class Text(Struct, frozen=True, kw_only=True):
     """Text of a choice. ``shell`` is what else its frame carries and must reach the client while the text is held."""
 
     choice: int
@@ -42,8 +40,7 @@ class Text:
     shell: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passing:
+class Passing(Struct, frozen=True, kw_only=True):
     """Bytes that nothing is decided about: they pass in order and unchanged. ``unchecked`` names what they carry where
     that is content which no judge looks at (tool calls, reasoning, audio, a refusal)."""
 
@@ -54,8 +51,7 @@ class Passing:
     """What it holds could not be read: where text is held, it does not leave."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finish:
+class Finish(Struct, frozen=True, kw_only=True):
     """A choice has ended. ``final``: certainly so, hence what is held of it is settled now; otherwise text may still
     follow, and it waits for the end of the reply. ``cut``: the text stops in mid-sentence."""
 
@@ -66,15 +62,13 @@ class Finish:
     cut: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Break:
+class Break(Struct, frozen=True, kw_only=True):
     """The text of a choice pauses for content of another kind: no sentence runs on behind it."""
 
     choice: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cited:
+class Cited(Struct, frozen=True, kw_only=True):
     """The upstream says that its text cites a document.
 
     ``place`` is where in the text of the choice, in code points, None where that is not said. ``document`` is the
@@ -90,15 +84,13 @@ class Cited:
     unreadable: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class Evidence(Struct, frozen=True, kw_only=True):
     """Documents that the reply brings along: what the upstream itself found before the text that rests on it."""
 
     documents: Sequence[Chunk]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(Struct, frozen=True, kw_only=True):
     """Token counts, and the frame that carried them if they came alone."""
 
     prompt_tokens: int | None
@@ -109,8 +101,7 @@ class Usage:
     """What earlier calls for the same reply took, where there was more than one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(Struct, frozen=True, kw_only=True):
     """The upstream reports an error in mid-reply, or its reply broke off (``raw`` is empty then, and ``code`` is that
     of the error which a reply would be answered with that is read whole)."""
 
@@ -120,19 +111,19 @@ class Failure:
     broken: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The upstream says that the reply is complete. ``trailer``: bytes that belong to it may follow."""
+class Done(Struct, frozen=True):
+    """The upstream says that the reply is complete. ``trailer``: bytes that belong to it may follow; ``last``: nothing
+    does, since all of it has been read."""
 
     raw: bytes = b""
     trailer: bool = False
+    last: bool = False
 
 
 Part = Text | Passing | Finish | Break | Cited | Evidence | Usage | Failure | Done
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Struct, frozen=True, kw_only=True):
     """One upstream event: the bytes that it came as, and what is in it."""
 
     raw: bytes
@@ -142,8 +133,7 @@ class Event:
 # Between two calls for one reply.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class Turn(Struct, frozen=True, kw_only=True):
     """What an upstream is told when it is asked to go on from what stands of its reply.
 
     ``said`` stands, ``withheld`` does not, ``reasons`` say why. ``frame`` is one of the reply's, which goes on as it
@@ -159,8 +149,7 @@ class Turn:
 # Out: what the client gets.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Support:
+class Support(Struct, frozen=True, kw_only=True):
     """A passage that supports a sentence, and its document. ``position`` is the document's in the request."""
 
     position: int
@@ -168,16 +157,14 @@ class Support:
     source: Source
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shell:
+class Shell(Struct, frozen=True, kw_only=True):
     """The rest of a frame whose text is held."""
 
     choice: int
     json: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Released:
+class Released(Struct, frozen=True, kw_only=True):
     """Text that may be shown: a sentence with its claims, or text that nobody judges.
 
     ``lead``: how many code points at its beginning are not what the upstream sent there.
@@ -191,8 +178,7 @@ class Released:
     lead: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class Judged(Struct, frozen=True, kw_only=True):
     """The claims of a sentence that was shown before it was judged (``live``)."""
 
     choice: int
@@ -201,8 +187,7 @@ class Judged:
     support: Sequence[Support] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replacement:
+class Replacement(Struct, frozen=True, kw_only=True):
     """What the client gets in place of a blocked reply."""
 
     choice: int
@@ -210,8 +195,7 @@ class Replacement:
     frame: Frame
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class Ended(Struct, frozen=True, kw_only=True):
     """A choice has ended, for the client. ``reason`` is the upstream's unless it was blocked.
 
     ``summary`` is the ``grounding`` object, ``annotations`` are the citations of the delivered text.
@@ -224,11 +208,10 @@ class Ended:
     text: str = ""
     """All that was delivered of the choice, a replacement included."""
     summary: Mapping[str, Any] | None = None
-    annotations: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+    annotations: Sequence[Mapping[str, Any]] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountedUsage:
+class CountedUsage(Struct, frozen=True, kw_only=True):
     """Usage that we counted, since the upstream had no time to report it."""
 
     prompt_tokens: int
@@ -236,8 +219,7 @@ class CountedUsage:
     frame: Frame
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class Refused(Struct, frozen=True, kw_only=True):
     """The reply is blocked and the policy wants an error rather than a replacement (``on_block: error``)."""
 
     choice: int

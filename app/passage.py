@@ -127,16 +127,7 @@ class Passage:
         async with aclosing(events):
             try:
                 async for event in events:
-                    for part in event.parts:
-                        if isinstance(part, Text):
-                            self._hear(part)
-                            if self._watch is not None:
-                                await self._watch.hear(part)
-                        elif isinstance(part, Done):
-                            done = part
-                            break
-                        else:
-                            await self._note(part)
+                    done = await self._take(event)
                     if done is not None:
                         break
                     yield Passing(raw=event.raw)
@@ -147,12 +138,24 @@ class Passage:
             for output in self._end(broken):
                 yield output
             yield done or Done()
-            # What may still come is read, so that the connection can be used again; not for long.
-            with suppress(TimeoutError, GatewayError):
-                async with asyncio.timeout(DRAIN_S):
-                    async for event in events:
-                        if done is not None and done.trailer:
-                            yield Passing(raw=event.raw)
+            if done is None or not done.last:
+                async for output in _rest(events, trailer=done is not None and done.trailer):
+                    yield output
+
+    async def _take(self, event: Event) -> Done | None:
+        """Note what an event says; its end, if it is the reply's."""
+        for part in event.parts:
+            if isinstance(part, Text):
+                self._hear(part)
+                if self._watch is not None:
+                    await self._watch.hear(part)
+            elif isinstance(part, Done):
+                return part
+            elif not isinstance(part, Evidence):
+                self._note(part)
+            elif self._late is not None:
+                self._terms, _ = await self._late(part.documents)
+        return None
 
     def _end(self, broken: GatewayError | None) -> Sequence[Output]:
         self._trace.marks["upstream_ended"] = self._trace.elapsed_ms()
@@ -177,7 +180,7 @@ class Passage:
         self._choice(part.choice).texts.append(part.text)
         self._trace.mark("first_text")
 
-    async def _note(self, part: Part) -> None:
+    def _note(self, part: Part) -> None:
         match part:
             case Finish():
                 self._choice(part.choice).finish = part
@@ -185,11 +188,18 @@ class Passage:
                 self._choice(index).unchecked.add(kind)
             case Cited():
                 self._choice(part.choice).cited.append(part)
-            case Evidence() if self._late is not None:
-                self._terms, _ = await self._late(part.documents)
             case Usage():
                 self._counted = True
                 self._trace.count(part.prompt_tokens, part.completion_tokens)
             case Failure():
                 self._failed = True
                 self._trace.fail_upstream(part.message)
+
+
+async def _rest(events: AsyncGenerator[Event, None], *, trailer: bool) -> AsyncGenerator[Output, None]:
+    """Read what may still come, so that the connection can be used again; not for long."""
+    with suppress(TimeoutError, GatewayError):
+        async with asyncio.timeout(DRAIN_S):
+            async for event in events:
+                if trailer:
+                    yield Passing(raw=event.raw)

@@ -160,7 +160,8 @@ class Reading:
                 await self._break(UpstreamConnectError(INCOMPLETE))
             else:
                 await self._end(done or Done())
-            await self._drain(events)
+            if done is None or not done.last:
+                await self._drain(events)
         except GatewayError as error:
             await self._break(error)
         except Exception as error:  # whoever waits for the next item must learn of it

@@ -1,11 +1,13 @@
 """Starting the gateway: what must be in place before a worker runs, and uvicorn's settings."""
 
 import asyncio
+import gc
 import math
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -27,6 +29,9 @@ _KEEP_ALIVE_S = 75
 _SILENT_S = 120
 """Seconds after which a worker that does not answer its supervisor is replaced, and in which one that is to take over
 from another must serve. A large judge takes a while to load, and several that load at once on a busy machine longer."""
+
+_YOUNG = 10_000
+"""Containers made between two looks of the garbage collector: a request makes hundreds, and nearly all end with it."""
 
 
 def prepare(settings: Settings) -> str | None:
@@ -58,7 +63,24 @@ def build_app() -> FastAPI:
     """The app of one worker process, from the environment."""
     settings = load_settings()
     configure_logging(settings.log_level, settings.log_format)
-    return create_app(settings)
+    return to_serve(create_app(settings))
+
+
+def to_serve(app: FastAPI) -> FastAPI:
+    """``app``, for a process that does nothing else: the collector passes over what is there once it is open, modules
+    and models above all, which would take it longer to look through than all the requests of a second."""
+    opened = app.router.lifespan_context
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[Any]:
+        async with opened(app) as state:
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(_YOUNG)
+            yield state
+
+    app.router.lifespan_context = lifespan
+    return app
 
 
 def serve(settings: Settings, *, host: str, port: int, workers: int) -> None:

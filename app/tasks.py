@@ -13,6 +13,10 @@ class TaskScope:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
 
+    def __len__(self) -> int:
+        """How many of its tasks run."""
+        return len(self._tasks)
+
     def start(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)

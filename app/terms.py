@@ -1,8 +1,9 @@
 """What holds for every choice of a reply."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from app.inquiry import Inquiry
 from app.intake import Options
@@ -13,8 +14,7 @@ from policies.names import DocumentNames
 from policies.types import Decision, Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class Terms(Struct, frozen=True, kw_only=True):
     """What holds for every choice of a reply.
 
     ``chunks`` are the documents that the retrieval policy kept; ``positions`` says where each stood in the request.

@@ -164,7 +164,7 @@ class TextChecks:
         trace.key_prefix, trace.reply = key.prefix if key else None, request.text
         trace.keep_documents(request.chunks, {})
         exchange = Exchange(trace=trace, events=self.events, observers=self.observers)
-        async with exchange.recorded_on_error():
+        async with exchange:
             checked = await self._decide(await self._judge(request, policy), trace)
             if policy is not None and policy.id != _OPTIONS:
                 trace.decisions.extend(checked.decisions)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from fastapi import FastAPI
 
 from app.main import create_app
+from app.serving import to_serve
 from app.settings import load_settings
 from app.telemetry import configure_logging
 from judges.testing import entails
@@ -31,4 +32,4 @@ class FreeJudge:
 def build_app() -> FastAPI:
     settings = load_settings()
     configure_logging(settings.log_level, settings.log_format)
-    return create_app(settings, scorer=FreeJudge())
+    return to_serve(create_app(settings, scorer=FreeJudge()))

@@ -1,6 +1,6 @@
 """The policies in force, and those in scope of one request."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -23,6 +23,7 @@ __all__ = [
 
 _LARGEST_CACHE = 1024
 _SHARES = 2**64
+_NOTHING_TO_SAY = Ruling()
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,12 @@ class PolicySet:
         return bool(self.policies)
 
     def of(self, category: str) -> tuple[Policy, ...]:
-        return tuple(policy for policy in self.policies if policy.category == category)
+        return self._by_category.get(category, ())
+
+    @cached_property
+    def _by_category(self) -> Mapping[str, tuple[Policy, ...]]:
+        categories = {policy.category for policy in self.policies}
+        return {each: tuple(policy for policy in self.policies if policy.category == each) for each in categories}
 
     def evaluate(self, category: str, phase: Phase, record: Record) -> Ruling:
         """Evaluate every policy of ``category`` at ``phase``; what a run does at each step of it."""
@@ -49,6 +55,8 @@ class PolicySet:
         """Check the documents. A gateway request, whose documents are all known, does so in ``before_workflow`` alone;
         a run does in ``mid_execution`` (the last document is the new one) and in ``after_workflow``."""
         verdicts = self._verdicts("retrieval", phase, record)
+        if not verdicts:
+            return _NOTHING_TO_SAY
         ruling = rule(verdicts)
         if len(verdicts) < 2:
             return ruling

@@ -117,7 +117,7 @@ async def _events(
         whole = b"".join([data async for data in body])
         for chunk in chunks_of(read_object(whole)):
             yield read(b"", chunk)
-        yield Event(raw=b"", parts=(Done(),))
+        yield Event(raw=b"", parts=(Done(last=True),))
         return
     decoder = Decoder(read)
     async for data in body:
@@ -213,8 +213,9 @@ def _says_something(choice: Mapping[str, Any]) -> bool:
 def _read_choice(raw: bytes, chunk: Mapping[str, Any], choice: Mapping[str, Any]) -> Iterator[Part]:
     index = choice.get("index")
     index = index if isinstance(index, int) and index >= 0 else 0
-    if misplaced := [name for name in _MISPLACED if choice.get(name)]:
+    if choice.get("message") or choice.get("text"):
         # Text where a stream has none, the same as the delta's perhaps: clients don't look there, and neither do we.
+        misplaced = [name for name in _MISPLACED if choice.get(name)]
         choice = {name: value for name, value in choice.items() if name not in _MISPLACED}
         raw, chunk = b"", {**chunk, "choices": [choice]}
         yield Passing(raw=b"", choice=index, unchecked=misplaced[0])
@@ -225,7 +226,8 @@ def _read_choice(raw: bytes, chunk: Mapping[str, Any], choice: Mapping[str, Any]
         chunk = {**chunk, "choices": [choice]}
         yield Passing(raw=b"", choice=index, unchecked="delta")
     delta = delta if isinstance(delta, dict) else {}
-    yield from cited_in(delta.get("annotations"), index)
+    if annotations := delta.get("annotations"):
+        yield from cited_in(annotations, index)
     text, rest = _split_content(delta.get("content"))
     extra = [name for name, value in delta.items() if name not in _PLAIN_DELTA and value not in (None, [], "")]
     reason = choice.get("finish_reason") or None

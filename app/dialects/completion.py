@@ -23,7 +23,8 @@ def chunks_of(completion: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             continue
         # Its place tells a choice from the others: what it says of its index may be anything.
         kept = {name: value for name, value in choice.items() if name != "message"} | {"index": position}
-        yield {**shared, "choices": [{**kept, "delta": message, "finish_reason": None}]}
+        said = {name: value for name, value in message.items() if name != "role" and value is not None}
+        yield {**shared, "choices": [{**kept, "delta": said, "finish_reason": None}]}
         reason = choice.get("finish_reason") or "stop"
         yield {**shared, "choices": [{**kept, "delta": {}, "logprobs": None, "finish_reason": reason}]}
     if isinstance(completion.get("usage"), dict):

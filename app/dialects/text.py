@@ -71,7 +71,7 @@ class TextDialect:
             whole = b"".join([data async for data in body])
             for chunk in chunks_of(read_object(whole)):
                 yield self._read(b"", chunk, trace)
-            yield Event(raw=b"", parts=(Done(),))
+            yield Event(raw=b"", parts=(Done(last=True),))
             return
         decoder = Decoder(lambda raw, chunk: self._read(raw, chunk, trace))
         async for data in body:

@@ -1,8 +1,9 @@
 """The documents of a request, wherever in it they stand."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+
+from msgspec import Struct
 
 from app.errors import InvalidRequestError
 from app.intake.document import read_document
@@ -11,8 +12,7 @@ from app.settings import Settings
 from judges.types import Chunk
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """How much a request may bring along; sizes in code points."""
 
     documents: int = 1_000

@@ -1,8 +1,10 @@
 """What is known of a request once it is read, whatever its API, and readers of the fields that all have."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from app.intake.documents import Documents
 from app.intake.fields import read_flag, refuse
@@ -21,8 +23,7 @@ Path = tuple[str | int, ...]
 """Where in a body something stands: names of fields and positions in lists."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Intake:
+class Intake(Struct, frozen=True, kw_only=True):
     """A request, read. ``body`` goes upstream, without our fields; ``raw`` is its bytes where they need no change.
 
     ``paths`` says where in the request each of ``chunks`` stands. ``from_tools`` reads what the results of tools say,

@@ -460,3 +460,28 @@ class TestEnds:
             at = await bench(whole(f"{TRUE} {FALSE}"), policy(), settings={"store_text": how})
             await at.ask()
             assert (("40 days" in repr(at.event)), ("25 days" in repr(at.event))) == (expected, expected)
+
+
+async def test_a_reply_that_was_read_whole_holds_no_connection_while_it_is_judged() -> None:
+    closed: list[bool] = []
+    while_judged: list[bool] = []
+
+    class Body(httpx.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            yield json.dumps(whole(TRUE)).encode()
+
+        async def aclose(self) -> None:
+            closed.append(True)
+
+    class Transport(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            return httpx.Response(200, headers={"content-type": "application/json"}, stream=Body())
+
+    def look(evidence: str, claim: str) -> Probabilities:
+        while_judged.append(bool(closed))
+        return verdict(evidence, claim)
+
+    at = await bench(whole(TRUE), policy(**BLOCK), judge=ScriptedJudge(look), transport=Transport())
+    assert (await at.unary())["choices"][0]["message"]["content"] == TRUE
+    assert while_judged
+    assert all(while_judged)

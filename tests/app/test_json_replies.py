@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tests.app.messages_harness as messages
@@ -121,7 +121,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES, st.lists(st.integers(0, 300), max_size=6), st.sampled_from([BLOCK, {"min_citations": 0}]))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 async def test_streamed_or_not_and_whatever_the_cuts_it_comes_to_the_same(
     value: Any, at: list[int], rules: dict[str, Any]
 ) -> None:

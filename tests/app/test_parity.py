@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.app.harness import (
@@ -69,7 +69,7 @@ def decisions(event: Any) -> list[tuple[str, str, str | None]]:
 
 
 @given(replies(), RULES)
-@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=1000)
 async def test_final_gives_what_the_unary_reply_gives(
     reply: tuple[str, list[str]], rules: dict[str, Any] | None
 ) -> None:
@@ -87,7 +87,7 @@ async def test_final_gives_what_the_unary_reply_gives(
 
 
 @given(replies(), RULES)
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 async def test_hold_does_not_depend_on_the_cuts(reply: tuple[str, list[str]], rules: dict[str, Any] | None) -> None:
     text, pieces = reply
     policies = [] if rules is None else [policy(**rules)]
@@ -102,7 +102,7 @@ async def test_hold_does_not_depend_on_the_cuts(reply: tuple[str, list[str]], ru
 
 
 @given(replies(), RULES)
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200)
 async def test_nothing_of_a_withheld_sentence_is_in_the_stream(
     reply: tuple[str, list[str]], rules: dict[str, Any] | None
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from judges.testing import ScriptedJudge
@@ -449,7 +449,7 @@ def replies(draw: st.DrawFn) -> list[str]:
 @given(
     st.lists(replies(), min_size=3, max_size=3), st.sampled_from(["hold", "final"]), st.sampled_from(["block", "strip"])
 )
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100)
 async def test_streamed_or_not_and_whatever_the_cuts_it_comes_to_the_same(
     calls: Sequence[Sequence[str]], mode: str, action: str
 ) -> None:

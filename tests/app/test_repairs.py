@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from judges.testing import ScriptedLlm
@@ -170,7 +170,7 @@ def replies(draw: st.DrawFn) -> tuple[str, list[str]]:
 
 
 @given(replies(), st.sampled_from(["hold", "final"]))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 async def test_streamed_or_not_and_whatever_the_cuts_it_is_repaired_the_same(
     reply: tuple[str, list[str]], mode: str
 ) -> None:

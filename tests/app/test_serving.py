@@ -1,15 +1,22 @@
 """The gateway as a process: one token, workers that count together, and streams that end by themselves."""
 
+import asyncio
+import gc
 import re
 import signal
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from app.demo.content import Answer
 from app.demo.servers import bind, serving
 from app.demo.upstream import ScriptedUpstream
+from app.serving import to_serve
 from tests.app.process import LIMIT_S, Process, gateway
 
 pytestmark = pytest.mark.slow
@@ -84,3 +91,22 @@ def test_a_port_that_is_taken_stops_the_start_without_a_trace(tmp_path: Path) ->
         assert process.wait() != 0
     assert any("address already in use" in line for line in process.lines)
     assert not any("Traceback" in line for line in process.lines)
+
+
+def test_the_collector_passes_over_what_is_there_when_a_worker_opens() -> None:
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[Mapping[str, Any]]:
+        yield {"opened": True}
+
+    async def state() -> Mapping[str, Any] | None:
+        app = to_serve(FastAPI(lifespan=lifespan))
+        async with app.router.lifespan_context(app) as found:
+            return found
+
+    before = gc.get_threshold()
+    try:
+        assert asyncio.run(state()) == {"opened": True}
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)

@@ -208,7 +208,7 @@ async def emptied(database: Database) -> None:
             await connection.execute(delete(table))
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
 @given(st.lists(asked, max_size=12), filters, moments, st.randoms(use_true_random=False))
 def test_what_is_counted_ahead_is_what_is_there(
     open_database: Open, event: Event, decision: MakeDecision, requests: Any, filter: Any, before: Any, chance: Any

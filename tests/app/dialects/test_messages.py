@@ -246,7 +246,7 @@ KINDS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(blocks=KINDS, cuts=st.integers(1, 9), rules=st.sampled_from([LOOSE, STRIP]))
 def test_streamed_and_unary_replies_agree(blocks: list[list[dict[str, Any]]], cuts: int, rules: dict[str, Any]) -> None:
     """Whatever the blocks and however their text is cut, the message is the same, and so is what is found of it."""
@@ -273,7 +273,7 @@ def _cut(block: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
     return cut
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(blocks=KINDS, cuts=st.integers(1, 40), documents=st.booleans())
 def test_every_mode_tells_the_same_message(blocks: list[list[dict[str, Any]]], cuts: int, documents: bool) -> None:
     """When text leaves makes no difference to what it is, nor does passing it untouched."""
@@ -304,7 +304,7 @@ def _spoken(told: dict[str, Any]) -> list[dict[str, Any]]:
     return [block for block in blocks if block.get("text") != ""]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(at=st.lists(st.integers(0, 2000), max_size=8))
 def test_frames_may_be_cut_anywhere(at: list[int]) -> None:
     data = streamed(thinking("Größe"), text(TRUE, " 🚆 "), text(UNKNOWN), tool_use())

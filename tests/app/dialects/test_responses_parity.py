@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.app.harness import FALSE, TRUE, UNKNOWN, bench, policy
@@ -76,7 +76,7 @@ def decided(event: Any) -> list[tuple[str, str, str | None]]:
 
 
 @given(replies(), RULES)
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200)
 async def test_final_gives_what_the_unary_reply_gives(
     reply: tuple[dict[str, Any], dict[tuple[int, int], list[str]]], rules: dict[str, Any] | None
 ) -> None:
@@ -96,7 +96,7 @@ async def test_final_gives_what_the_unary_reply_gives(
 
 
 @given(replies(), RULES, st.sampled_from(["hold", "live", "final"]), st.data())
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200)
 async def test_every_stream_is_consistent_and_keeps_what_is_withheld(
     reply: tuple[dict[str, Any], dict[tuple[int, int], list[str]]],
     rules: dict[str, Any] | None,
@@ -117,7 +117,7 @@ async def test_every_stream_is_consistent_and_keeps_what_is_withheld(
 
 
 @given(replies(), st.sampled_from(["\n", "\r\n", "\r"]), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 async def test_untouched_bytes_are_the_upstreams(
     reply: tuple[dict[str, Any], dict[tuple[int, int], list[str]]], end: str, named: bool
 ) -> None:

@@ -154,7 +154,7 @@ cases = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.builds(CaseResult, case=cases, key=texts, judged=judged, cached=st.booleans(), error=optional, skipped=st.none())
 )
@@ -164,7 +164,7 @@ def test_nothing_is_lost_on_the_way_to_json_and_back(made: CaseResult) -> None:
     assert again.score == made.score
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(judged)
 def test_what_the_cache_keeps_is_what_was_judged(made: Judged) -> None:
     assert Judged.of(orjson.loads(orjson.dumps(made))) == made
