@@ -49,8 +49,8 @@ Row = Mapping[str, str]
 _PAGE = """\
 # How accurate the embedded judge is
 
-`python -m benchmarks.public` writes this page; do not edit it. The judge is the one in the package ({megabytes:.1f} MB,
-trained for {steps:,} steps); its [card](../judges/embedded/CARD.md) says how it was made and on what.
+`python -m benchmarks.public` writes this page; do not edit it. The judge is the one in the package
+({megabytes:.1f} MB); its [card](../judges/embedded/CARD.md) says how it was made and on what.
 
 ## Public data sets
 
@@ -140,7 +140,6 @@ def page(report: Mapping[str, Any], index: Index, measured: Mapping[str, tuple[F
     }
     return _PAGE.format(
         megabytes=report["bytes"] / 1e6,
-        steps=report["steps"],
         threshold=THRESHOLDS.entailment,
         intervals=_INTERVALS if measured else "",
         sets=_sets(shipped, bounds),

@@ -14,7 +14,7 @@ from judges.training.data import load, split
 from judges.training.export import export_plain
 from judges.training.metrics import table
 from judges.training.model import from_base
-from judges.training.train import Plan, train
+from judges.training.train import Plan, mean, train
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -32,6 +32,10 @@ def _train(given: argparse.Namespace) -> None:
         steps=given.steps, cool_down=given.cool_down, prefix=not given.plain, seed=given.seed, half=not given.exact
     )
     train(from_base(base), groups, Encoder.of(base / "tokenizer.json"), plan, given.run)
+
+
+def _mean(given: argparse.Namespace) -> None:
+    mean(given.of, given.run)
 
 
 def _measure(given: argparse.Namespace) -> None:
@@ -68,6 +72,9 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--seed", type=int, default=20)
     one.add_argument("--exact", action="store_true", help="multiply in float32, for a CPU that has no bfloat16")
     one.set_defaults(command=_train)
+    one = commands.add_parser("mean", parents=[shared], help="the mean of the weights of several runs")
+    one.add_argument("--of", type=Path, required=True, action="append", help="folder of checkpoints; once for each run")
+    one.set_defaults(command=_mean)
     one = commands.add_parser("measure", parents=[shared], help="figures of the encoder alone")
     one.set_defaults(command=_measure)
     one = commands.add_parser("ship", parents=[shared], help="export, fit the combiner, measure, write the card")

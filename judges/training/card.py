@@ -55,7 +55,7 @@ and negation go into a small combiner (`judges/signals`).
 | | |
 |---|---|
 | base | {base} |
-| trained by | `python -m judges.training train`, then `ship`; {steps:,} steps of {claims} claims at most, seed {seed} |
+| trained by | `python -m judges.training`: {made}, then `ship`; {claims} claims a step at most, seed {seed} |
 | size on disk | {megabytes:.1f} MB: INT8 weights, one set for both graphs |
 | longest input | claims of {claim_tokens} tokens; evidence in windows of {window_tokens} tokens, several at once |
 | language | English |
@@ -106,7 +106,7 @@ def write(report: Mapping[str, Any]) -> str:
     rows = report["training_rows"]
     return _HEAD.format(
         base=NAME,
-        steps=report["steps"],
+        made=_made(report),
         claims=report["plan"]["claims"],
         seed=report["plan"]["seed"],
         megabytes=report["bytes"] / 1e6,
@@ -120,3 +120,10 @@ def write(report: Mapping[str, Any]) -> str:
         rows=sum(rows.values()),
         sources="\n".join(f"| {source} | {count:,} | {_LICENCES.get(source, '')} |" for source, count in rows.items()),
     )
+
+
+def _made(report: Mapping[str, Any]) -> str:
+    runs = report["plan"].get("mean_of")
+    if not runs:
+        return f"`train` for {report['steps']:,} steps"
+    return f"`train` for {' and '.join(format(run['steps'], ',') for run in runs)} steps, the `mean` of these runs"

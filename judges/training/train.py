@@ -5,7 +5,7 @@ import logging
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from judges.training.data import Group
 from judges.training.model import Judge, loss
 
 log = logging.getLogger(__name__)
+
+_LAST, _PLAN = "last.pt", "plan.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +47,10 @@ def train(judge: Judge, groups: list[Group], encoder: Encoder, plan: Plan, folde
     rate follows from the step alone. The data seen before an interruption is not seen again before its epoch ends.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "plan.json").write_text(json.dumps(asdict(plan), indent=1) + "\n", encoding="utf-8")
+    (folder / _PLAN).write_text(json.dumps(asdict(plan), indent=1) + "\n", encoding="utf-8")
     torch.manual_seed(plan.seed)
     optimizer = torch.optim.AdamW(_parameters(judge), lr=plan.rate, betas=(0.9, 0.98), eps=1e-6)
-    step = _resume(judge, optimizer, folder / "last.pt")
+    step = _resume(judge, optimizer, folder / _LAST)
     stream = _stream(Sampler(groups, encoder, seed=plan.seed), encoder, plan, skip=step)
     judge.train()
     mean, began, counted = 0.0, time.monotonic(), 0
@@ -71,8 +73,30 @@ def train(judge: Judge, groups: list[Group], encoder: Encoder, plan: Plan, folde
             speed = (time.monotonic() - began) / counted
             log.info("step %d loss %.4f rate %.2e, %.2f s a step", step, mean, rate, speed)
         if step % plan.every == 0 or step == plan.steps:
-            _save(judge, optimizer, step, folder / "last.pt")
+            _save(judge, optimizer, step, folder / _LAST)
     log.info("done after %d steps", step)
+
+
+def mean(runs: Sequence[Path], folder: Path) -> None:
+    """Write the mean of the weights of several runs: a run in ``folder`` that can be shipped and is not gone on with.
+
+    Runs that share their beginning lie close enough together for it, and it is better than each of them (Wortsman et
+    al., "Model soups", ICML 2022). Raises FileNotFoundError, or ValueError for runs of different models.
+    """
+    states = [torch.load(run / _LAST, weights_only=True) for run in runs]
+    first = states[0]["model"]
+    if any(_shapes(state["model"]) != _shapes(first) for state in states):
+        raise ValueError("the runs are of different models")
+    weights = {name: torch.stack([state["model"][name].float() for state in states]).mean(0) for name in first}
+    plans = [json.loads((run / _PLAN).read_text(encoding="utf-8")) for run in runs]
+    folder.mkdir(parents=True, exist_ok=True)
+    of = [{**plan, "steps": state["step"]} for plan, state in zip(plans, states, strict=True)]
+    (folder / _PLAN).write_text(json.dumps({**plans[-1], "mean_of": of}, indent=1) + "\n", encoding="utf-8")
+    torch.save({"model": weights, "step": max(state["step"] for state in states)}, folder / _LAST)
+
+
+def _shapes(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Size]:
+    return {name: value.shape for name, value in weights.items()}
 
 
 def _parameters(judge: Judge) -> list[dict[str, Any]]:
@@ -109,6 +133,8 @@ def _resume(judge: Judge, optimizer: torch.optim.Optimizer, file: Path) -> int:
     if not file.is_file():
         return 0
     state = torch.load(file, weights_only=True)
+    if "optimizer" not in state:
+        raise ValueError(f"{file.parent} is the mean of other runs, and no run to go on with")
     judge.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     return int(state["step"])

@@ -264,3 +264,27 @@ def test_scores_beyond_all_bounds_are_an_error_and_no_verdict(tokenizer: Path, t
         await scorer.aclose()
 
     asyncio.run(score())
+
+
+def test_the_mean_of_runs_is_one_that_ships_and_is_not_gone_on_with(tokenizer: Path, tmp_path: Path) -> None:
+    encoder = Encoder.of(tokenizer)
+    plan = train.Plan(steps=2, warm_up=1, cool_down=0, claims=32, tokens=800, half=False)
+    for seed, name in ((1, "one"), (2, "two")):
+        train.train(tiny(seed), groups(), encoder, plan, tmp_path / name)
+    train.mean([tmp_path / "one", tmp_path / "two"], tmp_path / "both")
+    one, two, both = (torch.load(tmp_path / name / "last.pt", weights_only=True) for name in ("one", "two", "both"))
+    for name, weights in both["model"].items():
+        assert torch.allclose(weights, (one["model"][name] + two["model"][name]) / 2)
+    assert both["step"] == 2
+    with pytest.raises(ValueError, match="no run to go on with"):
+        train.train(tiny(), groups(), encoder, plan, tmp_path / "both")
+
+
+def test_runs_of_different_models_have_no_mean(tmp_path: Path) -> None:
+    for width, name in ((32, "one"), (64, "two")):
+        judge = model.Judge(vocabulary=64, width=width, layers=1, heads=2, inner=64)
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "plan.json").write_text("{}", encoding="utf-8")
+        torch.save({"model": judge.state_dict(), "step": 1}, tmp_path / name / "last.pt")
+    with pytest.raises(ValueError, match="different models"):
+        train.mean([tmp_path / "one", tmp_path / "two"], tmp_path / "both")
