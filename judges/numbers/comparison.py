@@ -9,9 +9,9 @@ from typing import Final
 
 from judges.numbers.quantity import Bound, Kind, Quantity
 
+_LARGEST: Final = Decimal(10) ** 15
 _ABOUT: Final = Decimal("0.05")
 _MONTH_SECONDS: Final = Decimal(2629800)
-_OPPOSITE: Final = {Bound.AT_LEAST, Bound.AT_MOST}
 _IN_MONTHS_TOLERANCE: Final = Decimal("0.05")
 
 
@@ -32,7 +32,7 @@ class Finding:
     other: Quantity | None = None
 
 
-_WITH_UNITS: Final = frozenset({Kind.MONEY, Kind.MEASURE, Kind.PERCENT})
+_WITH_UNITS: Final = (Kind.MONEY, Kind.MEASURE, Kind.PERCENT)
 """Kinds whose unit may be left out where it was said before ("48 million euros on roads and 12 million on parks")."""
 
 
@@ -110,19 +110,19 @@ def _derived(quantity: Quantity, text: Sequence[Quantity]) -> Quantity | None:
 
 
 def _across_kinds(claim: Quantity, text: Quantity) -> Relation:
-    kinds = {claim.kind, text.kind}
-    if kinds == {Kind.TIME, Kind.NUMBER}:
-        time, number = (claim, text) if claim.kind is Kind.TIME else (text, claim)
-        return Relation.AGREE if time.values[0] == number.values[0] * 60 else Relation.ABSENT
-    if kinds == {Kind.DATE, Kind.NUMBER}:
-        date, number = (claim, text) if claim.kind is Kind.DATE else (text, claim)
-        year = date.date[0] if date.date else None
+    if claim.kind is Kind.NUMBER:
+        number, other = claim, text
+    elif text.kind is Kind.NUMBER:
+        number, other = text, claim
+    else:
+        return Relation.ABSENT
+    if other.kind is Kind.TIME:
+        return Relation.AGREE if other.values[0] == number.values[0] * 60 else Relation.ABSENT
+    if other.kind is Kind.DATE:
+        year = other.date[0] if other.date else None
         return Relation.AGREE if year is not None and number.values[0] == year else Relation.ABSENT
-    if Kind.NUMBER in kinds and kinds & _WITH_UNITS:
-        number = claim if claim.kind is Kind.NUMBER else text
-        bare = not number.noun and not number.unit
-        return _limits(claim, text) if bare and claim.values == text.values else Relation.ABSENT
-    return Relation.ABSENT
+    bare = other.kind in _WITH_UNITS and not number.noun and not number.unit
+    return _limits(claim, text) if bare and claim.values == text.values else Relation.ABSENT
 
 
 def _dates(claim: Quantity, text: Quantity) -> Relation:
@@ -144,7 +144,11 @@ def _limits(claim: Quantity, text: Quantity) -> Relation:
 def _same_noun(claim: Quantity, text: Quantity) -> bool:
     if not claim.noun or not text.noun:
         return True
-    return any(mine[:5] == theirs[:5] for mine in claim.noun for theirs in text.noun)
+    for mine in claim.noun:
+        for theirs in text.noun:
+            if mine[:5] == theirs[:5]:
+                return True
+    return False
 
 
 def _amounts(claim: Quantity, text: Quantity) -> Relation:
@@ -159,8 +163,10 @@ def _amounts(claim: Quantity, text: Quantity) -> Relation:
             return Relation.DIFFER if mine == theirs else Relation.ABSENT
         mine = tuple(value * text.per[1] for value in mine)
         theirs = tuple(value * claim.per[1] for value in theirs)
-    if any(_fits(value, claim, other, text) for value in mine for other in theirs):
-        return Relation.AGREE
+    for value in mine:
+        for other in theirs:
+            if _fits(value, claim, other, text):
+                return Relation.AGREE
     return Relation.DIFFER if _excluded(mine[0], claim.bound, theirs[0], text.bound) else Relation.ABSENT
 
 
@@ -177,34 +183,36 @@ def _durations(claim: Quantity, text: Quantity) -> Relation:
 
 def _fits(value: Decimal, claim: Quantity, other: Decimal, text: Quantity) -> bool:
     if value == other:
-        return {claim.bound, text.bound} != _OPPOSITE
-    if claim.bound is text.bound is Bound.ABOUT:
-        return False
-    if Bound.ABOUT in (claim.bound, text.bound):
-        return abs(value - other) <= _ABOUT * max(abs(value), abs(other))
+        return not _opposed(claim.bound, text.bound)
+    if claim.bound is Bound.ABOUT or text.bound is Bound.ABOUT:
+        return claim.bound is not text.bound and abs(value - other) <= _ABOUT * max(abs(value), abs(other))
     if claim.bound is Bound.AT_LEAST:
         return other >= value and text.bound is Bound.EXACT
     if claim.bound is Bound.AT_MOST:
         return other <= value and text.bound is Bound.EXACT
-    return not claim.strict and _rounds_to(value / claim.factor, other / claim.factor)
+    return not claim.strict and _rounds_to(value / claim.factor, other, claim.factor)
 
 
-def _rounds_to(value: Decimal, other: Decimal) -> bool:
-    """Whether ``value`` is ``other`` rounded to its own last place, and still has three digits that mean something."""
-    exponent = value.as_tuple().exponent
-    if (
-        not isinstance(exponent, int)
-        or exponent >= 0
-        or len(value.as_tuple().digits) < 3
-        or abs(other) > Decimal(10) ** 15
-    ):
+def _opposed(one: Bound, other: Bound) -> bool:
+    return (one is Bound.AT_LEAST and other is Bound.AT_MOST) or (one is Bound.AT_MOST and other is Bound.AT_LEAST)
+
+
+def _rounds_to(value: Decimal, other: Decimal, factor: Decimal) -> bool:
+    """Whether ``value`` is ``other`` in its factor, rounded to its own last place, and still has three digits that mean
+    something."""
+    written = value.as_tuple()
+    exponent = written.exponent
+    if not isinstance(exponent, int) or exponent >= 0 or len(written.digits) < 3:
+        return False
+    other = other / factor
+    if abs(other) > _LARGEST:
         return False
     return other.quantize(Decimal(1).scaleb(max(exponent, -10)), rounding=ROUND_HALF_UP) == value
 
 
 def _excluded(mine: Decimal, claim: Bound, theirs: Decimal, text: Bound) -> bool:
     """Whether the two cannot both be meant of one thing, unequal as they are."""
-    if claim is text or {claim, text} == _OPPOSITE:
+    if claim is text or _opposed(claim, text):
         return True
     if text is Bound.AT_LEAST:
         return mine < theirs

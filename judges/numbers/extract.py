@@ -220,7 +220,8 @@ class _Reader(Calendar):
             follows = self._tokens[quantity.last].kind if quantity.last < self._end else "mark"
             if before in tables.BEFORE_YEAR or follows == "mark":
                 return replace(quantity, kind=Kind.DATE, values=(), date=(int(quantity.values[0]), None, None))
-        return replace(quantity, noun=self._noun(quantity.last))
+        noun = self._noun(quantity.last)
+        return replace(quantity, noun=noun) if noun else quantity
 
     def _season(self, quantity: Quantity) -> Quantity | None:
         """Two years run together: 2018-19, 2018/19."""

@@ -30,11 +30,10 @@ class Surroundings:
             return ("area", unit[1] ** 2, last + 1) if square else ("volume", unit[1] ** 3 * 1000, last + 1)
         if word in ("degrees", "degree", "°", "grad") and self.lower(last) in ("c", "f", "celsius", "fahrenheit"):
             return ("celsius" if self.lower(last)[0] == "c" else "fahrenheit", Decimal(1), last + 1)
-        for width in (2, 1):
-            joined = "".join(self.lower(index + offset) for offset in range(width))
-            if joined in tables.UNITS and (width == 1 or self._tokens[index].kind == "cjk"):
-                dimension, factor = tables.UNITS[joined]
-                return dimension, factor, index + width
+        if word and self._tokens[index].kind == "cjk" and (unit := tables.UNITS.get(word + self.lower(last))):
+            return *unit, last + 1
+        if unit := tables.UNITS.get(word):
+            return *unit, last
         return None
 
     def _finish(self, quantity: Quantity) -> Quantity:

@@ -14,12 +14,16 @@ UNIVERSAL: Final = 4
 
 def _frame_strength(pair: Pair) -> float:
     """How surely the two sentences are about the same thing."""
-    named = any(quantity.kind in NAMING for _, quantity in pair.claim.quantities if quantity.key in pair.evidence.keys)
-    if pair.lacking == 0 and (pair.shared or named):
+    if pair.lacking == 0 and (pair.shared or _names_same(pair)):
         return 1.0
     if pair.shared == pair.lacking == 0 and pair.claim.leans:
         return 0.5
     return 0.5 if pair.coverage >= 0.8 and pair.lacking <= 1 else 0.0
+
+
+def _names_same(pair: Pair) -> bool:
+    keys = pair.evidence.keys
+    return any(quantity.kind in NAMING and quantity.key in keys for _, quantity in pair.claim.quantities)
 
 
 def quantity_differs(pair: Pair) -> tuple[float, str | None]:
@@ -144,10 +148,11 @@ def crossed(pairs: Sequence[Pair]) -> bool:
 
 def _odd_word(pair: Pair) -> str | None:
     """The one word of the claim in whose place this sentence has another."""
+    if len(pair.anchors) != len(pair.claim.keys) - 1 or len(pair.claim.keys) != len(pair.evidence.keys):
+        return None
     mine = [key for key in pair.claim.keys if key not in pair.evidence.keys]
     theirs = [key for key in pair.evidence.keys if key not in pair.claim.keys]
-    aligned = len(pair.anchors) == len(pair.claim.keys) - 1 and len(pair.claim.keys) == len(pair.evidence.keys)
-    return mine[0] if len(mine) == len(theirs) == 1 and aligned else None
+    return mine[0] if len(mine) == len(theirs) == 1 else None
 
 
 def name_differs(pair: Pair) -> tuple[float, str | None]:

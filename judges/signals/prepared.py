@@ -17,6 +17,16 @@ _QUOTES: Final = frozenset('"“”»」)')
 NAMING: Final = frozenset({Kind.REFERENCE, Kind.IDENTIFIER, Kind.WEEKDAY})
 _NAMING_WEIGHT: Final = 0.6
 _MAX_KEYS: Final = 120
+_FUNCTIONAL: Final = frozenset({"may"}).union(
+    lexicon.NEGATIONS,
+    lexicon.QUANTIFIERS,
+    lexicon.HEDGES,
+    lexicon.CONDITIONS,
+    lexicon.CONTRASTS,
+    lexicon.DEGREES,
+    lexicon.RELATORS,
+)
+"""Words that say how something is meant; most of a text's are others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +184,8 @@ class _Collector:
     def word(self, token: Token, following: str, *, last: bool) -> None:
         word = token.lower
         self.run.append(word)
-        self._function(word, following)
+        if word in _FUNCTIONAL or word.endswith("n't"):
+            self._function(word, following)
         found = lexeme(word)
         inner = self.words > 0
         self.words += 1
@@ -228,7 +239,7 @@ def _read(tokens: Sequence[Token], first: int, last: int, quantities: Mapping[in
     capitals = len(seen.names)
     names = seen.names if capitals <= max(2, 0.4 * len(seen.weights)) else {}
     return Sentence(
-        run="\x1f" + "".join(f"{form}\x1f" for form in seen.run),
+        run="\x1f".join(("", *seen.run, "")) if seen.run else "\x1f",
         keys=tuple(seen.keys),
         weights=seen.weights,
         weight=sum(seen.weights.values()),
