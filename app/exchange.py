@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from types import TracebackType
 
 import anyio
-import httpx
 
 from app.enforcement import Enforcement
 from app.errors import EventLostError, GatewayError
@@ -15,6 +14,7 @@ from app.passage import Passage
 from app.runs import JoinedRun
 from app.tasks import TaskScope
 from app.trace import Trace
+from app.upstream import Response
 from app.watching import Watch
 
 
@@ -31,10 +31,10 @@ class Exchange:
     run: JoinedRun | None = None
     """The run that the request belongs to."""
     tasks: TaskScope = field(default_factory=TaskScope)
-    _responses: list[httpx.Response] = field(default_factory=list)
+    _responses: list[Response] = field(default_factory=list)
     _recorded: bool = False
 
-    def hold(self, response: httpx.Response) -> None:
+    def hold(self, response: Response) -> None:
         """Take over a response of the upstream's: it is closed at the end, whatever the end is."""
         self._responses.append(response)
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
-import httpx
 import structlog
 from msgspec import structs
 
@@ -34,7 +33,7 @@ from app.runs import JoinedRun, Runs
 from app.settings import Settings
 from app.terms import Terms
 from app.trace import Trace
-from app.upstream import Headers, Upstreams, decoded, returned_headers
+from app.upstream import Headers, Response, Upstreams, decoded, returned_headers
 from judges.pipeline import GroundingChecker
 from judges.types import Chunk, Claim, Consistency, ReplyVerdict
 from policies.engine import PolicyEngine, PolicySet, Ruling, decision_to_dict
@@ -242,7 +241,7 @@ class Gateway:
 
     # upstream
 
-    async def _send(self, call: Call, kept: Sequence[Chunk], exchange: Exchange) -> httpx.Response:
+    async def _send(self, call: Call, kept: Sequence[Chunk], exchange: Exchange) -> Response:
         exchange.trace.start_upstream()
         sent = await self.upstream.send(upstream_request(call, kept))
         exchange.hold(sent.response)
@@ -274,7 +273,7 @@ class Gateway:
 
         return Regeneration(limit=limit, unavailable=dialect.not_resumable(intake.body), send=send)
 
-    async def _pass_error(self, response: httpx.Response, exchange: Exchange) -> Reply:
+    async def _pass_error(self, response: Response, exchange: Exchange) -> Reply:
         """The upstream refuses: its status and body are the client's."""
         body = await self._read(response, exchange)
         exchange.trace.fail("upstream_error", f"upstream answered {response.status_code}")
@@ -284,9 +283,7 @@ class Gateway:
 
     # reply
 
-    def _stream(
-        self, call: Call, response: httpx.Response, exchange: Exchange, enforcement: Enforcement | Passage
-    ) -> Reply:
+    def _stream(self, call: Call, response: Response, exchange: Exchange, enforcement: Enforcement | Passage) -> Reply:
         events = call.dialect.events(self._reply(response), _content_type(response), exchange.trace)
         stream = ReplyStream(call.dialect, exchange, enforcement.run(events))
         headers = [
@@ -299,7 +296,7 @@ class Gateway:
         return Reply(status=response.status_code, headers=headers, stream=stream, held=held)
 
     async def _collect(
-        self, call: Call, response: httpx.Response, exchange: Exchange, enforcement: Enforcement | Passage
+        self, call: Call, response: Response, exchange: Exchange, enforcement: Enforcement | Passage
     ) -> Reply:
         trace = exchange.trace
         body = await self._read(response, exchange)
@@ -329,18 +326,18 @@ class Gateway:
         await exchange.record()
         return Reply(status=response.status_code, headers=[*headers, *_verdict_headers(trace)], body=body)
 
-    def _reply(self, response: httpx.Response) -> AsyncIterator[bytes]:
+    def _reply(self, response: Response) -> AsyncIterator[bytes]:
         """The bytes of a reply: of a stream as they come, and of one that is read whole no more than there may be."""
         data = decoded(response)
         return _within(self.settings.max_reply_bytes, data) if _is_json(response) else data
 
-    async def _read(self, response: httpx.Response, exchange: Exchange) -> bytes:
+    async def _read(self, response: Response, exchange: Exchange) -> bytes:
         """The body of a reply, whole, so that its connection is free for another."""
         body = b"".join([data async for data in _within(self.settings.max_reply_bytes, decoded(response))])
         await exchange.end_calls()
         return body
 
-    def _headers(self, response: httpx.Response, trace: Trace) -> Headers:
+    def _headers(self, response: Response, trace: Trace) -> Headers:
         return [*returned_headers(response, decoded=True), ("x-groundlane-request-id", trace.request_id)]
 
 
@@ -367,11 +364,11 @@ def _verdict_headers(trace: Trace) -> Headers:
     return headers
 
 
-def _content_type(response: httpx.Response) -> str:
-    return str(response.headers.get("content-type", ""))
+def _content_type(response: Response) -> str:
+    return response.header("content-type") or ""
 
 
-def _is_json(response: httpx.Response) -> bool:
+def _is_json(response: Response) -> bool:
     return "event-stream" not in _content_type(response)
 
 

@@ -1,8 +1,8 @@
-"""CPU of the upstream client: httpx on its own transport against httpx on ours (aiohttp), alternating in one run.
+"""CPU of upstream clients: the gateway's own beside aiohttp and httpx, alternating in one run.
 
     python -m benchmarks.transport [--requests 300] [--rounds 5]
 
-A small upstream runs in a process of its own on loopback. Prints the CPU time of this process a request, and the ratio;
+A small upstream runs in a process of its own on loopback. Prints the CPU time of this process a request;
 wall-clock time is left out, since other work on the machine moves it. Bounded by requests and rounds.
 """
 
@@ -12,12 +12,16 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
+import aiohttp
 import httpx
+import uvloop
 
 from app.config import Timeouts
-from app.upstream.transport import AiohttpTransport
+from app.upstream.address import address_of
+from app.upstream.transport import Transport
 
 CHUNK = b'data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"word "}}]}\n\n'
 UPSTREAM = f"""
@@ -50,24 +54,64 @@ asyncio.run(main())
 """
 
 
-def own(limits: httpx.Limits) -> httpx.AsyncBaseTransport:
-    return httpx.AsyncHTTPTransport(limits=limits)
+BODY = b"{}" * 500
+Request = Callable[[], Awaitable[None]]
 
 
-def on_aiohttp(limits: httpx.Limits) -> httpx.AsyncBaseTransport:
-    return AiohttpTransport(timeouts=Timeouts(), connections=limits.max_connections or 0)
+@asynccontextmanager
+async def ours(url: str) -> AsyncIterator[Request]:
+    transport, address = Transport(timeouts=Timeouts()), address_of(url)
+
+    async def request() -> None:
+        response = await transport.send("POST", address, [("content-type", "application/json")], BODY)
+        while await response.read():
+            pass
+        await response.aclose()
+
+    yield request
+    await transport.aclose()
 
 
-async def measure(make: Callable[[httpx.Limits], httpx.AsyncBaseTransport], url: str, count: int, width: int) -> float:
-    """CPU microseconds a request."""
+@asynccontextmanager
+async def on_aiohttp(url: str) -> AsyncIterator[Request]:
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=256)) as session:
+
+        async def request() -> None:
+            async with session.post(url, data=BODY, headers={"content-type": "application/json"}) as response:
+                async for _ in response.content.iter_any():
+                    pass
+
+        yield request
+
+
+@asynccontextmanager
+async def on_httpx(url: str) -> AsyncIterator[Request]:
     limits = httpx.Limits(max_connections=256, max_keepalive_connections=256)
-    async with httpx.AsyncClient(transport=make(limits), timeout=60) as client:
+    async with httpx.AsyncClient(limits=limits, timeout=60) as client:
+
+        async def request() -> None:
+            async with client.stream("POST", url, content=BODY) as response:
+                async for _ in response.aiter_bytes():
+                    pass
+
+        yield request
+
+
+CLIENTS: Mapping[str, Callable[[str], AbstractAsyncContextManager[Request]]] = {
+    "ours": ours,
+    "aiohttp": on_aiohttp,
+    "httpx": on_httpx,
+}
+
+
+async def measure(client: str, url: str, count: int, width: int) -> float:
+    """CPU microseconds a request."""
+    async with CLIENTS[client](url) as request:
         turn = asyncio.Semaphore(width)
 
         async def one() -> None:
-            async with turn, client.stream("POST", url, content=b"{}" * 500) as response:
-                async for _ in response.aiter_bytes():
-                    pass
+            async with turn:
+                await request()
 
         await asyncio.gather(*(one() for _ in range(width)))
         started = time.process_time()
@@ -84,16 +128,16 @@ def main() -> None:
     try:
         assert upstream.stdout is not None
         port = int(upstream.stdout.readline())
-        print(f"{'':<22}{'httpx µs':>12}{'on aiohttp µs':>16}{'ratio':>8}")
+        print(f"{'CPU µs a request':<22}" + "".join(f"{name:>10}" for name in CLIENTS))
         for path, count in (("/plain", options.requests), ("/stream", max(16, options.requests // 5))):
             for width in (1, 16):
-                rounds: dict[str, list[float]] = {"own": [], "aiohttp": []}
+                rounds: dict[str, list[float]] = {name: [] for name in CLIENTS}
                 for _ in range(options.rounds):
-                    for name, make in (("own", own), ("aiohttp", on_aiohttp)):
+                    for name, found in rounds.items():
                         url = f"http://127.0.0.1:{port}{path}"
-                        rounds[name].append(asyncio.run(measure(make, url, count, width)))
-                mine, theirs = statistics.median(rounds["own"]), statistics.median(rounds["aiohttp"])
-                print(f"{path} c={width:<14}{mine:>12.0f}{theirs:>16.0f}{mine / theirs:>8.2f}")
+                        found.append(uvloop.run(measure(name, url, count, width)))
+                medians = [statistics.median(found) for found in rounds.values()]
+                print(f"{path} c={width:<14}" + "".join(f"{median:>10.0f}" for median in medians))
     finally:
         upstream.terminate()
         upstream.wait()

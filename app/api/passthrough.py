@@ -1,9 +1,7 @@
 """Every ``/v1`` path that is not governed: passed through, bytes unchanged."""
 
-from collections.abc import AsyncIterator
 from urllib.parse import unquote
 
-import httpx
 import orjson
 from fastapi import APIRouter, Request, Response
 
@@ -12,7 +10,8 @@ from app.api.streams import Stream
 from app.errors import InvalidRequestError
 from app.keys import GatewayKey
 from app.resources import Resources
-from app.upstream import Content, UpstreamRequest, returned_headers, translate
+from app.upstream import Content, Undecoded, UpstreamRequest, returned_headers
+from app.upstream import Response as UpstreamResponse
 
 router = APIRouter(include_in_schema=False)
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -49,7 +48,7 @@ async def pass_through(request: Request, path: str) -> Response:
     )
     response = sent.response
     return Stream(
-        _bytes(response),
+        Undecoded(response),
         [*returned_headers(response, decoded=False), *_length(response)],
         status=response.status_code,
         aclose=response.aclose,
@@ -104,14 +103,6 @@ def _has_body(request: Request) -> bool:
     return "content-length" in request.headers or "transfer-encoding" in request.headers
 
 
-def _length(response: httpx.Response) -> list[tuple[str, str]]:
-    length = response.headers.get("content-length")
+def _length(response: UpstreamResponse) -> list[tuple[str, str]]:
+    length = response.header("content-length")
     return [("content-length", length)] if length is not None else []
-
-
-async def _bytes(response: httpx.Response) -> AsyncIterator[bytes]:
-    try:
-        async for data in response.aiter_raw():
-            yield data
-    except httpx.HTTPError as error:
-        raise translate(error) from error

@@ -18,7 +18,6 @@ _SECRET_KEY = re.compile(
     r"(?:^|[-_.])(?:authorization|cookie|password|passwd|secret|token|api[-_]?key|apikey|credentials?)$", re.IGNORECASE
 )
 _TALKATIVE = (
-    "aiohttp",
     "aiosqlite",
     "alembic",
     "asyncio",

@@ -1,13 +1,13 @@
 """The upstreams: which one gets a request, how it is sent there, and what of headers crosses the gateway.
 
-The API is httpx's; its transport is aiohttp's, which takes a fraction of the CPU of httpx's own.
+The client is one of our own over llhttp; what goes wrong has httpx's names.
 """
 
-from app.upstream.decoding import decoded
-from app.upstream.headers import Headers, returned_headers
+from app.upstream.decoding import Undecoded, decoded
+from app.upstream.headers import returned_headers
 from app.upstream.keys import KeySource
-from app.upstream.outcome import translate
 from app.upstream.request import Content, Form, UpstreamRequest
+from app.upstream.response import Headers, Response
 from app.upstream.upstreams import Sent, Upstreams
 
 __all__ = [
@@ -15,10 +15,11 @@ __all__ = [
     "Form",
     "Headers",
     "KeySource",
+    "Response",
     "Sent",
+    "Undecoded",
     "UpstreamRequest",
     "Upstreams",
     "decoded",
     "returned_headers",
-    "translate",
 ]

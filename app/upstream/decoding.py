@@ -14,6 +14,7 @@ import zstandard
 
 from app.errors import UpstreamConnectError
 from app.upstream.outcome import translate
+from app.upstream.response import Response
 
 _PIECE = 256 * 1024
 """Bytes unpacked at once. Whoever counts them stops at a limit, and no more than a few of these were ever beyond it."""
@@ -99,30 +100,35 @@ _DECODERS: Mapping[str, Callable[[], _Decoder]] = {
 }
 
 
-def decoded(response: httpx.Response) -> AsyncIterator[bytes]:
+def decoded(response: Response) -> AsyncIterator[bytes]:
     """The reply's bytes, unpacked where they are packed, in pieces of bounded size.
 
     Raises UpstreamConnectError or UpstreamTimeoutError.
     """
-    encoding = response.headers.get("content-encoding", "")
-    return _unpacked(_Bytes(response), encoding) if encoding else _Bytes(response)
+    encoding = response.header("content-encoding")
+    return _unpacked(Undecoded(response), encoding) if encoding else Undecoded(response)
 
 
-class _Bytes:
-    """The reply's bytes as they come. Most replies are read so, and a generator would have to be closed."""
+class Undecoded:
+    """The reply's bytes as they come. Most replies are read so, and a generator would have to be closed.
 
-    def __init__(self, response: httpx.Response) -> None:
-        stream = response.stream
-        self._source = aiter(stream if isinstance(stream, httpx.AsyncByteStream) else response.aiter_raw())
+    Raises UpstreamConnectError or UpstreamTimeoutError.
+    """
+
+    def __init__(self, response: Response) -> None:
+        self._read = response.read
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
 
     async def __anext__(self) -> bytes:
         try:
-            return await anext(self._source)
+            data = await self._read()
         except httpx.HTTPError as error:
             raise translate(error) from error
+        if not data:
+            raise StopAsyncIteration
+        return data
 
 
 async def _unpacked(source: AsyncIterator[bytes], encoding: str) -> AsyncIterator[bytes]:

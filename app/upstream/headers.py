@@ -2,11 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-import httpx
-
 from app.settings import UpstreamApi
-
-Headers = list[tuple[str, str]]
+from app.upstream.response import Headers, Response
 
 _HOP_BY_HOP = frozenset(
     {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
@@ -59,21 +56,12 @@ def sent_headers(
     present = {name for name, _ in kept}
     kept.extend(default for default in _DEFAULTS[api] if default[0] not in present)
     kept.append(("accept-encoding", accept_encoding))
-    return [item if item[1].isascii() else (item[0], _spelled(item[1])) for item in kept]
+    return kept
 
 
-def _spelled(value: str) -> str:
-    """What a client sent that is not ASCII: the same bytes where they are UTF-8."""
-    try:
-        return value.encode("latin-1").decode("utf-8")
-    except UnicodeError:
-        return value
-
-
-def returned_headers(response: httpx.Response, *, decoded: bool) -> Headers:
+def returned_headers(response: Response, *, decoded: bool) -> Headers:
     """The upstream's headers as the client may see them. ``decoded``: the body goes on without its content encoding."""
-    # Byte for byte, whatever characters they are meant to be.
-    headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.headers.raw]
+    headers = response.headers
     dropped = _REPLACED | connection_tokens(headers) | ({"content-encoding"} if decoded else frozenset())
     return [*((name, value) for name, value in headers if name not in dropped), *_HARMLESS]
 

@@ -9,6 +9,7 @@ from email.utils import parsedate_to_datetime
 import httpx
 
 from app.errors import UpstreamConnectError, UpstreamTimeoutError
+from app.upstream.response import Response
 
 _TOO_MANY = 429
 _UNAVAILABLE = frozenset({502, 503, 504, 529})
@@ -30,7 +31,7 @@ class Outcome:
     ``again``: the same upstream may be asked once more, not before ``after_s`` have passed. ``elsewhere``: another may.
     """
 
-    response: httpx.Response | None = None
+    response: Response | None = None
     error: UpstreamConnectError | UpstreamTimeoutError | None = None
     kind: str | None = None
     detail: str | None = None
@@ -38,7 +39,7 @@ class Outcome:
     elsewhere: bool = False
     after_s: float = 0.0
 
-    def result(self) -> httpx.Response:
+    def result(self) -> Response:
         """The response, or else the error is raised."""
         if self.response is None:
             raise self.error or UpstreamConnectError("The upstream could not be reached.")
@@ -49,14 +50,14 @@ class Outcome:
             await self.response.aclose()
 
 
-def of_response(response: httpx.Response, *, repeatable: bool, retry_429: bool, max_retry_after: float) -> Outcome:
+def of_response(response: Response, *, repeatable: bool, retry_429: bool, max_retry_after: float) -> Outcome:
     """Judge a response by its status. ``repeatable``: to send the request twice does no harm."""
     status = response.status_code
     refused = status in _UNAVAILABLE or (status == _TOO_MANY and retry_429)
     kind = f"status_{status // 100}xx" if status in _UNAVAILABLE or status == _TOO_MANY else None
     if not (refused and repeatable):
         return Outcome(response=response, kind=kind)
-    after = retry_after(response.headers)
+    after = retry_after(dict(response.headers))
     return Outcome(
         response=response,
         kind=kind,

@@ -1,22 +1,22 @@
 """One upstream: its pool, its key, its URLs, and how it has fared."""
 
 from base64 import b64encode
-from collections.abc import AsyncIterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx
 import structlog
 
 from app.config import UpstreamSpec
-from app.errors import InvalidRequestError, UpstreamKeyError
-from app.upstream.headers import Headers, key_header, sent_headers
+from app.errors import UpstreamKeyError
+from app.upstream.address import address_of
+from app.upstream.foreign import Foreign, Proxied
+from app.upstream.headers import key_header, sent_headers
 from app.upstream.keys import KeySource
 from app.upstream.outcome import Outcome, of_error, of_response
 from app.upstream.request import Form, UpstreamRequest
-from app.upstream.transport import AiohttpTransport
+from app.upstream.transport import Sender, Transport
 from app.upstream.urls import by_deployment, url_of
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -56,16 +56,13 @@ class Provider:
         self.spec = spec
         self.health = Health()
         self.by_deployment = by_deployment(spec)
-        self._own = {**_basic_auth(spec.base_url), **spec.headers}
+        self._own = {**_basic_auth(spec.base_url), **{name: _on_the_wire(text) for name, text in spec.headers.items()}}
         if spec.key is not None:
             name, value = key_header(spec.api, spec.key.get_secret_value())
             self._own[name] = value
         self._keys = keys
         self._has_key = spec.secret is not None or bool({"authorization", "x-api-key", "api-key"} & self._own.keys())
-        own = AiohttpTransport(
-            timeouts=spec.timeouts, connections=spec.max_connections, proxy_from_env=spec.proxy_from_env
-        )
-        self._transport = own if transport is None else _Standin(transport)
+        self._sender = _sender_of(spec) if transport is None else Foreign(transport)
 
     async def attempt(self, request: UpstreamRequest, form: Form, *, with_keys: bool) -> Outcome:
         """Send once. The outcome's response is open; whoever takes it closes it."""
@@ -77,13 +74,10 @@ class Provider:
             accept_encoding=request.accept_encoding,
             with_keys=with_keys and not self._has_key,
         )
-        url = url_of(spec, request.path, request.query, form.model)
-        parsed = _parsed(url)
+        address = address_of(url_of(spec, request.path, request.query, form.model))
         content = request.content(form) if callable(request.content) else request.content
         try:
-            # Straight to the transport: of what a client does on the way (cookies, redirects, credentials of this
-            # machine's user), a gateway wants nothing.
-            response = await self._transport.send(request.method, parsed.sent, headers, content)
+            response = await self._sender.send(request.method, address, headers, content)
         except httpx.HTTPError as error:
             repeatable = request.repeatable and request.replayable
             outcome = of_error(error, replayable=request.replayable, repeatable=repeatable)
@@ -133,47 +127,14 @@ class Provider:
         }
 
     async def aclose(self) -> None:
-        await self._transport.aclose()
+        await self._sender.aclose()
 
 
-class _Parsed(NamedTuple):
-    """A URL; path and query in the bytes that they came in; and the URL with these, without user and password."""
-
-    url: httpx.URL
-    target: bytes
-    sent: str
-
-
-class _Standin:
-    """A transport of httpx's own kind, in place of the network."""
-
-    def __init__(self, transport: httpx.AsyncBaseTransport) -> None:
-        self._transport = transport
-
-    async def send(
-        self, method: str, url: str, headers: Headers, content: bytes | AsyncIterable[bytes]
-    ) -> httpx.Response:
-        parsed = _parsed(url)
-        raw = [(name.encode(), value.encode()) for name, value in headers]
-        request = httpx.Request(
-            method, parsed.url, headers=raw, content=content or None, extensions={"target": parsed.target}
-        )
-        return await self._transport.handle_async_request(request)
-
-    async def aclose(self) -> None:
-        await self._transport.aclose()
-
-
-@lru_cache(maxsize=256)
-def _parsed(url: str) -> _Parsed:
-    try:
-        parsed = httpx.URL(url)
-    except httpx.InvalidURL:
-        raise InvalidRequestError("The request's path and query are not a valid URL.") from None
-    slash = url.find("/", url.index("://") + 3)
-    target = url[slash:] if slash >= 0 else "/"
-    sent = f"{parsed.scheme}://{parsed.netloc.decode('ascii')}{target}"
-    return _Parsed(parsed, target.encode("latin-1"), sent)
+def _sender_of(spec: UpstreamSpec) -> Sender:
+    direct = Transport(timeouts=spec.timeouts, connections=spec.max_connections)
+    if not spec.proxy_from_env:
+        return direct
+    return Proxied(direct, timeouts=spec.timeouts, connections=spec.max_connections)
 
 
 def _basic_auth(base_url: str) -> dict[str, str]:
@@ -182,3 +143,8 @@ def _basic_auth(base_url: str) -> dict[str, str]:
     if not url.userinfo:
         return {}
     return {"authorization": "Basic " + b64encode(f"{url.username}:{url.password}".encode()).decode()}
+
+
+def _on_the_wire(text: str) -> str:
+    """As UTF-8, with a character for each byte."""
+    return text.encode().decode("latin-1")

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterable, Callable
 from dataclasses import dataclass
 
-from app.upstream.headers import Headers
+from app.upstream.response import Headers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

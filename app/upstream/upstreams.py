@@ -17,6 +17,7 @@ from app.upstream.keys import KeySource, NoKeys
 from app.upstream.outcome import Outcome, pause
 from app.upstream.provider import Provider
 from app.upstream.request import UpstreamRequest
+from app.upstream.response import Response
 from app.upstream.routing import Routes, Stop
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -26,7 +27,7 @@ _log = structlog.stdlib.get_logger(__name__)
 class Sent:
     """An upstream's response, open: whoever takes it closes it. ``model`` is the name that the upstream was given."""
 
-    response: httpx.Response
+    response: Response
     upstream: str
     model: str | None
 

@@ -212,7 +212,7 @@ async def test_responses_that_are_given_up_are_closed_and_the_one_that_stands_is
     at = bench({"a": [503, 502], "b": [200]}, [spec("a", retries=1, fallback=("b",)), spec("b")])
     sent = await at.send()
     assert at.network.closed == ["a", "a"]
-    assert await sent.response.aread() == b"{}"
+    assert await sent.response.read() == b"{}"
 
 
 async def test_each_failed_attempt_is_logged_with_its_upstream() -> None:

@@ -3,93 +3,14 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
 
 import httpx
 import pytest
 
-from app.config import Timeouts
-from app.upstream.transport import AiohttpTransport
+from tests.app.upstream_client import HEAD, STREAM, Answer, client, closed_port, loops, says, serving
 
-pytestmark = pytest.mark.anyio
-
-HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n"
-STREAM = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
-Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
-
-
-@dataclass
-class Server:
-    port: int = 0
-    heads: list[bytes] = field(default_factory=list)
-    bodies: list[bytes] = field(default_factory=list)
-    connections: int = 0
-    gone: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-
-@asynccontextmanager
-async def serving(answer: Answer) -> AsyncIterator[Server]:
-    """A server that gives ``answer`` to every request, and notes when a peer has gone."""
-    server = Server()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        server.connections += 1
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                server.heads.append(head)
-                server.bodies.append(await _body(head.lower(), reader))
-                await answer(writer)
-                await writer.drain()
-        server.gone.set()
-        writer.close()
-
-    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
-    server.port = listening.sockets[0].getsockname()[1]
-    try:
-        yield server
-    finally:
-        listening.close()
-
-
-async def _body(head: bytes, reader: asyncio.StreamReader) -> bytes:
-    if b"transfer-encoding: chunked" not in head:
-        length = head.partition(b"content-length: ")[2].partition(b"\r\n")[0]
-        return await reader.readexactly(int(length or 0))
-    body = b""
-    while size := int(await reader.readuntil(b"\r\n"), 16):
-        body += (await reader.readexactly(size + 2))[:-2]
-    await reader.readexactly(2)
-    return body
-
-
-def says(*parts: bytes) -> Answer:
-    async def answer(writer: asyncio.StreamWriter) -> None:
-        for part in parts:
-            writer.write(part)
-
-    return answer
-
-
-@asynccontextmanager
-async def client(*, from_env: bool = False, **seconds: float) -> AsyncIterator[httpx.AsyncClient]:
-    timeouts = Timeouts(**{"connect": 5.0, "first_byte": 5.0, "between_bytes": 5.0, **seconds})
-    transport = AiohttpTransport(timeouts=timeouts, proxy_from_env=from_env)
-    async with httpx.AsyncClient(transport=transport, trust_env=False) as opened:
-        yield opened
-
-
-def closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+pytestmark = [pytest.mark.anyio, loops]
 
 
 @pytest.mark.parametrize(

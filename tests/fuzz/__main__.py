@@ -1,6 +1,6 @@
 """Fuzz one target, guided by what of the code each input reaches; stops at the first input that fails.
 
-    python -m tests.fuzz sse|splitter|requests|replies [options of libFuzzer, such as -max_total_time=600]
+    python -m tests.fuzz sse|splitter|requests|replies|answers [options of libFuzzer, such as -max_total_time=600]
 
 Needs ``atheris``, which is not among the project's dependencies. An input that failed is written to a file
 ``crash-...`` in the folder where this runs; give that as an argument to run it again.
@@ -19,6 +19,7 @@ TARGETS: Mapping[str, Sequence[str]] = {
         "judges.claims", "judges.numbers", "judges.language",
     ),
     "requests": ("app.intake", "app.inject", "app.forwarding"),
+    "answers": ("app.upstream",),
     "replies": ("app.dialects", "app.enforcement", "app.choice", "app.held", "app.reply", "app.repair", "app.citing"),
 }  # fmt: skip
 """What of our code each of them is to find its way through."""

@@ -19,7 +19,8 @@ OPENERS = {
     "open_connection", "create_connection", "HTTPConnection", "HTTPSConnection",
 }  # fmt: skip
 KNOWN_OPENERS = {
-    "app/upstream/transport.py": "upstreams, from the settings",
+    "app/upstream/dialing.py": "upstreams, from the settings",
+    "app/upstream/foreign.py": "the same, through the proxies of the environment",
     "app/demo/walkthrough.py": "the demo's own gateway",
     "app/commands/policies.py": "`groundlane policies`, to the URL it is given",
     "judges/cross_encoder/client.py": "a judge served elsewhere, from the settings",

@@ -1,0 +1,44 @@
+"""The parser of what upstreams answer: no crash, no answer out of half of one, and the same whatever the cuts."""
+
+import httpx
+
+from app.upstream.answer import Answer
+from app.upstream.parser import AnswerParser
+from tests.fuzz.draw import Draw
+
+PARTS = (
+    b"HTTP/1.1 200 OK\r\n", b"HTTP/1.0 200 OK\n", b"HTTP/1.1 204 \r\n", b"HTTP/1.1 103 Early\r\n",
+    b"HTTP/1.1 101 X\r\n", b"content-length: 3\r\n", b"content-length: 0\r\n", b"transfer-encoding: chunked\r\n",
+    b"connection: close\r\n", b"\r\n", b"\n", b"3\r\nabc\r\n", b"3 ;x=y\r\nabc\r\n", b"0\r\n\r\n",
+    b"0\r\nx: y\r\n\r\n", b"abc", b"x: ", b"\0", b"\r",
+)  # fmt: skip
+
+
+class _NoSource:
+    def resume(self) -> None: ...
+
+    def give_up(self, answer: Answer) -> None: ...
+
+
+def check(data: bytes) -> None:
+    """Make bytes of parts and of anything, and read them whole and cut: both must come to the same."""
+    draw = Draw(data)
+    bodiless = draw.flag()
+    raw = b"".join(draw.pick(PARTS) if draw.below(4) else draw.bytes(12) for _ in range(1 + draw.below(12)))
+    whole, cut = _read([raw], bodiless), _read(draw.cut(raw), bodiless)
+    if whole != cut:
+        raise AssertionError(f"the cuts made a difference: {whole} {cut}")
+
+
+def _read(pieces: list[bytes], bodiless: bool) -> tuple[int, int, bool, bool]:
+    """Status, bytes of the body, whether that is all of it, and whether the bytes are no answer."""
+    parser, answer = AnswerParser(), Answer(_NoSource())
+    parser.expect(answer, bodiless=bodiless)
+    try:
+        for piece in pieces:
+            if answer.ended:
+                break
+            parser.feed(piece)
+    except httpx.RemoteProtocolError:
+        return answer.status_code, answer.size, answer.ended, True
+    return answer.status_code, answer.size, answer.ended or parser.ends_with_connection(), False
