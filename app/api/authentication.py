@@ -16,6 +16,7 @@ from app.keys import Allowance, GatewayKey
 from app.resources import Resources
 
 _GUARDED = ("/v1", "/mcp")
+_BELOW = tuple(f"{path}/" for path in _GUARDED)
 _REFUSED = 400
 _OURS = b"x-groundlane-key"
 _BEARERS = frozenset({b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key", _OURS})
@@ -49,7 +50,7 @@ class Authentication:
 
 
 def _is_guarded(path: str) -> bool:
-    return any(path == start or path.startswith(f"{start}/") for start in _GUARDED)
+    return path.startswith(_BELOW) or path in _GUARDED
 
 
 def _find(headers: RawHeaders, query: bytes, resources: Resources) -> GatewayKey | None:

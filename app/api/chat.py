@@ -1,12 +1,13 @@
 """``POST /v1/chat/completions``."""
 
+from collections.abc import Mapping
+
 from fastapi import APIRouter, Request, Response
 
-from app.api.respond import answer, read_body
-from app.call import Call
+from app.api.respond import govern
+from app.call import Dialect
 from app.dialects.chat import ChatDialect
-from app.intake import Limits, read_chat
-from app.resources import Resources
+from app.intake import Intake, Limits, read_chat
 
 router = APIRouter(tags=["chat"])
 _DIALECT = ChatDialect()
@@ -16,12 +17,8 @@ _DIALECT = ChatDialect()
 @router.post("/v1/chat/completions/", include_in_schema=False)
 async def create_chat_completion(request: Request) -> Response:
     """OpenAI's Chat Completions, with ``documents`` and ``grounding`` beside its own fields."""
-    resources: Resources = request.state.resources
-    settings = resources.settings
-    raw = await read_body(request, limit=settings.max_body_bytes)
-    intake = read_chat(raw, request.headers, Limits.of(settings))
-    # The body was decoded on the way in.
-    headers = [(name, value) for name, value in request.headers.items() if name != "content-encoding"]
-    query = request.scope["query_string"].decode("latin-1")
-    call = Call(dialect=_DIALECT, intake=intake, headers=headers, query=query, key=request.state.key)
-    return await answer(request, resources, call)
+    return await govern(request, _read)
+
+
+def _read(raw: bytes, headers: Mapping[str, str], limits: Limits) -> tuple[Dialect, Intake]:
+    return _DIALECT, read_chat(raw, headers, limits)

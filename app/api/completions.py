@@ -1,13 +1,14 @@
 """``POST /v1/completions``."""
 
+from collections.abc import Mapping
+
 from fastapi import APIRouter, Request, Response
 
-from app.api.respond import answer, read_body
-from app.call import Call
+from app.api.respond import govern
+from app.call import Dialect
 from app.dialects.text import TextDialect
-from app.intake import Limits
+from app.intake import Intake, Limits
 from app.intake.text import read_text
-from app.resources import Resources
 
 router = APIRouter(tags=["completions"])
 
@@ -16,12 +17,9 @@ router = APIRouter(tags=["completions"])
 @router.post("/v1/completions/", include_in_schema=False)
 async def create_completion(request: Request) -> Response:
     """OpenAI's plain completions, with ``documents`` and ``grounding`` beside its own fields."""
-    resources: Resources = request.state.resources
-    settings = resources.settings
-    raw = await read_body(request, limit=settings.max_body_bytes)
-    intake = read_text(raw, request.headers, Limits.of(settings))
-    # The body was decoded on the way in.
-    headers = [(name, value) for name, value in request.headers.items() if name != "content-encoding"]
-    query = request.scope["query_string"].decode("latin-1")
-    call = Call(dialect=TextDialect(intake.body), intake=intake, headers=headers, query=query, key=request.state.key)
-    return await answer(request, resources, call)
+    return await govern(request, _read)
+
+
+def _read(raw: bytes, headers: Mapping[str, str], limits: Limits) -> tuple[Dialect, Intake]:
+    intake = read_text(raw, headers, limits)
+    return TextDialect(intake.body), intake

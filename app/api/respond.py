@@ -1,7 +1,7 @@
 """Between HTTP and the gateway: bodies in, replies out, and clients that go away."""
 
 import zlib
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -9,8 +9,9 @@ from starlette.responses import Response
 
 from app.api.presence import ClientGoneError, Presence
 from app.api.streams import Stream
-from app.call import Call
+from app.call import Call, Dialect
 from app.errors import InvalidRequestError
+from app.intake import Intake, Limits
 from app.resources import Resources
 from app.upstream import Headers
 
@@ -23,7 +24,27 @@ CLIENT_GONE = 499
 _INFLATE = {"gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 
 
-async def answer(request: Request, resources: Resources, call: Call) -> Response:
+Read = Callable[[bytes, Mapping[str, str], Limits], tuple[Dialect, Intake]]
+"""Makes a dialect and an intake of a request's body and of its headers, whose names are in lower case."""
+
+
+async def govern(request: Request, read: Read) -> Response:
+    """Read a governed call and answer it. Raises GatewayError."""
+    resources: Resources = request.state.resources
+    settings = resources.settings
+    headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.scope["headers"]]
+    first = dict(reversed(headers))
+    raw = await read_body(request, headers=first, limit=settings.max_body_bytes)
+    if "content-encoding" in first:
+        # The body was decoded on the way in.
+        headers = [item for item in headers if item[0] != "content-encoding"]
+    dialect, intake = read(raw, first, Limits.of(settings))
+    query = request.scope["query_string"].decode("latin-1")
+    call = Call(dialect=dialect, intake=intake, headers=headers, query=query, key=request.state.key)
+    return await _answer(request, resources, call)
+
+
+async def _answer(request: Request, resources: Resources, call: Call) -> Response:
     """Have the gateway answer, for as long as the client is there."""
     try:
         reply = await while_connected(request, resources.gateway.respond(call))
@@ -43,12 +64,16 @@ async def answer(request: Request, resources: Resources, call: Call) -> Response
     )
 
 
-async def read_body(request: Request, *, limit: int) -> bytes:
-    """The request's body, decoded. Raises InvalidRequestError where it is too large or oddly encoded."""
-    declared = request.headers.get("content-length", "")
+async def read_body(request: Request, *, limit: int, headers: Mapping[str, str] | None = None) -> bytes:
+    """The request's body, decoded. Raises InvalidRequestError where it is too large or oddly encoded.
+
+    ``headers``: those of the request, where they have been read already.
+    """
+    headers = request.headers if headers is None else headers
+    declared = headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > limit:
         raise _too_large(limit)
-    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    encoding = headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "", *_INFLATE):
         raise InvalidRequestError(
             f"Content-Encoding {encoding!r} is not supported; use gzip, deflate or none.", status=_UNSUPPORTED
