@@ -1,13 +1,13 @@
 """One claim against the evidence: which windows, what each says of it, and what follows from all of them."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Protocol
 
 from judges.base import PairScorer
 from judges.evidence import EvidenceIndex, split_long
+from judges.ready import ReadyTexts
 from judges.signals import Combined, Prepared
 from judges.types import Claim, ClaimVerdict, Evidence, Label, Probabilities, Source, Thresholds, Windows
 
@@ -18,6 +18,13 @@ statements about different things often calls the one a contradiction of the oth
 NEARNESS = 0.8
 """And only if that share comes this close to the largest found. The two together halve the entailed claims called
 contradicted (from 34 to 12 of 122) on development rows of eight data sets, each among distractors."""
+
+
+_SHORT = 600
+"""Characters of a claim, and"""
+
+_FEW = 400
+"""pairs of a quantity in it and one in its evidence, with which it is compared in well under a millisecond."""
 
 
 class Signals(Protocol):
@@ -35,6 +42,22 @@ class Signals(Protocol):
         best: tuple[float, float] | None = None,
         /,
     ) -> Combined: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    """A claim, or a part of it, and what the model says of its windows: of each, or of all together where ``fused``."""
+
+    text: str
+    context: str
+    hypothesis: str
+    windows: Sequence[Evidence]
+    scores: Sequence[Probabilities]
+    fused: bool
+
+    @property
+    def texts(self) -> list[str]:
+        return [window.text for window in self.windows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +92,8 @@ class Adjudicator:
 
     ``fuses``: the scorer reads a claim against several windows at little more than the cost of one, and says what each
     of them holds besides (``Probabilities.parts``), so that all of a claim's windows are judged together, always. Else
-    two are, where none supports the claim by itself. ``ready`` gives what ``signals.prepare`` makes of a window, for
-    a caller who keeps that from one reply to the next.
+    two are, where none supports the claim by itself. ``ready`` keeps what ``signals.prepare`` makes of windows, from
+    one reply to the next where the caller has it.
     """
 
     def __init__(
@@ -82,7 +105,7 @@ class Adjudicator:
         thresholds: Thresholds,
         max_sources: int,
         fuses: bool = False,
-        ready: Callable[[str], Prepared] | None = None,
+        ready: ReadyTexts | None = None,
     ) -> None:
         self._scorer = scorer
         self._evidence = evidence
@@ -90,7 +113,7 @@ class Adjudicator:
         self._thresholds = thresholds
         self._max_sources = max_sources
         self._fuses = fuses
-        self._ready = ready or cache(signals.prepare)
+        self._ready = ready or ReadyTexts(signals.prepare)
         self._room = scorer.max_tokens - evidence.window_tokens
 
     async def judge(self, claim: Claim) -> ClaimVerdict:
@@ -115,50 +138,55 @@ class Adjudicator:
         fused = self._fuses and len(windows) > 1
         pairs = [(Windows(texts), hypothesis)] if fused else [(one, hypothesis) for one in texts]
         scores = await self._scorer.score(pairs)
-        weigh = self._weigh_together if fused else self._weigh
-        claim, finding = await asyncio.to_thread(weigh, text, context, hypothesis, windows, scores)
+        claim, finding = await self._weigh(_Scored(text, context, hypothesis, windows, scores, fused))
         if self._fuses or self._thresholds.label(finding.entailed, finding.contradicted) is not Label.UNVERIFIABLE:
             return finding
         return await self._join(claim, hypothesis, windows, finding)
 
-    def _weigh(
-        self, text: str, context: str, hypothesis: str, windows: Sequence[Evidence], scores: Sequence[Probabilities]
-    ) -> tuple[Prepared, _Finding]:
-        claim = self._signals.prepare(text, context)
-        return claim, _finding(self._opinions(claim, hypothesis, windows, scores)[0])
+    async def _weigh(self, scored: _Scored) -> tuple[Prepared, _Finding]:
+        """Here, where it takes little longer than to wake a thread; else on one."""
+        ready = self._ready.at_hand(scored.texts) if len(scored.text) + len(scored.context) <= _SHORT else None
+        if ready is not None:
+            claim = self._signals.prepare(scored.text, scored.context)
+            if len(claim.quantities) * sum(len(window.quantities) for window in ready) <= _FEW:
+                return claim, self._compare(claim, ready, scored)
+        return await asyncio.to_thread(self._read_and_compare, scored)
 
-    def _weigh_together(
-        self, text: str, context: str, hypothesis: str, windows: Sequence[Evidence], scores: Sequence[Probabilities]
-    ) -> tuple[Prepared, _Finding]:
-        """What all windows together say is what counts; each by itself says where it stands."""
-        claim = self._signals.prepare(text, context)
-        (together,) = scores
+    def _read_and_compare(self, scored: _Scored) -> tuple[Prepared, _Finding]:
+        claim = self._signals.prepare(scored.text, scored.context)
+        return claim, self._compare(claim, self._ready.of(scored.texts), scored)
+
+    def _compare(self, claim: Prepared, ready: Sequence[Prepared], scored: _Scored) -> _Finding:
+        """Where the windows were judged together, what that says is what counts; each by itself says where it
+        stands."""
+        if not scored.fused:
+            return _finding(self._opinions(claim, ready, scored, scored.scores)[0])
+        (together,) = scored.scores
         singles = together.parts
-        opinions, near = self._opinions(claim, hypothesis, windows, singles)
+        opinions, near = self._opinions(claim, ready, scored, singles)
         best = (max(score.entailed for score in singles), max(singles[place].contradicted for place in near))
-        prepared = self._signals.together([self._ready(window.text) for window in windows])
-        combined = self._signals.combine(prepared, claim, together, best)
+        combined = self._signals.combine(self._signals.together(ready), claim, together, best)
         finding = _finding(opinions)
         entailed, contradicted = combined.probabilities.entailed, combined.probabilities.contradicted
-        return claim, replace(
+        return replace(
             finding,
             support=replace(finding.support, entailed=entailed, explanation=combined.explanation),
             opposition=replace(finding.opposition, contradicted=contradicted, explanation=combined.explanation),
         )
 
     def _opinions(
-        self, claim: Prepared, hypothesis: str, windows: Sequence[Evidence], scores: Sequence[Probabilities]
+        self, claim: Prepared, ready: Sequence[Prepared], scored: _Scored, scores: Sequence[Probabilities]
     ) -> tuple[list[_Opinion], list[int]]:
         """What each window says by itself, and the places of those that are about what the claim is about."""
-        affinities = self._evidence.affinities(windows, hypothesis)
+        affinities = self._evidence.affinities(scored.windows, scored.hypothesis)
         least = max(MIN_AFFINITY, NEARNESS * max(affinities))
         near = [place for place, affinity in enumerate(affinities) if affinity >= least]
         opinions: list[_Opinion] = []
-        for place, (window, score) in enumerate(zip(windows, scores, strict=True)):
-            combined = self._signals.combine(self._ready(window.text), claim, score)
+        for place, (window, text, score) in enumerate(zip(scored.windows, ready, scores, strict=True)):
+            combined = self._signals.combine(text, claim, score)
             against = combined.probabilities.contradicted if place in near else 0.0
             opinions.append(_Opinion(window, combined.probabilities.entailed, against, combined.explanation))
-        return opinions, near or list(range(len(windows)))
+        return opinions, near or list(range(len(opinions)))
 
     async def _join(self, claim: Prepared, hypothesis: str, windows: Sequence[Evidence], finding: _Finding) -> _Finding:
         """Judge once more against the two best windows of different chunks together."""

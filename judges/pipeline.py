@@ -7,7 +7,6 @@ into evidence, ``reply`` opens the check of one reply against it (``judges.reply
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
-from functools import lru_cache
 from math import inf
 
 from judges import signals as default_signals
@@ -29,6 +28,7 @@ from judges.escalation import Escalation
 from judges.evidence import EvidenceIndex, Windowing, build_index
 from judges.foreign import KnownLanguages
 from judges.json_text import JsonText
+from judges.ready import ReadyTexts
 from judges.reply import ReplyCheck
 from judges.sentences import IncrementalSplitter
 from judges.types import Chunk, Thresholds
@@ -39,10 +39,7 @@ log = logging.getLogger(__name__)
 
 _UNLOADED_MAX_TOKENS = 512
 _READ_AHEAD = 16
-"""Windows read before a claim asks for them, the most relevant ones."""
-_READY = 512
-"""Windows kept ready for comparison, of some 17 KiB each: documents come back, and reading one takes longer than to
-compare a claim with it."""
+"""Windows read, and made ready for comparison, before a claim asks for them; the most relevant ones."""
 _AGAIN_S = 5.0
 """Pause before a judge that is served elsewhere and did not answer is asked again."""
 _DECOMPOSING = 0.4
@@ -81,7 +78,7 @@ class GroundingChecker:
         self._timeout_s = timeout_s
         self._extractor = extractor or HeuristicExtractor()
         self._signals: Signals = signals or default_signals
-        self._ready = lru_cache(maxsize=_READY)(self._signals.prepare)
+        self._ready = ReadyTexts(self._signals.prepare)
         self._splitter = splitter or (lambda: IncrementalSplitter(max_chars=max_sentence_chars))
         self._windowing = windowing
         self._starting = asyncio.Lock()
@@ -235,13 +232,16 @@ class GroundingChecker:
 
     def _build(self, chunks: Sequence[Chunk]) -> EvidenceIndex:
         scorer = self._scorer if self._loaded else None
-        return build_index(
+        index = build_index(
             chunks,
             splitter=self._splitter,
             count=_count_words if scorer is None else scorer.count_tokens,
             max_tokens=_UNLOADED_MAX_TOKENS if scorer is None else scorer.max_tokens,
             windowing=self._windowing,
         )
+        if scorer is not None:
+            self._ready.of([window.text for window in index.windows[:_READ_AHEAD]])
+        return index
 
 
 def _count_words(text: str) -> int:

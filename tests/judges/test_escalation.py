@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ class ModelOnly:
     """Signals that leave the model's word as it is."""
 
     def prepare(self, text: str, context: str = "", /) -> Any:
-        return text
+        return SimpleNamespace(text=text, quantities=())
 
     def combine(self, evidence: Any, claim: Any, model: Probabilities | None, *more: Any) -> Any:
         class Said:

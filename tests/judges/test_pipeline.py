@@ -32,6 +32,12 @@ LEAVE = Chunk(id="hr1", text="Employees get 30 days of leave.", source="handbook
 OFFICE = Chunk(id="hr2", text="The office opens at eight. It closes at six.", source="office.pdf")
 
 
+class Text(str):
+    """A text as ``ModelOnly`` prepares it."""
+
+    quantities: Sequence[Any] = ()
+
+
 class ModelOnly:
     """Signals that leave the model's word as it is, and note what they are given."""
 
@@ -40,7 +46,7 @@ class ModelOnly:
         self.threads: set[str] = set()
 
     def prepare(self, text: str, context: str = "", /) -> Any:
-        return f"{context} | {text}" if context else text
+        return Text(f"{context} | {text}" if context else text)
 
     def combine(self, evidence: Any, claim: Any, model: Probabilities | None, /) -> Any:
         self.claims.add(claim)
@@ -206,7 +212,25 @@ async def test_context_is_read_by_the_model_and_told_apart_for_the_signals() -> 
     await check_all(check, "Leave is 30 days. It is paid.")
     assert {claim for _, claim in judge.pairs} == {"Leave is 30 days.", "Leave is 30 days. It is paid."}
     assert signals.claims == {"Leave is 30 days.", "Leave is 30 days. | It is paid."}
-    assert not {name for name in signals.threads if name == threading.main_thread().name}
+
+
+async def test_what_takes_long_to_weigh_does_not_hold_up_the_event_loop() -> None:
+    class Counted(ModelOnly):
+        def prepare(self, text: str, context: str = "", /) -> Any:
+            prepared = super().prepare(text, context)
+            prepared.quantities = [number for number in text.split() if number.isdecimal()]
+            return prepared
+
+    here = threading.current_thread().name
+    table = Chunk(id="table", text="In all years it was " + " ".join(map(str, range(100))) + ".")
+    for claim, is_light in (
+        ("Leave is 30 days.", True),
+        ("Leave is " + "very " * 120 + "long.", False),
+        ("In all years it was " + " ".join(map(str, range(50))) + ".", False),
+    ):
+        signals = Counted()
+        await check_all(await opened(ScriptedJudge(), table, made_with={"signals": signals}), claim)
+        assert (signals.threads == {here}) is is_light, claim
 
 
 async def test_a_claim_too_long_for_the_model_is_judged_in_parts_and_is_its_weakest() -> None:
