@@ -11,6 +11,7 @@ from typing import Protocol, cast
 import httpx
 
 from app.config import Timeouts
+from app.tasks import TaskScope
 from app.upstream.answer import Answer
 from app.upstream.parser import AnswerParser
 
@@ -44,14 +45,15 @@ class Connection(asyncio.Protocol):
         self._parser = AnswerParser()
         self._transport: asyncio.Transport | None = None
         self._answer: Answer | None = None
-        self._sent = self._full = False
+        self._sent = False
+        self._full: asyncio.Future[None] | None = None
         self._deadline: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
 
     @property
     def is_open(self) -> bool:
-        return self._transport is not None and not self._transport.is_closing()
+        return self._transport is not None and not self.is_lost and not self._transport.is_closing()
 
     @property
     def is_unanswered(self) -> bool:
@@ -124,12 +126,12 @@ class Connection(asyncio.Protocol):
         answer.wake()
 
     def pause_writing(self) -> None:
-        self._full = True
+        self._full = self._loop.create_future()
 
     def resume_writing(self) -> None:
-        self._full = False
-        if self._answer is not None:
-            self._answer.wake()
+        if self._full is not None and not self._full.done():
+            self._full.set_result(None)
+        self._full = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_lost = True
@@ -155,21 +157,32 @@ class Connection(asyncio.Protocol):
         self._sent = True
 
     async def _upload(self, head: bytes, body: AsyncGenerator[bytes], answer: Answer) -> None:
-        """An answer that comes before all is sent ends it. How long the pieces take to come is not timed."""
-        transport = cast(asyncio.Transport, self._transport)
+        """Send the pieces as they come. An answer that comes before the last of them ends that, as an error does."""
+        cast(asyncio.Transport, self._transport).write(head)
         self._sent = False
-        transport.write(head)
+        tasks = TaskScope()
+        sending = tasks.start(self._send(body))
+        sending.add_done_callback(lambda _: answer.wake())
+        try:
+            while not (sending.done() or answer.status_code or answer.error is not None):
+                await answer.news()
+        finally:
+            await tasks.aclose()
+        if not (answer.status_code or answer.error is not None):
+            self._sent = sending.result()
+
+    async def _send(self, body: AsyncGenerator[bytes]) -> bool:
+        """Whether all of it was sent. How long the pieces take to come is not timed, only how long they take to go."""
         async with aclosing(body) as pieces:
             async for piece in pieces:
-                if answer.status_code or answer.error is not None:
-                    return
-                transport.write(piece)
-                while self._full and not answer.status_code and answer.error is None:
+                if not self.is_open:
+                    return False
+                cast(asyncio.Transport, self._transport).write(piece)
+                if self._full is not None:
                     self._allow(self._first)
-                    await answer.news()
-                if not answer.status_code:
+                    await self._full
                     self._deadline = None
-        self._sent = True
+        return True
 
     # Ends
 
@@ -213,5 +226,5 @@ class Connection(asyncio.Protocol):
         if self._loop.time() < self._deadline:
             self._look_at(self._deadline)
         else:
-            kind = httpx.WriteTimeout if self._full else httpx.ReadTimeout
+            kind = httpx.ReadTimeout if self._full is None else httpx.WriteTimeout
             self._fail(kind("the upstream was silent for too long"))

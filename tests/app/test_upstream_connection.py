@@ -17,6 +17,7 @@ from tests.app.upstream_client import HEAD, STREAM, Answer, Server, client, loop
 pytestmark = [pytest.mark.anyio, loops]
 
 MIB = 1024 * 1024
+TOO_LARGE = b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno"
 LONG = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n"
 
 
@@ -215,7 +216,7 @@ async def test_an_answer_ends_an_upload_that_has_more_to_send() -> None:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"first")
-        writer.write(b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno")
+        writer.write(TOO_LARGE)
         await writer.drain()
         refused.set()
         with contextlib.suppress(ConnectionError):
@@ -226,6 +227,33 @@ async def test_an_answer_ends_an_upload_that_has_more_to_send() -> None:
     async with client() as http:
         response = await http.post(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", content=pieces())
         assert (response.status_code, response.text) == (413, "no")
+    listening.close()
+
+
+@pytest.mark.parametrize(
+    ("reply", "status"), [(b"HTTP/1.1 413 Large\r\ncontent-length: 2\r\n\r\nno", 413), (b"", None)]
+)
+async def test_an_answer_or_the_end_is_not_waited_for_until_there_is_more_to_send(
+    reply: bytes, status: int | None
+) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"first"
+        await asyncio.Event().wait()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"first")
+        writer.write(reply)
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    async with client() as http:
+        sending = asyncio.wait_for(http.post(url, content=pieces()), 5)
+        if status is None:
+            with pytest.raises(httpx.ReadError):
+                await sending
+        else:
+            assert (await sending).status_code == status
     listening.close()
 
 

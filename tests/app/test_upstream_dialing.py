@@ -37,6 +37,20 @@ async def test_requests_go_over_tls_and_its_connection_is_used_again(
     assert (server.connections, len(server.bodies[0])) == (1, 300_000)
 
 
+async def test_a_long_reply_over_tls_waits_to_be_read(authority: Authority, trusting: ssl.SSLContext) -> None:
+    size = 8 * 1024 * 1024
+    answer = says(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size, b"x" * size)
+    got = 0
+    async with serving(answer, tls=authority.context()) as server, client(tls=trusting) as http:
+        async with http.stream("GET", f"https://127.0.0.1:{server.port}") as response:
+            async for data in response.aiter_raw():
+                got += len(data)
+                assert len(data) < 2 * 1024 * 1024
+                await asyncio.sleep(0.002)
+        assert (await http.get(f"https://127.0.0.1:{server.port}")).status_code == 200
+    assert (got, server.connections) == (size, 1)
+
+
 async def test_a_reply_over_tls_that_is_not_read_is_closed_at_once(
     authority: Authority, trusting: ssl.SSLContext
 ) -> None:
