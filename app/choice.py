@@ -48,9 +48,10 @@ class Choice(Account):
 
     def hold(self, part: Text) -> None:
         self.frame = part.frame
+        if not self.received:
+            self._trace.mark("first_text")
         self.received += len(part.text)
         self._spoke = self._spoke or not part.text.isspace()
-        self._trace.mark("first_text")
         self._text.add(part)
 
     async def push(self, text: str) -> Sequence[Sentence]:

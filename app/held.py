@@ -2,8 +2,9 @@
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from app.parts import Frame, Slice, Text
 
@@ -39,27 +40,28 @@ class HeldText:
         return slices
 
 
-@dataclass(slots=True)
-class _Piece:
+class _Piece(Struct):
     """Text of a frame that has not left yet, and its log-probability entries, each with where it begins and ends."""
 
     frame: Frame
     rest: str
-    tokens: deque[tuple[int, int, Mapping[str, Any]]]
     length: int
+    tokens: deque[tuple[int, int, Mapping[str, Any]]] | None = None
     taken: int = 0
 
     @classmethod
     def of(cls, part: Text) -> "_Piece":
+        if not part.frame.tokens:
+            return cls(part.frame, part.text, len(part.text))
         tokens: deque[tuple[int, int, Mapping[str, Any]]] = deque()
         end = 0
-        for token in part.frame.tokens or ():
+        for token in part.frame.tokens:
             start, end = end, end + len(str(token.get("token", "")))
             tokens.append((start, end, token))
         if end != len(part.text):
             # They do not spell the text (bytes of a split character, say), so none has a place of its own in it.
             tokens = deque((0, len(part.text), token) for _, _, token in tokens)
-        return cls(part.frame, part.text, tokens, len(part.text))
+        return cls(part.frame, part.text, len(part.text), tokens)
 
     def take(self, length: int) -> Slice:
         """The next ``length`` code points. A token across their end counts as theirs if only white space of it lies

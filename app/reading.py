@@ -37,6 +37,7 @@ _AHEAD = 128
 """How many parts may wait to leave. Over it the upstream is not read: a slow client slows its upstream, not us."""
 
 DRAIN_S = 1.0
+_OF_A_CHOICE = (Text, Passing, Finish)
 INCOMPLETE = "The upstream ended its reply before it was complete."
 
 Opener = Callable[[int], Choice]
@@ -188,8 +189,10 @@ class Reading:
         """Whether an event is of a choice that the client did not ask for: it is not judged, so it does not leave."""
         if self._most is None:
             return False
-        numbers = [part.choice for part in event.parts if isinstance(part, Text | Passing | Finish)]
-        return any(number is not None and number >= self._most for number in numbers)
+        for part in event.parts:
+            if isinstance(part, _OF_A_CHOICE) and part.choice is not None and part.choice >= self._most:
+                return True
+        return False
 
     async def _drain(self, events: AsyncIterator[Event]) -> None:
         """Read what may still come after the end, so that the connection can be used again; not for long."""
@@ -242,6 +245,8 @@ class Reading:
                 await self._queue.put(Shell(choice=part.choice, json=part.shell))
             if self._mode is Mode.LIVE:
                 await self._queue.put(_unjudged(part))
+            await self._hear(part)
+            return
         await self._note(part)
         if isinstance(part, Failure) or (isinstance(part, Passing) and not part.opaque):
             await self._queue.put(part)
@@ -312,5 +317,5 @@ def _unjudged(part: Text) -> Released:
 
 def _whole(event: Event) -> Passing:
     """An event whose bytes pass as they are."""
-    choices = {part.choice for part in event.parts if isinstance(part, Text | Passing | Finish)}
+    choices = {part.choice for part in event.parts if isinstance(part, _OF_A_CHOICE)}
     return Passing(raw=event.raw, choice=choices.pop() if len(choices) == 1 else None)

@@ -85,10 +85,10 @@ class IncrementalSplitter:
                 self._resume(end)
         except More:
             pass
-        done = min(self._ahead.start, self._at)
-        self._ahead.drop(done)
-        self._offset += done
-        self._at -= done
+        if done := min(self._ahead.start, self._at):
+            self._ahead.drop(done)
+            self._offset += done
+            self._at -= done
         return sentences
 
     def _next_end(self) -> int | None:
