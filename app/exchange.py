@@ -87,7 +87,7 @@ class Exchange:
             self.enforcement.settle()
             if self.watch is not None:
                 self.watch.settle(trace, [choice.index for choice in self.enforcement.choices])
-        event = trace.event()
+        event = trace.ended()
         if self.run is not None:
             with anyio.CancelScope(shield=True):
                 # Before the client has all of its reply, so that what it does next in the run finds this in it.
@@ -96,7 +96,7 @@ class Exchange:
             await self.events.append(event)
         except EventLostError as error:
             trace.fail("failed", error.message, http_status=None if trace.stream else error.status)
-            event = trace.event()
+            event = trace.ended()
             raise
         finally:
             for observer in self.observers:

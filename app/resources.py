@@ -1,11 +1,14 @@
 """What a process holds open, put together in one place."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -14,7 +17,8 @@ from app.bootstrap import put_in_force
 from app.comparing import cited_support, consistency
 from app.config import load_config
 from app.db import Database, check_schema, upgrade
-from app.events.records import RequestEvent
+from app.events.observing import Observers
+from app.events.records import RequestEvent, RequestRow
 from app.events.writer import EventWriter
 from app.gateway import Gateway
 from app.judge_stack import JudgeStack, open_checker
@@ -120,11 +124,13 @@ async def open_resources(
             _log.warning("judge_unavailable", judge=settings.judge, detail=fault, in_its_place=checker.name)
         if settings.llm_judge_model is not None and not llm.ready:
             _log.warning("llm_judge_unavailable", model=settings.llm_judge_model, detail=llm.fault)
-        metrics = Metrics(judge=judge.totals, events=lambda: _event_totals(events))
+        metrics = Metrics(judge=judge.totals, events=lambda: _event_totals(events), before=lambda: told.flush())
+        told = Observers([metrics.observe_requests, partial(_observe_upstream, metrics), _log_requests])
+        stack.push_async_callback(told.aclose)
         open_upstreams = Upstreams if tracing is None else tracing.upstreams
         upstream = open_upstreams(config.upstreams, keys=vault, observe=metrics.observe_upstream_error)
         stack.push_async_callback(upstream.aclose)
-        observers = [metrics.observe_request, lambda event: _observe_upstream(metrics, event), _log_request]
+        observers: list[Callable[[RequestEvent], None]] = [told]
         if tracing is not None:
             observers.append(tracing.observe)
             stack.push_async_callback(asyncio.to_thread, tracing.shutdown)
@@ -189,22 +195,32 @@ def _event_totals(events: EventWriter) -> EventTotals:
     )
 
 
-def _observe_upstream(metrics: Metrics, event: RequestEvent) -> None:
-    row = event.request
-    match row.status, row.http_status:
-        case "upstream_error", status if status >= HTTPStatus.BAD_REQUEST:
-            metrics.observe_upstream_error("status_5xx" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "status_4xx")
-        case "failed", HTTPStatus.BAD_GATEWAY:
-            metrics.observe_upstream_error("connect")
-        case "failed", HTTPStatus.GATEWAY_TIMEOUT:
-            metrics.observe_upstream_error("timeout")
-        case (("incomplete" | "upstream_error"), _):
-            metrics.observe_upstream_error("stream")
+def _observe_upstream(metrics: Metrics, events: Sequence[RequestEvent]) -> None:
+    for event in events:
+        row = event.request
+        match row.status, row.http_status:
+            case "upstream_error", status if status >= HTTPStatus.BAD_REQUEST:
+                server = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+                metrics.observe_upstream_error("status_5xx" if server else "status_4xx")
+            case "failed", HTTPStatus.BAD_GATEWAY:
+                metrics.observe_upstream_error("connect")
+            case "failed", HTTPStatus.GATEWAY_TIMEOUT:
+                metrics.observe_upstream_error("timeout")
+            case (("incomplete" | "upstream_error"), _):
+                metrics.observe_upstream_error("stream")
 
 
-def _log_request(event: RequestEvent) -> None:
+def _log_requests(events: Sequence[RequestEvent]) -> None:
+    log_often(__name__, "request", [(_ended(event.request), _line(event)) for event in events])
+
+
+def _ended(row: RequestRow) -> datetime:
+    return row.ts + timedelta(milliseconds=row.total_ms)
+
+
+def _line(event: RequestEvent) -> Mapping[str, Any]:
     row = event.request
-    line = {
+    return {
         "request_id": row.request_id,
         "api": row.api,
         "model": row.model,
@@ -222,4 +238,3 @@ def _log_request(event: RequestEvent) -> None:
         "total_ms": row.total_ms,
         "error": row.error,
     }
-    log_often(__name__, "request", line)

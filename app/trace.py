@@ -96,6 +96,7 @@ class Trace:
     _spent_estimated: bool = False
     _started: float = field(default_factory=perf_counter)
     _upstream_started: float | None = None
+    _ended_ms: float | None = None
 
     def elapsed_ms(self) -> float:
         return (perf_counter() - self._started) * 1e3
@@ -214,6 +215,11 @@ class Trace:
             _log.exception("request_log_failed", request_id=self.request_id)
             return {}, ()
 
+    def ended(self) -> RequestEvent:
+        """``event``, for a request that is over: it is made when it is read, and until then nothing here may change."""
+        self._ended_ms = self.elapsed_ms()
+        return RequestEvent.later(self.event)
+
     def event(self) -> RequestEvent:
         """The record of the request as it stands."""
         extra, shadow = self._beside()
@@ -246,7 +252,7 @@ class Trace:
                 usage_estimated=self.usage_estimated,
                 upstream_ms=self.upstream_ms,
                 judge_ms=self.judge_ms,
-                total_ms=self.elapsed_ms(),
+                total_ms=self.elapsed_ms() if self._ended_ms is None else self._ended_ms,
                 finish_reason=self.finish_reason,
                 error=self.error,
                 prompt=stored(self.prompt, self.store_text),

@@ -1,9 +1,9 @@
 """The rows of the event log, as frozen values. The gateway makes them, the writer stores them as they are."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from policies.types import Decision
 
@@ -102,6 +102,28 @@ class RequestEvent:
     claims: tuple[ClaimRow, ...] = ()
     documents: tuple[DocumentRow, ...] = ()
     shadow: tuple[Decision, ...] = ()
+    _make: "Callable[[], RequestEvent] | None" = field(default=None, init=False, repr=False, compare=False)
+
+    @classmethod
+    def later(cls, make: "Callable[[], RequestEvent]") -> "RequestEvent":
+        """The event that ``make`` makes, as soon as it is read: whoever has it written need not wait for that."""
+        event = object.__new__(cls)
+        object.__setattr__(event, "_make", make)
+        return event
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            # A part that was not made yet. Two threads may read at once: what they make is the same.
+            if name in _PARTS and (make := self._make) is not None:
+                made = make()
+                for part in _PARTS:
+                    object.__setattr__(self, part, getattr(made, part))
+                object.__setattr__(self, "_make", None)
+            return object.__getattribute__(self, name)
+
+
+_PARTS = tuple(part.name for part in fields(RequestEvent) if part.init)
 
 
 class EventLog(Protocol):

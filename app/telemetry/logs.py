@@ -3,7 +3,7 @@
 import logging
 import re
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -102,19 +102,31 @@ def mask(text: str) -> str:
     return text
 
 
-def log_often(logger: str, event: str, fields: Mapping[str, Any]) -> None:
-    """What ``structlog.stdlib.get_logger(logger).info(event, **fields)`` does, for a line that every request leaves: at
-    a fraction of the cost where lines are JSON and nobody else listens. ``fields`` stand for what is bound."""
+def log_often(logger: str, event: str, lines: Iterable[tuple[datetime, Mapping[str, Any]]]) -> None:
+    """What ``structlog.stdlib.get_logger(logger).info(event, **fields)`` does for the fields of each of ``lines``, as if
+    it were then: for lines that every request leaves, at a fraction of the cost where lines are JSON and nobody else
+    listens. The fields stand for what is bound."""
     direct = _direct
     if direct is None or logging.root.handlers != [direct] or not logging.getLogger(logger).isEnabledFor(logging.INFO):
-        structlog.stdlib.get_logger(logger).info(event, **fields)
+        log = structlog.stdlib.get_logger(logger)
+        for at, fields in lines:
+            log.info(event, **fields, timestamp=_stamp(at))
         return
-    line = {name: _told(name, value) for name, value in fields.items()}
-    stamp = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-    line |= {"event": event, "level": "info", "logger": logger, "timestamp": stamp}
+    told = []
+    for at, fields in lines:
+        line = {name: value if type(value) in _NUMBERS else _told(name, value) for name, value in fields.items()}
+        line |= {"event": event, "level": "info", "logger": logger, "timestamp": _stamp(at)}
+        told.append(_dump(line))
     with direct.lock or nullcontext():
-        direct.stream.write(_dump(line) + "\n")
+        direct.stream.write("\n".join(told) + "\n")
         direct.flush()
+
+
+def _stamp(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+_NUMBERS = frozenset({type(None), bool, int, float})
 
 
 def _told(name: str, value: Any) -> Any:
@@ -148,7 +160,7 @@ def configure_logging(level: str, format: str, *, stream: TextIO | None = None) 
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.MaybeTimeStamper(fmt="iso", utc=True),
         structlog.stdlib.PositionalArgumentsFormatter(),
         structlog.processors.StackInfoRenderer(),
         structlog.processors.format_exc_info,

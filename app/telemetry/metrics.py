@@ -1,7 +1,7 @@
 """Prometheus metrics, one method for each thing that happens. Labels have few values: no model, agent or key is one."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -77,14 +77,15 @@ class Metrics:
         *,
         judge: Callable[[], JudgeTotals] = JudgeTotals,
         events: Callable[[], EventTotals] = EventTotals,
+        before: Callable[[], None] = lambda: None,
     ) -> None:
         """``judge`` and ``events`` are asked where they stand at each scrape and, with several workers, after a request
-        too, though not after every one."""
+        too, though not after every one. ``before`` each scrape, what waits to be counted may be."""
         self._multiprocess = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
         self._registry = CollectorRegistry()
         if not self._multiprocess:
             ProcessCollector(registry=self._registry)
-        self._judge, self._events = judge, events
+        self._judge, self._events, self._before = judge, events, before
         self._sample_at = 0.0
         self._judge_before, self._events_before = JudgeTotals(), EventTotals()
         self._reason, self._category, self._kind = _Labels(), _Labels(), _Labels()
@@ -131,8 +132,14 @@ class Metrics:
             "rejected": self._counter("events_rejected", "Events set aside: the database refused what is in them"),
         }
 
-    def observe_request(self, event: RequestEvent) -> None:
-        """Count a finished request, with its decisions and claims."""
+    def observe_requests(self, events: Iterable[RequestEvent]) -> None:
+        """Count finished requests, with their decisions and claims."""
+        for event in events:
+            self._observe_request(event)
+        if self._multiprocess and monotonic() >= self._sample_at:
+            self._sample()  # whichever worker is scraped finds the numbers of this one in a file
+
+    def _observe_request(self, event: RequestEvent) -> None:
         row = event.request
         api = self._api(row.api)
         self._counted(api, row.action, self._outcome(row.verdict), self._outcome(row.status)).inc()
@@ -151,8 +158,6 @@ class Metrics:
             for decision in decisions:
                 category, reason = self._category(decision.category), self._reason(decision.reason_code)
                 counter.labels(category, decision.action.value, reason).inc()
-        if self._multiprocess and monotonic() >= self._sample_at:
-            self._sample()  # whichever worker is scraped finds the numbers of this one in a file
 
     def observe_upstream_error(self, kind: str) -> None:
         """Count a failure of the upstream: ``connect``, ``timeout``, ``status_4xx``, ``status_5xx`` or ``stream``."""
@@ -193,6 +198,7 @@ class Metrics:
         return {sample.name: sample.value for sample in found if not sample.labels}
 
     def _collected(self) -> CollectorRegistry:
+        self._before()
         self._sample()
         if not self._multiprocess:
             return self._registry

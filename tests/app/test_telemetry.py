@@ -179,7 +179,7 @@ def test_the_console_format_is_for_people() -> None:
 
 def test_a_request_is_counted_once_with_its_times() -> None:
     metrics = Metrics()
-    metrics.observe_request(event())
+    metrics.observe_requests([event()])
     text = metrics.render().decode()
     assert 'groundlane_requests_total{action="allow",api="chat",status="completed",verdict="supported"} 1.0' in text
     assert 'groundlane_request_seconds_sum{api="chat"} 0.45' in text
@@ -189,25 +189,24 @@ def test_a_request_is_counted_once_with_its_times() -> None:
 
 def test_a_request_that_never_reached_the_upstream_has_no_upstream_time() -> None:
     metrics = Metrics()
-    metrics.observe_request(event(upstream_ms=None, judge_ms=None))
+    metrics.observe_requests([event(upstream_ms=None, judge_ms=None)])
     assert "groundlane_upstream_seconds_sum{" not in metrics.render().decode()
 
 
 def test_claims_and_decisions_are_counted_by_label_and_reason() -> None:
     metrics = Metrics()
     base = event()
-    metrics.observe_request(
-        RequestEvent(
-            request=base.request,
-            claims=(
-                claim("supported"),
-                claim("supported"),
-                claim("contradicted"),
-                replace(claim("unverifiable"), reason="language"),
-            ),
-            decisions=(decision("RETRIEVAL_STALE_SOURCE"), decision(None)),
-        )
+    judged = RequestEvent(
+        request=base.request,
+        claims=(
+            claim("supported"),
+            claim("supported"),
+            claim("contradicted"),
+            replace(claim("unverifiable"), reason="language"),
+        ),
+        decisions=(decision("RETRIEVAL_STALE_SOURCE"), decision(None)),
     )
+    metrics.observe_requests([judged])
     text = metrics.render().decode()
     assert 'groundlane_sentences_total{label="supported"} 2.0' in text
     assert 'groundlane_sentences_total{label="contradicted"} 1.0' in text
@@ -221,7 +220,7 @@ def test_claims_and_decisions_are_counted_by_label_and_reason() -> None:
 
 def test_decisions_in_shadow_are_counted_apart() -> None:
     metrics = Metrics()
-    metrics.observe_request(RequestEvent(request=event().request, shadow=(decision(None), decision(None))))
+    metrics.observe_requests([RequestEvent(request=event().request, shadow=(decision(None), decision(None)))])
     text = metrics.render().decode()
     assert 'groundlane_shadow_decisions_total{action="block",category="retrieval",reason_code="none"} 2.0' in text
     assert "groundlane_decisions_total{" not in text
@@ -299,7 +298,7 @@ def test_totals_of_judge_and_events_become_counters() -> None:
 
 def test_two_apps_in_one_process_keep_their_counts_apart() -> None:
     one, two = Metrics(), Metrics()
-    one.observe_request(event())
+    one.observe_requests([event()])
     assert "groundlane_requests_total{" not in two.render().decode()
 
 
@@ -324,7 +323,7 @@ import sys
 from tests.app.test_telemetry import event
 from app.telemetry import Metrics
 metrics = Metrics()
-metrics.observe_request(event())
+metrics.observe_requests([event()])
 if sys.argv[1] == "scrape":
     sys.stdout.write(metrics.render().decode())
     sys.stdout.write(f"readings: {metrics.readings()['groundlane_open_streams']}")
