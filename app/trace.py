@@ -1,12 +1,12 @@
 """What is known of one request while it runs; in the end it becomes one event, whatever the end was."""
 
 import hashlib
+import os
 import re
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from time import perf_counter
+from time import perf_counter, time_ns
 from typing import Any
 
 import structlog
@@ -31,7 +31,8 @@ _FAILED = {"blocked": 3, "upstream_error": 2, "failed": 2, "incomplete": 1, "can
 
 
 def new_request_id() -> str:
-    return f"req_{secrets.token_hex(16)}"
+    """Ids begin with the time, in milliseconds: in an index of them, what is added lies together."""
+    return f"req_{time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"
 
 
 @dataclass(slots=True, kw_only=True)

@@ -4,16 +4,16 @@ what the database does for them."""
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 import orjson
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import Connection, Table
 from sqlalchemy.dialects import sqlite
 
-from app.tables import Json, UTCDateTime, requests
+from app.tables import Json, UTCDateTime
 
-_AT_ONCE = 500
-"""Ids in one query; SQLite takes some thousands of parameters at least."""
+_KNOWN = "SELECT request_id FROM requests WHERE request_id IN (SELECT value FROM json_each(?))"
 
 Row = Mapping[str, Any]
 
@@ -21,29 +21,29 @@ Row = Mapping[str, Any]
 def insert_rows(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
     """Insert ``rows``, which all name the same columns; those that are there already are left out."""
     if rows:
-        statement, encoders = _prepared(table, tuple(rows[0]))
-        values = [tuple(encode(row[name]) if encode else row[name] for name, encode in encoders) for row in rows]
-        connection.exec_driver_sql(statement, values)
+        statement, values_of, encoders = _prepared(table, tuple(rows[0]))
+        values = [[*values_of(row)] for row in rows]
+        for place, encode in encoders:
+            for row in values:
+                row[place] = encode(row[place])
+        connection.exec_driver_sql(statement, [*map(tuple, values)])
 
 
 def known_requests(connection: Connection, ids: Sequence[str]) -> set[str]:
     """Those of ``ids`` whose requests are in the event log."""
-    known: set[str] = set()
-    for start in range(0, len(ids), _AT_ONCE):
-        piece = ids[start : start + _AT_ONCE]
-        known.update(
-            connection.execute(select(requests.c.request_id).where(requests.c.request_id.in_(piece))).scalars()
-        )
-    return known
+    return set(connection.exec_driver_sql(_KNOWN, (orjson.dumps(ids).decode(),)).scalars())
 
 
 @lru_cache(maxsize=64)
-def _prepared(table: Table, names: tuple[str, ...]) -> tuple[str, Sequence[tuple[str, Callable[[Any], Any] | None]]]:
-    """The statement, and in the order of its parameters the columns, each with what makes its values ready."""
+def _prepared(
+    table: Table, names: tuple[str, ...]
+) -> tuple[str, Callable[[Row], tuple[Any, ...]], Sequence[tuple[int, Callable[[Any], Any]]]]:
+    """The statement, what reads its parameters from a row, and by their place what makes some of them ready."""
     insert = sqlite.insert(table).on_conflict_do_nothing()
     compiled = insert.compile(dialect=sqlite.dialect(paramstyle="qmark"), column_keys=names)
     order = names if compiled.positiontup is None else compiled.positiontup
-    return str(compiled), [(name, _encoder(table, name)) for name in order]
+    encoders = [(place, encode) for place, name in enumerate(order) if (encode := _encoder(table, name)) is not None]
+    return str(compiled), itemgetter(*order), encoders
 
 
 def _encoder(table: Table, name: str) -> Callable[[Any], Any] | None:

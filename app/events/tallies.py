@@ -1,5 +1,6 @@
 """Counting ahead: what events add to the rows of the statistics, in the transaction that stores or deletes them."""
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -42,10 +43,6 @@ COUNTED = {
 Key = tuple[Any, ...]
 
 
-Numbers = Sequence[tuple[int, float]]
-"""Numbers, each with its place in a row."""
-
-
 class _Layout:
     """Where what stands in the rows of a table: ``step``, the rest of the key, a name, and from there on numbers."""
 
@@ -67,15 +64,11 @@ class _Sums:
         self.rows: dict[Key, list[float]] = {}
         self.names: dict[Key, tuple[str, ...]] = {}
 
-    def add(self, key: Key, numbers: Numbers, largest: Numbers, *name: str) -> None:
-        row = self.rows.get(key)
-        if row is None:
-            row = self.rows[key] = [0] * self.layout.size
-        for place, number in numbers:
-            row[place] += number
-        for place, number in largest:
-            row[place] = max(row[place], number)
+    def add(self, key: Key, *name: str) -> list[float]:
+        """A new row."""
+        row = self.rows[key] = [0] * self.layout.size
         self.names[key] = name
+        return row
 
     def days(self) -> "_Sums":
         """The same by day."""
@@ -101,45 +94,50 @@ _STATUSES = {status: _OF_REQUESTS.place[f"status_{status}"] for status in STATUS
 _COUNT, _PROMPT, _COMPLETION, _TRUST_COUNT, _TRUST = (
     _OF_REQUESTS.place[name] for name in ("requests", "prompt_tokens", "completion_tokens", "trust_count", "trust_sum")
 )
+_DECISIONS = _OF_DECISIONS.place["decisions"]
 
 
 def tally(events: Iterable[Rows], sign: int = 1) -> list[tuple[Table, list[tuple[Any, ...]]]]:
     """What ``events`` add to each table of statistics; with a ``sign`` of -1, what is to be taken away."""
-    requests, decisions = _Sums(_OF_REQUESTS), _Sums(_OF_DECISIONS)
+    of_requests: dict[Key, list[Mapping[str, Any]]] = defaultdict(list)
+    of_decisions: dict[Key, list[Mapping[str, Any]]] = defaultdict(list)
     for event in events:
         row = event["requests"][0]
         start = row["ts"].replace(minute=0, second=0, microsecond=0)
         of = key_of(row["agent"]), key_of(row["model"])
-        numbers, largest = _request(row, sign)
         for policy in {NONE, *(decision["policy_id"] for decision in event["decisions"])}:
-            requests.add((start, policy, *of, row["action"]), numbers, largest)
+            of_requests[start, policy, *of, row["action"]].append(row)
         for decision in event["decisions"]:
-            numbers, largest = _latency(_OF_DECISIONS, "latency", decision["latency_ms"], sign)
-            counted = [(_OF_DECISIONS.place["decisions"], sign), *numbers]
-            decisions.add(_kind(start, decision, of), counted, largest, decision["policy_name"])
+            of_decisions[_kind(start, decision, of)].append(decision)
+    requests, decisions = _Sums(_OF_REQUESTS), _Sums(_OF_DECISIONS)
+    for key, rows in of_requests.items():
+        _count_requests(requests.add(key), rows, sign)
+    for key, rows in of_decisions.items():
+        numbers = decisions.add(key, rows[-1]["policy_name"])
+        numbers[_DECISIONS] = sign * len(rows)
+        _count_times(_OF_DECISIONS, numbers, "latency", [row["latency_ms"] for row in rows], sign)
     return [
-        (sums.layout.table, rows)
+        (sums.layout.table, told)
         for sums in (requests, decisions)
-        if (rows := [*sums.told(HOUR), *sums.days().told(DAY)])
+        if (told := [*sums.told(HOUR), *sums.days().told(DAY)])
     ]
 
 
-def _request(row: Mapping[str, Any], sign: int) -> tuple[Numbers, Numbers]:
-    found: list[tuple[int, float]] = [(_COUNT, sign)]
-    found += [(_PROMPT, sign * (row["prompt_tokens"] or 0)), (_COMPLETION, sign * (row["completion_tokens"] or 0))]
-    # One that this version does not know is counted as a request all the same.
-    found += [(place, sign) for place in (_VERDICTS.get(row["verdict"]), _STATUSES.get(row["status"])) if place]
-    if (trust := row["trust_score"]) is not None:
-        found += [(_TRUST_COUNT, sign), (_TRUST, sign * trust)]
-    total, upstream, judge = row["total_ms"], row["upstream_ms"], row["judge_ms"]
-    gateway = max(0.0, total - (upstream or 0.0) - (judge or 0.0))
-    longest: list[tuple[int, float]] = []
-    for part, value in zip(PARTS, (total, upstream, judge, gateway), strict=True):
-        if value is not None:
-            numbers, largest = _latency(_OF_REQUESTS, part, value, sign)
-            found += numbers
-            longest += largest
-    return found, longest
+def _count_requests(numbers: list[float], rows: Sequence[Mapping[str, Any]], sign: int) -> None:
+    numbers[_COUNT] = sign * len(rows)
+    numbers[_PROMPT] = sign * sum(row["prompt_tokens"] or 0 for row in rows)
+    numbers[_COMPLETION] = sign * sum(row["completion_tokens"] or 0 for row in rows)
+    for name, places in (("verdict", _VERDICTS), ("status", _STATUSES)):
+        for value, count in Counter(row[name] for row in rows).items():
+            # One that this version does not know is counted as a request all the same.
+            if value in places:
+                numbers[places[value]] = sign * count
+    trust = [row["trust_score"] for row in rows if row["trust_score"] is not None]
+    numbers[_TRUST_COUNT], numbers[_TRUST] = sign * len(trust), sign * sum(trust)
+    times = [(row["total_ms"], row["upstream_ms"], row["judge_ms"]) for row in rows]
+    rests = [max(0.0, total - (upstream or 0.0) - (judge or 0.0)) for total, upstream, judge in times]
+    for part, values in zip(PARTS, (*zip(*times, strict=True), rests), strict=True):
+        _count_times(_OF_REQUESTS, numbers, part, [value for value in values if value is not None], sign)
 
 
 def _kind(start: datetime, row: Mapping[str, Any], of: tuple[str, str]) -> Key:
@@ -147,15 +145,16 @@ def _kind(start: datetime, row: Mapping[str, Any], of: tuple[str, str]) -> Key:
     return (start, *(row[name] for name in names), row["reason_code"] or NONE, *of)
 
 
-def _latency(layout: _Layout, part: str, value: float, sign: int) -> tuple[Numbers, Numbers]:
+def _count_times(layout: _Layout, numbers: list[float], part: str, values: Sequence[float], sign: int) -> None:
+    if not values:
+        return
     place = layout.place
-    numbers = (
-        (place[f"{part}_count"], sign),
-        (place[f"{part}_ms"], sign * value),
-        (place[f"{part}_{bin_of(value):02d}"], sign),
-    )
+    numbers[place[f"{part}_count"]] = sign * len(values)
+    numbers[place[f"{part}_ms"]] = sign * sum(values)
     # What was the longest of all cannot be told once it is taken away.
-    return numbers, ((place[f"{part}_max"], value if sign > 0 else 0.0),)
+    numbers[place[f"{part}_max"]] = max(values) if sign > 0 else 0.0
+    for bin, count in Counter(map(bin_of, values)).items():
+        numbers[place[f"{part}_{bin:02d}"]] = sign * count
 
 
 def add(connection: Connection, events: Iterable[Rows]) -> None:
