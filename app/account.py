@@ -1,6 +1,7 @@
 """What one choice of a reply came to: its sentences with their verdicts, and what is told of them."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from app.choice_log import choice_log
@@ -160,11 +161,11 @@ class Account:
         )
         self._trace.sentences += sum(not entry.structure for entry in self._entries)
         self._trace.reply += self.delivered
-        self._trace.claims.extend(
-            claim_rows(
+        self._trace.claims.append(
+            partial(
+                claim_rows,
                 self._entries,
                 choice=self.index,
-                first=len(self._trace.claims),
                 positions=self._terms.positions,
                 store_text=self._terms.store_text,
             )

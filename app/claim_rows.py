@@ -12,7 +12,7 @@ from judges.types import ClaimVerdict, Label, Source
 
 
 def claim_rows(
-    entries: Sequence[Entry], *, choice: int, first: int, positions: Sequence[int], store_text: StoreText
+    entries: Sequence[Entry], *, choice: int, positions: Sequence[int], store_text: StoreText, first: int = 0
 ) -> Iterator[ClaimRow]:
     """A row for each claim, and one for each sentence that makes none.
 

@@ -5,7 +5,7 @@ decisions logged.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import MISSING, dataclass, field, is_dataclass, replace
 from dataclasses import fields as dataclass_fields
 from enum import Enum
@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from app.settings import StoreText
-from judges.types import Chunk, ClaimVerdict, Consistency, Source, Span
+from judges.types import Chunk, ClaimVerdict, Consistency, Span
 from policies.replay import ChoiceLog, Judging, RequestLog
 from policies.types import Citation, Record
 
@@ -59,66 +59,61 @@ class _StoredClaim:
 
 _REQUEST = TypeAdapter(_StoredRequest)
 _CLAIMS = TypeAdapter(list[_StoredClaim])
-_OF_ROWS = {Record: frozenset({"chunks", "claims", "cited_support"})}
+_ELSEWHERE: Mapping[Any, Set[str]] = {
+    Record: {"chunks", "claims", "cited_support"},
+    ChoiceLog: {"record", "positions", "delivered"},
+    RequestLog: {"chunks", "dropped", "stream", "blocked", "choices"},
+}
 """What stands in rows of its own, or elsewhere in these."""
 
 
 def request_extra(log: RequestLog, how: StoreText) -> dict[str, Any]:
     """``requests.extra`` of a request: what is not in its documents and claims."""
-    stored = _StoredRequest(
-        v=_VERSION,
-        late=log.late,
-        injectable=log.injectable,
-        tools=log.tools,
-        conflicts=log.conflicts if how is StoreText.FULL else _without_statements(log.conflicts),
-        judging=log.judging,
-        choices=tuple(
-            _StoredChoice(
-                record=choice.record if how is StoreText.FULL else _without_texts(choice.record),
-                ready=choice.ready,
-                complete=choice.complete,
-                skipped=choice.skipped,
-                documents=len(choice.positions),
-                cited_support=tuple(
-                    (span.start, span.end, document, score)
-                    for (span, document), score in choice.record.cited_support.items()
-                ),
-            )
-            for choice in log.choices
-        ),
-    )
-    found: dict[str, Any] = _told(stored)
+    if how is not StoreText.FULL and log.conflicts is not None:
+        log = replace(log, conflicts=_without_statements(log.conflicts))
+    found: dict[str, Any] = {"v": _VERSION, **_told(log)}
+    if log.choices:
+        found["choices"] = [_choice(choice, how) for choice in log.choices]
+    return found
+
+
+def _choice(choice: ChoiceLog, how: StoreText) -> dict[str, Any]:
+    record = choice.record if how is StoreText.FULL else _without_texts(choice.record)
+    found: dict[str, Any] = {"record": _told(record), **_told(choice)}
+    if choice.positions:
+        found["documents"] = len(choice.positions)
+    if support := choice.record.cited_support:
+        found["cited_support"] = [(span.start, span.end, place, score) for (span, place), score in support.items()]
     return found
 
 
 def claim_extra(verdict: ClaimVerdict, how: StoreText) -> dict[str, Any]:
     """``claims.extra`` of a claim: the verdict in full. What its evidence says stands in a column of its own."""
-    full = how is StoreText.FULL
-    kept = replace(
-        verdict,
-        claim=replace(verdict.claim, text=verdict.claim.text if full else _ELLIPSIS, context=""),
-        best_source=_without_content(verdict.best_source),
-        contradicting_source=_without_content(verdict.contradicting_source),
-        explanation=verdict.explanation if full else None,
-        correction=verdict.correction if full or verdict.correction is None else _ELLIPSIS,
-    )
-    found: dict[str, Any] = _told(_StoredClaim(verdict=kept))
-    return found
+    told: dict[str, Any] = _told(verdict)
+    told["claim"].pop("context", None)
+    for name in ("best_source", "contradicting_source"):
+        if name in told:
+            told[name]["content"] = ""
+    if how is not StoreText.FULL:
+        told["claim"]["text"] = _ELLIPSIS
+        told.pop("explanation", None)
+        if "correction" in told:
+            told["correction"] = _ELLIPSIS
+    return {"verdict": told}
 
 
 def _told(value: Any) -> Any:
     """``value`` as JSON has it, for ``TypeAdapter`` to read; what is as by default is left out. Every request and every
     claim is told, and this takes a tenth of the time that ``TypeAdapter`` takes for it."""
-    kind = type(value)
-    if kind is str or kind is int or kind is float or kind is bool or value is None:
+    kind: Any = type(value)
+    if kind in _PLAIN:
         return value
-    if is_dataclass(kind):
-        found = {}
-        for name, default in _defaults(kind):
-            own = getattr(value, name)
-            if own is not default and own != default:
-                found[name] = _told(own)
-        return found
+    if (fields := _fields(kind)) is not None:
+        return {
+            name: own if type(own) in _PLAIN else _told(own)
+            for name, default in fields
+            if (own := getattr(value, name)) is not default and own != default
+        }
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
@@ -126,10 +121,15 @@ def _told(value: Any) -> Any:
     return [_told(inner) for inner in value]
 
 
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+
+
 @cache
-def _defaults(kind: Any) -> Sequence[tuple[str, Any]]:
-    """The fields that are told, each with its default."""
-    left_out = _OF_ROWS.get(kind, frozenset())
+def _fields(kind: Any) -> Sequence[tuple[str, Any]] | None:
+    """The fields that are told, each with its default; None where ``kind`` has none."""
+    if not is_dataclass(kind):
+        return None
+    left_out = _ELSEWHERE.get(kind, frozenset())
     return [
         (each.name, each.default if each.default_factory is MISSING else each.default_factory())
         for each in dataclass_fields(kind)
@@ -231,7 +231,3 @@ def _without_statements(found: Consistency | None) -> Consistency | None:
 
 def _digest(name: str) -> str:
     return blake2b(name.encode("utf-8", "replace"), digest_size=8).hexdigest() if name else ""
-
-
-def _without_content(source: Source | None) -> Source | None:
-    return None if source is None else replace(source, content="")

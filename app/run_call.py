@@ -14,7 +14,7 @@ from policies.types import Citation
 def call_data(trace: Trace, run_id: str) -> dict[str, Any]:
     """The data of a step, as ``app.run_steps`` reads it. Without a reply (the request was blocked, or the upstream
     failed) nothing was used and nothing found."""
-    kept = [document.position for document in trace.documents if document.kept] if trace.choices else []
+    kept = [place for place in range(len(trace.chunks)) if place not in trace.dropped] if trace.choices else []
     places = {position: place for place, position in enumerate(kept)}
     claims: list[ClaimVerdict] = []
     citations: list[Citation] = []

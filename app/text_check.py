@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from app.citing import cite_reply
@@ -224,8 +225,8 @@ class TextChecks:
         trace.judge_ms = judged.judge_ms
         trace.sentences = len(judged.entries)
         positions = range(len(request.chunks))
-        trace.claims.extend(
-            claim_rows(judged.entries, choice=0, first=0, positions=positions, store_text=self.settings.store_text)
+        trace.claims.append(
+            partial(claim_rows, judged.entries, choice=0, positions=positions, store_text=self.settings.store_text)
         )
         trace.llm_calls.extend(judged.llm_calls(found))
         trace.withheld.extend(judged.texts(found))

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import perf_counter, time_ns
@@ -59,8 +59,8 @@ class Trace:
     verdict: str = "not_checked"
     trust_score: float | None = None
     decisions: list[Decision] = field(default_factory=list)
-    claims: list[ClaimRow] = field(default_factory=list)
-    documents: list[DocumentRow] = field(default_factory=list)
+    claims: list[Callable[..., Iterable[ClaimRow]]] = field(default_factory=list)
+    """Make the rows of claims, each given the position of its ``first``."""
     policies: PolicySet | None = None
     """Those that the request is under: one snapshot, whatever changes meanwhile. None: it was refused before."""
     injectable: bool = False
@@ -72,6 +72,8 @@ class Trace:
     """How the judge is asked; None where nothing is judged."""
     choices: list[ChoiceLog] = field(default_factory=list)
     chunks: Sequence[Chunk] = ()
+    dropped: Mapping[int, str] = field(default_factory=dict)
+    """Which of ``chunks`` policies took out, by position, and why."""
     late: int = 0
     """How many of ``chunks`` came with the reply."""
     sentences: int = 0
@@ -163,23 +165,7 @@ class Trace:
 
     def keep_documents(self, chunks: Sequence[Chunk], dropped: Mapping[int, str], *, late: int = 0) -> None:
         """``late``: how many of the last of ``chunks`` came with the reply."""
-        self.chunks, self.late = chunks, late
-        self.documents = [
-            DocumentRow(
-                position=position,
-                document_id=chunk.id,
-                source=chunk.source,
-                collection=chunk.collection,
-                relevance_score=chunk.relevance_score,
-                age_days=chunk.age_days,
-                title=chunk.title,
-                url=chunk.url,
-                kept=position not in dropped,
-                reason=dropped.get(position),
-                text=stored(chunk.text, self.store_text),
-            )
-            for position, chunk in enumerate(chunks)
-        ]
+        self.chunks, self.dropped, self.late = chunks, dropped, late
 
     @property
     def action(self) -> str:
@@ -194,7 +180,7 @@ class Trace:
         return RequestLog(
             chunks=self.chunks,
             late=self.late,
-            dropped=frozenset(document.position for document in self.documents if not document.kept),
+            dropped=frozenset(self.dropped),
             injectable=self.injectable,
             tools=self.tools,
             conflicts=self.conflicts,
@@ -246,7 +232,7 @@ class Trace:
                 action=self.action,
                 verdict=self.verdict,
                 trust_score=self.trust_score,
-                documents=len(self.documents),
+                documents=len(self.chunks),
                 sentences=self.sentences,
                 prompt_tokens=self.prompt_tokens,
                 completion_tokens=self.completion_tokens,
@@ -262,10 +248,34 @@ class Trace:
                 regenerations=self.regenerations,
             ),
             decisions=self._told(self.decisions),
-            claims=tuple(self.claims),
-            documents=tuple(self.documents),
+            claims=self._claim_rows(),
+            documents=self._document_rows(),
             shadow=self._told(shadow),
         )
+
+    def _document_rows(self) -> tuple[DocumentRow, ...]:
+        return tuple(
+            DocumentRow(
+                position=position,
+                document_id=chunk.id,
+                source=chunk.source,
+                collection=chunk.collection,
+                relevance_score=chunk.relevance_score,
+                age_days=chunk.age_days,
+                title=chunk.title,
+                url=chunk.url,
+                kept=position not in self.dropped,
+                reason=self.dropped.get(position),
+                text=stored(chunk.text, self.store_text),
+            )
+            for position, chunk in enumerate(self.chunks)
+        )
+
+    def _claim_rows(self) -> tuple[ClaimRow, ...]:
+        rows: list[ClaimRow] = []
+        for make in self.claims:
+            rows.extend(make(first=len(rows)))
+        return tuple(rows)
 
     def _told(self, decisions: Sequence[Decision]) -> tuple[Decision, ...]:
         if self.store_text is StoreText.FULL:

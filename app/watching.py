@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from app.choice_log import choice_log
 from app.citing import cite_reply, cite_sentence
@@ -62,14 +63,8 @@ class Watch:
             if number in self._choices:
                 entries = self._entries(self._choices[number])
                 trace.choices[place] = self._judged(trace.choices[place], entries)
-                trace.claims.extend(
-                    claim_rows(
-                        entries,
-                        choice=number,
-                        first=len(trace.claims),
-                        positions=self._positions,
-                        store_text=trace.store_text,
-                    )
+                trace.claims.append(
+                    partial(claim_rows, entries, choice=number, positions=self._positions, store_text=trace.store_text)
                 )
                 trace.withheld.extend(claim.claim.text for entry in entries for claim in entry.verdict.claims)
                 trace.sentences += len(entries)

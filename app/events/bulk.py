@@ -54,6 +54,7 @@ def _encoder(table: Table, name: str) -> Callable[[Any], Any] | None:
     return _json if kind is Json else None
 
 
+@lru_cache(maxsize=1024)  # all rows of an event have the same
 def _stamp(value: datetime | None) -> str | None:
     return None if value is None else value.astimezone(UTC).isoformat(" ", "microseconds")[:26]
 

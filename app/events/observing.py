@@ -13,6 +13,15 @@ _log = structlog.stdlib.get_logger(__name__)
 Observer = Callable[[Sequence[RequestEvent]], None]
 
 
+def _is_made(event: RequestEvent) -> bool:
+    """Make it, if need be; one that a fault of ours leaves unmade is told of here."""
+    try:
+        return event.request is not None
+    except Exception as error:
+        _log.error("event_unmade", error=f"{type(error).__name__}: {error}")
+        return False
+
+
 class Observers:
     """Each of ``observers`` is told of every event, in order, ``linger_s`` after it was given at the latest, and with
     no more than ``at_once``. A fault of one costs the others nothing."""
@@ -37,10 +46,9 @@ class Observers:
 
     def flush(self) -> None:
         """Tell of what waits, now."""
-        events, self._waiting = self._waiting, []
-        if not events:
-            return
-        for observer in self._observers:
+        waiting, self._waiting = self._waiting, []
+        events = [event for event in waiting if _is_made(event)]
+        for observer in self._observers if events else ():
             try:
                 observer(events)
             except Exception:

@@ -37,8 +37,8 @@ class _Entry:
         """None where the event has none for a fault of ours, which must not cost those beside it."""
         try:
             return event_rows(self.event)
-        except Exception:
-            _log.exception("event_without_rows")
+        except Exception as error:
+            _log.error("event_without_rows", error=f"{type(error).__name__}: {error}")
             return None
 
     def settle(self, error: Exception | None = None) -> None:

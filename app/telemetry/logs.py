@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, MutableMapping
 from contextlib import nullcontext
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, TextIO
 
@@ -95,7 +95,7 @@ def _in_place_of(key: str) -> str | None:
 
 
 def mask(text: str) -> str:
-    if _MAYBE_SECRET.search(text) is None:
+    if text.isidentifier() or _MAYBE_SECRET.search(text) is None:  # the first is quick, and true of most
         return text
     for pattern, replacement in _SECRET_VALUES:
         text = pattern.sub(replacement, text)
@@ -103,27 +103,23 @@ def mask(text: str) -> str:
 
 
 def log_often(logger: str, event: str, lines: Iterable[tuple[datetime, Mapping[str, Any]]]) -> None:
-    """What ``structlog.stdlib.get_logger(logger).info(event, **fields)`` does for the fields of each of ``lines``, as if
-    it were then: for lines that every request leaves, at a fraction of the cost where lines are JSON and nobody else
-    listens. The fields stand for what is bound."""
+    """What ``structlog.stdlib.get_logger(logger).info(event, **fields)`` does, for each of ``lines``: the time it is of,
+    and fields, which stand for what is bound. For lines that every request leaves: it costs a fraction of the same where
+    lines are JSON and nobody else listens."""
     direct = _direct
     if direct is None or logging.root.handlers != [direct] or not logging.getLogger(logger).isEnabledFor(logging.INFO):
         log = structlog.stdlib.get_logger(logger)
         for at, fields in lines:
-            log.info(event, **fields, timestamp=_stamp(at))
+            log.info(event, **fields, timestamp=at.isoformat().replace("+00:00", "Z"))
         return
     told = []
     for at, fields in lines:
         line = {name: value if type(value) in _NUMBERS else _told(name, value) for name, value in fields.items()}
-        line |= {"event": event, "level": "info", "logger": logger, "timestamp": _stamp(at)}
+        line |= {"event": event, "level": "info", "logger": logger, "timestamp": at}
         told.append(_dump(line))
     with direct.lock or nullcontext():
         direct.stream.write("\n".join(told) + "\n")
         direct.flush()
-
-
-def _stamp(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 _NUMBERS = frozenset({type(None), bool, int, float})
@@ -206,4 +202,4 @@ def configure_logging(level: str, format: str, *, stream: TextIO | None = None) 
 
 
 def _dump(value: Any, **_: Any) -> str:
-    return orjson.dumps(value, default=str).decode()
+    return orjson.dumps(value, default=str, option=orjson.OPT_UTC_Z).decode()

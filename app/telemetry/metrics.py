@@ -1,6 +1,7 @@
 """Prometheus metrics, one method for each thing that happens. Labels have few values: no model, agent or key is one."""
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
 from prometheus_client.process_collector import ProcessCollector
 
-from app.events.records import RequestEvent
+from app.events.records import RequestEvent, RequestRow
 from judges.types import LlmCall
 
 _MULTIPROCESS: Any = multiprocess  # its functions carry no types
@@ -101,7 +102,7 @@ class Metrics:
         self._decisions = self._counter("decisions", "Decisions", *of_decision)
         self._shadow = self._counter("shadow_decisions", "Decisions of policies that were not in force", *of_decision)
         # Looked up by every request, and of few labels each.
-        self._counted, self._took = cache(self._requests.labels), cache(self._request_seconds.labels)
+        self._took = cache(self._request_seconds.labels)
         self._upstream_took, self._judge_took = cache(self._upstream_seconds.labels), cache(self._judge_seconds.labels)
         self._regenerations = self._counter("regenerations", "Times an upstream was asked to go on anew", "api")
         self._upstream_errors = self._counter("upstream_errors", "Failures of the upstream", "kind")
@@ -134,15 +135,18 @@ class Metrics:
 
     def observe_requests(self, events: Iterable[RequestEvent]) -> None:
         """Count finished requests, with their decisions and claims."""
+        counts: defaultdict[tuple[Any, ...], int] = defaultdict(int)
         for event in events:
-            self._observe_request(event)
+            self._observe_times(event.request)
+            for series in self._series(event):
+                counts[series] += 1
+        for (counter, *labels), count in counts.items():
+            counter.labels(*labels).inc(count)
         if self._multiprocess and monotonic() >= self._sample_at:
             self._sample()  # whichever worker is scraped finds the numbers of this one in a file
 
-    def _observe_request(self, event: RequestEvent) -> None:
-        row = event.request
+    def _observe_times(self, row: RequestRow) -> None:
         api = self._api(row.api)
-        self._counted(api, row.action, self._outcome(row.verdict), self._outcome(row.status)).inc()
         self._took(api).observe(row.total_ms / 1e3)
         if row.upstream_ms is not None:
             self._upstream_took(api).observe(row.upstream_ms / 1e3)
@@ -150,14 +154,18 @@ class Metrics:
             self._judge_took(api).observe(row.judge_ms / 1e3)
         if row.regenerations:
             self._regenerations.labels(api).inc(row.regenerations)
+
+    def _series(self, event: RequestEvent) -> Iterator[tuple[Any, ...]]:
+        """What the event adds one to, each a counter and its labels."""
+        row = event.request
+        yield self._requests, self._api(row.api), row.action, self._outcome(row.verdict), self._outcome(row.status)
         for claim in event.claims:
-            self._sentences.labels(claim.label).inc()
+            yield self._sentences, claim.label
             if claim.reason is not None:
-                self._unjudged.labels(self._why(claim.reason)).inc()
+                yield self._unjudged, self._why(claim.reason)
         for decisions, counter in ((event.decisions, self._decisions), (event.shadow, self._shadow)):
             for decision in decisions:
-                category, reason = self._category(decision.category), self._reason(decision.reason_code)
-                counter.labels(category, decision.action.value, reason).inc()
+                yield counter, self._category(decision.category), decision.action, self._reason(decision.reason_code)
 
     def observe_upstream_error(self, kind: str) -> None:
         """Count a failure of the upstream: ``connect``, ``timeout``, ``status_4xx``, ``status_5xx`` or ``stream``."""

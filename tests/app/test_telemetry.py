@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.events.records import ClaimRow, RequestEvent, RequestRow
-from app.telemetry import EventTotals, JudgeTotals, Metrics, configure_logging
+from app.telemetry import EventTotals, JudgeTotals, Metrics, configure_logging, log_often
 from app.telemetry.logs import redact
 from policies.types import Action, Decision, Phase
 
@@ -164,6 +164,34 @@ def test_an_exception_is_logged_without_the_parameters_that_caused_it(log: io.St
     assert "our patients" not in line["exception"]
 
 
+AT = datetime(2026, 1, 1, 12, 30, 0, 250, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("listens", [False, True], ids=["alone", "beside another handler"])
+def test_lines_written_together_are_those_written_one_by_one(log: io.StringIO, listens: bool) -> None:
+    """Each of its own time, in order, without secrets, and with nothing that happens to be bound."""
+    if listens:
+        logging.getLogger().addHandler(logging.NullHandler())
+    fields = {"model": "m", "error": "sent 'Bearer abc' on", "codes": ["A", "sk-abcdefgh"], "token": "t", "text": "x"}
+    with structlog.contextvars.bound_contextvars(request_id="bound"):
+        log_often("gateway", "request", [(AT, {"request_id": f"req_{n}", "n": n, **fields}) for n in range(3)])
+    told = lines(log)
+    assert [line["request_id"] for line in told] == ["req_0", "req_1", "req_2"]
+    assert told[1] == {
+        "request_id": "req_1",
+        "n": 1,
+        "model": "m",
+        "error": "sent 'Bearer ***' on",
+        "codes": ["A", "***"],
+        "token": "***",
+        "text": "[left out]",
+        "event": "request",
+        "level": "info",
+        "logger": "gateway",
+        "timestamp": "2026-01-01T12:30:00.000250Z",
+    }
+
+
 def test_the_console_format_is_for_people() -> None:
     root = logging.getLogger()
     handlers, level = root.handlers, root.level
@@ -294,6 +322,19 @@ def test_totals_of_judge_and_events_become_counters() -> None:
     assert readings["groundlane_judge_cache_hits_total"] == 11
     assert readings["groundlane_events_queue_depth"] == 3
     assert "groundlane_requests_total" not in readings  # it has labels
+
+
+def test_what_waits_to_be_counted_is_counted_before_a_scrape() -> None:
+    waiting = [event(), event()]
+
+    def count() -> None:
+        metrics.observe_requests(waiting)
+        waiting.clear()
+
+    metrics = Metrics(before=count)
+    counted = 'groundlane_requests_total{action="allow",api="chat",status="completed",verdict="supported"} 2.0'
+    assert counted in metrics.render().decode()
+    assert counted in metrics.render().decode()
 
 
 def test_two_apps_in_one_process_keep_their_counts_apart() -> None:

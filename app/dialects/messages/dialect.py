@@ -43,7 +43,7 @@ class MessagesDialect:
 
     async def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncGenerator[Event, None]:
         """The events of a reply. A whole message is laid out as events, so that both take the same way."""
-        dropped = {row.position for row in trace.documents if not row.kept}
+        dropped = frozenset(trace.dropped)
         stops = self._request.intake.body.get("stop_sequences")
         reader = Reader(
             trace,

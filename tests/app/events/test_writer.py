@@ -243,6 +243,21 @@ async def test_an_event_that_the_database_refuses_costs_only_itself(
     assert b"req_000002" in (tmp_path / "events.rejected").read_bytes()
 
 
+async def test_an_event_that_cannot_be_made_costs_only_itself(
+    open_database: Open, event: Event, tmp_path: Path
+) -> None:
+    def fail() -> RequestEvent:
+        raise RuntimeError("no event")
+
+    async with open_database() as database:
+        async with running(database, tmp_path, durability=SYNC) as writer, asyncio.TaskGroup() as group:
+            for number in range(5):
+                made = RequestEvent.later(fail) if number == 2 else event(number)
+                group.create_task(writer.append(made))
+        assert (await count(database))[0] == 4
+    assert (writer.written, writer.rejected, writer.dropped, writer.failures) == (4, 1, 0, 0)
+
+
 async def test_where_the_journal_fails_too_sync_says_so_and_batched_waits(
     sqlite_url: str, event: Event, tmp_path: Path, until: Until
 ) -> None:
