@@ -103,7 +103,7 @@ def mask(text: str) -> str:
 
 
 def log_often(logger: str, event: str, lines: Iterable[tuple[datetime, Mapping[str, Any]]]) -> None:
-    """What ``structlog.stdlib.get_logger(logger).info(event, **fields)`` does for each of ``lines``: the time of it, and
+    """What ``structlog.stdlib.get_logger(logger).info(event, **fields)`` does for each of ``lines``: its time, and its
     fields, which stand for what is bound. For lines that every request leaves: where lines are JSON and nobody else
     listens, it costs a fraction."""
     direct = _direct
