@@ -1,6 +1,6 @@
 """What of headers crosses the gateway, and how each kind of upstream is given its key."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from app.settings import UpstreamApi
 from app.upstream.response import Headers, Response
@@ -20,6 +20,7 @@ _HARMLESS: Headers = [
 """What an upstream says may be a page (a file that somebody uploaded there). Opened in a browser it must not act as one
 of ours, beside the dashboard."""
 _REPLACED = _NOT_RETURNED | dict(_HARMLESS).keys()
+_REPLACED_DECODED = _REPLACED | {"content-encoding"}
 
 _KEY = {
     UpstreamApi.OPENAI: ("authorization", "Bearer "),
@@ -41,33 +42,38 @@ def key_header(api: UpstreamApi, key: str) -> tuple[str, str]:
     return name, scheme + key
 
 
-def sent_headers(
-    headers: Headers, *, own: Mapping[str, str], api: UpstreamApi, accept_encoding: str, with_keys: bool
-) -> Headers:
-    """The caller's headers as the upstream gets them. ``own``, its key among them, stand in place of the caller's.
+class Outgoing:
+    """What one upstream gets of callers' headers. ``own``, its key among them, stand in place of a caller's."""
 
-    ``with_keys``: the keys of the caller go along; otherwise every one is taken out.
-    """
-    dropped = _NOT_SENT | connection_tokens(headers) | own.keys()
-    if not with_keys:
-        dropped |= CALLER_KEYS
-    kept = [(name, value) for name, value in headers if name not in dropped and not name.startswith("x-groundlane-")]
-    kept.extend(own.items())
-    present = {name for name, _ in kept}
-    kept.extend(default for default in _DEFAULTS[api] if default[0] not in present)
-    kept.append(("accept-encoding", accept_encoding))
-    return kept
+    def __init__(self, own: Mapping[str, str], api: UpstreamApi) -> None:
+        self._own = list(own.items())
+        self._defaults = [default for default in _DEFAULTS[api] if default[0] not in own]
+        self._dropped = {True: _NOT_SENT | own.keys(), False: _NOT_SENT | own.keys() | CALLER_KEYS}
+
+    def of(self, headers: Headers, *, accept_encoding: str, with_keys: bool) -> Headers:
+        """A caller's headers as they are sent. ``with_keys``: the keys among them go along, which otherwise do not."""
+        kept = _without(headers, self._dropped[with_keys])
+        kept = [item for item in kept if not item[0].startswith("x-groundlane-")]
+        names = [name for name, _ in kept]
+        kept += self._own
+        kept += [default for default in self._defaults if default[0] not in names]
+        kept.append(("accept-encoding", accept_encoding))
+        return kept
 
 
 def returned_headers(response: Response, *, decoded: bool) -> Headers:
     """The upstream's headers as the client may see them. ``decoded``: the body goes on without its content encoding."""
-    headers = response.headers
-    dropped = _REPLACED | connection_tokens(headers) | ({"content-encoding"} if decoded else frozenset())
-    return [*((name, value) for name, value in headers if name not in dropped), *_HARMLESS]
+    return [*_without(response.headers, _REPLACED_DECODED if decoded else _REPLACED), *_HARMLESS]
 
 
-def connection_tokens(headers: Iterable[tuple[str, str]]) -> frozenset[str]:
-    """The headers that ``Connection`` names as meant for this hop only (RFC 9110, section 7.6.1)."""
-    return frozenset(
-        token.strip().lower() for name, value in headers if name == "connection" for token in value.split(",")
-    )
+def _without(headers: Headers, dropped: frozenset[str]) -> Headers:
+    """Those that go on. Of those ``dropped``, ``Connection`` names others that are meant for this hop only (RFC 9110,
+    section 7.6.1)."""
+    kept = [item for item in headers if item[0] not in dropped]
+    if len(kept) == len(headers):
+        return kept
+    for name, value in headers:
+        if name == "connection":
+            hop = {token.strip().lower() for token in value.split(",")}
+            kept = [item for item in kept if item[0] not in hop]
+    return kept

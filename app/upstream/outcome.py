@@ -2,11 +2,11 @@
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 import httpx
+from msgspec import Struct
 
 from app.errors import UpstreamConnectError, UpstreamTimeoutError
 from app.upstream.response import Response
@@ -23,8 +23,7 @@ _LONGEST_DETAIL = 500
 _RANDOM = random.SystemRandom()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """Either ``response`` or ``error``. ``kind`` names what went wrong, if anything; ``detail`` says of an error, to an
     operator alone, what it was.
 
@@ -53,8 +52,10 @@ class Outcome:
 def of_response(response: Response, *, repeatable: bool, retry_429: bool, max_retry_after: float) -> Outcome:
     """Judge a response by its status. ``repeatable``: to send the request twice does no harm."""
     status = response.status_code
-    refused = status in _UNAVAILABLE or (status == _TOO_MANY and retry_429)
-    kind = f"status_{status // 100}xx" if status in _UNAVAILABLE or status == _TOO_MANY else None
+    if status not in _UNAVAILABLE and status != _TOO_MANY:
+        return Outcome(response=response)
+    refused = status != _TOO_MANY or retry_429
+    kind = f"status_{status // 100}xx"
     if not (refused and repeatable):
         return Outcome(response=response, kind=kind)
     after = retry_after(dict(response.headers))

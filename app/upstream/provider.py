@@ -12,7 +12,7 @@ from app.config import UpstreamSpec
 from app.errors import UpstreamKeyError
 from app.upstream.address import address_of
 from app.upstream.foreign import Foreign, Proxied
-from app.upstream.headers import key_header, sent_headers
+from app.upstream.headers import Outgoing, key_header
 from app.upstream.keys import KeySource
 from app.upstream.outcome import Outcome, of_error, of_response
 from app.upstream.request import Form, UpstreamRequest
@@ -60,19 +60,17 @@ class Provider:
         if spec.key is not None:
             name, value = key_header(spec.api, spec.key.get_secret_value())
             self._own[name] = value
+        self._outgoing = Outgoing(self._own, spec.api)
         self._keys = keys
+        self._key: str | None = None
         self._has_key = spec.secret is not None or bool({"authorization", "x-api-key", "api-key"} & self._own.keys())
         self._sender = _sender_of(spec) if transport is None else Foreign(transport)
 
     async def attempt(self, request: UpstreamRequest, form: Form, *, with_keys: bool) -> Outcome:
         """Send once. The outcome's response is open; whoever takes it closes it."""
         spec = self.spec
-        headers = sent_headers(
-            request.headers,
-            own=self._headers(),
-            api=spec.api,
-            accept_encoding=request.accept_encoding,
-            with_keys=with_keys and not self._has_key,
+        headers = self._headers().of(
+            request.headers, accept_encoding=request.accept_encoding, with_keys=with_keys and not self._has_key
         )
         address = address_of(url_of(spec, request.path, request.query, form.model))
         content = request.content(form) if callable(request.content) else request.content
@@ -91,16 +89,19 @@ class Provider:
         self.health.note(outcome.kind)
         return outcome
 
-    def _headers(self) -> dict[str, str]:
-        """Those of its own. A secret is looked up each time, because it may change."""
+    def _headers(self) -> Outgoing:
+        """With its key. A secret is looked up each time, because it may change."""
         spec = self.spec
         if spec.secret is None:
-            return self._own
+            return self._outgoing
         key = self._keys.key(spec.secret)
         if key is None:
             _log.error("upstream_key_missing", upstream=spec.name, name=spec.secret)
             raise UpstreamKeyError(f"The key of the upstream {spec.name!r} is not there.")
-        return dict([*self._own.items(), key_header(spec.api, key)])
+        if key != self._key:
+            name, value = key_header(spec.api, key)
+            self._key, self._outgoing = key, Outgoing({**self._own, name: value}, spec.api)
+        return self._outgoing
 
     def describe(self) -> dict[str, Any]:
         """What an operator may see: no key, and no header, since one may be a secret."""

@@ -3,6 +3,8 @@
 from collections.abc import AsyncIterable, Callable
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from app.upstream.response import Headers
 
 
@@ -21,8 +23,7 @@ class Form:
 Content = bytes | AsyncIterable[bytes] | Callable[[Form], bytes]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpstreamRequest:
+class UpstreamRequest(Struct, frozen=True, kw_only=True):
     """A request on its way up. ``path`` and ``query`` are what follows ``/v1``, as the client wrote them.
 
     ``model`` chooses the upstream. ``repeatable``: to send it twice does no harm. ``content`` may be a function, which

@@ -5,11 +5,11 @@ Nothing of a reply has reached the client while this goes on, and only what may 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import structlog
+from msgspec import Struct
 
 from app.config import UpstreamSpec
 from app.errors import UnknownModelError
@@ -23,8 +23,7 @@ from app.upstream.routing import Routes, Stop
 _log = structlog.stdlib.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class Sent(Struct, frozen=True, kw_only=True):
     """An upstream's response, open: whoever takes it closes it. ``model`` is the name that the upstream was given."""
 
     response: Response

@@ -6,7 +6,7 @@ import pytest
 
 from app.config import UpstreamSpec
 from app.settings import UpstreamApi
-from app.upstream.headers import key_header, sent_headers
+from app.upstream.headers import Outgoing, key_header
 from app.upstream.routing import Routes
 from app.upstream.urls import url_of
 
@@ -119,7 +119,7 @@ CALLERS = [
 
 
 def sent(api: UpstreamApi = UpstreamApi.OPENAI, *, with_keys: bool, **own: str) -> dict[str, str]:
-    return dict(sent_headers(CALLERS, own=own, api=api, accept_encoding="identity", with_keys=with_keys))
+    return dict(Outgoing(own, api).of(CALLERS, accept_encoding="identity", with_keys=with_keys))
 
 
 def test_no_key_of_the_caller_goes_along_unless_it_is_meant_to() -> None:
@@ -130,7 +130,7 @@ def test_no_key_of_the_caller_goes_along_unless_it_is_meant_to() -> None:
 
 def test_configured_headers_stand_in_place_of_the_callers() -> None:
     own = {"x-mine": "ours", "user-agent": "ours"}
-    got = sent_headers(CALLERS, own=own, api=UpstreamApi.OPENAI, accept_encoding="gzip", with_keys=False)
+    got = Outgoing(own, UpstreamApi.OPENAI).of(CALLERS, accept_encoding="gzip", with_keys=False)
     assert got == [("x-mine", "ours"), ("user-agent", "ours"), ("accept-encoding", "gzip")]
 
 
@@ -149,12 +149,7 @@ def test_each_kind_of_upstream_is_given_its_key_its_own_way(api: UpstreamApi, he
 @pytest.mark.parametrize("whose", ["caller", "file", None])
 def test_anthropics_version_is_sent_once_by_whoever_names_one(whose: str | None) -> None:
     named = ("anthropic-version", "2027-01-01")
-    headers = sent_headers(
-        [named] if whose == "caller" else [],
-        own=dict([named]) if whose == "file" else {},
-        api=UpstreamApi.ANTHROPIC,
-        accept_encoding="identity",
-        with_keys=False,
-    )
+    outgoing = Outgoing(dict([named]) if whose == "file" else {}, UpstreamApi.ANTHROPIC)
+    headers = outgoing.of([named] if whose == "caller" else [], accept_encoding="identity", with_keys=False)
     versions = [value for name, value in headers if name == "anthropic-version"]
     assert versions == ["2027-01-01" if whose else "2023-06-01"]
