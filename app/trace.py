@@ -5,12 +5,12 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import perf_counter, time_ns
 from typing import Any
 
 import structlog
+from msgspec import Struct, field
 
 from app.events.records import ClaimRow, DocumentRow, RequestEvent, RequestRow
 from app.llm_usage import llm_usage
@@ -46,8 +46,7 @@ def new_request_id() -> str:
     return f"req_{time_ns() // 1_000_000:012x}{drawn}"
 
 
-@dataclass(slots=True, kw_only=True)
-class Trace:
+class Trace(Struct, kw_only=True):
     """Collects what happens to a request. ``event`` makes the record of it."""
 
     api: str

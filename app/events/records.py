@@ -5,11 +5,12 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec import Struct
+
 from policies.types import Decision
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestRow:
+class RequestRow(Struct, frozen=True, kw_only=True):
     """One request. ``http_status`` is what the client got; times are in milliseconds.
 
     ``status`` is ``completed``, ``blocked``, ``cancelled`` (the client went away), ``incomplete`` (the upstream's reply
@@ -43,14 +44,13 @@ class RequestRow:
     prompt: str | None = None
     """Prompt text, its hash or nothing, as ``GROUNDLANE_STORE_TEXT`` says; the same holds for every text below."""
     reply: str | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = {}
     """What the decisions can be made again from, beside documents and claims; ``app.request_log`` reads it."""
     regenerations: int = 0
     """How often the upstream was asked to go on anew, from what stood of its reply."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentRow:
+class DocumentRow(Struct, frozen=True, kw_only=True):
     """A document of the request and what became of it. ``kept``: it was used; else ``reason`` says why not."""
 
     position: int
@@ -66,8 +66,7 @@ class DocumentRow:
     text: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimRow:
+class ClaimRow(Struct, frozen=True, kw_only=True):
     """A sentence's claim and its verdict (or the sentence alone, where it makes no claim)."""
 
     position: int
@@ -87,7 +86,7 @@ class ClaimRow:
     judge_ms: float | None
     text: str | None
     evidence: str | None
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from datetime import datetime
-from operator import attrgetter
 from typing import Any
 
 import orjson
+from msgspec import Struct
+from msgspec.structs import asdict
 
-from app.events.records import ClaimRow, DocumentRow, RequestEvent, RequestRow
+from app.events.records import RequestEvent
 
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 """Rows by table name, parents first."""
@@ -17,34 +17,10 @@ Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 _INT64 = 2**63
 
 
-class _Columns:
-    """Reads the fields of a row all at once: every request is read so."""
-
-    def __init__(self, kind: type[Any]) -> None:
-        self._names = tuple(each.name for each in fields(kind) if each.name != "ts")
-        self._values = attrgetter(*self._names)
-
-    def of(self, row: Any) -> dict[str, Any]:
-        found = dict(zip(self._names, self._values(row), strict=True))
-        for name, value in found.items():
-            # Most values are one of these, and need no call to be told so.
-            if (
-                value is None
-                or (kind := type(value)) is bool
-                or (kind is str and value.isascii() and "\0" not in value)
-            ):
-                continue
-            found[name] = plain(value)
-        return found
-
-
-_REQUEST, _DOCUMENT, _CLAIM = _Columns(RequestRow), _Columns(DocumentRow), _Columns(ClaimRow)
-
-
 def event_rows(event: RequestEvent) -> Rows:
     """The rows of ``event``. Keys are made from the request's id and the place in it: the same event, the same keys."""
     request = event.request
-    row = _REQUEST.of(request) | {"ts": request.ts}
+    row = _columns(request)
     request_id = row["request_id"]
     shared = {name: row[name] for name in ("request_id", "run_id", "agent", "model")}
     return {
@@ -70,13 +46,25 @@ def event_rows(event: RequestEvent) -> Rows:
             for position, decision in enumerate((*event.decisions, *event.shadow))
         ],
         "claims": [
-            _CLAIM.of(claim) | {"request_id": request_id, "seq": seq, "ts": request.ts}
+            _columns(claim) | {"request_id": request_id, "seq": seq, "ts": request.ts}
             for seq, claim in enumerate(event.claims)
         ],
         "documents": [
-            _DOCUMENT.of(document) | {"request_id": request_id, "ts": request.ts} for document in event.documents
+            _columns(document) | {"request_id": request_id, "ts": request.ts} for document in event.documents
         ],
     }
+
+
+def _columns(row: Struct) -> dict[str, Any]:
+    """The fields of a row, each plain but for its time."""
+    found = asdict(row)
+    for name, value in found.items():
+        # Most values are one of these, and need no call to be told so.
+        if value is None or (kind := type(value)) is bool or (kind is str and value.isascii() and "\0" not in value):
+            continue
+        if kind is not datetime:
+            found[name] = plain(value)
+    return found
 
 
 def plain(value: Any) -> Any:

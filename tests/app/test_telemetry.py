@@ -16,6 +16,7 @@ import pytest
 import structlog
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from app.events.records import ClaimRow, RequestEvent, RequestRow
 from app.telemetry import EventTotals, JudgeTotals, Metrics, configure_logging, log_often
@@ -230,7 +231,7 @@ def test_claims_and_decisions_are_counted_by_label_and_reason() -> None:
             claim("supported"),
             claim("supported"),
             claim("contradicted"),
-            replace(claim("unverifiable"), reason="language"),
+            structs.replace(claim("unverifiable"), reason="language"),
         ),
         decisions=(decision("RETRIEVAL_STALE_SOURCE"), decision(None)),
     )

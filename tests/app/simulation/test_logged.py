@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from app.db import Database
 from app.errors import PolicyBlockedError
@@ -239,7 +240,7 @@ async def test_counts_say_what_becomes_of_how_many(database_url: str) -> None:
 
 async def test_rows_of_an_earlier_version_are_counted_as_unreadable(database_url: str) -> None:
     (event,) = await happened([policy()], [([sentence("Dover")], {"documents": ONE_DOCUMENT})])
-    old = replace(event, request=replace(event.request, extra={}))
+    old = replace(event, request=structs.replace(event.request, extra={}))
     async with logged(database_url, [old]) as database:
         tally = await simulated(database, [], policy())
     assert (tally.requests, tally.unreadable) == (0, 1)
@@ -247,7 +248,10 @@ async def test_rows_of_an_earlier_version_are_counted_as_unreadable(database_url
 
 async def test_a_long_log_is_read_in_parts(database_url: str) -> None:
     (event,) = await happened([policy()], [([sentence("Aarau")], {"documents": ONE_DOCUMENT})])
-    events = [replace(event, request=replace(event.request, request_id=f"req_{number:05d}")) for number in range(1_203)]
+    events = [
+        replace(event, request=structs.replace(event.request, request_id=f"req_{number:05d}"))
+        for number in range(1_203)
+    ]
     async with logged(database_url, events) as database:
         seen, after = 0, None
         for expected in (600, 600, 3):

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from msgspec import structs
 
 from app.events.records import RequestEvent
 from policies.types import Action, Decision, Phase
@@ -46,7 +47,8 @@ async def log(
         beside = replace(allow, policy_id="pol_2", policy_name="beside", action=Action.WARN, reason_code="R")
         score = round(number / 100, 2)
         claims = tuple(
-            replace(claim, score=score if claim.position == 0 else min(1.0, score + 0.2)) for claim in made.claims
+            structs.replace(claim, score=score if claim.position == 0 else min(1.0, score + 0.2))
+            for claim in made.claims
         )
         await resources.events.append(replace(made, shadow=(beside,) if number < 3 else (), claims=claims))
     await until(lambda: resources.events.written == 100)
