@@ -1,11 +1,12 @@
 """Holds the quantities of a claim against those of a text."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from enum import StrEnum
 from itertools import pairwise
 from typing import Final
+
+from msgspec import Struct
 
 from judges.numbers.quantity import Bound, Kind, Quantity
 
@@ -23,8 +24,7 @@ class Relation(StrEnum):
     ABSENT = "absent"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """One quantity of the claim; ``other`` is the text's quantity that it agrees with or differs from."""
 
     quantity: Quantity
@@ -36,8 +36,7 @@ _WITH_UNITS: Final = (Kind.MONEY, Kind.MEASURE, Kind.PERCENT)
 """Kinds whose unit may be left out where it was said before ("48 million euros on roads and 12 million on parks")."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(Struct, frozen=True, kw_only=True):
     """A finding for each quantity of the claim, in order."""
 
     findings: tuple[Finding, ...]

@@ -1,8 +1,9 @@
 """What a quantity is, once it is read."""
 
-from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Kind(StrEnum):
@@ -33,8 +34,7 @@ class Bound(StrEnum):
     AT_MOST = "at_most"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quantity:
+class Quantity(Struct, frozen=True, kw_only=True):
     """A quantity of a text.
 
     ``values`` are its readings in the base unit of ``unit`` (grams, metres, seconds, months …): one, or two where the

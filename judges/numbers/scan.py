@@ -3,10 +3,12 @@ matter. Every alternative is bounded or cannot be re-read, so the time taken gro
 
 import re
 import unicodedata
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 
-class Token(NamedTuple):
+class Token(Struct, frozen=True):
     """``kind`` is the name of the alternative that matched; the offsets count in the normalised text."""
 
     kind: str

@@ -1,9 +1,10 @@
 """A place in a token list, and what the words round a quantity say of it: its bound, its period, the end of a span."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from decimal import Decimal
 from typing import Final
+
+from msgspec.structs import replace
 
 from judges.numbers import tables
 from judges.numbers.quantity import Bound, Kind, Quantity

@@ -1,13 +1,13 @@
 """A sentence of a claim laid beside one of the evidence."""
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from judges.signals.prepared import Sentence
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """The two sentences, and how much of the claim this evidence holds."""
 
     claim: Sentence

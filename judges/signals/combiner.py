@@ -7,11 +7,12 @@ then moves these odds.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from math import exp, log
 from typing import Final
+
+from msgspec import Struct
 
 from judges.signals.features import Features, compute
 from judges.signals.prepared import Prepared, prepare
@@ -56,16 +57,14 @@ NAMES: Final = (
 """What each place of a vector holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Combined:
+class Combined(Struct, frozen=True):
     """The probabilities of a pair after the signals, and in a sentence what the signals saw (None: nothing)."""
 
     probabilities: Probabilities
     explanation: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Regression:
+class Regression(Struct, frozen=True):
     """The log-odds of one class against the rest: a bias, and a weight for each of ``NAMES``."""
 
     bias: float

@@ -1,9 +1,10 @@
 """What a comparison of a claim with a window of evidence shows, as numbers from 0 to 1."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Final
+
+from msgspec import Struct
 
 from judges.numbers import Relation, compare_quantities
 from judges.signals.alignment import Pair, anchors_of, pair_up, ramp, share_of, touched
@@ -24,8 +25,7 @@ _SAME_SUBJECT: Final = 0.5
 _SETTLED: Final = 0.95
 
 
-@dataclass(frozen=True, slots=True)
-class Features:
+class Features(Struct, frozen=True):
     """Named as the combiner's weights are."""
 
     verbatim: float = 0.0

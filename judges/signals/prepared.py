@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import Struct
+
 from judges.numbers import Kind, Quantity, Token, extract, normalise, scan
 from judges.signals import lexicon
 from judges.signals.lexemes import lexeme
@@ -29,8 +31,7 @@ _FUNCTIONAL: Final = frozenset({"may"}).union(
 """Words that say how something is meant; most of a text's are others."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sentence:
+class Sentence(Struct, frozen=True):
     """One sentence. ``keys`` are its words with content (stems or concepts) and its quantities, in order; positions are
     offsets into ``keys``."""
 
@@ -60,8 +61,7 @@ class Sentence:
     """It ends with a colon: what follows completes it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """A text and what its sentences hold."""
 
     text: str
