@@ -1,17 +1,19 @@
 """``groundlane eval``: answers of a file judged by their documents."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from app.commands.common import CommandError, UsageError
 from app.commands.evaluation_shown import show_comparison, show_estimate, show_summary
 from app.settings import Settings, SettingsError, load_settings
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from app.evaluation import Evaluator
@@ -75,7 +77,6 @@ def run(
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON")] = False,
 ) -> None:
     """Judge every case of a file. Exit code 1: a case failed, or the score is under --fail-under."""
-    import asyncio
     from functools import partial
 
     from app.evaluation.reading import count_cases, read_cases
@@ -99,12 +100,23 @@ def run(
 
         try:
             with _progress(total, quiet) as progress:
-                summary = asyncio.run(judged(progress))
+                summary = _run(judged(progress))
         except KeyboardInterrupt:
             typer.echo("Stopped. What was judged is kept: the same command goes on.", err=True)
             raise typer.Exit(_INTERRUPTED) from None
     show_summary(summary, output_dir, json=json)
     raise typer.Exit(_exit_code(summary, fail_under))
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """By the event loop that leaves most of the cores to the judge."""
+    if sys.platform == "win32":
+        import asyncio
+
+        return asyncio.run(work)
+    import uvloop
+
+    return uvloop.run(work)
 
 
 @evaluation.command()

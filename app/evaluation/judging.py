@@ -31,6 +31,8 @@ _TIMEOUT_S: Final = 600.0
 """Of a sentence. A verdict must not depend on how busy the machine is; calls to an LLM have deadlines of their own."""
 _FAILURES: Final = frozenset({"timeout", "overloaded", "judge_error", "unavailable"})
 """Reasons of a claim that nobody came to a verdict on, and that another try may bring one for."""
+_CASES_A_CORE: Final = 4
+"""So many that the model finds claims to judge while others are read, weighed and written."""
 _DIGITS: Final = 6
 _NOT_JUDGING: Final = frozenset({"training", "embedded", "__pycache__"})
 _SOURCES: Final = frozenset({".py", ".json", ".toml"})
@@ -81,7 +83,7 @@ class CaseJudge:
     ) -> None:
         self.kind = kind
         self.thresholds = thresholds or Thresholds()
-        self.at_once = max(2 * cores(), llm_concurrency if kind.asks_llm else 0)
+        self.at_once = max(_CASES_A_CORE * cores(), llm_concurrency if kind.asks_llm else 0)
         """How many cases to judge side by side."""
         self._scorer = None if scorer is None else _Unhurried(scorer)
         self._llm = llm

@@ -1,8 +1,10 @@
 """A run: cases in, a folder of results out. Killed and started again, it goes on where it was."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
+from itertools import islice
 from typing import Final
 
 from app.evaluation.cases import Case
@@ -14,6 +16,9 @@ from app.evaluation.summary import Line, Summary, summarize
 
 GIVE_UP: Final = 20
 """So many failures in a row end a run: the judge is gone, and the cases left would only fail too."""
+
+_READ: Final = 16
+"""Cases read from the input at a time."""
 
 Progress = Callable[[Line], None]
 
@@ -37,7 +42,7 @@ class Recorder:
 
     async def finished(self, case: Case, key: str) -> CaseResult | None:
         """What an earlier run into the same folder left of ``case``."""
-        return await asyncio.to_thread(self.folder.load, case, key) if key else None
+        return await asyncio.to_thread(self.folder.load, case, key) if key and self.folder.has(case) else None
 
     async def take(self, place: int, result: CaseResult, *, written: bool = False) -> None:
         """Keep a result; ``written``: its file is there already. Raises RunStoppedError or RunFolderError."""
@@ -70,15 +75,10 @@ async def run_cases(evaluator: Evaluator, cases: Iterable[Case], folder: RunFold
     """
     await asyncio.to_thread(folder.open)
     recorder = Recorder(folder, progress)
-    waiting = enumerate(cases)
-    taking = asyncio.Lock()
+    waiting = _Waiting(cases)
 
     async def work() -> None:
-        while True:
-            async with taking:
-                taken = await asyncio.to_thread(next, waiting, None)
-            if taken is None:
-                return
+        while (taken := await waiting.next()) is not None:
             await _one(evaluator, *taken, recorder)
 
     try:
@@ -88,6 +88,22 @@ async def run_cases(evaluator: Evaluator, cases: Iterable[Case], folder: RunFold
     except BaseExceptionGroup as errors:
         raise _first(errors) from None
     return await recorder.close(evaluator)
+
+
+class _Waiting:
+    """The cases to come, each with its number, read some at a time off the event loop."""
+
+    def __init__(self, cases: Iterable[Case]) -> None:
+        self._cases = enumerate(cases)
+        self._read: deque[tuple[int, Case]] = deque()
+        self._reading = asyncio.Lock()
+
+    async def next(self) -> tuple[int, Case] | None:
+        """None at the end. Raises what the cases raise."""
+        async with self._reading:
+            if not self._read:
+                self._read.extend(await asyncio.to_thread(list, islice(self._cases, _READ)))
+            return self._read.popleft() if self._read else None
 
 
 async def _one(evaluator: Evaluator, place: int, case: Case, recorder: Recorder) -> None:

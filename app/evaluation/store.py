@@ -34,6 +34,7 @@ class RunFolder:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._cases = folder / _CASES
+        self._found: frozenset[str] = frozenset()
 
     def open(self) -> None:
         """Make the folder, or take up the one that is there."""
@@ -41,8 +42,13 @@ class RunFolder:
             self._cases.mkdir(parents=True, exist_ok=True)
             for left in self._cases.glob(".*.part"):
                 left.unlink(missing_ok=True)
+            self._found = frozenset(file.name for file in self._cases.glob("*.json"))
         except OSError as error:
             raise RunFolderError(f"{self.folder}: {error.strerror}") from None
+
+    def has(self, case: Case) -> bool:
+        """Whether an earlier run left a file for ``case``; ``load`` says what is in it."""
+        return file_name(case.case_id) in self._found
 
     def load(self, case: Case, key: str) -> CaseResult | None:
         """The finished result of ``case`` that an earlier run left, if it follows from the same things (``key``)."""
