@@ -15,18 +15,21 @@ def chunks_of(completion: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield dict(completion)
         return
     choices = completion.get("choices")
-    shared = {name: value for name, value in completion.items() if name not in ("choices", "usage")}
-    shared["object"] = "chat.completion.chunk"
+    shared = {**completion, "object": "chat.completion.chunk"}
+    shared.pop("choices", None)
+    shared.pop("usage", None)
     for position, choice in enumerate(choices if isinstance(choices, list) else ()):
         message = choice.get("message") if isinstance(choice, dict) else None
         if not isinstance(message, dict):
             continue
         # Its place tells a choice from the others: what it says of its index may be anything.
-        kept = {name: value for name, value in choice.items() if name != "message"} | {"index": position}
+        kept = {**choice, "index": position}
+        del kept["message"]
         said = {name: value for name, value in message.items() if name != "role" and value is not None}
         yield {**shared, "choices": [{**kept, "delta": said, "finish_reason": None}]}
         reason = choice.get("finish_reason") or "stop"
-        yield {**shared, "choices": [{**kept, "delta": {}, "logprobs": None, "finish_reason": reason}]}
+        kept.update(delta={}, logprobs=None, finish_reason=reason)
+        yield {**shared, "choices": [kept]}
     if isinstance(completion.get("usage"), dict):
         yield {**shared, "choices": [], "usage": completion["usage"]}
 
