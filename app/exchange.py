@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from types import TracebackType
 
 import anyio
+from msgspec import Struct, field
 
 from app.enforcement import Enforcement
 from app.errors import EventLostError, GatewayError
@@ -18,8 +18,7 @@ from app.upstream import Response
 from app.watching import Watch
 
 
-@dataclass(slots=True, kw_only=True)
-class Exchange:
+class Exchange(Struct, kw_only=True):
     """Owns what one request holds. After ``aclose`` nothing of it is left, and its event is written."""
 
     trace: Trace
