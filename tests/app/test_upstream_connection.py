@@ -186,6 +186,25 @@ async def test_an_upload_waits_for_an_upstream_that_reads_slowly() -> None:
     assert given < 32 * MIB
 
 
+async def test_an_upload_goes_on_when_the_upstream_reads_on() -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(128):
+            yield b"x" * 65_536
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.2)
+        await reader.readuntil(b"\r\n0\r\n\r\n")
+        writer.write(HEAD + b"ok")
+        await reader.read()
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0, limit=16 * MIB)
+    async with client() as http:
+        response = await http.post(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", content=pieces())
+        assert response.text == "ok"
+    listening.close()
+
+
 @contextlib.asynccontextmanager
 async def stuck() -> AsyncIterator[Server]:
     """A server that takes connections and reads nothing."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,13 +22,22 @@ pytestmark = [pytest.mark.anyio, loops]
 
 @asynccontextmanager
 async def pool_to(
-    server: Server, *, limit: int = 2, patience: float = 5.0, kept_s: float = 60.0
+    server: Server,
+    *,
+    limit: int = 2,
+    patience: float = 5.0,
+    kept_s: float = 60.0,
+    meanwhile: Callable[[Connection], Awaitable[None]] | None = None,
 ) -> AsyncIterator[Pool]:
+    """``meanwhile``: happens while a connection is made."""
     timeouts = Timeouts(connect=5.0, first_byte=5.0, between_bytes=5.0)
 
     async def connect(owner: Owner) -> Connection:
         origin = Origin(tls=False, host="127.0.0.1", port=server.port)
-        return await dial(origin, lambda: Connection(owner, timeouts=timeouts), timeout=5.0, tls=trust())
+        made = await dial(origin, lambda: Connection(owner, timeouts=timeouts), timeout=5.0, tls=trust())
+        if meanwhile is not None:
+            await meanwhile(made)
+        return made
 
     pool = Pool(connect, limit=limit, patience=patience, kept_s=kept_s)
     try:
@@ -151,6 +160,32 @@ async def test_a_connection_that_is_not_made_frees_its_slot() -> None:
                 await pool.connect()
         server.port = port
         assert (await pool.connect()).is_open
+
+
+@pytest.mark.parametrize("lost", [True, False])
+async def test_a_connection_that_breaks_while_it_is_made_frees_its_slot(lost: bool) -> None:
+    async def breaks(connection: Connection) -> None:
+        connection.abort()
+        if lost:
+            await until(lambda: connection.is_lost)
+
+    async with serving(says(HEAD, b"ok")) as server, pool_to(server, limit=1, meanwhile=breaks) as pool:
+        for _ in range(3):
+            with pytest.raises(httpx.ConnectError):
+                await pool.connect()
+
+
+async def test_a_connection_that_is_made_while_all_are_closed_is_closed_too() -> None:
+    closing: list[Pool] = []
+
+    async def closes(_connection: Connection) -> None:
+        await closing[0].aclose()
+
+    async with serving(says(HEAD, b"ok")) as server, pool_to(server, meanwhile=closes) as pool:
+        closing.append(pool)
+        with pytest.raises(httpx.ConnectError):
+            await pool.connect()
+        await asyncio.wait_for(server.gone.wait(), 5)
 
 
 async def test_a_connection_that_was_idle_for_long_is_closed_and_a_younger_one_stays() -> None:
