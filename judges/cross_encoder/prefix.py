@@ -37,6 +37,10 @@ _CLAIM_GRAPH: Final = "claim.onnx"
 _WEIGHTS: Final = "weights.bin"
 _SPECIALS_OF_CLAIM: Final = 2
 
+_STATES_BYTES: Final = 128 * 1024 * 1024
+"""Some 160 windows, which are the documents of 16 replies of five each: what a reply is still judged by must not go for
+what the next one brings."""
+
 Half = npt.NDArray[np.float16]
 States = tuple[Half, ...]
 """A window's keys and values, each as (layers, heads, 1, tokens, size)."""
@@ -70,7 +74,7 @@ class PrefixScorer:
     fuses = True
 
     def __init__(
-        self, folder: Path | str, *, threads: int = 0, label: str | None = None, states_bytes: int = 64 * 1024 * 1024
+        self, folder: Path | str, *, threads: int = 0, label: str | None = None, states_bytes: int = _STATES_BYTES
     ) -> None:
         self._folder = Path(folder)
         self._label = label or f"onnx:{self._folder.name}"
@@ -126,7 +130,9 @@ class PrefixScorer:
     async def read(self, texts: Sequence[str]) -> None:
         """Read texts ahead of the claims about them. Raises JudgeError."""
         model = self._loaded()
-        await self._states_of(model, [window for text in texts for part in _parts(model, text) for window in part])
+        # Those of other requests, whose claims clients wait for, go first.
+        windows = [window for text in texts for part in _parts(model, text) for window in part]
+        await self._states_of(model, windows, self._threads.patient)
 
     async def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:
         """As ``PairScorer`` says. Evidence that is ``Windows`` is also judged part by part, in the same pass.
@@ -136,7 +142,7 @@ class PrefixScorer:
         """
         model = self._loaded()
         asked = [_Asked(_parts(model, evidence), self._claim(model, claim)) for evidence, claim in pairs]
-        states = await self._states_of(model, [window for one in asked for window in one.windows])
+        states = await self._states_of(model, [window for one in asked for window in one.windows], self._threads)
         return await self._in_worker(self._judge, model, asked, states) if asked else []
 
     def _claim(self, model: _Model, text: str) -> Tokens:
@@ -146,7 +152,7 @@ class PrefixScorer:
             log.warning("a claim is over the %d tokens of %s and was cut", model.claim_tokens, self._label)
         return claim[: model.claim_tokens]
 
-    async def _states_of(self, model: _Model, windows: Sequence[Tokens]) -> dict[Tokens, States]:
+    async def _states_of(self, model: _Model, windows: Sequence[Tokens], threads: Executor) -> dict[Tokens, States]:
         """The states of ``windows``, kept ones or read now; a window that is being read is not read twice."""
         found: dict[Tokens, States] = {}
         awaited: dict[Tokens, asyncio.Future[States]] = {}
@@ -156,14 +162,13 @@ class PrefixScorer:
                 self._kept.move_to_end(key)
                 found[window] = states
             else:
-                awaited[window] = self._reading.get(key) or self._begin(model, key, window)
+                awaited[window] = self._reading.get(key) or self._begin(model, key, window, threads)
         for window, future in awaited.items():
             found[window] = await asyncio.shield(future)
         return found
 
-    def _begin(self, model: _Model, key: bytes, window: Tokens) -> "asyncio.Future[States]":
-        # Evidence is mostly read ahead of its claims: those of other requests, which clients wait for, go first.
-        future: asyncio.Future[States] = self._submit(self._threads.patient, self._read, model, window)
+    def _begin(self, model: _Model, key: bytes, window: Tokens, threads: Executor) -> "asyncio.Future[States]":
+        future: asyncio.Future[States] = self._submit(threads, self._read, model, window)
         self._reading[key] = future
         self.windows_read += 1
 

@@ -79,6 +79,17 @@ async def test_who_gives_up_takes_the_window_from_nobody() -> None:
     await scorer.aclose()
 
 
+async def test_a_window_that_a_claim_waits_for_is_read_before_those_that_none_does() -> None:
+    scorer = await started()
+    ahead = asyncio.ensure_future(scorer.read([f"Room {number} faces the garden." for number in range(30)]))
+    await asyncio.sleep(0)
+    (found,) = await scorer.score([(LEAVE, CLAIM)])
+    assert found.entailed > 0.5
+    assert not ahead.done()
+    await ahead
+    await scorer.aclose()
+
+
 async def test_what_is_kept_is_bounded_and_comes_back_when_read_again() -> None:
     scorer = await started()
     (first,) = await scorer.score([(LEAVE, CLAIM)])
