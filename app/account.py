@@ -16,6 +16,7 @@ from judges.reporting import SKIPPED, build_report
 from judges.types import ClaimVerdict, Consistency, GroundingReport, LlmCall, LlmScore, ReplyVerdict, SentenceVerdict
 from policies.citations import reported_citations
 from policies.engine import Audit
+from policies.replay import ChoiceLog
 from policies.types import Action, Citation, Decision, Phase, Record
 
 CALLS = frozenset({"tool_calls", "tool_use"})
@@ -147,18 +148,7 @@ class Account:
             for decision in self._audit.decisions
             if self.index == 0 or decision.phase is not Phase.BEFORE_WORKFLOW
         )
-        self._trace.choices.append(
-            choice_log(
-                self._record(),
-                self._standing(),
-                cited=self._cited_by_upstream(),
-                reported=self._reported_citations(),
-                names=self._terms.names,
-                positions=self._terms.positions,
-                ready=self._terms.unjudged is None,
-                complete=self._audited or (self.ended and not self.blocked),
-            )
-        )
+        self._trace.choices.append(self._log)
         self._trace.sentences += sum(not entry.structure for entry in self._entries)
         self._trace.reply += self.delivered
         self._trace.claims.append(
@@ -175,6 +165,18 @@ class Account:
         self._trace.withheld.extend([*self._reasoning(), *self._corrections(), *self._compared()])
         self._trace.llm_calls.extend(self._llm_calls())
         self._trace.withheld.extend(self._terms.options.reported.unsupported_claims)
+
+    def _log(self) -> ChoiceLog:
+        return choice_log(
+            self._record(),
+            self._standing(),
+            cited=self._cited_by_upstream(),
+            reported=self._reported_citations(),
+            names=self._terms.names,
+            positions=self._terms.positions,
+            ready=self._terms.unjudged is None,
+            complete=self._audited or (self.ended and not self.blocked),
+        )
 
     def _record(self, **found: Any) -> Record:
         """What policies read of the whole reply."""

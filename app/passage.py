@@ -51,6 +51,11 @@ class PassedChoice:
 
     def settle(self, trace: Trace) -> None:
         """Put what is known of it into the request's record."""
+        trace.choices.append(self._log)
+        trace.reply += self.text
+        trace.withheld.extend(self._terms.options.reported.unsupported_claims)
+
+    def _log(self) -> ChoiceLog:
         terms = self._terms
         record = terms.record(
             judged=self._unjudged() is None,
@@ -60,13 +65,9 @@ class PassedChoice:
                 *reported_citations(terms.options.reported.citations, terms.chunks),
             ],
         )
-        trace.choices.append(
-            ChoiceLog(
-                record=record, positions=tuple(terms.positions), ready=terms.unjudged is None, complete=self.ended
-            )
+        return ChoiceLog(
+            record=record, positions=tuple(terms.positions), ready=terms.unjudged is None, complete=self.ended
         )
-        trace.reply += self.text
-        trace.withheld.extend(terms.options.reported.unsupported_claims)
 
     def _unjudged(self) -> ReplyVerdict | None:
         """Why no judge has a verdict; None where one could have had it, and there was nothing to say it of."""

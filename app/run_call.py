@@ -19,7 +19,8 @@ def call_data(trace: Trace, run_id: str) -> dict[str, Any]:
     claims: list[ClaimVerdict] = []
     citations: list[Citation] = []
     sentences = 0
-    for choice in trace.choices:
+    choices = trace.choice_logs()
+    for choice in choices:
         claims += _claims(choice, places, sentences)
         citations += _citations(choice, places, sentences)
         sentences += 1 + max(choice.delivered, default=-1)
@@ -28,9 +29,9 @@ def call_data(trace: Trace, run_id: str) -> dict[str, Any]:
         "documents": [document_json(trace.chunks[position], run_id) for position in kept],
         "claims": [claim_json(claim) for claim in claims],
         "found_citations": [citation_json(citation) for citation in citations],
-        "inconsistencies": [contradiction_json(found) for choice in trace.choices for found in _contradictions(choice)],
+        "inconsistencies": [contradiction_json(found) for choice in choices for found in _contradictions(choice)],
         "sentences": sentences,
-        **_reported(trace.choices),
+        **_reported(choices),
     }
 
 

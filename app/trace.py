@@ -80,7 +80,8 @@ class Trace(Struct, kw_only=True):
     """Whether policies count what tools said among the documents; None where that is not theirs to say."""
     judging: Judging | None = None
     """How the judge is asked; None where nothing is judged."""
-    choices: list[ChoiceLog] = field(default_factory=list)
+    choices: list[Callable[[], ChoiceLog]] = field(default_factory=list)
+    """Make what came of each choice, which none waits for."""
     chunks: Sequence[Chunk] = ()
     dropped: Mapping[int, str] = field(default_factory=dict)
     """Which of ``chunks`` policies took out, by position, and why."""
@@ -185,6 +186,9 @@ class Trace(Struct, kw_only=True):
         action = strictest([decision.action for decision in self.decisions])
         return "warn" if action is Action.DROP else action.value
 
+    def choice_logs(self) -> Sequence[ChoiceLog]:
+        return [make() for make in self.choices]
+
     def log(self) -> RequestLog:
         """What the decisions hang on."""
         return RequestLog(
@@ -197,7 +201,7 @@ class Trace(Struct, kw_only=True):
             stream=self.stream,
             blocked=self.status == "blocked",
             judging=self.judging,
-            choices=tuple(self.choices),
+            choices=self.choice_logs(),
         )
 
     def _beside(self) -> tuple[dict[str, Any], tuple[Decision, ...]]:

@@ -62,7 +62,7 @@ class Watch:
         for place, number in enumerate(choices):
             if number in self._choices:
                 entries = self._entries(self._choices[number])
-                trace.choices[place] = self._judged(trace.choices[place], entries)
+                trace.choices[place] = partial(self._judged, trace.choices[place], entries)
                 trace.claims.append(
                     partial(claim_rows, entries, choice=number, positions=self._positions, store_text=trace.store_text)
                 )
@@ -94,7 +94,8 @@ class Watch:
         cite_reply(entries, "".join(heard.texts), self._names)
         return entries
 
-    def _judged(self, log: ChoiceLog, entries: Sequence[Entry]) -> ChoiceLog:
+    def _judged(self, passed: Callable[[], ChoiceLog], entries: Sequence[Entry]) -> ChoiceLog:
+        log = passed()
         labels = [claim.label for entry in entries for claim in entry.verdict.claims if claim.reason != SKIPPED]
         record = replace(
             log.record,
