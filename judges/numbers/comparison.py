@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from judges.numbers.quantity import Bound, Kind, Quantity
 
+_ONE: Final = Decimal(1)
 _LARGEST: Final = Decimal(10) ** 15
 _ABOUT: Final = Decimal("0.05")
 _MONTH_SECONDS: Final = Decimal(2629800)
@@ -24,6 +25,26 @@ class Relation(StrEnum):
     ABSENT = "absent"
 
 
+# Members by names of their own: to look one up in its class takes as long as to compare two numbers.
+_AGREE: Final = Relation.AGREE
+_DIFFER: Final = Relation.DIFFER
+_ABSENT: Final = Relation.ABSENT
+_EXACT: Final = Bound.EXACT
+_ROUGHLY: Final = Bound.ABOUT
+_AT_LEAST: Final = Bound.AT_LEAST
+_AT_MOST: Final = Bound.AT_MOST
+_NUMBER: Final = Kind.NUMBER
+_PERCENT: Final = Kind.PERCENT
+_POINTS: Final = Kind.POINTS
+_MONEY: Final = Kind.MONEY
+_MEASURE: Final = Kind.MEASURE
+_DATE: Final = Kind.DATE
+_TIME: Final = Kind.TIME
+_WEEKDAY: Final = Kind.WEEKDAY
+_ORDINAL: Final = Kind.ORDINAL
+_IDENTIFIER: Final = Kind.IDENTIFIER
+
+
 class Finding(Struct, frozen=True, kw_only=True):
     """One quantity of the claim; ``other`` is the text's quantity that it agrees with or differs from."""
 
@@ -32,7 +53,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     other: Quantity | None = None
 
 
-_WITH_UNITS: Final = (Kind.MONEY, Kind.MEASURE, Kind.PERCENT)
+_WITH_UNITS: Final = (_MONEY, _MEASURE, _PERCENT)
 """Kinds whose unit may be left out where it was said before ("48 million euros on roads and 12 million on parks")."""
 
 
@@ -49,16 +70,16 @@ def relate(claim: Quantity, text: Quantity) -> Relation:
     """How two quantities stand to each other; ``absent`` where they cannot be compared (other kind, unit or thing)."""
     if claim.kind is not text.kind:
         return _across_kinds(claim, text)
-    if claim.kind is Kind.DATE:
+    if claim.kind is _DATE:
         return _dates(claim, text)
-    if claim.kind is Kind.IDENTIFIER:
+    if claim.kind is _IDENTIFIER:
         if claim.unit != text.unit:
-            return Relation.ABSENT
-        return Relation.AGREE if claim.text.lower() == text.text.lower() else Relation.DIFFER
-    if claim.kind in (Kind.NUMBER, Kind.ORDINAL) and not _same_noun(claim, text):
-        return Relation.ABSENT
-    if claim.kind in (Kind.TIME, Kind.WEEKDAY):
-        return _limits(claim, text) if claim.values == text.values else Relation.DIFFER
+            return _ABSENT
+        return _AGREE if claim.text.lower() == text.text.lower() else _DIFFER
+    if claim.kind in (_NUMBER, _ORDINAL) and not _same_noun(claim, text):
+        return _ABSENT
+    if claim.kind in (_TIME, _WEEKDAY):
+        return _limits(claim, text) if claim.values == text.values else _DIFFER
     return _amounts(claim, text)
 
 
@@ -71,15 +92,15 @@ def _find(quantity: Quantity, text: Sequence[Quantity]) -> Finding:
     differing: Quantity | None = None
     for other in text:
         relation = relate(quantity, other)
-        if relation is Relation.AGREE:
+        if relation is _AGREE:
             return Finding(quantity=quantity, relation=relation, other=other)
-        if relation is Relation.DIFFER and differing is None:
+        if relation is _DIFFER and differing is None:
             differing = other
     if derived := _derived(quantity, text):
-        return Finding(quantity=quantity, relation=Relation.AGREE, other=derived)
-    if quantity.kind is Kind.POINTS and differing is None:
-        return _change(quantity, [other for other in text if other.kind is Kind.PERCENT])
-    relation = Relation.ABSENT if differing is None else Relation.DIFFER
+        return Finding(quantity=quantity, relation=_AGREE, other=derived)
+    if quantity.kind is _POINTS and differing is None:
+        return _change(quantity, [other for other in text if other.kind is _PERCENT])
+    relation = _ABSENT if differing is None else _DIFFER
     return Finding(quantity=quantity, relation=relation, other=differing)
 
 
@@ -87,19 +108,19 @@ def _change(points: Quantity, percents: Sequence[Quantity]) -> Finding:
     """Points against the difference of two percentages that the text gives ("from 4 to 6 percent")."""
     for start, end in pairwise(percents):
         if abs(end.values[0] - start.values[0]) == abs(points.values[0]):
-            return Finding(quantity=points, relation=Relation.AGREE, other=end)
-    relation = Relation.DIFFER if len(percents) == 2 else Relation.ABSENT
+            return Finding(quantity=points, relation=_AGREE, other=end)
+    relation = _DIFFER if len(percents) == 2 else _ABSENT
     return Finding(quantity=points, relation=relation, other=percents[-1] if len(percents) == 2 else None)
 
 
 def _derived(quantity: Quantity, text: Sequence[Quantity]) -> Quantity | None:
     """The last of the text's quantities whose sum, or distance in time, is the claim's quantity."""
     if quantity.unit == "duration":
-        times = [other for other in text if other.kind is Kind.TIME]
+        times = [other for other in text if other.kind is _TIME]
         for start, end in pairwise(times):
             if (end.values[0] - start.values[0]) * 60 == quantity.values[0]:
                 return end
-    if quantity.kind in (Kind.MONEY, Kind.MEASURE, Kind.NUMBER):
+    if quantity.kind in (_MONEY, _MEASURE, _NUMBER):
         parts = [
             other for other in text if other.kind is quantity.kind and other.unit == quantity.unit and other.values
         ]
@@ -109,35 +130,38 @@ def _derived(quantity: Quantity, text: Sequence[Quantity]) -> Quantity | None:
 
 
 def _across_kinds(claim: Quantity, text: Quantity) -> Relation:
-    if claim.kind is Kind.NUMBER:
+    if claim.kind is _NUMBER:
         number, other = claim, text
-    elif text.kind is Kind.NUMBER:
+    elif text.kind is _NUMBER:
         number, other = text, claim
     else:
-        return Relation.ABSENT
-    if other.kind is Kind.TIME:
-        return Relation.AGREE if other.values[0] == number.values[0] * 60 else Relation.ABSENT
-    if other.kind is Kind.DATE:
+        return _ABSENT
+    if other.kind is _TIME:
+        return _AGREE if other.values[0] == number.values[0] * 60 else _ABSENT
+    if other.kind is _DATE:
         year = other.date[0] if other.date else None
-        return Relation.AGREE if year is not None and number.values[0] == year else Relation.ABSENT
+        return _AGREE if year is not None and number.values[0] == year else _ABSENT
     bare = other.kind in _WITH_UNITS and not number.noun and not number.unit
-    return _limits(claim, text) if bare and claim.values == text.values else Relation.ABSENT
+    return _limits(claim, text) if bare and claim.values == text.values else _ABSENT
 
 
 def _dates(claim: Quantity, text: Quantity) -> Relation:
-    pairs = list(zip(claim.date or (), text.date or (), strict=False))
-    if any(mine is not None and theirs is not None and mine != theirs for mine, theirs in pairs):
-        return Relation.DIFFER
-    if not any(mine is not None and theirs is not None for mine, theirs in pairs):
-        return Relation.ABSENT
-    if any(mine is not None and theirs is None for mine, theirs in pairs):
-        return Relation.ABSENT
-    return _limits(claim, text)
+    same = unsaid = False
+    for mine, theirs in zip(claim.date or (), text.date or (), strict=False):
+        if mine is None:
+            continue
+        if theirs is None:
+            unsaid = True
+        elif mine != theirs:
+            return _DIFFER
+        else:
+            same = True
+    return _limits(claim, text) if same and not unsaid else _ABSENT
 
 
 def _limits(claim: Quantity, text: Quantity) -> Relation:
     opposite = claim.limit and text.limit and claim.limit != text.limit
-    return Relation.DIFFER if opposite else Relation.AGREE
+    return _DIFFER if opposite else _AGREE
 
 
 def _same_noun(claim: Quantity, text: Quantity) -> bool:
@@ -155,18 +179,18 @@ def _amounts(claim: Quantity, text: Quantity) -> Relation:
     if claim.unit != text.unit:
         if {claim.unit, text.unit} == {"duration", "months"}:
             return _durations(claim, text)
-        swapped = claim.kind is Kind.MONEY and bool(set(mine) & set(theirs))
-        return Relation.DIFFER if swapped else Relation.ABSENT
+        swapped = claim.kind is _MONEY and bool(set(mine) & set(theirs))
+        return _DIFFER if swapped else _ABSENT
     if claim.per and text.per and claim.per != text.per:
         if claim.per[0] != text.per[0]:
-            return Relation.DIFFER if mine == theirs else Relation.ABSENT
+            return _DIFFER if mine == theirs else _ABSENT
         mine = tuple(value * text.per[1] for value in mine)
         theirs = tuple(value * claim.per[1] for value in theirs)
     for value in mine:
         for other in theirs:
             if _fits(value, claim, other, text):
-                return Relation.AGREE
-    return Relation.DIFFER if _excluded(mine[0], claim.bound, theirs[0], text.bound) else Relation.ABSENT
+                return _AGREE
+    return _DIFFER if _excluded(mine[0], claim.bound, theirs[0], text.bound) else _ABSENT
 
 
 def _durations(claim: Quantity, text: Quantity) -> Relation:
@@ -175,25 +199,27 @@ def _durations(claim: Quantity, text: Quantity) -> Relation:
     theirs = text.values[0] * (_MONTH_SECONDS if text.unit == "months" else 1)
     apart = abs(mine - theirs) / (max(mine, theirs) or Decimal(1))
     if apart <= _IN_MONTHS_TOLERANCE:
-        return Relation.AGREE
-    exact = claim.bound is Bound.EXACT and text.bound is Bound.EXACT
-    return Relation.DIFFER if apart > Decimal("0.25") and exact else Relation.ABSENT
+        return _AGREE
+    exact = claim.bound is _EXACT and text.bound is _EXACT
+    return _DIFFER if apart > Decimal("0.25") and exact else _ABSENT
 
 
 def _fits(value: Decimal, claim: Quantity, other: Decimal, text: Quantity) -> bool:
     if value == other:
         return not _opposed(claim.bound, text.bound)
-    if claim.bound is Bound.ABOUT or text.bound is Bound.ABOUT:
+    if claim.bound is _ROUGHLY or text.bound is _ROUGHLY:
         return claim.bound is not text.bound and abs(value - other) <= _ABOUT * max(abs(value), abs(other))
-    if claim.bound is Bound.AT_LEAST:
-        return other >= value and text.bound is Bound.EXACT
-    if claim.bound is Bound.AT_MOST:
-        return other <= value and text.bound is Bound.EXACT
-    return not claim.strict and _rounds_to(value / claim.factor, other, claim.factor)
+    if claim.bound is _AT_LEAST:
+        return other >= value and text.bound is _EXACT
+    if claim.bound is _AT_MOST:
+        return other <= value and text.bound is _EXACT
+    if claim.strict or (value.same_quantum(_ONE) and claim.factor == 1):  # a whole number is no rounded one
+        return False
+    return _rounds_to(value / claim.factor, other, claim.factor)
 
 
 def _opposed(one: Bound, other: Bound) -> bool:
-    return (one is Bound.AT_LEAST and other is Bound.AT_MOST) or (one is Bound.AT_MOST and other is Bound.AT_LEAST)
+    return (one is _AT_LEAST and other is _AT_MOST) or (one is _AT_MOST and other is _AT_LEAST)
 
 
 def _rounds_to(value: Decimal, other: Decimal, factor: Decimal) -> bool:
@@ -213,8 +239,8 @@ def _excluded(mine: Decimal, claim: Bound, theirs: Decimal, text: Bound) -> bool
     """Whether the two cannot both be meant of one thing, unequal as they are."""
     if claim is text or _opposed(claim, text):
         return True
-    if text is Bound.AT_LEAST:
+    if text is _AT_LEAST:
         return mine < theirs
-    if text is Bound.AT_MOST:
+    if text is _AT_MOST:
         return mine > theirs
     return True
