@@ -17,7 +17,7 @@ from app.bootstrap import put_in_force
 from app.comparing import cited_support, consistency
 from app.config import load_config
 from app.db import Database, check_schema, upgrade
-from app.events.observing import Observers
+from app.events.observing import Observer, Observers
 from app.events.records import RequestEvent, RequestRow
 from app.events.writer import EventWriter
 from app.gateway import Gateway
@@ -43,6 +43,8 @@ from judges.llm import LlmJudge
 from judges.pipeline import GroundingChecker
 
 _log = structlog.stdlib.get_logger(__name__)
+_LINGER_S = 0.05
+"""How long a request that is over may wait to be counted and logged, with others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +126,11 @@ async def open_resources(
             _log.warning("judge_unavailable", judge=settings.judge, detail=fault, in_its_place=checker.name)
         if settings.llm_judge_model is not None and not llm.ready:
             _log.warning("llm_judge_unavailable", model=settings.llm_judge_model, detail=llm.fault)
-        metrics = Metrics(judge=judge.totals, events=lambda: _event_totals(events), before=lambda: told.flush())
-        told = Observers([metrics.observe_requests, partial(_observe_upstream, metrics), _log_requests])
+        metrics = Metrics(
+            judge=judge.totals, events=lambda: _event_totals(events), before=lambda: told.flush(), lag_s=2 * _LINGER_S
+        )
+        counting: list[Observer] = [metrics.observe_requests, partial(_observe_upstream, metrics), _log_requests]
+        told = Observers(counting, linger_s=_LINGER_S)
         stack.push_async_callback(told.aclose)
         open_upstreams = Upstreams if tracing is None else tracing.upstreams
         upstream = open_upstreams(config.upstreams, keys=vault, observe=metrics.observe_upstream_error)

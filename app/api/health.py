@@ -57,7 +57,7 @@ async def ready(request: Request) -> JSONResponse:
 async def metrics(request: Request) -> Response:
     """Prometheus' text format; with several workers, for all of them."""
     resources: Resources = request.state.resources
-    return Response(resources.metrics.render(), media_type=CONTENT_TYPE_LATEST)
+    return Response(await resources.metrics.scraped(), media_type=CONTENT_TYPE_LATEST)
 
 
 async def look(resources: Resources) -> dict[str, Check]:

@@ -26,7 +26,7 @@ class Observers:
     """Each of ``observers`` is told of every event, in order, ``linger_s`` after it was given at the latest, and with
     no more than ``at_once``. A fault of one costs the others nothing."""
 
-    def __init__(self, observers: Sequence[Observer], *, at_once: int = 64, linger_s: float = 0.05) -> None:
+    def __init__(self, observers: Sequence[Observer], *, linger_s: float, at_once: int = 64) -> None:
         self._observers, self._at_once, self._linger_s = observers, at_once, linger_s
         self._waiting: list[RequestEvent] = []
         self._timed = self._closed = False

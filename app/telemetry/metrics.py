@@ -1,5 +1,6 @@
 """Prometheus metrics, one method for each thing that happens. Labels have few values: no model, agent or key is one."""
 
+import asyncio
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -79,14 +80,16 @@ class Metrics:
         judge: Callable[[], JudgeTotals] = JudgeTotals,
         events: Callable[[], EventTotals] = EventTotals,
         before: Callable[[], None] = lambda: None,
+        lag_s: float = 0.0,
     ) -> None:
         """``judge`` and ``events`` are asked where they stand at each scrape and, with several workers, after a request
-        too, though not after every one. ``before`` each scrape, what waits to be counted may be."""
+        too, though not after every one. ``before`` each scrape, what waits to be counted may be; ``lag_s``: how long it
+        may wait in another worker."""
         self._multiprocess = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
         self._registry = CollectorRegistry()
         if not self._multiprocess:
             ProcessCollector(registry=self._registry)
-        self._judge, self._events, self._before = judge, events, before
+        self._judge, self._events, self._before, self._lag_s = judge, events, before, lag_s
         self._sample_at = 0.0
         self._judge_before, self._events_before = JudgeTotals(), EventTotals()
         self._reason, self._category, self._kind = _Labels(), _Labels(), _Labels()
@@ -195,6 +198,12 @@ class Metrics:
             yield
         finally:
             self._open_streams.dec()
+
+    async def scraped(self) -> bytes:
+        """``render``, once all that has ended by now is counted, in whichever worker it was."""
+        if self._multiprocess:
+            await asyncio.sleep(self._lag_s)
+        return self.render()
 
     def render(self) -> bytes:
         """The exposition in Prometheus' text format; serve it with ``prometheus_client.CONTENT_TYPE_LATEST``."""

@@ -27,7 +27,7 @@ class Told:
 
 async def test_several_events_are_told_of_at_once_in_order(event: Event) -> None:
     told = Told()
-    observers = Observers([told], at_once=3, linger_s=60)
+    observers = Observers([told], linger_s=60, at_once=3)
     for number in range(7):
         observers(event(number))
     assert told.batches == [["req_000000", "req_000001", "req_000002"], ["req_000003", "req_000004", "req_000005"]]
@@ -62,7 +62,7 @@ async def test_a_fault_of_an_observer_costs_the_others_nothing(
         raise RuntimeError("no")
 
     told = Told()
-    observers = Observers([broken, told], at_once=1)
+    observers = Observers([broken, told], linger_s=60, at_once=1)
     observers(event(1))
     assert told.batches == [["req_000001"]]
     assert "observer_failed" in capsys.readouterr().out
@@ -73,7 +73,7 @@ async def test_an_event_that_cannot_be_made_costs_the_others_nothing(event: Even
         raise RuntimeError("no event")
 
     told = Told()
-    observers = Observers([told], at_once=3)
+    observers = Observers([told], linger_s=60, at_once=3)
     for made in (event(1), RequestEvent.later(fail), event(2)):
         observers(made)
     assert told.batches == [["req_000001", "req_000002"]]
