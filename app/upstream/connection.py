@@ -162,7 +162,13 @@ class Connection(asyncio.Protocol):
         self._sent = False
         tasks = TaskScope()
         sending = tasks.start(self._send(body))
-        sending.add_done_callback(lambda _: answer.wake())
+
+        def ended(sent: asyncio.Task[bool]) -> None:
+            if not sent.cancelled():
+                sent.exception()  # who is cancelled at that moment does not ask for it
+            answer.wake()
+
+        sending.add_done_callback(ended)
         try:
             while not (sending.done() or answer.status_code or answer.error is not None):
                 await answer.news()

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from itertools import chain, zip_longest
 from typing import Any, TypeVar
@@ -38,7 +39,9 @@ async def dial(origin: Origin, make: Callable[[], _P], *, timeout: float, tls: s
             try:
                 return await _spoken(origin, make, opened, timeout=timeout, tls=tls)
             except BaseException:
-                opened.close()
+                # It is a transport's by now, which closes it: a number that is free again would soon be another's.
+                with suppress(OSError):
+                    opened.shutdown(socket.SHUT_RDWR)
                 raise
     except TimeoutError:
         raise httpx.ConnectTimeout(f"{origin.host}:{origin.port}") from None

@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import AsyncIterator
-from typing import cast
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -289,6 +290,30 @@ async def test_an_upload_that_fails_ends_its_connection() -> None:
 
 
 # Time
+
+
+async def test_an_upload_that_fails_while_nobody_waits_any_more_is_nobodys_fault() -> None:
+    """As when a client goes away: its body breaks off, and its request is cancelled."""
+    told: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: told.append(context))
+    gone, asked = loop.create_future(), asyncio.Event()
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b"x"
+        asked.set()
+        await gone
+
+    async with serving(says(HEAD, b"ok")) as server, client() as http:
+        asking = asyncio.ensure_future(http.post(server.url, content=body()))
+        await asked.wait()
+        gone.set_exception(OSError("the client is gone"))
+        await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+    del asking
+    gc.collect()
+    assert told == []
 
 
 async def test_bytes_that_are_none_of_the_body_do_not_count_as_its_first() -> None:

@@ -100,6 +100,31 @@ async def test_cancelling_a_handshake_leaves_no_connection() -> None:
         await asyncio.wait_for(server.gone.wait(), 5)
 
 
+async def test_what_is_opened_after_a_handshake_that_nobody_wanted_any_more_is_not_taken_for_it(
+    authority: Authority, trusting: ssl.SSLContext
+) -> None:
+    """The number of a socket is free once it is closed, and the next has it."""
+
+    class Unwanted(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            unwanted.cancel()
+
+    async with serving(says(), tls=authority.context()) as server:
+        origin = Origin(tls=True, host="127.0.0.1", port=server.port)
+        unwanted = asyncio.ensure_future(dial(origin, Unwanted, timeout=5, tls=trusting))
+        await asyncio.gather(unwanted, return_exceptions=True)
+        near, far = socket.socketpair()
+        reader, writer = await asyncio.open_connection(sock=near)
+        far.sendall(b"ok")
+        assert await asyncio.wait_for(reader.readexactly(2), 5) == b"ok"
+        await asyncio.wait_for(server.gone.wait(), 5)
+        far.sendall(b"ok")
+        assert await asyncio.wait_for(reader.readexactly(2), 5) == b"ok"
+        writer.close()
+        far.close()
+        await writer.wait_closed()
+
+
 async def test_plain_http_where_tls_is_spoken_is_a_connect_error() -> None:
     async def plain(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
