@@ -50,8 +50,10 @@ class _Entry:
             self.stored.set_exception(error)
 
 
-def _rows_of(batch: Sequence[_Entry]) -> list[Rows]:
-    return [rows for entry in batch if (rows := entry.rows()) is not None]
+def _rows_of(batch: Sequence[_Entry]) -> tuple[list[Rows], list[_Entry]]:
+    """What ``batch`` leaves, and those of it that leave nothing."""
+    found = [(entry, entry.rows()) for entry in batch]
+    return [rows for _, rows in found if rows is not None], [entry for entry, rows in found if rows is None]
 
 
 def default_journal(database: Database) -> Path:
@@ -186,14 +188,11 @@ class EventWriter:
         self._pending.clear()
         self._spilled.clear()
         try:
-            if left:
-                self._journal.append([dump(rows) for rows in _rows_of(left)])
+            unmade = self._journal_rows(left) if left else []
         except OSError as error:
             self._lose(left, error)
         else:
-            self.journaled += len(left)
-            for entry in left:
-                entry.settle()
+            self._journaled(left, unmade)
 
     # The two tasks. An entry leaves its queue only once it is stored, so that a cancelled task loses nothing.
 
@@ -264,9 +263,9 @@ class EventWriter:
 
     async def _insert(self, batch: Sequence[_Entry]) -> None:
         # In a thread and all at once, which costs a fraction of one by one while their requests are answered.
-        rows = await asyncio.to_thread(_rows_of, batch)
+        rows, unmade = await asyncio.to_thread(_rows_of, batch)
         await self._insert_rows(rows)
-        self.rejected += len(batch) - len(rows)
+        self._reject(unmade)
 
     async def _insert_rows(self, batch: Sequence[Rows]) -> None:
         refused = await store(self._database, batch)
@@ -306,17 +305,32 @@ class EventWriter:
 
     async def _to_journal(self, batch: Sequence[_Entry]) -> bool:
         try:
-            await asyncio.to_thread(lambda: self._journal.append([dump(rows) for rows in _rows_of(batch)]))
+            unmade = await asyncio.to_thread(self._journal_rows, batch)
         except OSError as error:
             if not self._disk_full:
                 _log.error("event_journal_away", error=f"{type(error).__name__}: {error}")
             self._disk_full = True
             return False
         self._disk_full = False
-        self.journaled += len(batch)
+        self._journaled(batch, unmade)
+        return True
+
+    def _journal_rows(self, batch: Sequence[_Entry]) -> list[_Entry]:
+        """Those that leave nothing. In a thread, but for the end."""
+        rows, unmade = _rows_of(batch)
+        self._journal.append([dump(each) for each in rows])
+        return unmade
+
+    def _journaled(self, batch: Sequence[_Entry], unmade: Sequence[_Entry]) -> None:
+        self._reject(unmade)
+        self.journaled += len(batch) - len(unmade)
         for entry in batch:
             entry.settle()
-        return True
+
+    def _reject(self, unmade: Sequence[_Entry]) -> None:
+        self.rejected += len(unmade)
+        for entry in unmade:
+            entry.settle(EventLostError())
 
     async def _spill_now(self, batch: Sequence[_Entry]) -> None:
         """To the journal, or else they are lost: there is no room for them in memory."""

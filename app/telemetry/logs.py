@@ -95,7 +95,11 @@ def _in_place_of(key: str) -> str | None:
 
 
 def mask(text: str) -> str:
-    if text.isidentifier() or _MAYBE_SECRET.search(text) is None:  # the first is quick, and true of most
+    if text.isidentifier():  # quick, and true of most
+        return text
+    if not text.isascii():
+        text = text.encode("utf-8", "replace").decode()  # a lone surrogate would cost the line, and those beside it
+    if _MAYBE_SECRET.search(text) is None:
         return text
     for pattern, replacement in _SECRET_VALUES:
         text = pattern.sub(replacement, text)

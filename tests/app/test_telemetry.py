@@ -193,6 +193,15 @@ def test_lines_written_together_are_those_written_one_by_one(log: io.StringIO, l
     }
 
 
+@pytest.mark.parametrize("others", [False, True])
+def test_a_text_that_is_no_unicode_costs_no_line(log: io.StringIO, others: bool) -> None:
+    """As an upstream's error may be that was cut in the middle of a character."""
+    if others:
+        logging.getLogger().addHandler(logging.NullHandler())
+    log_often("gateway", "request", [(AT, {"n": 1}), (AT, {"n": 2, "error": "cut: é\ud83d"}), (AT, {"n": 3})])
+    assert [(line["n"], line.get("error")) for line in lines(log)] == [(1, None), (2, "cut: é?"), (3, None)]
+
+
 def test_the_console_format_is_for_people() -> None:
     root = logging.getLogger()
     handlers, level = root.handlers, root.level

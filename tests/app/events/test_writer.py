@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -250,12 +250,33 @@ async def test_an_event_that_cannot_be_made_costs_only_itself(
         raise RuntimeError("no event")
 
     async with open_database() as database:
-        async with running(database, tmp_path, durability=SYNC) as writer, asyncio.TaskGroup() as group:
+        async with running(database, tmp_path) as writer, asyncio.TaskGroup() as group:
             for number in range(5):
                 made = RequestEvent.later(fail) if number == 2 else event(number)
                 group.create_task(writer.append(made))
         assert (await count(database))[0] == 4
     assert (writer.written, writer.rejected, writer.dropped, writer.failures) == (4, 1, 0, 0)
+
+
+@pytest.mark.parametrize("outage", [False, True], ids=["database", "journal"])
+async def test_sync_says_of_an_event_that_cannot_be_made_that_it_is_lost(
+    open_database: Open, event: Event, tmp_path: Path, outage: bool
+) -> None:
+    def fail() -> RequestEvent:
+        raise RuntimeError("no event")
+
+    async with (
+        open_database() as database,
+        running(database, tmp_path, durability=SYNC, patience_s=60) as writer,
+        away(database) if outage else nullcontext(),
+    ):
+        if outage:
+            await writer.append(event(1))
+        other = asyncio.ensure_future(writer.append(event(2)))
+        with pytest.raises(EventLostError):
+            await writer.append(RequestEvent.later(fail))
+        await other
+        assert (writer.journaled, writer.rejected) == (2 if outage else 0, 1)
 
 
 async def test_where_the_journal_fails_too_sync_says_so_and_batched_waits(
