@@ -5,6 +5,7 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from time import perf_counter, time_ns
 from typing import Any
@@ -316,20 +317,10 @@ def stored(text: str | None, how: StoreText) -> str | None:
 
 def redact_decision(decision: Decision, texts: Sequence[str]) -> Decision:
     """The decision without the texts of the reply that it quotes."""
-    if not texts:
+    reason, metadata = redact(decision.reason, texts), redact(decision.metadata, texts)
+    if reason == decision.reason and metadata == decision.metadata:
         return decision
-    return Decision(
-        policy_id=decision.policy_id,
-        policy_version=decision.policy_version,
-        policy_name=decision.policy_name,
-        category=decision.category,
-        phase=decision.phase,
-        action=decision.action,
-        reason=redact(decision.reason, texts),
-        reason_code=decision.reason_code,
-        metadata=redact(decision.metadata, texts),
-        latency_ms=decision.latency_ms,
-    )
+    return replace(decision, reason=reason, metadata=metadata)
 
 
 def redact(value: Any, texts: Sequence[str]) -> Any:
