@@ -38,10 +38,15 @@ def serve(
     workers: Annotated[int, typer.Option(min=1, help="Worker processes")] = 1,
 ) -> None:
     """Run the gateway. Brings the database up to date and, at the first start, makes the admin token."""
-    from app.serving import prepare
+    from app.serving import check_address, prepare
     from app.serving import serve as run
 
     settings = load_settings()
+    try:
+        check_address(host, port)
+    except OSError as error:
+        reason = error.strerror or error
+        raise CommandError(f"{host}, port {port}: {reason}. Choose another with --host or --port.") from None
     with database_errors():
         token = prepare(settings)
     if token is not None:

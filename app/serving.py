@@ -4,6 +4,7 @@ import asyncio
 import gc
 import math
 import os
+import socket
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
@@ -32,6 +33,13 @@ from another must serve. A large judge takes a while to load, and several that l
 
 _YOUNG = 10_000
 """Containers made between two looks of the garbage collector: a request makes hundreds, and nearly all end with it."""
+
+
+def check_address(host: str, port: int) -> None:
+    """Raises OSError where a server cannot listen there now."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((host, port))
 
 
 def prepare(settings: Settings) -> str | None:
