@@ -62,7 +62,7 @@ def _columns(row: Struct) -> dict[str, Any]:
         # Most values are one of these, and need no call to be told so.
         if value is None or (kind := type(value)) is bool or (kind is str and value.isascii() and "\0" not in value):
             continue
-        if kind is not datetime:
+        if not isinstance(value, datetime):
             found[name] = plain(value)
     return found
 
