@@ -44,7 +44,7 @@ def whole(chunks: Sequence[Chunk]) -> list[Evidence]:
 
 def pieces(chunks: Sequence[Chunk], limit: int) -> Sequence[Evidence]:
     """``chunks`` cut into pieces of whole sentences, a sentence in two neighbouring ones, of at most ``limit`` tokens
-    each; all of every chunk lies in some piece. The most relevant first."""
+    each, not counting the white space within; all of every chunk lies in some piece. The most relevant first."""
     return build_index(
         chunks,
         splitter=IncrementalSplitter,
