@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
+from weakref import proxy
 
 from app.choice_log import choice_log
 from app.citing import cite_reply, cited_by_upstream
@@ -39,7 +40,8 @@ class Account:
         """Why the upstream was not asked to go on anew where a policy wants that."""
         self._spoke = False
         self._terms = terms
-        self._trace = trace
+        # The trace will hold this, and a ring of the two would keep all of the request in memory.
+        self._trace: Trace = proxy(trace)
         self._audit = audit
         self._check = check
         self._entries: list[Entry] = []

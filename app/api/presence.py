@@ -33,11 +33,18 @@ class Presence:
     async def __aexit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        self._watching.cancel()
+        watching, error = self._watching, self._error
+        # What ends with an exception has the frames that this is in, and a ring of them keeps a request in memory.
+        del self._watching
+        self._error = None
+        watching.cancel()
         # Cancelled by us and by nobody else: the same care that ``asyncio.timeout`` takes.
-        ours = self._error is not None and self._task.uncancel() <= self._before
-        if ours and kind is not None and issubclass(kind, asyncio.CancelledError) and self._error is not None:
-            raise self._error from None
+        ours = error is not None and self._task.uncancel() <= self._before
+        if ours and kind is not None and issubclass(kind, asyncio.CancelledError) and error is not None:
+            try:
+                raise error from None
+            finally:
+                del error
 
     def cut(self, error: Exception) -> None:
         """End the block with ``error``, from outside of it."""

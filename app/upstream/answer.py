@@ -1,6 +1,7 @@
 """The answer to one request while it comes in: filled by the connection, read by whoever has asked."""
 
 import asyncio
+from copy import copy
 from typing import Protocol
 
 import httpx
@@ -61,7 +62,7 @@ class Answer(Response):
     async def read(self) -> bytes:
         while not self._pieces:
             if self.error is not None:
-                raise self.error
+                raise copy(self.error)  # what is raised has the frames that this is in
             if self.ended:
                 return b""
             await self.news()

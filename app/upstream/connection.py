@@ -6,6 +6,7 @@ What is timed is timed by one timer a connection, which is set anew only when it
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from copy import copy
 from typing import Protocol, cast
 
 import httpx
@@ -76,7 +77,7 @@ class Connection(asyncio.Protocol):
                 self._allow(self._first)
             while not answer.status_code:
                 if answer.error is not None:
-                    raise answer.error
+                    raise copy(answer.error)
                 await answer.news()
         except BaseException:
             self.give_up(answer)

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Mapping
+from copy import copy
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -41,7 +42,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
     def result(self) -> Response:
         """The response, or else the error is raised."""
         if self.response is None:
-            raise self.error or UpstreamConnectError("The upstream could not be reached.")
+            # What is raised has the frames that this is in.
+            raise copy(self.error) or UpstreamConnectError("The upstream could not be reached.")
         return self.response
 
     async def discard(self) -> None:

@@ -1,11 +1,18 @@
 """What a request leaves behind is there when somebody asks for it, though it is made a moment later."""
 
+import gc
 import io
 import json
+from dataclasses import replace
 from datetime import datetime, timedelta
+
+import pytest
+
+from app.trace import Trace
 
 from .answers import answer
 from .gateway import Gateway, eventually
+from .upstream import End, Reply
 
 REQUEST = {"model": "test-model", "messages": [{"role": "user", "content": "?"}]}
 
@@ -44,3 +51,29 @@ def test_the_log_has_a_line_for_each_request_in_order_as_of_its_end(gateway: Gat
         row = gateway.trace(str(line["request_id"])).request
         end = datetime.fromisoformat(row["ts"]) + timedelta(milliseconds=row["total_ms"])
         assert abs(datetime.fromisoformat(str(line["timestamp"])) - end) < timedelta(milliseconds=0.01)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        answer("A word.", stream=False),
+        answer("A word.", stream=True),
+        replace(answer("A word.", stream=True), end=End.RESET),
+        Reply(status=500, chunks=[b"{}"]),
+        Reply(accept=False),
+    ],
+    ids=["whole", "streamed", "broken", "refused", "unanswered"],
+)
+def test_nothing_of_a_request_waits_for_the_garbage_collector(gateway: Gateway, reply: Reply, stream: bool) -> None:
+    """Its documents may be large, and the collector comes seldom."""
+    gateway.upstream.script(reply)
+    gc.collect()
+    gc.disable()
+    try:
+        with gateway.call({**REQUEST, "stream": stream, "documents": [{"id": "d", "text": "A word."}]}) as call:
+            call.read_all()
+            gateway.trace(call.request_id)
+        eventually(lambda: not any(isinstance(each, Trace) for each in gc.get_objects()) or None, "the request's end")
+    finally:
+        gc.enable()
