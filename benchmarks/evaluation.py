@@ -30,7 +30,7 @@ from app.evaluation.cases import Case, as_documents
 from app.evaluation.evaluator import Evaluator
 from app.evaluation.judging import CaseJudge, JudgeKind
 from app.evaluation.reading import read_cases
-from app.evaluation.running import run_cases
+from app.evaluation.running import brisk, run_cases
 from app.evaluation.store import RunFolder
 from benchmarks.texts import chunk
 from judges import embedded
@@ -118,7 +118,7 @@ async def measure(arguments: argparse.Namespace) -> int:
                 claims += await evaluate(part, noting, Path(folder) / str(number))
             asked, noting.asked = noting.asked, []
             pairs += sum(len(one) for one in asked)
-            with _counted(bare):
+            with _counted(bare), brisk():
                 await score(asked, alone)
     await noting.aclose()
     await alone.aclose()

@@ -1,8 +1,10 @@
 """A run: cases in, a folder of results out. Killed and started again, it goes on where it was."""
 
 import asyncio
+import sys
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import islice
 from typing import Final
@@ -17,6 +19,7 @@ from app.evaluation.summary import Line, Summary, summarize
 GIVE_UP: Final = 20
 """So many failures in a row end a run: the judge is gone, and the cases left would only fail too."""
 
+_SWITCH_S: Final = 0.001
 _READ: Final = 16
 """Cases read from the input at a time."""
 
@@ -73,6 +76,22 @@ async def run_cases(evaluator: Evaluator, cases: Iterable[Case], folder: RunFold
     A case that an earlier run into the folder has finished is left as it is. ``progress`` is told of each case. Raises
     RunStoppedError, RunFolderError, CacheError, and what ``cases`` raises.
     """
+    with brisk():
+        return await _run(evaluator, cases, folder, progress)
+
+
+@contextmanager
+def brisk() -> Iterator[None]:
+    """Let a thread that comes back from the model wait for Python no longer than a fraction of what the model takes."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(min(before, _SWITCH_S))
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+async def _run(evaluator: Evaluator, cases: Iterable[Case], folder: RunFolder, progress: Progress) -> Summary:
     await asyncio.to_thread(folder.open)
     recorder = Recorder(folder, progress)
     waiting = _Waiting(cases)
