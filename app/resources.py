@@ -31,6 +31,7 @@ from app.revisions import RevisionWatch
 from app.runs import Runs
 from app.settings import EventDurability, Settings
 from app.tables import KEY_REVISION, POLICY_REVISION, SECRET_REVISION
+from app.tasks import TaskScope
 from app.telemetry import EventTotals, Metrics, log_often
 from app.text_check import TextChecks
 from app.tracing import Tracing
@@ -132,6 +133,9 @@ async def open_resources(
         counting: list[Observer] = [metrics.observe_requests, partial(_observe_upstream, metrics), _log_requests]
         told = Observers(counting, linger_s=_LINGER_S)
         stack.push_async_callback(told.aclose)
+        sampling = TaskScope()
+        stack.push_async_callback(sampling.aclose)
+        sampling.start(metrics.keep_sampled())
         open_upstreams = Upstreams if tracing is None else tracing.upstreams
         upstream = open_upstreams(config.upstreams, keys=vault, observe=metrics.observe_upstream_error)
         stack.push_async_callback(upstream.aclose)

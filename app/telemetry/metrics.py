@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
@@ -64,6 +63,7 @@ class _Labels:
 
 
 _SAMPLED_S = 0.25
+"""How old the numbers may be that another worker finds."""
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
 
@@ -82,15 +82,13 @@ class Metrics:
         before: Callable[[], None] = lambda: None,
         lag_s: float = 0.0,
     ) -> None:
-        """``judge`` and ``events`` are asked where they stand at each scrape and, with several workers, after a request
-        too, though not after every one. ``before`` each scrape, what waits to be counted may be; ``lag_s``: how long it
-        may wait in another worker."""
+        """``judge`` and ``events`` are asked where they stand at each scrape. ``before`` each scrape, what waits to be
+        counted may be; ``lag_s``: how long it may wait in another worker."""
         self._multiprocess = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
         self._registry = CollectorRegistry()
         if not self._multiprocess:
             ProcessCollector(registry=self._registry)
         self._judge, self._events, self._before, self._lag_s = judge, events, before, lag_s
-        self._sample_at = 0.0
         self._judge_before, self._events_before = JudgeTotals(), EventTotals()
         self._reason, self._category, self._kind = _Labels(), _Labels(), _Labels()
         self._api, self._outcome, self._why = _Labels(), _Labels(), _Labels()
@@ -145,8 +143,6 @@ class Metrics:
                 counts[series] += 1
         for (counter, *labels), count in counts.items():
             counter.labels(*labels).inc(count)
-        if self._multiprocess and monotonic() >= self._sample_at:
-            self._sample()  # whichever worker is scraped finds the numbers of this one in a file
 
     def _observe_times(self, row: RequestRow) -> None:
         api = self._api(row.api)
@@ -199,6 +195,12 @@ class Metrics:
         finally:
             self._open_streams.dec()
 
+    async def keep_sampled(self) -> None:
+        """With several workers, note now and then where judge and events stand, for whichever worker is scraped."""
+        while self._multiprocess:
+            self._sample()
+            await asyncio.sleep(_SAMPLED_S)
+
     async def scraped(self) -> bytes:
         """``render``, once all that has ended by now is counted, in whichever worker it was."""
         if self._multiprocess:
@@ -225,7 +227,6 @@ class Metrics:
         return registry
 
     def _sample(self) -> None:
-        self._sample_at = monotonic() + _SAMPLED_S
         judge, events = self._judge(), self._events()
         self._judge_queue.set(judge.queue_depth)
         self._judge_cache.set(judge.cache_bytes)

@@ -1,12 +1,13 @@
 """Log lines keep secrets and texts to themselves; metrics count what happened, with few label values."""
 
+import asyncio
 import io
 import json
 import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -367,6 +368,24 @@ def test_the_gauges_of_a_dead_worker_are_forgotten(tmp_path: Path, monkeypatch: 
     Metrics().render()
     assert not dead.exists()
     assert alive.exists()
+
+
+@pytest.mark.anyio
+async def test_with_several_workers_where_one_stands_is_told_while_it_does_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: Callable[..., Any]
+) -> None:
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    monkeypatch.setattr("app.telemetry.metrics._SAMPLED_S", 0.001)
+    asked: list[int] = []
+
+    def totals() -> EventTotals:
+        asked.append(1)
+        return EventTotals(written=len(asked))
+
+    metrics = Metrics(events=totals)
+    sampling = asyncio.ensure_future(metrics.keep_sampled())
+    await until(lambda: len(asked) >= 3)
+    sampling.cancel()
 
 
 WORKER = """
