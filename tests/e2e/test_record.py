@@ -53,6 +53,7 @@ def test_the_log_has_a_line_for_each_request_in_order_as_of_its_end(gateway: Gat
         assert abs(datetime.fromisoformat(str(line["timestamp"])) - end) < timedelta(milliseconds=0.01)
 
 
+@pytest.mark.parametrize("path", ["chat/completions", "responses", "messages"])
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     "reply",
@@ -65,13 +66,16 @@ def test_the_log_has_a_line_for_each_request_in_order_as_of_its_end(gateway: Gat
     ],
     ids=["whole", "streamed", "broken", "refused", "unanswered"],
 )
-def test_nothing_of_a_request_waits_for_the_garbage_collector(gateway: Gateway, reply: Reply, stream: bool) -> None:
+def test_nothing_of_a_request_waits_for_the_garbage_collector(
+    gateway: Gateway, reply: Reply, stream: bool, path: str
+) -> None:
     """Its documents may be large, and the collector comes seldom."""
+    body = {**REQUEST, "input": "?", "max_tokens": 9, "stream": stream, "documents": [{"id": "d", "text": "A word."}]}
     gateway.upstream.script(reply)
     gc.collect()
     gc.disable()
     try:
-        with gateway.call({**REQUEST, "stream": stream, "documents": [{"id": "d", "text": "A word."}]}) as call:
+        with gateway.call(body, path=f"/v1/{path}") as call:
             call.read_all()
             gateway.trace(call.request_id)
         eventually(lambda: not any(isinstance(each, Trace) for each in gc.get_objects()) or None, "the request's end")

@@ -1,7 +1,7 @@
 """What an upstream's events say, in the terms of the pipeline."""
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.dialects.messages import cleaning
@@ -58,20 +58,11 @@ class Reader:
         self._finished = False
         self._stop: tuple[bytes, bytes, Sequence[Part]] | None = None
         self._behind: list[Event] = []
-        self._by_type: dict[str, Callable[[bytes, _Json], Iterator[Event]]] = {
-            "message_start": self._message_start,
-            "content_block_start": self._block_start,
-            "content_block_delta": self._block_delta,
-            "content_block_stop": self._block_stop,
-            "message_delta": self._message_delta,
-            "message_stop": self._message_stop,
-            "error": self._error,
-        }
 
     def read(self, raw: bytes, event: _Json) -> Iterator[Event]:
         """The pipeline's events for an upstream's, which came as ``raw``."""
         kind = event.get("type")
-        read = self._by_type.get(kind) if isinstance(kind, str) else None
+        read = _BY_TYPE.get(kind) if isinstance(kind, str) else None
         if kind == "ping":
             clean: _Json = {"type": "ping"}
             yield from self._let_by(raw, Passing(raw=event_bytes(clean)), *_more(event, clean))
@@ -81,7 +72,7 @@ class Reader:
             if self._needs_start and kind not in ("message_start", "error"):
                 raise UpstreamConnectError("The upstream's reply does not begin a message.")
             yield from self.settle(goes_on=kind == "content_block_start" and block_of(event).get("type") == "text")
-            yield from read(raw, event)
+            yield from read(self, raw, event)
 
     def unread(self, raw: bytes) -> Iterator[Event]:
         """An event whose data is no JSON object."""
@@ -229,6 +220,17 @@ class Reader:
     def _error(self, raw: bytes, event: _Json) -> Iterator[Event]:
         clean = cleaning.error(event)
         yield Event(raw=raw, parts=(Failure(message=clean["error"]["message"], raw=event_bytes(clean)),))
+
+
+_BY_TYPE: Mapping[str, Callable[[Reader, bytes, _Json], Iterator[Event]]] = {
+    "message_start": Reader._message_start,
+    "content_block_start": Reader._block_start,
+    "content_block_delta": Reader._block_delta,
+    "content_block_stop": Reader._block_stop,
+    "message_delta": Reader._message_delta,
+    "message_stop": Reader._message_stop,
+    "error": Reader._error,
+}
 
 
 def _withheld(name: str) -> Passing:

@@ -47,6 +47,17 @@ _UNCHECKED = {"response.refusal.": "refusal", "response.reasoning": "reasoning",
 """What events of these names bring is no text."""
 
 
+class _Last:
+    """The event that was decoded last. Not the reader's own, which would be in a ring with its decoder."""
+
+    def __init__(self) -> None:
+        self.event: dict[str, Any] | None = None
+
+    def keep(self, raw: bytes, event: dict[str, Any]) -> Event:
+        self.event = event
+        return Event(raw=raw, parts=())
+
+
 class Reader:
     """Reads one reply. ``named``: the upstream sends its events under their names."""
 
@@ -57,8 +68,8 @@ class Reader:
         self.response: dict[str, Any] | None = None
         """The final response, once it is here."""
         self.named = True
-        self._decoder = Decoder(self._keep)
-        self._event: dict[str, Any] | None = None
+        self._last = _Last()
+        self._decoder = Decoder(self._last.keep)
         self._found = Documents(Limits(), prefix="search")
         self._waiting: list[tuple[bytes, bytes, dict[str, Any]]] = []
         self._over = False
@@ -108,12 +119,8 @@ class Reader:
         else:
             yield Event(raw=raw, parts=tuple(self._ordinary(frame, known)))
 
-    def _keep(self, raw: bytes, event: dict[str, Any]) -> Event:
-        self._event = event
-        return Event(raw=raw, parts=())
-
     def _decoded(self, decoded: Event) -> Iterator[Event]:
-        event, self._event = self._event, None
+        event, self._last.event = self._last.event, None
         if event is not None:
             self.named = not decoded.raw.lstrip().startswith(b"data:")
             yield from self.read(decoded.raw, event)
