@@ -130,9 +130,14 @@ def completion_of(outputs: Sequence[Output]) -> dict[str, Any]:
             completion = {**{n: v for n, v in chunk.items() if n not in ("choices", "grounding")}, **completion}
             if isinstance(chunk.get("usage"), dict):
                 completion["usage"] = chunk["usage"]
-            for choice in chunk.get("choices") or ():
-                index = choice.get("index") or 0
-                _merge_delta(messages.setdefault(index, {"role": "assistant", "content": None}), choice["delta"])
+            given = chunk.get("choices")
+            for choice in given if isinstance(given, list) else ():
+                if not isinstance(choice, dict):
+                    continue
+                index = choice["index"] if isinstance(choice.get("index"), int) else 0
+                message = messages.setdefault(index, {"role": "assistant", "content": None})
+                if isinstance(choice.get("delta"), dict):
+                    _merge_delta(message, choice["delta"])
                 if choice.get("finish_reason"):
                     ends[index] = choice["finish_reason"]
     completion["object"] = "chat.completion"
@@ -174,9 +179,10 @@ def _with_calls(message: dict[str, Any]) -> dict[str, Any]:
 
 def _merge_delta(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
     for name, value in delta.items():
-        if name == "tool_calls" and isinstance(value, list):
-            for call in value:
-                _merge_call(message.setdefault("tool_calls", {}), call)
+        if name == "tool_calls":
+            for call in value if isinstance(value, list) else ():
+                if isinstance(call, dict):
+                    _merge_call(message.setdefault("tool_calls", {}), call)
         elif name != "role" and isinstance(value, str) and isinstance(message.get(name), str):
             message[name] += value
         elif value is not None and value != "":
@@ -185,14 +191,15 @@ def _merge_delta(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
 
 def _merge_call(calls: dict[Any, dict[str, Any]], piece: Mapping[str, Any]) -> None:
     index = piece.get("index")
-    if index is None:
+    if not isinstance(index, int):
         index = len(calls) - 1 if calls and not piece.get("id") else len(calls)
     call = calls.setdefault(index, {})
     function = piece.get("function")
     call.update({name: value for name, value in piece.items() if name not in ("index", "function") and value})
     if isinstance(function, dict):
         merged = call.setdefault("function", {"arguments": ""})
-        merged["arguments"] += function.get("arguments") or ""
+        more = function.get("arguments")
+        merged["arguments"] += more if isinstance(more, str) else ""
         merged.update({name: value for name, value in function.items() if name != "arguments" and value})
 
 

@@ -4,6 +4,7 @@ import io
 import json
 import logging
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -169,8 +170,15 @@ def test_the_demo_is_ready_and_keeps_what_happened(running: tuple[Stage, dict[st
     standing, _ = running
     assert httpx.get(f"{standing.url}/readyz").json()["status"] == "ready"
     headers = {"authorization": f"Bearer {standing.token}"}
-    requests = httpx.get(f"{standing.url}/admin/v1/requests", headers=headers, params={"limit": 200}).json()["items"]
-    assert {"block", "allow", "warn"} <= {request["action"] for request in requests}
+
+    def actions() -> set[str]:
+        found = httpx.get(f"{standing.url}/admin/v1/requests", headers=headers, params={"limit": 200}).json()["items"]
+        return {request["action"] for request in found}
+
+    deadline, tick = time.monotonic() + 30, Event()
+    while not {"block", "allow", "warn"} <= actions():  # the last of them is on its way to the log
+        assert time.monotonic() < deadline, f"the log has {actions()} alone"
+        tick.wait(0.05)
 
 
 @pytest.fixture(scope="module")

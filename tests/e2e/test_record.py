@@ -78,6 +78,6 @@ def test_nothing_of_a_request_waits_for_the_garbage_collector(
         with gateway.call(body, path=f"/v1/{path}") as call:
             call.read_all()
             gateway.trace(call.request_id)
-        eventually(lambda: not any(isinstance(each, Trace) for each in gc.get_objects()) or None, "the request's end")
+        eventually(lambda: not any(type(each) is Trace for each in gc.get_objects()) or None, "the request's end")
     finally:
         gc.enable()

@@ -10,6 +10,8 @@ FOUND = [
     ("requests", "85a7e46e9e3e704b29a8bfcdc5bff1d725db5f764704fee40a758ab8e0d56d7ab6e7999ef7"),
     # A text blocked while it streams, of an item that was never announced.
     ("replies", "29b60d62e8cdb733946e48921820c5e426845db615c0251c1f"),
+    # A stream where a whole reply was asked for, with a choice that is no object.
+    ("replies", "000000000000000000b5b5b5b5c6b5b5b5b5b5b5b5b5b5b5b5b5b50000000000000000000000000000000000080001ad10"),
 ]
 
 

@@ -1,6 +1,7 @@
 """Completions put together from streams."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -149,3 +150,21 @@ def test_the_grounding_of_several_choices_is_summed_up() -> None:
     assert (merged["action"], merged["verdict"], merged["trust_score"]) == ("block", "has_contradictions", 0.0)
     assert (merged["total_claims"], merged["supported_count"], merged["summary"]) == (2, 1, "1/2 claims supported")
     assert (merged["claims"], merged["decisions"], merged["is_trusted"]) == ([1, 2], [first, second], False)
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        ["no object"],
+        "no list",
+        [{"index": [0], "delta": {"content": "x"}}],
+        [{"index": 0}, {"index": 0, "delta": "no object"}],
+        [{"index": 0, "delta": {"tool_calls": "none"}}, {"index": 0, "delta": {"tool_calls": ["none"]}}],
+        [{"index": 0, "delta": {"tool_calls": [{"index": {}, "function": {"arguments": 7}}]}}],
+    ],
+)
+def test_chunks_that_are_none_leave_a_completion_all_the_same(choices: Any) -> None:
+    chunk = {"id": "c-1", "object": "chat.completion.chunk", "choices": choices}
+    made = completion_of([Passing(raw=b"data: " + json.dumps(chunk).encode() + b"\n\n")])
+    assert made["id"] == "c-1"
+    assert all(isinstance(choice["message"], dict) for choice in made["choices"])
