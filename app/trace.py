@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -34,7 +35,8 @@ _FAILED = {"blocked": 3, "upstream_error": 2, "failed": 2, "incomplete": 1, "can
 
 _DRAWN: deque[str] = deque()
 """Random digits for ids, drawn ahead: to ask the system each time costs as much as the rest of a trace."""
-os.register_at_fork(after_in_child=_DRAWN.clear)
+if sys.platform != "win32":  # where no process forks
+    os.register_at_fork(after_in_child=_DRAWN.clear)
 
 
 def new_request_id() -> str:

@@ -213,9 +213,8 @@ def _says_something(choice: Mapping[str, Any]) -> bool:
 def _read_choice(raw: bytes, chunk: Mapping[str, Any], choice: Mapping[str, Any]) -> Iterator[Part]:
     index = choice.get("index")
     index = index if isinstance(index, int) and index >= 0 else 0
-    if choice.get("message") or choice.get("text"):
+    if misplaced := [name for name in _MISPLACED if choice.get(name)]:
         # Text where a stream has none, the same as the delta's perhaps: clients don't look there, and neither do we.
-        misplaced = [name for name in _MISPLACED if choice.get(name)]
         choice = {name: value for name, value in choice.items() if name not in _MISPLACED}
         raw, chunk = b"", {**chunk, "choices": [choice]}
         yield Passing(raw=b"", choice=index, unchecked=misplaced[0])
@@ -226,8 +225,7 @@ def _read_choice(raw: bytes, chunk: Mapping[str, Any], choice: Mapping[str, Any]
         chunk = {**chunk, "choices": [choice]}
         yield Passing(raw=b"", choice=index, unchecked="delta")
     delta = delta if isinstance(delta, dict) else {}
-    if annotations := delta.get("annotations"):
-        yield from cited_in(annotations, index)
+    yield from cited_in(delta.get("annotations"), index)
     text, rest = _split_content(delta.get("content"))
     extra = [name for name, value in delta.items() if name not in _PLAIN_DELTA and value not in (None, [], "")]
     reason = choice.get("finish_reason") or None
