@@ -3,46 +3,49 @@
     python -m benchmarks.evaluation [--claims 10000] [--input cases.jsonl] [--slice 100] [--limit-ratio 0.85]
 
 An evaluation reads cases, cuts answers into claims and documents into passages, judges, compares numbers and names,
-keeps verdicts in a cache and writes a file for each case. The judge alone scores the pairs that the evaluation asked
-about, in the same order, by as many threads and on the same kind of event loop, with so many calls in flight that no
-thread waits for one, its evidence read anew. The two take turns, a slice of the cases each, so that a machine that is
-now quick and now slow is so for both. Prints pairs a second of either, their ratio by the clock and by CPU time, and
-claims a second; exit code 1 if the ratio by the clock is under ``--limit-ratio``. By the clock the figures mean
-something on a quiet machine only.
+keeps verdicts in a cache and writes a file for each case. The judge alone scores the pairs that the evaluation asks
+about (found out beforehand, off the clock), its evidence read anew. Each has as many processes as there are cores, of
+one judge with one thread each, which are given a case's worth at a time. The two take turns, a slice of the cases each,
+so that a machine that is now quick and now slow is so for both; start-up is not counted. Prints pairs a second of
+either, their ratio by the clock and by CPU time, and claims a second; exit code 1 if the ratio by the clock is under
+``--limit-ratio``. By the clock the figures mean something on a quiet machine only.
 
-Without ``--input``: cases of five claims against three documents of 150 words, no two alike.
+Without ``--input``: cases of five claims against three documents of 150 words, no two alike. Linux.
 """
 
 import argparse
 import asyncio
+import multiprocessing
+import os
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import uvloop
 
-from app.evaluation.cache import VerdictCache
 from app.evaluation.cases import Case, as_documents
-from app.evaluation.evaluator import Evaluator
+from app.evaluation.evaluator import Evaluator, open_evaluator
 from app.evaluation.judging import CaseJudge, JudgeKind
 from app.evaluation.reading import read_cases
-from app.evaluation.running import brisk, run_cases
+from app.evaluation.running import run_cases
 from app.evaluation.store import RunFolder
+from app.settings import Settings
 from benchmarks.texts import chunk
 from judges import embedded
 from judges.base import PairScorer
 from judges.cross_encoder import PrefixScorer
+from judges.cross_encoder.files import cores
 from judges.types import Probabilities
 from judges.wrapper import ScorerWrapper
 
 _CLAIMS = 5
 _DOCUMENTS = 3
-_IN_FLIGHT = 16
-"""Calls of the judge alone, for each of its threads."""
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 Pairs = Sequence[tuple[str, str]]
 
@@ -67,6 +70,45 @@ class Noting(ScorerWrapper):
         return await super().score(pairs)
 
 
+class Alone:
+    """The judge in a process of its own: one that notes what a case asks of it, and one that has read nothing yet."""
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+        self._noting = Noting(PrefixScorer(embedded.FOLDER, threads=1))
+        self._judge = CaseJudge(JudgeKind.CROSS_ENCODER, scorer=self._noting)
+        self._bare = PrefixScorer(embedded.FOLDER, threads=1)
+        self._runner.run(self._judge.start())
+        self._runner.run(self._bare.start())
+
+    def note(self, case: Case) -> Sequence[Pairs]:
+        self._noting.asked = []
+        self._runner.run(self._judge.judge(case))
+        return self._noting.asked
+
+    def score(self, asked: Sequence[Pairs]) -> None:
+        self._runner.run(self._all(asked))
+
+    async def _all(self, asked: Sequence[Pairs]) -> None:
+        await asyncio.gather(*(self._bare.score(pairs) for pairs in asked))
+
+
+_alone: list[Alone] = []
+"""Of a process of the judge alone: the one that it has."""
+
+
+def start() -> None:
+    _alone.append(Alone())
+
+
+def note(case: Case) -> Sequence[Pairs]:
+    return _alone[0].note(case)
+
+
+def score(asked: Sequence[Pairs]) -> None:
+    _alone[0].score(asked)
+
+
 def made_cases(claims: int) -> Iterator[Case]:
     for number in range(claims // _CLAIMS):
         documents = [chunk(number * _DOCUMENTS + place) for place in range(_DOCUMENTS)]
@@ -75,54 +117,38 @@ def made_cases(claims: int) -> Iterator[Case]:
         yield Case(case_id=f"case-{number}", output=answer, documents=as_documents(documents))
 
 
-async def evaluate(cases: Sequence[Case], scorer: Noting, folder: Path) -> int:
+def starters() -> Iterator[Case]:
+    """Some for each process, for it to start with."""
+    for number in range(8 * cores()):
+        documents = as_documents("The office opens at nine.")
+        yield Case(case_id=f"start-{number}", output=f"The office opens at {number}.", documents=documents)
+
+
+async def evaluate(cases: Sequence[Case], evaluator: Evaluator, folder: Path) -> int:
     """Run an evaluation of ``cases``; the number of claims."""
-    judge = CaseJudge(JudgeKind.CROSS_ENCODER, scorer=_Kept(scorer))
-    async with Evaluator(judge, VerdictCache(folder / "cache.sqlite3")) as evaluator:
-        summary = await run_cases(evaluator, cases, RunFolder(folder), lambda _line: None)
+    summary = await run_cases(evaluator, cases, RunFolder(folder), lambda _line: None)
     return summary.claims["total"]
 
 
-class _Kept(ScorerWrapper):
-    """Outlives the evaluation that it is lent to."""
-
-    async def aclose(self) -> None:
-        pass
-
-
-async def score(asked: Sequence[Pairs], scorer: PrefixScorer) -> None:
-    """The judge alone over what was asked."""
-    waiting = iter(asked)
-
-    async def work() -> None:
-        for pairs in waiting:
-            await scorer.score(pairs)
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(_IN_FLIGHT * scorer.concurrency):
-            group.create_task(work())
-
-
-async def measure(arguments: argparse.Namespace) -> int:
+async def measure(arguments: argparse.Namespace, alone: ProcessPoolExecutor) -> int:
     cases = list(read_cases(arguments.input) if arguments.input else made_cases(arguments.claims))
-    noting = Noting(PrefixScorer(embedded.FOLDER, label="embedded"))
-    alone = PrefixScorer(embedded.FOLDER, label="embedded")
-    await noting.start()
-    await alone.start()
     whole, bare = Taken(), Taken()
     claims = pairs = 0
-    with tempfile.TemporaryDirectory() as folder:
-        for number in range(0, len(cases), arguments.slice):
-            part = cases[number : number + arguments.slice]
-            with _counted(whole):
-                claims += await evaluate(part, noting, Path(folder) / str(number))
-            asked, noting.asked = noting.asked, []
-            pairs += sum(len(one) for one in asked)
-            with _counted(bare), brisk():
-                await score(asked, alone)
-    await noting.aclose()
-    await alone.aclose()
-    print(f"{len(cases)} cases, {claims} claims, {pairs} pairs; {noting.name}, {alone.concurrency} at once\n")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        settings = Settings(_env_file=None)
+        async with open_evaluator(settings, cache=folder / "cache.sqlite3", processes=cores()) as evaluator:
+            await evaluate(list(starters()), evaluator, folder / "start")
+            for number in range(0, len(cases), arguments.slice):
+                part = cases[number : number + arguments.slice]
+                asked = list(alone.map(note, part))
+                pairs += sum(len(one) for case in asked for one in case)
+                with _counted(whole):
+                    claims += await evaluate(part, evaluator, folder / str(number))
+                with _counted(bare):
+                    list(alone.map(score, asked))
+            named = evaluator.judge.name
+    print(f"{len(cases)} cases, {claims} claims, {pairs} pairs; {named}, {cores()} processes\n")
     print(f"{'':20} {'pairs/s':>9} {'claims/s':>9} {'CPU ms/claim':>13}")
     for name, taken in (("evaluation", whole), ("judge alone", bare)):
         speed = f"{pairs / taken.clock:9.1f} {claims / taken.clock:9.1f}"
@@ -134,10 +160,17 @@ async def measure(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _counted(taken: Taken) -> Iterator[None]:
-    clock, cpu = time.perf_counter(), time.process_time()
+    clock, cpu = time.perf_counter(), _cpu()
     yield
     taken.clock += time.perf_counter() - clock
-    taken.cpu += time.process_time() - cpu
+    taken.cpu += _cpu() - cpu
+
+
+def _cpu() -> float:
+    """Seconds of CPU that this process and those it has started have taken; those that do not work take none."""
+    children = (process.pid for process in multiprocessing.active_children())
+    stats = (Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in children)
+    return time.process_time() + sum((int(one[11]) + int(one[12])) / _TICKS for one in stats)
 
 
 def main() -> None:
@@ -146,7 +179,11 @@ def main() -> None:
     parser.add_argument("--input", type=Path)
     parser.add_argument("--slice", type=int, default=100)
     parser.add_argument("--limit-ratio", type=float, default=0.85)
-    sys.exit(uvloop.run(measure(parser.parse_args())))
+    arguments = parser.parse_args()
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(cores(), mp_context=spawn, initializer=start) as alone:
+        code = uvloop.run(measure(arguments, alone))
+    sys.exit(code)
 
 
 if __name__ == "__main__":

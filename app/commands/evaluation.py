@@ -27,6 +27,8 @@ evaluation = typer.Typer(
 
 _FAILED = 1
 _INTERRUPTED = 130
+_LONG = 200
+"""Cases from which a run is long: they take some ten seconds, the start of the processes two."""
 
 
 class Metric(StrEnum):
@@ -71,6 +73,9 @@ def run(
     cache: CacheFile = None,
     no_cache: NoCache = False,
     engine: Annotated[Engine, typer.Option(help="Judge here, or on a Ray cluster")] = Engine.LOCAL,
+    processes: Annotated[
+        int | None, typer.Option(min=0, help="Processes that judge, 0 for this one; default: as many as help")
+    ] = None,
     ray_address: Annotated[str | None, typer.Option(help="Address of the cluster; default: RAY_ADDRESS")] = None,
     ray_judges: Annotated[int | None, typer.Option(min=1, help="Judges on the cluster; default: one a core")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar")] = False,
@@ -86,7 +91,11 @@ def run(
     settings = load_settings()
     with evaluation_errors():
         total = count_cases(input, limit=limit)
-        evaluator = _open(settings, judge, entailment_threshold, contradiction_threshold, cache, no_cache)
+        if processes and engine is Engine.RAY:
+            raise UsageError("--processes is of the local engine; --ray-judges says how many judge on a cluster")
+        if processes is None:
+            processes = default_processes(settings, judge, total) if engine is Engine.LOCAL else 0
+        evaluator = _open(settings, judge, entailment_threshold, contradiction_threshold, cache, no_cache, processes)
         work = run_cases
         if engine is Engine.RAY:
             from app.evaluation.ray_engine import Cluster, run_cases_on_ray
@@ -214,6 +223,7 @@ def _open(
     contradiction: float,
     cache: Path | None,
     no_cache: bool,
+    processes: int = 0,
 ) -> "Evaluator":
     from app.evaluation import JudgeKind, open_evaluator
     from app.evaluation.cache import default_cache
@@ -224,7 +234,17 @@ def _open(
         judge=JudgeKind(judge.value),
         thresholds=Thresholds(entailment=entailment, contradiction=contradiction),
         cache=None if no_cache else cache or default_cache(),
+        processes=processes,
     )
+
+
+def default_processes(settings: Settings, judge: Judge, total: int) -> int:
+    """How many to judge ``total`` cases in: one a core for a run that is long enough to be worth their start, by the
+    embedded judge, which is small enough to be had several times. An LLM is waited for in this process."""
+    from judges.cross_encoder.files import cores
+
+    worth = judge is Judge.CROSS_ENCODER and settings.judge == "embedded" and total >= _LONG
+    return cores() if worth and cores() > 1 else 0
 
 
 @contextmanager

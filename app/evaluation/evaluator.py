@@ -10,6 +10,7 @@ from typing import Any, Self
 from app.evaluation.cache import VerdictCache
 from app.evaluation.cases import Case, as_documents
 from app.evaluation.judging import CaseJudge, JudgeKind, Ruling, open_judge
+from app.evaluation.processes import Processes
 from app.evaluation.results import CaseResult, Judged
 from app.settings import Settings, load_settings
 from judges.types import Thresholds
@@ -17,11 +18,15 @@ from judges.types import Thresholds
 
 class Evaluator:
     """Judges cases, several at once, none twice: a case that is in the cache, or that is being judged as another one,
-    is not judged again. Use it as an async context manager, which loads the judge and closes judge and cache."""
+    is not judged again. Use it as an async context manager, which loads the judge and closes all that it was given.
+    ``processes``: what judges in the place of ``judge``, which then says only what verdicts follow from."""
 
-    def __init__(self, judge: CaseJudge, cache: VerdictCache | None = None) -> None:
+    def __init__(self, judge: CaseJudge, cache: VerdictCache | None = None, processes: Processes | None = None) -> None:
         self.judge = judge
         self._cache = cache
+        self._processes = processes
+        self.at_once = judge.at_once if processes is None else processes.at_once
+        """How many cases to judge side by side."""
         self._running: dict[str, asyncio.Event] = {}
         self.judged = 0
         """Cases that the judge was asked about."""
@@ -41,6 +46,8 @@ class Evaluator:
         await self.aclose()
 
     async def aclose(self) -> None:
+        if self._processes is not None:
+            await self._processes.aclose()
         await self.judge.aclose()
         if self._cache is not None:
             await asyncio.to_thread(self._cache.close)
@@ -74,7 +81,7 @@ class Evaluator:
         return _result(case, key, ruling.judged)
 
     async def _judge(self, case: Case, key: str) -> CaseResult:
-        return await self.settle(case, key, await self.judge.judge(case))
+        return await self.settle(case, key, await (self._processes or self.judge).judge(case))
 
     @asynccontextmanager
     async def _alone(self, key: str) -> AsyncIterator[None]:
@@ -99,12 +106,19 @@ def open_evaluator(
     judge: JudgeKind | str = JudgeKind.CROSS_ENCODER,
     thresholds: Thresholds | None = None,
     cache: Path | None = None,
+    processes: int = 0,
 ) -> Evaluator:
     """An evaluator with the judge that ``settings`` describe (default: the environment's). ``cache``: a file to keep
-    verdicts in; None for none. Nothing is loaded yet. Raises SettingsError or CacheError, ValueError for a ``judge``
-    that there is not."""
-    opened = open_judge(settings or load_settings(), JudgeKind(judge), thresholds=thresholds)
-    return Evaluator(opened, None if cache is None else VerdictCache(cache))
+    verdicts in; None for none. ``processes``: so many others judge, each with the model in its memory; 0: this one.
+    They import the program's main module anew, which must therefore start nothing when it is imported. Nothing is
+    loaded yet. Raises SettingsError or CacheError, ValueError for a ``judge`` that there is not."""
+    settings = settings or load_settings()
+    opened = open_judge(settings, JudgeKind(judge), thresholds=thresholds)
+    return Evaluator(
+        opened,
+        None if cache is None else VerdictCache(cache),
+        Processes(settings, opened, processes) if processes else None,
+    )
 
 
 async def aevaluate(cases: Iterable[Case], evaluator: Evaluator | None = None, **options: Any) -> Sequence[CaseResult]:
@@ -113,7 +127,7 @@ async def aevaluate(cases: Iterable[Case], evaluator: Evaluator | None = None, *
     if evaluator is None:
         async with open_evaluator(**options) as evaluator:
             return await aevaluate(cases, evaluator)
-    turns = asyncio.Semaphore(evaluator.judge.at_once)
+    turns = asyncio.Semaphore(evaluator.at_once)
 
     async def one(case: Case) -> CaseResult:
         async with turns:

@@ -12,11 +12,12 @@ import orjson
 
 from app.evaluation.cases import Case
 from app.evaluation.evaluator import Evaluator
-from app.evaluation.judging import CaseJudge, JudgeKind, Ruling, open_judge
+from app.evaluation.judging import CaseJudge, Ruling
 from app.evaluation.results import Judged
 from app.evaluation.running import EngineMissingError, Progress, Recorder, RunStoppedError
 from app.evaluation.store import RunFolder
 from app.evaluation.summary import Summary
+from app.evaluation.worker import Worker
 from app.settings import Settings
 from judges.types import Chunk, Thresholds
 
@@ -140,33 +141,17 @@ class _Judging:
 
 
 class RayJudge:
-    """An actor of the cluster: loads its judge once, then takes batch after batch. Raises RuntimeError where its judge
-    is not the one that was asked for."""
+    """An actor of the cluster. Raises what ``Worker`` raises."""
 
     def __init__(self, settings: Settings, kind: str, thresholds: Thresholds, name: str) -> None:
-        alone = settings.model_copy(update={"judge_threads": 1})
-        self._runner = asyncio.Runner()
-        self._judge = open_judge(alone, JudgeKind(kind), thresholds=thresholds)
-        self._runner.run(self._judge.start())
-        if self._judge.name != name:
-            raise RuntimeError(f"the judge here is {self._judge.name}, not {name}: install the same version everywhere")
+        self._worker = Worker(settings, kind, thresholds, name)
 
     def __call__(self, batch: Mapping[str, Any]) -> Mapping[str, Any]:
-        cases = [_unpacked(orjson.loads(case)) for case in batch["case"]]
-        rulings = self._runner.run(self._all(cases))
+        rulings = self._worker.rule([_unpacked(orjson.loads(case)) for case in batch["case"]])
         return {
             "key": list(batch["key"]),
             "ruling": [orjson.dumps({"judged": one.judged, "fault": one.fault}) for one in rulings],
         }
-
-    async def _all(self, cases: Sequence[Case]) -> Sequence[Ruling]:
-        turns = asyncio.Semaphore(self._judge.at_once)
-
-        async def one(case: Case) -> Ruling:
-            async with turns:
-                return await self._judge.judge(case)
-
-        return await asyncio.gather(*(one(case) for case in cases))
 
 
 def _needed(settings: Settings) -> Settings:

@@ -102,7 +102,7 @@ async def _run(evaluator: Evaluator, cases: Iterable[Case], folder: RunFolder, p
 
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(evaluator.judge.at_once):
+            for _ in range(evaluator.at_once):
                 group.create_task(work())
     except BaseExceptionGroup as errors:
         raise _first(errors) from None
