@@ -51,6 +51,17 @@ def test_peers_stand_beside_the_set_that_they_share(
     assert "| some/wice | ODC-BY |\n" in text
 
 
+def test_where_wording_alone_does_better_is_said(
+    report: dict[str, dict[str, dict[str, float]]], tmp_path: Path
+) -> None:
+    (tmp_path / "INDEX.md").write_text(INDEX, "utf-8")
+    figures = {"rows": 9, "balanced_accuracy": 0.7, "roc_auc": 0.8, "f1_unsupported": 0.5, "false_block": 0.0}
+    sets = {"judge": {"one": figures, "two": figures}}
+    above = {"one": {**figures, "balanced_accuracy": 0.6, "roc_auc": 0.7}, "two": {**figures, "balanced_accuracy": 0.6}}
+    text = page({**report, **sets, "wording_alone": above}, read_index(tmp_path / "INDEX.md"), None)
+    assert "in balanced accuracy on every set, and in ROC-AUC on every set but two (0.800 to 0.800)." in text
+
+
 def test_an_index_without_tables_is_told(tmp_path: Path) -> None:
     (tmp_path / "INDEX.md").write_text("## Nothing\n", "utf-8")
     with pytest.raises(ValueError, match="no table of origins"):

@@ -1,17 +1,21 @@
 """Cheap, exact signals beside the model: words repeated, numbers changed, negations dropped, roles swapped."""
 
-from judges.signals.combiner import NAMES, Combined, combine, explain, spread, vector, weigh
+from judges.signals.combiner import NAMES, WORDED, Combined, combine, explain, spread, vector, weigh
 from judges.signals.features import Features, compute
 from judges.signals.prepared import Prepared, prepare, together
+from judges.signals.wording import Wording, measure_wording
 
 __all__ = [
     "NAMES",
+    "WORDED",
     "Combined",
     "Features",
     "Prepared",
+    "Wording",
     "combine",
     "compute",
     "explain",
+    "measure_wording",
     "prepare",
     "spread",
     "together",

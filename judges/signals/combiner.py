@@ -1,8 +1,9 @@
 """Model probabilities and signals into one set of probabilities.
 
-Two logistic regressions, whose weights are data, say how likely it is that the claim is entailed, and if it is not,
-that it is contradicted. What can be seen exactly (a number that differs, a negation, a sentence repeated word for word)
-then moves these odds.
+Logistic regressions, whose weights are data, say how likely it is that the claim is entailed, and if it is not, that it
+is contradicted. Another one says what can be told of the first from the wording that claim and evidence share, and is
+heard only where that is little: what a text lacks the words of it hardly says, while having them proves nothing. What
+can be seen exactly (a number that differs, a negation, a sentence repeated word for word) then moves these odds.
 """
 
 import json
@@ -16,10 +17,10 @@ from msgspec import Struct
 
 from judges.signals.features import Features, compute
 from judges.signals.prepared import Prepared, prepare
+from judges.signals.wording import Wording, measure_wording
 from judges.types import Probabilities
 
 WEIGHTS_FILE: Final = "weights.json"
-_CLASSES: Final = ("entailed", "contradicted")
 _FLOOR: Final = 1e-3
 """No model is surer than this: beyond it, how sure it says it is tells nothing more."""
 _HEARD: Final = 2.5
@@ -55,6 +56,10 @@ NAMES: Final = (
     "overlap",
 )
 """What each place of a vector holds."""
+WORDED: Final = ("content", "sentence", "pairs")
+"""The same of a vector of wording."""
+_FEATURES: Final[Mapping[str, tuple[str, ...]]] = {"entailed": NAMES, "worded": WORDED, "contradicted": NAMES}
+"""What each regression weighs."""
 
 
 class Combined(Struct, frozen=True):
@@ -65,7 +70,7 @@ class Combined(Struct, frozen=True):
 
 
 class Regression(Struct, frozen=True):
-    """The log-odds of one class against the rest: a bias, and a weight for each of ``NAMES``."""
+    """The log-odds of one class against the rest: a bias, and a weight for each place of a vector."""
 
     bias: float
     weights: tuple[float, ...]
@@ -76,12 +81,12 @@ class Regression(Struct, frozen=True):
 
 @cache
 def regressions() -> Mapping[str, Regression]:
-    """Those that ship: of ``entailed`` and of ``contradicted``. Raises ValueError if they were fitted on other features
-    than these."""
+    """Those that ship: of ``entailed``, of the same as ``worded``, and of ``contradicted``. Raises ValueError if
+    they were fitted on other features than these."""
     data = json.loads(resources.files("judges.signals").joinpath(WEIGHTS_FILE).read_text(encoding="utf-8"))
-    if any(tuple(data[name]["weights"]) != NAMES for name in _CLASSES):
+    if any(tuple(data[name]["weights"]) != names for name, names in _FEATURES.items()):
         raise ValueError(f"{WEIGHTS_FILE} was fitted on other features: fit it again")
-    return {name: Regression(data[name]["bias"], tuple(data[name]["weights"].values())) for name in _CLASSES}
+    return {name: Regression(data[name]["bias"], tuple(data[name]["weights"].values())) for name in _FEATURES}
 
 
 def combine(
@@ -100,8 +105,8 @@ def combine(
     evidence = evidence if isinstance(evidence, Prepared) else prepare(evidence)
     claim = claim if isinstance(claim, Prepared) else prepare(claim)
     features = compute(evidence, claim)
-    found = vector(model, features, best)
-    return Combined(probabilities=weigh(found, features), explanation=explain(features))
+    probabilities = weigh(vector(model, features, best), measure_wording(evidence, claim), features)
+    return Combined(probabilities, explain(features))
 
 
 def vector(model: Probabilities, features: Features, best: tuple[float, float] | None = None) -> list[float]:
@@ -114,10 +119,11 @@ def vector(model: Probabilities, features: Features, best: tuple[float, float] |
     ]
 
 
-def weigh(found: Sequence[float], features: Features) -> Probabilities:
+def weigh(found: Sequence[float], wording: Wording, features: Features) -> Probabilities:
     """The probabilities that the regressions give a vector, moved by the signals."""
-    entailed, contradicted = (regressions()[name].log_odds(found) for name in _CLASSES)
-    return spread(entailed, contradicted, features)
+    by = regressions()
+    lacking = min(0.0, by["worded"].log_odds((wording.content, wording.sentence, wording.pairs)))
+    return spread(by["entailed"].log_odds(found) + lacking, by["contradicted"].log_odds(found), features)
 
 
 def spread(entailed: float, contradicted: float, features: Features) -> Probabilities:

@@ -1,6 +1,7 @@
 """Groups of claims to batches of token ids: evidence in windows, each claim beside the windows of its own group."""
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from judges.lexical import terms
+from judges.lexical import substance, terms
 from judges.sentences import IncrementalSplitter
 from judges.training import augment
-from judges.training.data import SHARES, Group, Row, Target
+from judges.training.data import SHARES, SNLI, Group, Row, Target
 
 CLAIM_TOKENS: Final = 96
 """Positions kept for the claim, ``[CLS]`` and ``[SEP]`` included; evidence begins behind them."""
@@ -24,7 +25,11 @@ _TRAINED_WINDOWS: Final = (64, 128, 128, 192)
 MOST_WINDOWS: Final = 6
 _MOST_CLAIMS: Final = 8
 _BUFFER: Final = 2048
-_SNLI: Final = "SNLI"
+_RARE: Final = 60
+"""Premises that a term may stand in to lead from one to another: such terms name what both are about."""
+_ALIKE: Final = (0.15, 0.5)
+"""Share of a claim's terms of substance that a passage on the same subject has without saying so: with more it may well
+say so."""
 
 Ids = npt.NDArray[np.int64]
 
@@ -82,6 +87,11 @@ class Encoder:
         return pack(self.encode(split(premise)), limit)
 
 
+def _substance(text: str) -> set[str]:
+    """The terms that say what a text is about."""
+    return {term for term in terms(text) if substance(term) == 1.0}
+
+
 def _special(tokenizer: Tokenizer, token: str) -> int:
     place = tokenizer.token_to_id(token)
     if place is None:
@@ -131,8 +141,13 @@ class Sampler:
         self._encoder = encoder
         self._seed = seed
         self._by_source: dict[str, list[int]] = {}
+        by_term: dict[str, list[int]] = {}
         for place, group in enumerate(groups):
             self._by_source.setdefault(group.source, []).append(place)
+            if group.source != SNLI:
+                for term in _substance(group.premise):
+                    by_term.setdefault(term, []).append(place)
+        self._by_term = {term: places for term, places in by_term.items() if 2 <= len(places) <= _RARE}
 
     def epoch(self, number: int) -> Iterator[Item]:
         """Each group once, or as often as its source's share says."""
@@ -153,8 +168,26 @@ class Sampler:
         others = [one for one in tried if one.premise != group.premise] or tried
         return max(others, key=lambda one: len(words & set(terms(one.premise[:600]))))
 
+    def _near(self, group: Group, usable: Sequence[str], rng: random.Random) -> Row | None:
+        """A claim from another premise on the same subject, which this one has some words of and does not support."""
+        here = _substance(group.premise)
+        about = sorted(_substance(rng.choice(usable)))
+        shared = Counter(place for term in about for place in self._by_term.get(term, ()))
+        for place, count in shared.most_common(3):
+            other = self._groups[place]
+            if other.premise == group.premise or count < 2:
+                continue
+            entailed = [row.claim for row in other.rows if row.target is Target.ENTAILED]
+            said = augment.sentences(other.premise) + entailed
+            rng.shuffle(said)
+            for claim in said:
+                asked = _substance(claim)
+                if asked and _ALIKE[0] <= len(asked & here) / len(asked) <= _ALIKE[1]:
+                    return Row(claim, Target.NEUTRAL, "near-elsewhere")
+        return None
+
     def _items(self, group: Group, rng: random.Random) -> Iterator[Item]:
-        if group.source == _SNLI:
+        if group.source == SNLI:
             yield self._item([split(group.premise)], list(group.rows[:_MOST_CLAIMS]), rng)
             return
         passage = split(group.premise)
@@ -172,6 +205,10 @@ class Sampler:
         rows += augment.claims(usable, others, rng, count=made)
         if rng.random() < 0.25:
             rows.append(Row(rng.choice(other.rows).claim, Target.NEUTRAL, "elsewhere"))
+        if usable and rng.random() < 0.8 and (near := self._near(group, usable, rng)) is not None:
+            rows.append(near)
+            half = augment.merge(rng.sample([rng.choice(usable), near.claim], 2), rng) if rng.random() < 0.3 else None
+            rows += [Row(half, Target.NEUTRAL, "half-elsewhere")] if half else []
         if usable and others and rng.random() < 0.15:
             half = augment.merge(rng.sample([rng.choice(usable), rng.choice(others)], 2), rng)
             rows += [Row(half, Target.NEUTRAL, "half-elsewhere")] if half else []

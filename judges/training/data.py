@@ -9,6 +9,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
+SNLI: Final = "SNLI"
+"""The set of captions: the encoder alone learns from it."""
 HELD_OUT: Final = 0.06
 """Share of the premises that the encoder never sees; the combiner is fitted on them."""
 
@@ -111,7 +113,7 @@ def load(folder: Path, *, stated_only: bool = False) -> list[Group]:
     """
     rows = [*read(folder / "train.jsonl.gz")]
     if (snli := folder / "snli.jsonl.gz").is_file():
-        rows.extend({**row, "source": "SNLI"} for row in read(snli))
+        rows.extend({**row, "source": SNLI} for row in read(snli))
     return group(row for row in rows if not (stated_only and row["source"] in NO_LICENCE_STATED))
 
 
@@ -134,5 +136,5 @@ def held_out(group: Group) -> bool:
 
 def split(groups: Sequence[Group]) -> tuple[list[Group], list[Group]]:
     """The groups to train the encoder on and those to fit the combiner on. Captions are in the first alone."""
-    kept = [one for one in groups if one.source != "SNLI" and held_out(one)]
-    return [one for one in groups if one.source == "SNLI" or not held_out(one)], kept
+    kept = [one for one in groups if one.source != SNLI and held_out(one)]
+    return [one for one in groups if one.source == SNLI or not held_out(one)], kept

@@ -10,24 +10,31 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from judges.signals import NAMES, Features, spread
+from judges.signals import NAMES, WORDED, Features, spread
 from judges.training import augment
 from judges.training.data import Group, Row, Target
 from judges.training.judged import THRESHOLDS, Asked, look
 from judges.training.metrics import Flags, Floats
+from judges.training.wording import Worded
 
 _LOGIC: Final = frozenset({"BreakingNLI", "ConjNLI", "HELP", "MED", "MoNLI"})
 """Sets of sentence pairs about one word each: they teach the encoder logic, and say nothing of replies and passages."""
+Strings = npt.NDArray[np.str_]
+
 _STRENGTH: Final = 0.1
 """Of the regressions (scikit-learn's C), chosen on sources left out."""
+_WORDING: Final = 0.5
+"""Share of its log-odds by which wording is heard, chosen on sources left out: more would give those whose claims are
+answers and summaries more, and take it from the others."""
 _FOLDS: Final = 5
-_FEWEST: Final = 5
+_FEWEST: Final = 10
 """Claims of either class that a source must have to count where a threshold is placed."""
+_SMOOTHED: Final = 5
+"""Steps to either side over which the gain of a threshold is averaged, so that it does not hang on a few claims."""
 _DISTRACTORS: Final = 3
 
 
@@ -40,7 +47,7 @@ class Sample:
     wording: Floats
     signals: Sequence[Features]
     targets: npt.NDArray[np.int64]
-    sources: Sequence[str]
+    sources: Strings
 
 
 def sample(folder: Path, groups: Sequence[Group], *, most: int, seed: int = 7) -> Sample:
@@ -62,10 +69,10 @@ def sample(folder: Path, groups: Sequence[Group], *, most: int, seed: int = 7) -
     seen = look(folder, asked)
     return Sample(
         np.array([one.vector for one in seen]),
-        np.array([one.wording for one in seen]),
+        np.array([[getattr(one.wording, name) for name in WORDED] for one in seen]),
         [one.features for one in seen],
         np.array([row.target for row in rows]),
-        [row.source for row in rows],
+        np.array([row.source for row in rows]),
     )
 
 
@@ -82,59 +89,71 @@ def _choose(groups: Sequence[Group], rng: random.Random, most: int) -> list[tupl
     return chosen
 
 
-def fit(seen: Sample) -> dict[str, Any]:
+def fit(seen: Sample, worded: Worded) -> dict[str, Any]:
     """The combiner's weights, as ``judges.signals`` reads them.
 
-    "Entailed" is fitted on claims that were found, not made: made ones share a passage's wording whether true or not,
-    which would teach that wording tells nothing. The threshold is placed on what regressions say of sources that they
-    have not seen, every source counting the same.
+    What the model says is weighed by claims that it has not seen, wording by many more (``worded``); "entailed" by
+    claims that were found, not made: made ones share a passage's wording whether true or not, which would teach that
+    wording tells nothing. The threshold is placed on what these say of sources that they have not seen, every source
+    counting the same.
     """
-    found = _found(seen)
+    found = _found(seen.sources)
     told = (seen.targets == Target.NEUTRAL) | (seen.targets == Target.CONTRADICTED)
-    yes = _regress(seen, found, seen.targets == Target.ENTAILED, even=True)
-    no = _regress(seen, told, seen.targets == Target.CONTRADICTED, even=False)
-    unseen = _of_unseen_sources(seen, found)
-    offset = _offset(unseen, no.decision_function(seen.vectors[found]), seen, found)
-    return {"entailed": _plain(yes, offset), "contradicted": _plain(no, 0.0)}
+    yes = _entailed(seen, found)
+    no = _regress(seen.vectors, seen.targets == Target.CONTRADICTED, seen.sources, told, even=False)
+    unseen = _of_unseen_sources(seen, found, worded)
+    offset = _offset(unseen, no.log_odds(seen.vectors[found]), seen, found)
+    return {
+        "entailed": _plain(yes, NAMES, offset),
+        "worded": _plain(_by_wording(worded, _found(worded.sources)), WORDED),
+        "contradicted": _plain(no, NAMES),
+    }
 
 
-def floor(seen: Sample, wording: Floats) -> Floats:
-    """P(entailed) of claims by their wording alone: boosted trees that see no model and no signal. Its shipped
-    threshold is where both classes of the sample are told apart best, as for the judge."""
-    found = _found(seen)
-    wanted = seen.targets[found] == Target.ENTAILED
-    trees = HistGradientBoostingClassifier(
-        max_iter=80, learning_rate=0.08, max_depth=3, min_samples_leaf=60, l2_regularization=5.0, random_state=1
-    ).fit(seen.wording[found], wanted, sample_weight=_weights(seen, found, wanted))
-    cut = _best_cut(trees.decision_function(seen.wording[found]), wanted, _sources(seen, found))
-    odds = trees.decision_function(wording) - cut + _logit(THRESHOLDS.entailment)
-    return np.asarray(1 / (1 + np.exp(-odds)))
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A regression on features as they are."""
+
+    bias: float
+    weights: Floats
+
+    def log_odds(self, vectors: Floats) -> Floats:
+        return np.asarray(vectors @ self.weights + self.bias)
 
 
-def _found(seen: Sample) -> Flags:
+def _entailed(seen: Sample, of: Flags) -> Linear:
+    return _regress(seen.vectors, seen.targets == Target.ENTAILED, seen.sources, of, even=True)
+
+
+def _by_wording(worded: Worded, of: Flags) -> Linear:
+    found = _regress(worded.measures[:, : len(WORDED)], worded.entailed, worded.sources, of, even=True)
+    return Linear(_WORDING * found.bias, _WORDING * found.weights)
+
+
+def _found(sources: Strings) -> Flags:
     """Claims that people made or marked, of sets that are about passages."""
-    return np.array([not source.startswith("made") and source not in _LOGIC for source in seen.sources])
+    return np.array([not source.startswith("made") and source not in _LOGIC for source in sources])
 
 
-def _sources(seen: Sample, of: Flags) -> npt.NDArray[np.str_]:
-    return np.array(seen.sources)[of]
+def _regress(features: Floats, wanted: Flags, sources: Strings, of: Flags, *, even: bool) -> Linear:
+    """Logistic regression on scaled features, as one on the features themselves."""
+    model: Any = make_pipeline(StandardScaler(), LogisticRegression(C=_STRENGTH))
+    weights = even_weights(sources[of], wanted[of] if even else None)
+    scaler, regression = model.fit(features[of], wanted[of], logisticregression__sample_weight=weights)
+    found = regression.coef_[0] / scaler.scale_
+    return Linear(float(regression.intercept_[0] - (found * scaler.mean_).sum()), found)
 
 
-def _regress(seen: Sample, of: Flags, wanted: Flags, *, even: bool) -> Any:
-    model = make_pipeline(StandardScaler(), LogisticRegression(C=_STRENGTH))
-    weights = _weights(seen, of, wanted[of] if even else None)
-    return model.fit(seen.vectors[of], wanted[of], logisticregression__sample_weight=weights)
-
-
-def _of_unseen_sources(seen: Sample, found: Flags) -> Floats:
-    """Log-odds of the ``found`` claims by regressions that have not seen their source."""
-    sources = np.array(seen.sources)
-    names = sorted(set(_sources(seen, found)))
-    odds = np.zeros(len(sources))
+def _of_unseen_sources(seen: Sample, found: Flags, worded: Worded) -> Floats:
+    """Log-odds of the ``found`` claims, wording included, by regressions that have not seen their source."""
+    names = sorted(set(seen.sources[found]))
+    odds = np.zeros(len(seen.sources))
     for fold in range(_FOLDS):
-        out = np.isin(sources, names[fold::_FOLDS])
-        model = _regress(seen, found & ~out, seen.targets == Target.ENTAILED, even=True)
-        odds[found & out] = model.decision_function(seen.vectors[found & out])
+        out = np.isin(seen.sources, names[fold::_FOLDS])
+        model = _entailed(seen, found & ~out)
+        wording = _by_wording(worded, _found(worded.sources) & ~np.isin(worded.sources, names[fold::_FOLDS]))
+        asked = found & out
+        odds[asked] = model.log_odds(seen.vectors[asked]) + np.minimum(0.0, wording.log_odds(seen.wording[asked]))
     return odds[found]
 
 
@@ -144,40 +163,37 @@ def _offset(yes: Floats, no: Floats, seen: Sample, found: Flags) -> float:
     noticed = [one for one, kept in zip(seen.signals, found, strict=True) if kept]
     made = [spread(*one) for one in zip(yes.tolist(), no.tolist(), noticed, strict=True)]
     entailed = np.array([one.entailed for one in made])
-    cut = _best_cut(entailed, seen.targets[found] == Target.ENTAILED, _sources(seen, found))
+    cut = best_cut(entailed, seen.targets[found] == Target.ENTAILED, seen.sources[found])
     return _logit(THRESHOLDS.entailment) - _logit(cut)
 
 
-def _weights(seen: Sample, of: Flags, wanted: Flags | None) -> Floats:
+def even_weights(sources: Strings, wanted: Flags | None) -> Floats:
     """A weight for each claim: a source counts by the square root of its claims, so that none is lost and none rules;
     with ``wanted``, both classes count the same."""
-    sources = _sources(seen, of).tolist()
-    counts = Counter(sources)
-    weights = np.array([counts[source] ** -0.5 for source in sources])
+    counts = Counter(sources.tolist())
+    weights = np.array([counts[source] ** -0.5 for source in sources.tolist()])
     if wanted is None:
         return weights
     yes, no = weights[wanted].sum(), weights[~wanted].sum()
     return np.asarray(weights * np.where(wanted, (yes + no) / (2 * yes), (yes + no) / (2 * no)))
 
 
-def _best_cut(scores: Floats, wanted: Flags, sources: npt.NDArray[np.str_]) -> float:
+def best_cut(scores: Floats, wanted: Flags, sources: Strings) -> float:
     """The score at which both classes are told apart best: balanced accuracy, the mean over sources that have enough of
     both."""
     masks = [(wanted & (sources == name), ~wanted & (sources == name)) for name in sorted(set(sources))]
     both = [(yes, no) for yes, no in masks if min(yes.sum(), no.sum()) >= _FEWEST]
     cuts = np.quantile(scores, np.linspace(0.05, 0.95, 91))
     gains = [np.mean([(scores[yes] >= cut).mean() + (scores[no] < cut).mean() for yes, no in both]) for cut in cuts]
-    return float(cuts[int(np.argmax(gains))])
+    window = np.ones(2 * _SMOOTHED + 1)
+    smooth = np.convolve(gains, window, "same") / np.convolve(np.ones(len(gains)), window, "same")
+    return float(cuts[int(np.argmax(smooth))])
 
 
-def _plain(model: Any, shift: float) -> dict[str, Any]:
-    """A regression on scaled features as one on the features themselves."""
-    scaler, regression = model[0], model[-1]
-    weights = regression.coef_[0] / scaler.scale_
-    bias = float(regression.intercept_[0] - (weights * scaler.mean_).sum()) + shift
+def _plain(model: Linear, names: Sequence[str], shift: float = 0.0) -> dict[str, Any]:
     return {
-        "bias": round(bias, 5),
-        "weights": {name: round(float(weight), 5) for name, weight in zip(NAMES, weights, strict=True)},
+        "bias": round(model.bias + shift, 5),
+        "weights": {name: round(float(weight), 5) for name, weight in zip(names, model.weights, strict=True)},
     }
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,8 @@ from judges.adjudication import Adjudicator, Signals
 from judges.cross_encoder import PrefixScorer
 from judges.cross_encoder.files import cores
 from judges.pipeline import GroundingChecker
-from judges.signals import Combined, Features, Prepared, compute, vector
+from judges.signals import Combined, Features, Prepared, Wording, compute, measure_wording, vector
 from judges.training.metrics import Figures, Floats, measure
-from judges.training.wording import measure_wording
 from judges.types import Chunk, Claim, ClaimVerdict, Label, Probabilities, Span, Thresholds
 
 THRESHOLDS = Thresholds()
@@ -38,7 +37,7 @@ class Seen:
     """What the judge had before it of one claim: the combiner's vector, the wording shared, what the signals saw."""
 
     vector: list[float]
-    wording: list[float]
+    wording: Wording
     features: Features
 
 
@@ -46,7 +45,7 @@ class Recorder:
     """The signals that ship, which also keep what they were last asked to combine."""
 
     def __init__(self) -> None:
-        self.last = Seen([], [], Features())
+        self.last = Seen([], Wording(), Features())
 
     def prepare(self, text: str, context: str = "", /) -> Prepared:
         return signals.prepare(text, context)
@@ -64,7 +63,7 @@ class Recorder:
     ) -> Combined:
         evidence, claim = (one if isinstance(one, Prepared) else signals.prepare(one) for one in (evidence, claim))
         features = compute(evidence, claim)
-        self.last = Seen(vector(model, features, best), list(astuple(measure_wording(evidence, claim))), features)
+        self.last = Seen(vector(model, features, best), measure_wording(evidence, claim), features)
         return Combined(model, None)
 
 

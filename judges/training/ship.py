@@ -9,7 +9,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-import numpy as np
 import torch
 
 from judges.signals import combiner
@@ -17,10 +16,11 @@ from judges.training import card, evaluate, export, fit
 from judges.training.base import base_folder
 from judges.training.batches import CLAIM_TOKENS, WINDOW_TOKENS, Encoder
 from judges.training.data import Group, load, split
-from judges.training.judged import figures, judge, look
+from judges.training.floor import floor
+from judges.training.judged import figures, judge
 from judges.training.metrics import Figures, macro
 from judges.training.model import Judge, from_base
-from judges.types import Label
+from judges.training.wording import measure_rows
 
 log = logging.getLogger(__name__)
 
@@ -46,14 +46,14 @@ def ship(data: Path, run: Path, folder: Path, *, stated_only: bool = False) -> d
     export.export(model, tokenizer, folder, quantised=True, extra=_EXTRA)
     log.info("looking at premises that the encoder has not seen")
     seen = fit.sample(folder, split(groups)[1], most=_SAMPLE)
-    fit.write(fit.fit(seen), Path(combiner.__file__).with_name(combiner.WEIGHTS_FILE))
+    worded = measure_rows(groups)
+    fit.write(fit.fit(seen, worded), Path(combiner.__file__).with_name(combiner.WEIGHTS_FILE))
     combiner.regressions.cache_clear()
     log.info("measuring on %d rows", len(rows))
     shipped = figures(rows, *judge(folder, rows))
     with TemporaryDirectory() as place:
         export.export(model, tokenizer, Path(place), quantised=False, extra=_EXTRA)
         exact = figures(rows, *judge(Path(place), rows))
-    seen_of_dev = look(folder, [((row["premise"],), row["hypothesis"]) for row in rows])
     alone = evaluate.probabilities(model, rows, Encoder.of(tokenizer))
     report = {
         "steps": step,
@@ -63,11 +63,7 @@ def ship(data: Path, run: Path, folder: Path, *, stated_only: bool = False) -> d
         "judge": _plain(shipped),
         "judge_fp32": _plain(exact),
         "encoder_alone": _plain(evaluate.by_source(rows, alone, threshold=0.5)),
-        "wording_alone": _plain(
-            figures(
-                rows, fit.floor(seen, np.array([one.wording for one in seen_of_dev])), [Label.UNVERIFIABLE] * len(rows)
-            )
-        ),
+        "wording_alone": _plain(floor(worded, rows)),
         "int8_loss": macro(exact, "balanced_accuracy") - macro(shipped, "balanced_accuracy"),
         "claim_tokens": CLAIM_TOKENS - 2,
         "window_tokens": WINDOW_TOKENS,

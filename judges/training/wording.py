@@ -1,84 +1,82 @@
-"""How much of a claim's wording stands in the evidence, whatever it says."""
+"""Rows of the pool by their wording alone, whatever they say."""
 
-from collections.abc import Container, Mapping
+import random
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from math import log1p
 from typing import Final
 
-from judges.signals.prepared import Prepared
+import numpy as np
+import numpy.typing as npt
 
-_SEPARATOR: Final = "\x1f"
+from judges.cross_encoder.files import cores
+from judges.signals import Prepared, measure_wording, prepare
+from judges.signals.wording import share_of_runs, stands, words_of
+from judges.training.data import SNLI, Group, Target
+from judges.training.metrics import Floats
+
+_ROWS: Final = 40_000
+_PART: Final = 200
+"""Rows given to a process at once."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wording:
-    """Shares are from 0 to 1."""
+class Worded:
+    """Rows as (rows, measures), whether each is entailed, and its source."""
 
-    content: float = 0.0
-    """Share of the claim's content, by weight, that some sentence of the evidence has."""
-    sentence: float = 0.0
-    """The same of its best sentence."""
-    pairs: float = 0.0
-    """Share of the claim's pairs of neighbouring words that stand in the evidence so."""
-    triples: float = 0.0
-    longest: float = 0.0
-    """Length of the longest run of the claim's words in the evidence, as a share of the claim."""
-    quantities: float = 1.0
-    """Share of the claim's numbers and dates that stand in the evidence; 1 without any."""
-    names: float = 1.0
-    length: float = 0.0
-    """Logarithm of the claim's length in words."""
-    evidence_length: float = 0.0
+    measures: Floats
+    entailed: npt.NDArray[np.bool_]
+    sources: npt.NDArray[np.str_]
 
 
-def measure_wording(evidence: Prepared, claim: Prepared) -> Wording:
-    """Compare the wording of ``claim`` with that of ``evidence``; linear in the claim's length times the evidence's."""
-    weights: dict[str, float] = {}
-    names: set[str] = set()
-    for sentence in claim.sentences:
-        weights.update(sentence.weights)
-        names.update(sentence.names)
-    words = [word for word in claim.run.split(_SEPARATOR) if word]
-    if not words or not evidence.sentences:
-        return Wording()
-    total = sum(weights.values())
-    best = 0.0
-    if total:
-        best = max(_weight(weights, one.weights) for one in evidence.sentences) / total
-    keys = {quantity.key for quantity in evidence.quantities}
-    asked = [quantity.key for quantity in claim.quantities]
-    return Wording(
-        content=_weight(weights, evidence.keys) / total if total else 0.0,
-        sentence=best,
-        pairs=_runs(words, evidence.run, 2),
-        triples=_runs(words, evidence.run, 3),
-        longest=_longest(words, evidence.run) / len(words),
-        quantities=sum(key in keys for key in asked) / len(asked) if asked else 1.0,
-        names=sum(name in evidence.keys for name in names) / len(names) if names else 1.0,
-        length=log1p(len(words)),
-        evidence_length=log1p(evidence.run.count(_SEPARATOR)),
+def measure_rows(groups: Sequence[Group], *, seed: int = 11) -> Worded:
+    """The wording of rows drawn from ``groups``, captions left out."""
+    rows = [(group.premise, row) for group in groups if group.source != SNLI for row in group.rows]
+    drawn = random.Random(seed).sample(rows, min(len(rows), _ROWS))
+    return Worded(
+        measure_pairs([(premise, row.claim) for premise, row in drawn]),
+        np.array([row.target is Target.ENTAILED for _, row in drawn]),
+        np.array([row.source for _, row in drawn]),
     )
 
 
-def _weight(weights: Mapping[str, float], keys: Container[str]) -> float:
-    return sum(weight for key, weight in weights.items() if key in keys)
+def measure_pairs(pairs: Sequence[tuple[str, str]]) -> Floats:
+    """The measures of each (premise, claim)."""
+    with ProcessPoolExecutor(cores()) as pool:
+        return np.array(list(pool.map(_measure, pairs, chunksize=_PART)))
 
 
-def _runs(words: list[str], text: str, size: int) -> float:
-    count = len(words) - size + 1
-    if count <= 0:
-        return _runs(words, text, size - 1) if size > 1 else 0.0
-    return sum(_stands(words[start : start + size], text) for start in range(count)) / count
+def _measure(pair: tuple[str, str]) -> list[float]:
+    return measures(prepare(pair[0]), prepare(pair[1]))
 
 
-def _longest(words: list[str], text: str) -> int:
+def measures(evidence: Prepared, claim: Prepared) -> list[float]:
+    """What the combiner weighs of a claim's wording, then: shares of the claim that are runs of three words of the
+    evidence, its longest run, its numbers and its names; logarithms of both lengths in words."""
+    words = words_of(claim)
+    shared = measure_wording(evidence, claim)
+    combined = [shared.content, shared.sentence, shared.pairs]
+    if not words or not evidence.sentences:
+        return [*combined, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0]
+    keys = {quantity.key for quantity in evidence.quantities}
+    asked = [quantity.key for quantity in claim.quantities]
+    names = {name for sentence in claim.sentences for name in sentence.names}
+    return [
+        *combined,
+        share_of_runs(words, evidence, 3),
+        _longest(words, evidence) / len(words),
+        sum(key in keys for key in asked) / len(asked) if asked else 1.0,
+        sum(name in evidence.keys for name in names) / len(names) if names else 1.0,
+        log1p(len(words)),
+        log1p(len(words_of(evidence))),
+    ]
+
+
+def _longest(words: Sequence[str], evidence: Prepared) -> int:
     best = start = 0
     for end in range(1, len(words) + 1):
-        while start < end and not _stands(words[start:end], text):
+        while start < end and not stands(words[start:end], evidence):
             start += 1
         best = max(best, end - start)
     return best
-
-
-def _stands(words: list[str], text: str) -> bool:
-    return f"{_SEPARATOR}{_SEPARATOR.join(words)}{_SEPARATOR}" in text

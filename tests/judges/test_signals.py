@@ -5,8 +5,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judges.signals import Features, combine, compute, prepare, spread, together
-from judges.signals.combiner import NAMES, Regression, regressions
+from judges.signals import (
+    NAMES,
+    WORDED,
+    Features,
+    Wording,
+    combine,
+    compute,
+    measure_wording,
+    prepare,
+    spread,
+    together,
+    weigh,
+)
+from judges.signals.combiner import Regression, regressions
 from judges.types import Label, Probabilities, Thresholds
 
 UNSURE = Probabilities(0.25, 0.65, 0.10)
@@ -260,8 +272,17 @@ def test_several_texts_together_hold_what_each_holds() -> None:
 def test_a_regression_is_a_bias_and_a_weight_for_each_feature() -> None:
     regression = Regression(bias=0.5, weights=(2.0, -1.0))
     assert regression.log_odds([3.0, 0.25]) == pytest.approx(0.5 + 6.0 - 0.25)
-    assert set(regressions()) == {"entailed", "contradicted"}
-    assert all(len(one.weights) == len(NAMES) for one in regressions().values())
+    sizes = {name: len(one.weights) for name, one in regressions().items()}
+    assert sizes == {"entailed": len(NAMES), "worded": len(WORDED), "contradicted": len(NAMES)}
+
+
+def test_wording_that_is_lacking_counts_against_a_claim_and_wording_that_is_there_not_for_it() -> None:
+    found = [0.0, 0.0, 0.5, 0.1, 0.5]
+    none, some, most, all_of_it = (
+        weigh(found, Wording(content=share, sentence=share, pairs=share), Features()).entailed
+        for share in (0.0, 0.2, 0.9, 1.0)
+    )
+    assert none < some < most == all_of_it
 
 
 def test_what_is_not_entailed_is_contradicted_or_neither() -> None:
@@ -273,3 +294,21 @@ def test_what_is_not_entailed_is_contradicted_or_neither() -> None:
 def test_no_model_is_so_sure_that_a_difference_cannot_be_heard() -> None:
     found = spread(40.0, -40.0, Features(quantity_differs=1.0))
     assert found.contradicted > 0.6 > 0.2 > found.entailed
+
+
+def test_wording_is_the_share_of_it_that_stands_in_the_evidence() -> None:
+    """Of seven words six stand in the evidence, in runs of four and two: 3 + 1 of 6 pairs. All of its content but
+    "broke" is there; without a sentence between, "mill" and "wheel" are in two."""
+    claim = prepare("The old mill stands, its wheel broke")
+    found = measure_wording(prepare("The old mill stands near Bergen, and its wheel turns slowly."), claim)
+    apart = measure_wording(prepare("The old mill stands near Bergen. The wheel turns slowly."), claim)
+    assert found.pairs == pytest.approx(4 / 6)
+    assert 0.5 < found.content < 1.0
+    assert found.sentence == found.content == apart.content > apart.sentence > 0.0
+    whole = measure_wording(claim, claim)
+    assert (whole.content, whole.sentence, whole.pairs) == (1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize(("evidence", "claim"), [("", "A claim."), ("Some text.", ""), ("", "")])
+def test_nothing_shares_no_wording(evidence: str, claim: str) -> None:
+    assert measure_wording(prepare(evidence), prepare(claim)) == Wording()

@@ -154,17 +154,17 @@ def test_the_same_seed_gives_the_same_batches_and_none_is_over_its_size(tokenize
 
 def test_training_learns_and_goes_on_where_it_stopped(tokenizer: Path, tmp_path: Path) -> None:
     encoder = Encoder.of(tokenizer)
-    plan = train.Plan(steps=30, warm_up=5, cool_down=10, rate=5e-3, claims=32, tokens=800, every=10, half=False)
-    short = train.Plan(steps=20, warm_up=5, cool_down=0, rate=5e-3, claims=32, tokens=800, every=10, half=False)
+    plan = train.Plan(steps=60, warm_up=5, cool_down=10, rate=5e-3, claims=32, tokens=800, every=10, half=False)
+    short = train.Plan(steps=40, warm_up=5, cool_down=0, rate=5e-3, claims=32, tokens=800, every=10, half=False)
     judge = tiny()
     rows = [{"premise": one.premise, "hypothesis": row.claim} for one in groups()[:4] for row in one.rows]
     before = evaluate.probabilities(judge, rows, encoder)
     train.train(judge, groups(), encoder, short, tmp_path)
     kept = torch.load(tmp_path / "last.pt", weights_only=True)
-    assert kept["step"] == 20
+    assert kept["step"] == 40
     again = tiny(seed=2)
     train.train(again, groups(), encoder, plan, tmp_path)
-    assert torch.load(tmp_path / "last.pt", weights_only=True)["step"] == 30
+    assert torch.load(tmp_path / "last.pt", weights_only=True)["step"] == 60
     after = evaluate.probabilities(again, rows, encoder)
     wanted = [Target.ENTAILED, Target.CONTRADICTED] * 4
     assert after[range(8), wanted].mean() > before[range(8), wanted].mean() + 0.1

@@ -1,0 +1,76 @@
+"""The combiner's fit and the floor, on claims made so that the right answer is known."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn", reason="needs the extra training")
+
+from judges.signals import NAMES, WORDED, Features
+from judges.training.data import Target
+from judges.training.fit import Sample, best_cut, even_weights, fit
+from judges.training.floor import floor
+from judges.training.wording import Worded
+
+SOURCES = ("one", "two", "three", "four", "five", "six")
+EVIDENCE = "The old mill stands near Bergen. Its wheel turns slowly in summer."
+
+
+def test_a_cut_is_where_both_classes_are_told_apart_in_each_source() -> None:
+    """The larger source alone would have it anywhere; the mean over both has it between 0.4 and 0.6."""
+    rng = np.random.default_rng(3)
+    scores = np.concatenate([rng.uniform(0.0, 0.4, 400), rng.uniform(0.6, 1.0, 400)])
+    wanted = np.repeat([False, True], 400)
+    sources = np.tile(["small", *["large"] * 9], 80)
+    assert 0.35 < best_cut(scores, wanted, sources) < 0.65
+
+
+def test_both_classes_weigh_the_same_and_no_source_rules() -> None:
+    sources = np.array(["large"] * 100 + ["small"] * 4)
+    wanted = np.array(([True] * 3 + [False]) * 26)
+    weights = even_weights(sources, wanted)
+    assert weights[wanted].sum() == pytest.approx(weights[~wanted].sum())
+    plain = even_weights(sources, None)
+    assert plain[sources == "large"].sum() == pytest.approx(10.0)
+    assert plain[sources == "small"].sum() == pytest.approx(2.0)
+
+
+def test_what_tells_is_given_weight_and_the_threshold_stands_where_it_ships() -> None:
+    """The model's own odds tell "entailed", its other odds "contradicted", the pairs of words what wording tells. A
+    claim that the model is even about, of which wording says nothing, comes out near the shipped threshold of 0.7."""
+    rng = np.random.default_rng(5)
+    count = 1200
+    targets = rng.integers(0, 3, count)
+    vectors = rng.normal(0.0, 1.0, (count, len(NAMES)))
+    vectors[:, 0] += np.where(targets == Target.ENTAILED, 2.0, -2.0)
+    vectors[:, 1] += np.where(targets == Target.CONTRADICTED, 2.0, -2.0)
+    sources = rng.choice(SOURCES, count)
+    measures = rng.uniform(0.0, 1.0, (3000, 9))
+    worded = Worded(measures, measures[:, 2] + rng.normal(0.0, 0.1, 3000) > 0.5, rng.choice(SOURCES, 3000))
+    seen = Sample(vectors, np.ones((count, len(WORDED))), [Features()] * count, targets, sources)
+    weights = fit(seen, worded)
+    names = {name: tuple(one["weights"]) for name, one in weights.items()}
+    assert names == {"entailed": NAMES, "worded": WORDED, "contradicted": NAMES}
+    assert weights["entailed"]["weights"]["model_entailed"] > 0.5
+    assert weights["contradicted"]["weights"]["model_contradicted"] > 0.5
+    assert weights["worded"]["weights"]["pairs"] > 5 * abs(weights["worded"]["weights"]["content"])
+    assert weights["worded"]["bias"] == pytest.approx(-0.5 * weights["worded"]["weights"]["pairs"], rel=0.2)
+    assert 0.4 < 1 / (1 + np.exp(-weights["entailed"]["bias"])) < 0.9
+
+
+def test_the_floor_tells_what_wording_tells() -> None:
+    """Where the true claims share their wording it tells them; where both do, it guesses."""
+    rng = np.random.default_rng(7)
+    entailed = rng.random(2000) < 0.5
+    measures = rng.uniform(0.0, 1.0, (2000, 9))
+    measures[:, :5] = np.where(entailed[:, None], 0.8, 0.2) + rng.uniform(-0.2, 0.2, (2000, 5))
+    true = ["The old mill stands near Bergen.", "Its wheel turns slowly in summer."]
+    told = ["A ferry crosses the fjord every hour.", "Nobody has seen the northern lights today."]
+    rows = [
+        {"premise": EVIDENCE, "hypothesis": claim, "label": label, "source": source}
+        for source, false in (("told", told), ("untold", true))
+        for label, claims in (("supported", true), ("unsupported", false))
+        for claim in claims
+    ]
+    found = floor(Worded(measures, entailed, rng.choice(SOURCES, 2000)), rows)
+    assert (found["told"].balanced_accuracy, found["told"].roc_auc, found["told"].rows) == (1.0, 1.0, 4)
+    assert (found["untold"].balanced_accuracy, found["untold"].roc_auc) == (0.5, 0.5)
