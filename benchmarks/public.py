@@ -78,8 +78,8 @@ Means over the same sets:
 |---|---|---|---|---|
 {parts}
 
-Wording alone is boosted trees over nine numbers of shared wording, fitted on 7,000 rows of the training data, the mean of
-twelve draws of them. {floor}
+Wording alone is boosted trees over nine numbers of shared wording, fitted on 7,000 rows of the training data: the mean
+over twelve draws of them. {floor}
 
 ## Published figures of others
 

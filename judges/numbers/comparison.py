@@ -114,7 +114,7 @@ def _change(points: Quantity, percents: Sequence[Quantity]) -> Finding:
 
 
 def _derived(quantity: Quantity, text: Sequence[Quantity]) -> Quantity | None:
-    """The last of the text's quantities whose sum, or distance in time, is the claim's quantity."""
+    """The last of the text's quantities whose sum, distance in time or change is the claim's quantity."""
     if quantity.unit == "duration":
         times = [other for other in text if other.kind is _TIME]
         for start, end in pairwise(times):
@@ -126,6 +126,10 @@ def _derived(quantity: Quantity, text: Sequence[Quantity]) -> Quantity | None:
         ]
         if 2 <= len(parts) <= 6 and sum(other.values[0] for other in parts) == quantity.values[0]:
             return parts[-1]
+        if quantity.change:
+            for start, end in pairwise(parts):
+                if abs(end.values[0] - start.values[0]) == quantity.values[0]:
+                    return end
     return None
 
 
@@ -190,6 +194,8 @@ def _amounts(claim: Quantity, text: Quantity) -> Relation:
         for other in theirs:
             if _fits(value, claim, other, text):
                 return _AGREE
+    if claim.change is not text.change:  # what it has become, or by how much: unequal as they are, both may be true
+        return _ABSENT
     return _DIFFER if _excluded(mine[0], claim.bound, theirs[0], text.bound) else _ABSENT
 
 

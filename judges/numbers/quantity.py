@@ -55,6 +55,9 @@ class Quantity(Struct, frozen=True, kw_only=True):
     bound: Bound = Bound.EXACT
     strict: bool = False
     """Said to be exact ("exactly 3,000"), so that rounding does not excuse a difference."""
+    change: bool = False
+    """By so much something has changed or differs ("rose by 8 million", "12 more than"); it is not what it has come
+    to."""
     limit: str = ""
     noun: tuple[str, ...] = ()
     factor: Decimal = Decimal(1)

@@ -11,6 +11,8 @@ from judges.numbers.quantity import Bound, Kind, Quantity
 from judges.numbers.scan import Token
 
 _POWERS: Final = tables.SQUARES | tables.CUBES
+_CHANGING: Final = (Kind.NUMBER, Kind.MONEY, Kind.MEASURE)
+_COMPARATIVES: Final = tables.MORE_THAN | tables.LESS_THAN
 _ARTICLES: Final = frozenset({"the", "den", "dem", "zum", "der", "le", "la", "les", "el", "los", "au"})
 
 
@@ -47,9 +49,24 @@ class Surroundings:
         bound = self._bound(quantity.first)
         per = self._per(quantity.last) or self._period_before(quantity.first)
         strict = before in ("exactly", "precisely", "genau")
-        if bound is quantity.bound and per is None and not strict:
+        change = quantity.kind in _CHANGING and self._changes(quantity.first, quantity.last)
+        if bound is quantity.bound and per is None and not strict and not change:
             return quantity
-        return replace(quantity, bound=bound, per=per, strict=strict)
+        return replace(quantity, bound=bound, per=per, strict=strict, change=change)
+
+    def _changes(self, first: int, last: int) -> bool:
+        if self.lower(first - 1) in tables.APPROXIMATE:
+            first -= 1
+        before = [self.lower(first - offset) for offset in range(1, 5)]
+        if before[0] in ("by", "um") and not tables.CHANGED.isdisjoint(before[1:]):
+            return True
+        if before[0] in ("of", "von") and before[1] in tables.CHANGES:
+            return True
+        after = [self.lower(last + offset) for offset in range(6)]
+        return any(
+            word in _COMPARATIVES and not tables.THAN.isdisjoint(after[place + 1 : place + 4])
+            for place, word in enumerate(after[:2])
+        )
 
     def _bound(self, first: int) -> Bound:
         before = [self.lower(first - offset) for offset in range(1, 4)]

@@ -255,6 +255,16 @@ AT_MOST: Final = _words("under below most maximum max ≤ < höchstens maximal u
 MORE_THAN: Final = _words("more greater higher longer larger mehr plus más")
 LESS_THAN: Final = _words("less fewer lower shorter smaller weniger moins menos")
 THAN: Final = _words("than als que de")
+CHANGED: Final = _words(
+    "rose risen rise rises rising raised raises raise grew grown grow grows growing increased increases increase "
+    "increasing climbed climbs fell fallen fall falls falling dropped drops drop dropping declined declines decline "
+    "decreased decreases decrease decreasing reduced reduces reduce reducing lowered lowers lower shrank shrunk "
+    "shrinks improved improves exceeded exceeds exceed up down longer shorter higher gestiegen gesunken gefallen "
+    "erhöht gesenkt"
+)
+"""Before "by" and a quantity: by so much something has changed."""
+CHANGES: Final = _words("increase rise growth decrease fall drop decline reduction difference anstieg rückgang")
+"""Before "of" and a quantity."""
 NOT: Final = _words("not no never nicht pas")
 
 UNTIL: Final = _words("until till to by before through bis jusqu'à jusqu'au hasta avant antes")
