@@ -29,7 +29,7 @@ _TOLD: Final = 0.5
 _EXPLANATIONS: Final[tuple[tuple[str, str], ...]] = (
     ("quantity_differs", "A number, date or unit differs"),
     ("name_differs", "A name differs"),
-    ("roles_swapped", "What stands on either side of a comparison or an order in time has changed places"),
+    ("roles_swapped", "Two numbers, or the sides of a comparison or of an order in time, have changed places"),
     ("polarity_differs", "The source says the opposite"),
     ("overclaims", "The source says it less widely or less surely"),
     ("verbatim", "The source says so in these words"),

@@ -1,6 +1,7 @@
 """How a claim differs from a sentence that is otherwise much like it. Each function returns its strength, 0 to 1."""
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Final
 
 from judges.numbers import Kind, Quantity, Relation, compare_quantities, relate
@@ -132,6 +133,28 @@ def roles_swapped(pair: Pair) -> float:
         return 1.0 if same else 0.0
     straight = bool(before & first and after & second and not after & first)
     return 1.0 if straight and not same and len(claim.negations) == len(evidence.negations) else 0.0
+
+
+def numbers_exchanged(pair: Pair) -> float:
+    """Two quantities beside each other's words: 60 % bonds and 40 % shares for 60 % shares and 40 % bonds."""
+    if pair.coverage < _ALIKE:
+        return 0.0
+    for step in (1, -1):
+        mine, theirs = _beside(pair.claim, step), _beside(pair.evidence, step)
+        for one, other in combinations(sorted(mine.keys() & theirs.keys()), 2):
+            if mine[one] != mine[other] and (mine[one], mine[other]) == (theirs[other], theirs[one]):
+                return 1.0
+    return 0.0
+
+
+def _beside(sentence: Sentence, step: int) -> dict[str, str]:
+    """What stands one ``step`` from each quantity that the sentence has once; the period of a rate may be left out."""
+    keys = [key.partition("/")[0] for key in sentence.keys]
+    return {
+        keys[place]: keys[place + step]
+        for place, _ in sentence.quantities
+        if 0 <= place + step < len(keys) and keys.count(keys[place]) == 1
+    }
 
 
 def _sides(sentence: Sentence, place: int) -> tuple[set[str], set[str]]:

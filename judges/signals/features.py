@@ -12,6 +12,7 @@ from judges.signals.differences import (
     UNIVERSAL,
     crossed,
     name_differs,
+    numbers_exchanged,
     overclaims,
     polarity_differs,
     quantity_differs,
@@ -109,7 +110,8 @@ def _judge(pairs: Sequence[Pair], evidence: Prepared, target: Sentence, overlap:
     quantity: tuple[float, str | None] = (0.0, None)
     name: tuple[float, str | None] = (0.0, None)
     for pair in pairs:
-        flipped, swapped, number = polarity_differs(pair), roles_swapped(pair), quantity_differs(pair)
+        flipped, number = polarity_differs(pair), quantity_differs(pair)
+        swapped = roles_swapped(pair) or numbers_exchanged(pair)
         if flipped or swapped:
             polarity, roles = max(polarity, flipped), max(roles, swapped)
         elif number[0]:

@@ -107,6 +107,28 @@ def test_numbers_of_other_things_neither_support_nor_contradict(claim: str) -> N
         ("Visitors wait at gate B.", "Visitors wait at gate C.", Label.CONTRADICTED),
         ("Entries are accepted until 31 August.", "Entries are accepted from 31 August.", Label.CONTRADICTED),
         ("Grants are paid before the audit.", "Grants are paid after the audit.", Label.CONTRADICTED),
+        (
+            "The default fund holds 60% shares and 40% bonds.",
+            "The default fund holds 60% bonds and 40% shares.",
+            Label.CONTRADICTED,
+        ),
+        (
+            "Adults take 20 mg and children take 10 mg a day.",
+            "Adults take 10 mg and children take 20 mg a day.",
+            Label.CONTRADICTED,
+        ),
+        ("In May 5 pumps ran and in June 7.", "In May 7 pumps ran and in June 5.", Label.CONTRADICTED),
+        (
+            "The default fund holds 60% shares and 40% bonds.",
+            "The default fund holds 40% bonds and 60% shares.",
+            Label.SUPPORTED,
+        ),
+        ("Sales rose from 5 million to 7 million.", "Sales rose to 7 million from 5 million.", Label.SUPPORTED),
+        (
+            "Team A has 3 wins and team B has 5 wins.",
+            "Team B has 5 wins and team A has 3 wins.",
+            Label.SUPPORTED,
+        ),
         ("The spread widened by 150 bps.", "The spread widened by 1.5 percentage points.", Label.SUPPORTED),
         ("The spread widened by 150 bps.", "The spread widened by 150 billion.", Label.CONTRADICTED),
         ("The rate rose from 4 to 6 percent.", "The rate rose by two percentage points.", Label.SUPPORTED),
