@@ -5,8 +5,11 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from app.evaluation.cases import Case
@@ -30,26 +33,49 @@ class Processes:
         self._judge = judge
         self._count = count
         self._pool: ProcessPoolExecutor | None = None
+        self._asked = 0
+        self._closed = False
         self.at_once = _CASES_A_PROCESS * count
         """How many cases to judge side by side."""
 
     async def judge(self, case: Case) -> Ruling:
         """The verdicts on ``case``. A process that ends, killed for its memory, say, is replaced and the case tried
         once more; what goes wrong then is the ruling's fault, never raised."""
+        self._asked += 1
+        ruling = await self._ruling(case)
+        self._asked -= 1  # not where it was cancelled: then a process may be at it still
+        return ruling
+
+    async def _ruling(self, case: Case) -> Ruling:
         for _ in range(_TRIES):
+            if self._closed:
+                break
             pool = self._pool = self._pool or self._open()
             try:
-                return await asyncio.wrap_future(pool.submit(_rule, case))
+                with _no_interrupt_for_children():  # the first case starts them
+                    ruling = pool.submit(_rule, case)
+                waited = asyncio.wrap_future(ruling)
+                waited.add_done_callback(_look_at)
+                found = await asyncio.shield(waited)  # a pool whose processes end chokes on what was cancelled
             except BrokenProcessPool:
                 if self._pool is pool:
                     self._pool = None
+            else:
+                return self._nothing(found) if isinstance(found, str) else found
+        return self._nothing("the process that judged it ended before it was done")
+
+    def _nothing(self, fault: str) -> Ruling:
         nothing = Judged(judge=self._judge.name, summary="Not checked", support=self._judge.thresholds.entailment)
-        return Ruling(nothing, "the process that judged it ended before it was done")
+        return Ruling(nothing, fault)
 
     async def aclose(self) -> None:
-        """End the processes, after the cases that they are at."""
+        """End the processes: at once, where they are at cases that were given up."""
+        self._closed = True
         pool, self._pool = self._pool, None
         if pool is not None:
+            if self._asked:
+                for process in list(pool._processes.values()):
+                    process.terminate()
             await asyncio.to_thread(pool.shutdown, cancel_futures=True)
 
     def _open(self) -> ProcessPoolExecutor:
@@ -61,14 +87,37 @@ class Processes:
         )
 
 
+def _look_at(done: asyncio.Future[Ruling | str]) -> None:
+    """Keep asyncio from telling of the fault of one that nobody waits for any more."""
+    if not done.cancelled():
+        done.exception()
+
+
+@contextmanager
+def _no_interrupt_for_children() -> Iterator[None]:
+    """Processes that are started meanwhile get no Ctrl-C, not even while they import: the run, which gets it, ends
+    them."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+_make: Callable[[], Worker]
+"""Of a process that judges: loads the judge."""
 _workers: list[Worker] = []
-"""Of a process that judges: the one that it has."""
+"""The same: the one that it has, once it is loaded."""
 
 
 def _start(settings: Settings, kind: str, thresholds: Thresholds, name: str) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run, which gets it too, ends this process
+    global _make
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it could not be kept away from the start
     threading.Thread(target=_end_with_the_run, daemon=True).start()
-    _workers.append(Worker(settings, kind, thresholds, name))
+    _make = partial(Worker, settings, kind, thresholds, name)
 
 
 def _end_with_the_run() -> None:
@@ -77,6 +126,12 @@ def _end_with_the_run() -> None:
         os._exit(1)
 
 
-def _rule(case: Case) -> Ruling:
+def _rule(case: Case) -> Ruling | str:
+    """The ruling, or why the judge could not be loaded: the next case tries that again."""
+    if not _workers:
+        try:
+            _workers.append(_make())
+        except Exception as error:
+            return f"the process that judges it could not start: {error or type(error).__name__}"
     (ruling,) = _workers[0].rule([case])
     return ruling

@@ -1,6 +1,8 @@
 """Judging in other processes: the verdicts of this one, whatever becomes of a process."""
 
 import asyncio
+import gc
+import logging
 import os
 import signal
 import subprocess
@@ -64,6 +66,58 @@ async def test_a_case_that_ends_every_process_fails_and_says_so(monkeypatch: pyt
     async with by:
         result = await by.evaluate(case())
     assert (result.score, result.error) == (None, "the process that judged it ended before it was done")
+
+
+@pytest.fixture
+def pools(monkeypatch: pytest.MonkeyPatch) -> list[ProcessPoolExecutor]:
+    """Those that are opened."""
+    found: list[ProcessPoolExecutor] = []
+    make = Processes._open
+
+    def keep(processes: Processes) -> ProcessPoolExecutor:
+        found.append(make(processes))
+        return found[-1]
+
+    monkeypatch.setattr(Processes, "_open", keep)
+    return found
+
+
+async def test_a_process_without_its_judge_says_so(pools: list[ProcessPoolExecutor]) -> None:
+    other = evaluator().judge
+    processes = Processes(Settings(_env_file=None), other, 1)
+    async with Evaluator(other, processes=processes) as by:
+        result = await by.evaluate(case())
+    assert result.error is not None
+    assert result.error.startswith("the process that judges it could not start: the judge here is embedded")
+    assert len(pools) == 1
+
+
+async def test_no_process_ends_a_case_that_was_given_up(
+    pools: list[ProcessPoolExecutor], caplog: pytest.LogCaptureFixture
+) -> None:
+    by = opened(1)
+    async with by:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(by.evaluate(one)) for one in CASES]
+            await asyncio.sleep(0)
+            (process,) = pools[0]._processes.values()
+            for task in tasks:
+                task.cancel()
+        await by.aclose()
+        assert process.exitcode == -signal.SIGTERM
+        assert (await by.evaluate(CASES[0])).score is None
+    gc.collect()
+    assert not [one for one in caplog.records if one.levelno > logging.WARNING]
+    assert len(pools) == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no masks of signals")
+async def test_ctrl_c_reaches_no_process_even_while_it_starts(pools: list[ProcessPoolExecutor]) -> None:
+    async with opened(1) as by:
+        await by.evaluate(CASES[0])
+        there = await asyncio.wrap_future(pools[0].submit(signal.pthread_sigmask, signal.SIG_BLOCK, []))
+    assert signal.SIGINT in there
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
 async def test_no_process_outlives_a_run_that_is_killed() -> None:
