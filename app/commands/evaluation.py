@@ -27,6 +27,7 @@ evaluation = typer.Typer(
 
 _FAILED = 1
 _INTERRUPTED = 130
+_TERMINATED = 143
 _LONG = 200
 """Cases from which a run is long: they take some ten seconds, the start of the processes two."""
 
@@ -82,6 +83,7 @@ def run(
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON")] = False,
 ) -> None:
     """Judge every case of a file. Exit code 1: a case failed, or the score is under --fail-under."""
+    from asyncio import CancelledError
     from functools import partial
 
     from app.evaluation.reading import count_cases, read_cases
@@ -104,15 +106,16 @@ def run(
             work = partial(run_cases_on_ray, settings=settings, cluster=cluster)
 
         async def judged(progress: "Progress") -> "Summary":
-            async with evaluator:
-                return await work(evaluator, read_cases(input, limit=limit), RunFolder(output_dir), progress)
+            with _ended_by_sigterm():
+                async with evaluator:
+                    return await work(evaluator, read_cases(input, limit=limit), RunFolder(output_dir), progress)
 
         try:
             with _progress(total, quiet) as progress:
                 summary = _run(judged(progress))
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, CancelledError) as stop:
             typer.echo("Stopped. What was judged is kept: the same command goes on.", err=True)
-            raise typer.Exit(_INTERRUPTED) from None
+            raise typer.Exit(_INTERRUPTED if isinstance(stop, KeyboardInterrupt) else _TERMINATED) from None
     show_summary(summary, output_dir, json=json)
     raise typer.Exit(_exit_code(summary, fail_under))
 
@@ -126,6 +129,24 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
     import uvloop
 
     return uvloop.run(work)
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM cancels the task that this is in, which can then end the processes that it started."""
+    if sys.platform == "win32":
+        yield
+        return
+    import asyncio
+    import signal
+
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    if task is not None:
+        loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
 
 
 @evaluation.command()

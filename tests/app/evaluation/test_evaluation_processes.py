@@ -120,6 +120,32 @@ async def test_ctrl_c_reaches_no_process_even_while_it_starts(pools: list[Proces
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGTERM to take")
+async def test_a_run_that_is_to_end_ends_its_processes_and_says_how_to_go_on(tmp_path: Path) -> None:
+    (tmp_path / "cases.jsonl").write_text('{"output": "The ferry runs.", "context": "The ferry runs."}')
+    script = (
+        "import asyncio, os, signal\n"
+        "from app.cli import main\n"
+        "from app.evaluation import running\n"
+        "async def ended(*_):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    await asyncio.Event().wait()\n"
+        "running.run_cases = ended\n"
+        "main()\n"
+    )
+    ended = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", script, "eval", "run", "grounding", "--no-cache", "-i", "cases.jsonl", "-o", "out"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ended.stderr == "Stopped. What was judged is kept: the same command goes on.\n"
+    assert ended.returncode == 128 + signal.SIGTERM
+
+
 async def test_no_process_outlives_a_run_that_is_killed() -> None:
     """They hold the end of the pipe that the run printed to: it closes when the last of them is gone."""
     script = (
