@@ -17,11 +17,17 @@ class Worker:
 
     def __init__(self, settings: Settings, kind: str, thresholds: Thresholds, name: str) -> None:
         alone = settings.model_copy(update={"judge_threads": 1})
-        self._runner = asyncio.Runner()
         self._judge = open_judge(alone, JudgeKind(kind), thresholds=thresholds)
-        self._runner.run(self._judge.start())
-        if self._judge.name != name:
-            raise RuntimeError(f"the judge here is {self._judge.name}, not {name}: install the same version everywhere")
+        self._runner = asyncio.Runner()
+        try:
+            self._runner.run(self._judge.start())
+            if self._judge.name != name:
+                raise RuntimeError(
+                    f"the judge here is {self._judge.name}, not {name}: install the same version everywhere"
+                )
+        except BaseException:
+            self._runner.close()
+            raise
 
     def rule(self, cases: Sequence[Case]) -> Sequence[Ruling]:
         """The rulings on ``cases``, in their order."""

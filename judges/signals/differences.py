@@ -137,7 +137,9 @@ def roles_swapped(pair: Pair) -> float:
 
 def numbers_exchanged(pair: Pair) -> float:
     """Two quantities beside each other's words: 60 % bonds and 40 % shares for 60 % shares and 40 % bonds."""
-    if pair.coverage < _ALIKE:
+    if pair.coverage < _ALIKE or min(len(pair.claim.quantities), len(pair.evidence.quantities)) < 2:
+        return 0.0
+    if len(pair.anchors) == len(pair.claim.keys):  # all of it stands there in its order
         return 0.0
     for step in (1, -1):
         mine, theirs = _beside(pair.claim, step), _beside(pair.evidence, step)

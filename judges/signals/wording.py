@@ -1,6 +1,7 @@
 """How much of a claim's wording stands in the evidence, whatever it says."""
 
 from collections.abc import Container, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
@@ -23,15 +24,17 @@ class Wording(Struct, frozen=True):
 
 def measure_wording(evidence: Prepared, claim: Prepared) -> Wording:
     """Compare the wording of ``claim`` with that of ``evidence``; linear in the claim's length times the evidence's."""
-    words = words_of(claim)
-    if not words or not evidence.sentences:
+    runs = _runs_of(claim.run, 2)
+    if not runs or not evidence.sentences:
         return Wording()
-    weights = {key: weight for sentence in claim.sentences for key, weight in sentence.weights.items()}
+    weights = claim.sentences[0].weights
+    if len(claim.sentences) > 1:
+        weights = {key: weight for sentence in claim.sentences for key, weight in sentence.weights.items()}
     total = sum(weights.values())
     return Wording(
         content=_weight(weights, evidence.keys) / total if total else 0.0,
         sentence=max(_weight(weights, one.weights) for one in evidence.sentences) / total if total else 0.0,
-        pairs=share_of_runs(words, evidence, 2),
+        pairs=sum(map(evidence.run.__contains__, runs)) / len(runs),
     )
 
 
@@ -40,17 +43,28 @@ def words_of(text: Prepared) -> list[str]:
     return [word for word in text.run.split(_SEPARATOR) if word]
 
 
-def share_of_runs(words: Sequence[str], evidence: Prepared, size: int) -> float:
-    """The share of runs of ``size`` of the words that stand in the evidence; shorter runs where there are too few
-    words."""
+def share_of_runs(claim: Prepared, evidence: Prepared, size: int) -> float:
+    """The share of runs of ``size`` of the claim's words that stand in the evidence; shorter runs where there are too
+    few words."""
+    runs = _runs_of(claim.run, size)
+    return sum(map(evidence.run.__contains__, runs)) / len(runs) if runs else 0.0
+
+
+@lru_cache(maxsize=512)
+def _runs_of(text: str, size: int) -> tuple[str, ...]:
+    """As they stand in a text that has them: a claim is held against several pieces of evidence."""
+    words = [word for word in text.split(_SEPARATOR) if word]
     size = min(size, len(words))
-    starts = range(len(words) - size + 1)
-    return sum(stands(words[start : start + size], evidence) for start in starts) / len(starts) if size else 0.0
+    return tuple(_joined(words[start : start + size]) for start in range(len(words) - size + 1)) if size else ()
 
 
 def stands(words: Sequence[str], evidence: Prepared) -> bool:
     """Whether the words stand in the evidence, one after another."""
-    return f"{_SEPARATOR}{_SEPARATOR.join(words)}{_SEPARATOR}" in evidence.run
+    return _joined(words) in evidence.run
+
+
+def _joined(words: Sequence[str]) -> str:
+    return f"{_SEPARATOR}{_SEPARATOR.join(words)}{_SEPARATOR}"
 
 
 def _weight(weights: Mapping[str, float], keys: Container[str]) -> float:

@@ -64,7 +64,7 @@ def measures(evidence: Prepared, claim: Prepared) -> list[float]:
     names = {name for sentence in claim.sentences for name in sentence.names}
     return [
         *combined,
-        share_of_runs(words, evidence, 3),
+        share_of_runs(claim, evidence, 3),
         _longest(words, evidence) / len(words),
         sum(key in keys for key in asked) / len(asked) if asked else 1.0,
         sum(name in evidence.keys for name in names) / len(names) if names else 1.0,
