@@ -94,6 +94,9 @@ repository says, and no legal advice; `--stated-only` trains without those that 
 - English alone: claims in other languages are left unverifiable unless they stand in the evidence.
 - It was trained on encyclopaedias, news, dialogue, health and contracts; measure it on your own replies before you
   block on its word, and set thresholds by calibration.
+- It is weak where a contradiction has nearly all the words of the passage (roles exchanged, one name for another, a
+  condition dropped, something planned told as done): it may call that supported. A true statement in quite other words
+  it often leaves unverifiable. Both were seen on claims written for the purpose.
 - Arithmetic over several figures, long chains of inference and world knowledge are beyond it.
 - A claim that is true and not in the documents is not supported: that is what it is for.
 """
