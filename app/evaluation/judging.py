@@ -136,7 +136,7 @@ class CaseJudge:
         leaves the LLM out."""
         unready = None if self._llm is None or not llm else self._llm.fault
         if unready is not None:
-            return Ruling(self._nothing(), f"the LLM judge cannot be asked: {unready}")
+            return self.nothing(f"the LLM judge cannot be asked: {unready}")
         evidence = await self.checker.prepare(case.documents)
         reply = self.checker.reply(evidence, thresholds=self.thresholds, llm=llm)
         sentences = [*reply.push(case.output), *reply.flush()]
@@ -144,8 +144,9 @@ class CaseJudge:
         report = reply.report()
         return Ruling(self._judged(report, reply), _fault(report, reply.llm_calls))
 
-    def _nothing(self) -> Judged:
-        return Judged(judge=self.name, summary="Not checked", support=self.thresholds.entailment)
+    def nothing(self, fault: str) -> Ruling:
+        """No verdict, and why."""
+        return Ruling(Judged(judge=self.name, summary="Not checked", support=self.thresholds.entailment), fault)
 
     def _judged(self, report: GroundingReport, reply: ReplyCheck) -> Judged:
         return Judged(

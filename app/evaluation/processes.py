@@ -14,7 +14,6 @@ from typing import Final
 
 from app.evaluation.cases import Case
 from app.evaluation.judging import CaseJudge, Ruling
-from app.evaluation.results import Judged
 from app.evaluation.worker import Worker
 from app.settings import Settings
 from judges.types import Thresholds
@@ -61,12 +60,8 @@ class Processes:
                 if self._pool is pool:
                     self._pool = None
             else:
-                return self._nothing(found) if isinstance(found, str) else found
-        return self._nothing("the process that judged it ended before it was done")
-
-    def _nothing(self, fault: str) -> Ruling:
-        nothing = Judged(judge=self._judge.name, summary="Not checked", support=self._judge.thresholds.entailment)
-        return Ruling(nothing, fault)
+                return self._judge.nothing(found) if isinstance(found, str) else found
+        return self._judge.nothing("the process that judged it ended before it was done")
 
     async def aclose(self) -> None:
         """End the processes: at once, where they are at cases that were given up."""

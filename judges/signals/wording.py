@@ -24,8 +24,7 @@ class Wording(Struct, frozen=True):
 
 def measure_wording(evidence: Prepared, claim: Prepared) -> Wording:
     """Compare the wording of ``claim`` with that of ``evidence``; linear in the claim's length times the evidence's."""
-    runs = _runs_of(claim.run, 2)
-    if not runs or not evidence.sentences:
+    if not claim.sentences or not evidence.sentences:
         return Wording()
     weights = claim.sentences[0].weights
     if len(claim.sentences) > 1:
@@ -34,7 +33,7 @@ def measure_wording(evidence: Prepared, claim: Prepared) -> Wording:
     return Wording(
         content=_weight(weights, evidence.keys) / total if total else 0.0,
         sentence=max(_weight(weights, one.weights) for one in evidence.sentences) / total if total else 0.0,
-        pairs=sum(map(evidence.run.__contains__, runs)) / len(runs),
+        pairs=share_of_runs(claim, evidence, 2),
     )
 
 

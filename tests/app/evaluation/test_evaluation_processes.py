@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -46,28 +47,6 @@ async def test_the_verdicts_are_those_of_one_process_and_are_cached(tmp_path: Pa
         assert again.judged == 0
 
 
-async def test_a_process_that_is_killed_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    pools: list[ProcessPoolExecutor] = []
-    make = Processes._open
-    monkeypatch.setattr(Processes, "_open", lambda self: pools.append(make(self)) or pools[-1])
-    async with opened(1) as by:
-        assert (await by.evaluate(CASES[0])).score == 1.0
-        (process,) = pools[0]._processes.values()
-        os.kill(process.pid or 0, signal.SIGKILL)
-        results = await aevaluate(CASES, by)
-    assert [(result.score, result.error) for result in results] == [(1.0, None), (0.5, None), (0.5, None), (0.0, None)]
-    assert len(pools) == 2
-
-
-async def test_a_case_that_ends_every_process_fails_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Processes, "_open", lambda _: ProcessPoolExecutor(1, initializer=os._exit, initargs=(3,)))
-    here = evaluator()
-    by = Evaluator(here.judge, processes=Processes(Settings(_env_file=None), here.judge, 1))
-    async with by:
-        result = await by.evaluate(case())
-    assert (result.score, result.error) == (None, "the process that judged it ended before it was done")
-
-
 @pytest.fixture
 def pools(monkeypatch: pytest.MonkeyPatch) -> list[ProcessPoolExecutor]:
     """Those that are opened."""
@@ -80,6 +59,26 @@ def pools(monkeypatch: pytest.MonkeyPatch) -> list[ProcessPoolExecutor]:
 
     monkeypatch.setattr(Processes, "_open", keep)
     return found
+
+
+async def test_a_process_that_is_killed_is_replaced(pools: list[ProcessPoolExecutor]) -> None:
+    async with opened(1) as by:
+        assert (await by.evaluate(CASES[0])).score == 1.0
+        (process,) = pools[0]._processes.values()
+        os.kill(process.pid or 0, signal.SIGKILL)
+        results = await aevaluate(CASES, by)
+    assert [(result.score, result.error) for result in results] == [(1.0, None), (0.5, None), (0.5, None), (0.0, None)]
+    assert len(pools) == 2
+
+
+async def test_a_case_that_ends_every_process_fails_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    monkeypatch.setattr(Processes, "_open", lambda _: ProcessPoolExecutor(1, spawn, os._exit, (3,)))
+    here = evaluator()
+    by = Evaluator(here.judge, processes=Processes(Settings(_env_file=None), here.judge, 1))
+    async with by:
+        result = await by.evaluate(case())
+    assert (result.score, result.error) == (None, "the process that judged it ended before it was done")
 
 
 async def test_a_process_without_its_judge_says_so(pools: list[ProcessPoolExecutor]) -> None:
