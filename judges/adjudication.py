@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from judges.base import PairScorer
 from judges.evidence import EvidenceIndex, split_long
@@ -44,8 +46,7 @@ class Signals(Protocol):
     ) -> Combined: ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Scored:
+class _Scored(Struct, frozen=True):
     """A claim, or a part of it, and what the model says of its windows: of each, or of all together where ``fused``."""
 
     text: str
@@ -60,8 +61,7 @@ class _Scored:
         return [window.text for window in self.windows]
 
 
-@dataclass(frozen=True, slots=True)
-class _Opinion:
+class _Opinion(Struct, frozen=True):
     """What one window says of a claim, or several together (then ``window`` is the one that says most)."""
 
     window: Evidence
@@ -70,8 +70,7 @@ class _Opinion:
     explanation: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Finding:
+class _Finding(Struct, frozen=True):
     """The opinions for and against that count, and the best entailment of each document."""
 
     support: _Opinion
@@ -126,6 +125,8 @@ class Adjudicator:
         if count(claim.text) > self._room:
             parts = await asyncio.to_thread(split_long, claim.text, self._room, count)
         findings = [await self._judge_part(part, claim.context) for part in parts]
+        if len(findings) == 1:
+            return self._verdict(claim, findings[0])
         weakest = min(findings, key=lambda finding: finding.entailed)
         opposition = max((finding.opposition for finding in findings), key=lambda opinion: opinion.contradicted)
         return self._verdict(claim, replace(weakest, opposition=opposition))

@@ -197,6 +197,8 @@ def _parts(text: str) -> list[_Clause]:
     """The sentence, in parts if semicolons outside brackets and quotations part clauses of some length."""
     whole = _part(text, 0, len(text))
     cuts = [] if _NESTED.search(text) else [found.end() for found in _CLAUSES.finditer(text)]
+    if not cuts:
+        return [whole]
     parts = [_part(text, start, end) for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     return parts if all(len(part.text.split()) >= _MIN_CLAUSE_WORDS for part in parts) else [whole]
 

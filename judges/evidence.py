@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 
 from judges.base import SentenceSplitter
@@ -58,14 +59,14 @@ class EvidenceIndex:
     def select(self, claim: str, k: int) -> Sequence[Evidence]:
         """The ``k`` windows nearest to ``claim`` in words, best first; of two alike that of the more relevant chunk.
         All windows if there are fewer."""
-        scores = self._bm25.scores(terms(claim))
+        scores = self._bm25.scores(_terms_of(claim))
         ranked = sorted(range(len(scores)), key=lambda place: (-scores[place], place))
         return [self.windows[place] for place in ranked[:k]]
 
     def affinities(self, windows: Sequence[Evidence], claim: str) -> list[float]:
         """How far one sentence of each of ``windows`` is about what ``claim`` is about, 0–1: the share of the claim's
         words, short ones weighing little, that its best sentence has."""
-        weights = {term: substance(term) for term in terms(claim)}
+        weights = {term: substance(term) for term in _terms_of(claim)}
         total = sum(weights.values()) or 1.0
         return [self._most(weights, window) / total for window in windows]
 
@@ -119,6 +120,12 @@ class EvidenceIndex:
 
     def _weights(self, claim: str) -> Mapping[str, float]:
         return {term: self._bm25.weight(term) for term in terms(claim)}
+
+
+@lru_cache(maxsize=64)
+def _terms_of(claim: str) -> tuple[str, ...]:
+    """A claim is asked about more than once."""
+    return tuple(terms(claim))
 
 
 def build_index(

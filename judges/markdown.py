@@ -30,6 +30,8 @@ _INLINE = re.compile(
     r"|\\(?P<escaped>[!-/:-@\[-`{-~])"
     r"|(?P<marks>\*+|_+|~~)"
 )
+_MARKED = re.compile(r"[`*_~<\\\[【]")
+"""What all inline Markdown has; most sentences have none."""
 _DELIMITER = re.compile(r"\s*:?-+:?\s*\Z")
 
 
@@ -68,7 +70,9 @@ def cells(row: str) -> list[str]:
 
 def inline(text: str) -> str:
     """``text`` without inline Markdown; block markers are left alone."""
-    spoken = _INLINE.sub(_speak, _joined(text))
+    spoken = _joined(text)
+    if _MARKED.search(spoken):
+        spoken = _INLINE.sub(_speak, spoken)
     if "&" in spoken:
         spoken = html.unescape(spoken)
     return " ".join(spoken.split())

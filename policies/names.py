@@ -101,7 +101,10 @@ class DocumentNames:
     def mentions(self, text: str) -> Iterator[tuple[int, Span]]:
         """Where ``text`` names a source or URL in full, or a title in quotation marks; the longest name first and
         none within another."""
-        words = [match.span() for match in _WORD.finditer(text)] if self._root.after else []
+        first = self._root.after.keys()
+        if not first or first.isdisjoint(map(str.casefold, _WORD.findall(text))):
+            return
+        words = [match.span() for match in _WORD.finditer(text)]
         at = 0
         while at < len(words):
             found = self._longest(text, words, at)

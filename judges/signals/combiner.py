@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from math import exp, log
+from operator import mul
 from typing import Final
 
 from msgspec import Struct
@@ -76,7 +77,8 @@ class Regression(Struct, frozen=True):
     weights: tuple[float, ...]
 
     def log_odds(self, vector: Sequence[float]) -> float:
-        return self.bias + sum(weight * value for weight, value in zip(self.weights, vector, strict=True))
+        weighed: float = sum(map(mul, self.weights, vector))
+        return self.bias + weighed
 
 
 @cache

@@ -1,11 +1,12 @@
 """How much of a claim's wording stands in the evidence, whatever it says."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
 
+from judges.signals.alignment import held
 from judges.signals.prepared import Prepared
 
 _SEPARATOR: Final = "\x1f"
@@ -31,8 +32,8 @@ def measure_wording(evidence: Prepared, claim: Prepared) -> Wording:
         weights = {key: weight for sentence in claim.sentences for key, weight in sentence.weights.items()}
     total = sum(weights.values())
     return Wording(
-        content=_weight(weights, evidence.keys) / total if total else 0.0,
-        sentence=max(_weight(weights, one.weights) for one in evidence.sentences) / total if total else 0.0,
+        content=held(weights, evidence.keys) / total if total else 0.0,
+        sentence=max(held(weights, one.weights) for one in evidence.sentences) / total if total else 0.0,
         pairs=share_of_runs(claim, evidence, 2),
     )
 
@@ -64,7 +65,3 @@ def stands(words: Sequence[str], evidence: Prepared) -> bool:
 
 def _joined(words: Sequence[str]) -> str:
     return f"{_SEPARATOR}{_SEPARATOR.join(words)}{_SEPARATOR}"
-
-
-def _weight(weights: Mapping[str, float], keys: Container[str]) -> float:
-    return sum(weight for key, weight in weights.items() if key in keys)
