@@ -48,7 +48,8 @@ class EvidenceIndex:
         self.windows = windows
         self.window_tokens = window_tokens
         """No window has more tokens than this."""
-        self._place = {window: place for place, window in enumerate(windows)}
+        self._place = {id(window): place for place, window in enumerate(windows)}
+        """Of the windows as they are in ``windows``: to hash one by its texts takes as long as to look through it."""
         self._sentences = sentences
         self._postings: dict[int, Mapping[str, Sequence[int]]] = {}
         self._bm25 = Bm25([terms(window.text) for window in windows])
@@ -95,7 +96,7 @@ class EvidenceIndex:
         return "\n".join(sentences[place] for place in sorted(chosen))
 
     def _sentences_of(self, window: Evidence) -> Sequence[str]:
-        return self._sentences[self._place[window]]
+        return self._sentences[self._place[id(window)]]
 
     def _most(self, weights: Mapping[str, float], window: Evidence) -> float:
         """How much of ``weights`` one sentence of ``window`` has."""
@@ -109,7 +110,7 @@ class EvidenceIndex:
 
     def _postings_of(self, window: Evidence) -> Mapping[str, Sequence[int]]:
         """The sentences of ``window`` that have a term. Claims that are weighed on two threads may both make it."""
-        place = self._place[window]
+        place = self._place[id(window)]
         if (known := self._postings.get(place)) is not None:
             return known
         postings: defaultdict[str, list[int]] = defaultdict(list)
