@@ -2,6 +2,7 @@
 well-formed or an error that says so, the call leaves one event that can be kept, and what is withheld is not said."""
 
 import asyncio
+import atexit
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -145,10 +146,11 @@ KINDS = ("text/event-stream", "text/event-stream; charset=utf-8", "application/j
 
 def check(data: bytes) -> None:
     """A reply of one API under one policy, made by ``data``: a good one with something wrong in it."""
-    _LOOP.run_until_complete(_check(Draw(data)))
+    _RUNNER.run(_check(Draw(data)))
 
 
-_LOOP = asyncio.new_event_loop()
+_RUNNER = asyncio.Runner()
+atexit.register(_RUNNER.close)
 _BENCHES: dict[int, Bench] = {}
 _ANSWER: list[httpx.Response] = []
 
