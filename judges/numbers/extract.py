@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from judges.numbers import tables
 from judges.numbers.calendar import Calendar
+from judges.numbers.cardinals import Cardinals
 from judges.numbers.quantity import Bound, Kind, Quantity
 from judges.numbers.scan import Token
 
@@ -18,8 +19,9 @@ _NOT_COUNTED: Final = (
     tables.JOINERS | tables.PER | tables.BEFORE_YEAR | tables.THAN | {"the", "is", "are", "was", "were"}
 )
 _MAX_CJK: Final = 5
+_LASTING: Final = ("decade", "fortnight")
 _BEGINNINGS: Final = frozenset().union(
-    tables.NUMBER_WORDS, tables.WEEKDAYS, tables.MONTHS, tables.ONE, tables.TIMES_WORDS, tables.ORDINAL_WORDS
+    tables.NUMBER_WORDS, tables.WEEKDAYS, tables.MONTHS, tables.ONE, tables.TIMES_WORDS, tables.ORDINAL_WORDS, {"half"}
 )
 """The words that a quantity can begin with; most words of a text are others."""
 _CJK_NUMERALS: Final = tables.CJK_DIGITS.keys() | tables.CJK_MULTIPLES.keys()
@@ -42,7 +44,7 @@ def readings(text: str) -> tuple[Decimal, ...]:
     return (Decimal(digits),)
 
 
-class _Reader(Calendar):
+class _Reader(Cardinals, Calendar):
     """Reads the quantity that starts at a token, if one does."""
 
     def read(self, start: int) -> Quantity | None:
@@ -50,7 +52,7 @@ class _Reader(Calendar):
         if kind == "word":
             return self._word(start)
         if kind == "number":
-            return self._counted(start, readings(self._tokens[start].text), start + 1)
+            return self._figures(start)
         if kind == "cjk":
             return self._cjk(start) if self.lower(start) in _CJK_NUMERALS else None
         if kind in ("isodate", "date"):
@@ -63,13 +65,24 @@ class _Reader(Calendar):
             return Quantity(kind=Kind.IDENTIFIER, text=text, unit=kind, first=start, last=start + 1)
         return None
 
+    def _figures(self, start: int) -> Quantity | None:
+        values, last = readings(self._tokens[start].text), start + 1
+        if part := self._part(start) or self._slashed(start):
+            return self._counted(start, (part[0],), part[1])
+        if len(values) == 1 and values[0] == values[0].to_integral_value() and (part := self._slashed(last)):
+            return self._counted(start, (values[0] + part[0],), part[1])
+        if len(values) == 1 and (end := self._halved(last)):
+            return self._counted(start, (values[0] + Decimal("0.5"),), end)
+        return self._counted(start, values, last)
+
     # Words
 
     def _word(self, start: int) -> Quantity | None:
         word = self.lower(start)
+        if part := self._part(start):
+            return self._counted(start, (part[0],), part[1])
         if word in tables.NUMBER_WORDS:
-            value, last = self._number_words(start)
-            return self._counted(start, (value,), last)
+            return self._number_words(start)
         if word in tables.WEEKDAYS:
             value = Decimal(tables.WEEKDAYS[word])
             return Quantity(kind=Kind.WEEKDAY, text=word, values=(value,), first=start, last=start + 1)
@@ -83,27 +96,46 @@ class _Reader(Calendar):
                 Quantity(kind=Kind.MEASURE, text=word, unit="times", values=(value,), first=start, last=start + 1)
             )
         if word in tables.ORDINAL_WORDS:
-            value = Decimal(tables.ORDINAL_WORDS[word])
-            return Quantity(
-                kind=Kind.ORDINAL, text=word, values=(value,), first=start, last=start + 1, noun=self._noun(start + 1)
-            )
+            return self._ordinal(start, tables.ORDINAL_WORDS[word], start + 1)
         return None
 
-    def _number_words(self, start: int) -> tuple[Decimal, int]:
-        value, last = tables.NUMBER_WORDS[self.lower(start)], start + 1
-        follows = last + 1 if self.lower(last) == "-" else last
-        unit = tables.NUMBER_WORDS.get(self.lower(follows)) or (1 if self.lower(follows) == "one" else 0)
-        if value >= 20 and value % 10 == 0 and 0 < unit < 10:
-            value, last = value + unit, follows + 1
-        if self.lower(last) == "and" and self.lower(last + 1) == "a" and self.lower(last + 2) == "half":
-            return Decimal(value) + Decimal("0.5"), last + 3
-        return Decimal(value), last
+    def _number_words(self, start: int) -> Quantity | None:
+        value, last = self._below_hundred(start) or (Decimal(0), start + 1)
+        if self.lower(last) == "-" and value >= 20 and value % 10 == 0:
+            ordinal = tables.ORDINAL_WORDS.get(self.lower(last + 1))
+            if ordinal is not None and ordinal < 10:
+                return self._ordinal(start, int(value) + ordinal, last + 2)
+        if end := self._halved(last):
+            return self._counted(start, (value + Decimal("0.5"),), end)
+        return self._counted(start, (value,), last)
+
+    def _ordinal(self, start: int, value: int, last: int) -> Quantity:
+        return Quantity(
+            kind=Kind.ORDINAL,
+            text=self._text(start, last),
+            values=(Decimal(value),),
+            first=start,
+            last=last,
+            noun=self._noun(last),
+        )
 
     def _one(self, start: int) -> Quantity | None:
         word, follows = self.lower(start), self.lower(start + 1)
+        unit = self._unit(start + 1)
+        if unit and (end := self._halved(unit[2])):  # "an hour and a half"
+            one_and_a_half = Quantity(kind=Kind.NUMBER, text="", values=(Decimal("1.5"),), first=start, last=end)
+            return self._finish(self._scaled(one_and_a_half, Kind.MEASURE, unit[0], unit[1], end))
         if word in ("a", "an"):
+            if follows in _LASTING and self.lower(start - 1) in tables.BEFORE_SPAN:
+                span = self._counted(start, (Decimal(1),), start + 1)
+                loose = span is not None and follows == "decade" and span.bound is Bound.EXACT
+                return replace(span, bound=Bound.ABOUT) if span is not None and loose else span
             known = follows in tables.SCALES and follows not in ("hundreds", "thousands", "millions")
             return self._counted(start, (Decimal(1),), start + 1) if known else None
+        if word == "one" and (end := self._halved(start + 1)):
+            return self._counted(start, (Decimal("1.5"),), end)
+        if word == "one" and (ratio := self._ratio(Decimal(1), start + 1)):
+            return self._percentage(start, *ratio)
         if (
             self._unit(start + 1)
             or follows in tables.SCALES
@@ -138,6 +170,9 @@ class _Reader(Calendar):
             return hour
         first = start - 1 if self.lower(start - 1) in tables.CURRENCIES else start
         factor, last = self._scale(last, money=first < start)
+        if len(values) == 1:
+            value, factor, last = self._compound(value, factor, last) if factor > 1 else (value, factor, last)
+            values, last = (value,), self._repeated(value, last)
         quantity = Quantity(
             kind=Kind.NUMBER,
             text=self._text(first, last),
@@ -212,6 +247,8 @@ class _Reader(Calendar):
             before = self.lower(quantity.first - 2)
         if before in tables.REFERENCES:
             return replace(quantity, kind=Kind.REFERENCE, unit=before)
+        if ratio := self._ratio(quantity.values[0], quantity.last):
+            return self._percentage(quantity.first, *ratio)
         token = self._tokens[quantity.last - 1]
         if self.lower(quantity.last) in tables.ORDINAL_SUFFIXES and self._tokens[quantity.last].start == token.end:
             return replace(quantity, kind=Kind.ORDINAL, last=quantity.last + 1, noun=self._noun(quantity.last + 1))
@@ -223,6 +260,12 @@ class _Reader(Calendar):
                 return replace(quantity, kind=Kind.DATE, values=(), date=(int(quantity.values[0]), None, None))
         noun = self._noun(quantity.last)
         return replace(quantity, noun=noun) if noun else quantity
+
+    def _percentage(self, start: int, value: Decimal, last: int) -> Quantity:
+        """A ratio: nobody means it to the point."""
+        text = self._text(start, last)
+        share = self._finish(Quantity(kind=Kind.PERCENT, text=text, values=(value,), first=start, last=last))
+        return replace(share, bound=Bound.ABOUT) if share.bound is Bound.EXACT else share
 
     def _season(self, quantity: Quantity) -> Quantity | None:
         """Two years run together: 2018-19, 2018/19."""

@@ -45,6 +45,10 @@ _SCAN: Final = re.compile(
 )
 _SORTED: Final = {"plain": "word", "grouped": "number"}
 """A word before a space is most of any text, and nothing else can begin so: it is tried first."""
+_FRACTIONS: Final = {
+    "½": ".5", "¼": ".25", "¾": ".75", "⅓": ".33", "⅔": ".67", "⅛": ".125", "⅜": ".375", "⅝": ".625", "⅞": ".875"
+}  # fmt: skip
+_FRACTION: Final = re.compile(rf"(?P<whole>(?<=\d)[ \u202f]?)?(?P<part>[{''.join(_FRACTIONS)}])")
 _SINGLE: Final = str.maketrans({"−": "-", "–": "-", "‐": "-", "‑": "-", "—": ";", "’": "'", "ʼ": "'"})
 
 
@@ -52,7 +56,12 @@ def normalise(text: str) -> str:
     """The text with full-width forms, dashes and apostrophes brought to one form (NFKC and a few marks)."""
     if text.isascii():
         return text
+    text = _FRACTION.sub(_decimal, text)  # NFKC makes 21/2 of 2½
     return unicodedata.normalize("NFKC", text.translate(_SINGLE)).translate(_SINGLE)
+
+
+def _decimal(found: re.Match[str]) -> str:
+    return ("" if found["whole"] is not None else "0") + _FRACTIONS[found["part"]]
 
 
 def scan(text: str) -> list[Token]:

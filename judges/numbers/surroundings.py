@@ -47,6 +47,7 @@ class Surroundings:
             limit = "until" if before in tables.UNTIL else "from" if before in tables.FROM else ""
             return replace(quantity, limit=limit) if limit else quantity
         bound = self._bound(quantity.first)
+        bound = quantity.bound if bound is Bound.EXACT else bound
         per = self._per(quantity.last) or self._period_before(quantity.first)
         strict = before in ("exactly", "precisely", "genau")
         change = quantity.kind in _CHANGING and self._changes(quantity.first, quantity.last)

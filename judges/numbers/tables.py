@@ -27,7 +27,7 @@ NUMBER_WORDS: Final[dict[str, int]] = {
         ("nine neun neuf nueve", 9),
         ("ten zehn dix diez", 10),
         ("eleven elf onze", 11),
-        ("twelve zwölf douze doce dozen dutzend douzaine docena", 12),
+        ("twelve zwölf douze doce", 12),
         ("thirteen dreizehn treize trece", 13),
         ("fourteen vierzehn quatorze catorce", 14),
         ("fifteen fünfzehn quinze quince", 15),
@@ -73,7 +73,7 @@ TIMES_WORDS: Final[dict[str, int]] = {
     "fünfmal": 5,
 }
 
-SCALES: Final[dict[str, Decimal]] = {
+SCALES: Final[dict[str, Decimal]] = dict.fromkeys(("dozen", "dutzend", "douzaine", "docena"), Decimal(12)) | {
     word: Decimal(10) ** int(power)
     for word, power in _table(
         ("hundred hundert hundreds", 2),
@@ -85,6 +85,8 @@ SCALES: Final[dict[str, Decimal]] = {
         ("trillion trillions tn trn billionen", 12),
     ).items()
 }
+AND: Final = _words("and und")
+"""Between the hundreds and the rest of a number in words."""
 SUFFIX_SCALES: Final[dict[str, Decimal]] = {
     "k": Decimal(10) ** 3,
     "K": Decimal(10) ** 3,
@@ -147,6 +149,7 @@ UNITS: Final[dict[str, tuple[str, Decimal]]] = {
         ("duration", "h hr hrs hour hours stunde stunden heure heures hora horas 小时 時間", "3600"),
         ("duration", "d day days tag tage tagen jour jours día días 天 日", "86400"),
         ("duration", "week weeks woche wochen semaine semaines semana semanas 周 週間", "604800"),
+        ("duration", "fortnight fortnights", "1209600"),
         ("months", "month months monat monate monaten mois mes meses ヶ月 か月", "1"),
         ("months", "quarter quarters quartal quartale", "3"),
         ("months", "year years yr yrs jahr jahre jahren ans année années año años", "12"),
@@ -236,6 +239,10 @@ WEEKDAYS: Final[dict[str, int]] = {
     ).items()
 }
 
+BEFORE_SPAN: Final = _words(
+    "for in within over after than least most about nearly almost around lasted lasts took takes under"
+)
+"""Before "a decade", where that is a length of time and not how often."""
 CLOCK: Final = _words("uhr o'clock oclock 点 時 时")
 """After a number, or between hours and minutes: a time of day."""
 CLOCK_PREPOSITIONS: Final = _words("à at um vers")

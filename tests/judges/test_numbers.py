@@ -68,6 +68,37 @@ def relation(claim: str, evidence: str) -> Relation:
         ("the annual fee is 360 euros", "30 euros monthly"),
         ("8:00", "open from 8 to 17"),
         ("in 1931", "1931 pallets"),
+        ("half a million people", "500,000 people"),
+        ("a quarter million people", "250,000 people"),
+        ("two and a half million people", "2,500,000 people"),
+        ("1 million and a half", "1.5 million"),
+        ("half a dozen eggs", "six eggs"),
+        ("two dozen eggs", "24 eggs"),
+        ("2½ hours", "2.5 hours"),
+        ("1 ½ hours", "90 minutes"),
+        ("¾ cup", "0.75 cup"),
+        ("1/2 cup", "0.5 cup"),
+        ("1 1/2 cups", "1.5 cups"),
+        ("half an hour", "30 minutes"),
+        ("a half-hour", "30 minutes"),
+        ("an hour and a half", "90 minutes"),
+        ("one and a half hours", "90 minutes"),
+        ("three quarters of an hour", "45 minutes"),
+        ("a quarter of a percentage point", "25 basis points"),
+        ("half a year", "six months"),
+        ("for a decade", "for 10 years"),
+        ("within a fortnight", "within 14 days"),
+        ("one in 20 children", "5 % of children"),
+        ("nine out of ten patients", "90 % of patients"),
+        ("two in three adults", "67 % of adults"),
+        ("1 in 10 people", "10 in 100 people"),
+        ("thirty (30) days", "30 days"),
+        ("30 (thirty) days", "30 days"),
+        ("the twenty-first floor", "the 21st floor"),
+        ("quatre-vingt-dix jours", "90 jours"),
+        ("vingt et un jours", "21 jours"),
+        ("soixante-douze heures", "72 heures"),
+        ("treinta y cinco años", "35 años"),
     ],
 )
 def test_one_quantity_in_two_forms(one: str, other: str) -> None:
@@ -109,6 +140,11 @@ def test_one_quantity_in_two_forms(one: str, other: str) -> None:
         ("an increase of 12 mg", "increased by 10 mg"),
         ("signed by 12 members", "15 members"),
         ("more than 20 mg", "at most 10 mg"),
+        ("half an hour", "two hours"),
+        ("one hundred and twenty people", "130 people"),
+        ("half a million people", "1 million people"),
+        ("two dozen eggs", "two eggs"),
+        ("one in 20 children", "10 % of children"),
     ],
 )
 def test_another_value_for_the_same_thing_differs(claim: str, evidence: str) -> None:
@@ -203,6 +239,52 @@ def test_a_year_is_a_date_unless_it_counts_something() -> None:
     assert season.date == (2018, None, None)
     (number,) = quantities("It stores 1931 pallets.")
     assert number.values == (Decimal(1931),)
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("between one hundred and two hundred people", [100, 200]),
+        ("two hundred three-bedroom homes", [200, 3]),
+        ("twenty or thirty people", [20, 30]),
+        ("rated 4 out of 5 stars", [4, 5]),
+        ("page 3 in 10 books", [3, 10]),
+        ("half of it, in the second half", [2]),
+        ("half-year results", []),
+        ("twice a decade", [2]),
+        ("dozens of people", []),
+        ("on 3/4 we met", [3, 4]),
+    ],
+)
+def test_what_stands_beside_a_number_is_no_part_of_it(text: str, values: list[int]) -> None:
+    assert [int(found.values[0]) for found in quantities(text) if found.values] == values
+
+
+def spelled(number: int, joined: str) -> str:
+    """``number`` in English words; ``joined`` stands between the hundreds and the rest."""
+    below_twenty = [
+        *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+        *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
+    ]
+    tens = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+    for scale, name in ((10**9, "billion"), (10**6, "million"), (1000, "thousand")):
+        if number >= scale:
+            whole, rest = divmod(number, scale)
+            return f"{spelled(whole, joined)} {name}" + (f" {spelled(rest, joined)}" if rest else "")
+    if number >= 100:
+        whole, rest = divmod(number, 100)
+        return f"{below_twenty[whole]} hundred" + (f"{joined}{spelled(rest, joined)}" if rest else "")
+    if number >= 20:
+        whole, rest = divmod(number, 10)
+        return tens[whole - 2] + (f"-{below_twenty[rest]}" if rest else "")
+    return below_twenty[number]
+
+
+@given(st.integers(2, 10**12), st.sampled_from([" ", " and "]))
+def test_any_number_in_words_is_the_one_in_figures(number: int, joined: str) -> None:
+    (found,) = quantities(f"It sold {spelled(number, joined)} tickets.")
+    assert found.values == (number,)
+    assert relation(f"{spelled(number, joined)} tickets", f"{number:,} tickets") is Relation.AGREE
 
 
 def test_a_number_is_whole() -> None:
