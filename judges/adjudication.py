@@ -1,8 +1,8 @@
 """One claim against the evidence: which windows, what each says of it, and what follows from all of them."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import ParamSpec, Protocol, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,6 +12,9 @@ from judges.evidence import EvidenceIndex, split_long
 from judges.ready import ReadyTexts
 from judges.signals import Combined, Prepared
 from judges.types import Claim, ClaimVerdict, Evidence, Label, Probabilities, Source, Thresholds, Windows
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 MIN_AFFINITY = 0.1
 """A window contradicts a claim only if one of its sentences has this share of the claim's words: a model that reads two
@@ -36,6 +39,8 @@ class Signals(Protocol):
 
     def together(self, parts: Sequence[Prepared], /) -> Prepared: ...
 
+    def as_written(self, text: str, claim: Prepared, evidence: Sequence[Prepared], /) -> str: ...
+
     def combine(
         self,
         evidence: Prepared | str,
@@ -49,16 +54,10 @@ class Signals(Protocol):
 class _Scored(Struct, frozen=True):
     """A claim, or a part of it, and what the model says of its windows: of each, or of all together where ``fused``."""
 
-    text: str
-    context: str
     hypothesis: str
     windows: Sequence[Evidence]
     scores: Sequence[Probabilities]
     fused: bool
-
-    @property
-    def texts(self) -> list[str]:
-        return [window.text for window in self.windows]
 
 
 class _Opinion(Struct, frozen=True):
@@ -136,26 +135,20 @@ class Adjudicator:
         hypothesis = full if self._scorer.count_tokens(full) <= self._room else text
         windows = self._evidence.select(hypothesis, self._max_sources)
         texts = [window.text for window in windows]
+        short = len(full) <= _SHORT
+        claim, ready = await _here(short and self._ready.has(texts), self._read, text, context, texts)
+        few = len(claim.quantities) * sum(len(window.quantities) for window in ready) <= _FEW
+        asked = await _here(short and few, self._signals.as_written, hypothesis, claim, ready)
         fused = self._fuses and len(windows) > 1
-        pairs = [(Windows(texts), hypothesis)] if fused else [(one, hypothesis) for one in texts]
-        scores = await self._scorer.score(pairs)
-        claim, finding = await self._weigh(_Scored(text, context, hypothesis, windows, scores, fused))
+        pairs = [(Windows(texts), asked)] if fused else [(one, asked) for one in texts]
+        scored = _Scored(hypothesis, windows, await self._scorer.score(pairs), fused)
+        finding = await _here(short and few, self._compare, claim, ready, scored)
         if self._fuses or self._thresholds.label(finding.entailed, finding.contradicted) is not Label.UNVERIFIABLE:
             return finding
-        return await self._join(claim, hypothesis, windows, finding)
+        return await self._join(claim, asked, windows, finding)
 
-    async def _weigh(self, scored: _Scored) -> tuple[Prepared, _Finding]:
-        """Here, where it takes little longer than to wake a thread; else on one."""
-        ready = self._ready.at_hand(scored.texts) if len(scored.text) + len(scored.context) <= _SHORT else None
-        if ready is not None:
-            claim = self._signals.prepare(scored.text, scored.context)
-            if len(claim.quantities) * sum(len(window.quantities) for window in ready) <= _FEW:
-                return claim, self._compare(claim, ready, scored)
-        return await asyncio.to_thread(self._read_and_compare, scored)
-
-    def _read_and_compare(self, scored: _Scored) -> tuple[Prepared, _Finding]:
-        claim = self._signals.prepare(scored.text, scored.context)
-        return claim, self._compare(claim, self._ready.of(scored.texts), scored)
+    def _read(self, text: str, context: str, texts: Sequence[str]) -> tuple[Prepared, Sequence[Prepared]]:
+        return self._signals.prepare(text, context), self._ready.of(texts)
 
     def _compare(self, claim: Prepared, ready: Sequence[Prepared], scored: _Scored) -> _Finding:
         """Where the windows were judged together, what that says is what counts; each by itself says where it
@@ -225,6 +218,11 @@ class Adjudicator:
             explanation=(finding.opposition if contradicted else finding.support).explanation,
             support=finding.documents,
         )
+
+
+async def _here(quick: bool, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Do it at once, where it takes little longer than to wake a thread; else on one."""
+    return work(*args, **kwargs) if quick else await asyncio.to_thread(work, *args, **kwargs)
 
 
 def _finding(opinions: Sequence[_Opinion]) -> _Finding:

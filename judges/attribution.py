@@ -19,6 +19,8 @@ class Signals(Protocol):
 
     def prepare(self, text: str, context: str = "", /) -> Prepared: ...
 
+    def as_written(self, text: str, claim: Prepared, evidence: Sequence[Prepared], /) -> str: ...
+
     def combine(self, evidence: Prepared | str, claim: Prepared | str, model: Probabilities, /) -> Combined: ...
 
 
@@ -43,11 +45,14 @@ class Attribution:
         ]
         if together := self._together([windows[0] for windows in nearest.values() if windows], hypothesis):
             texts.append((None, together))
-        scores = await self._scorer.score([(text, hypothesis) for _, text in texts])
         prepared = self._signals.prepare(claim.text, claim.context)
+        read = [(document, text, self._signals.prepare(text)) for document, text in texts]
+        scores = await self._scorer.score(
+            [(text, self._signals.as_written(hypothesis, prepared, [seen])) for _, text, seen in read]
+        )
         support = dict.fromkeys(documents, 0.0)
-        for (document, text), score in zip(texts, scores, strict=True):
-            entailed = self._signals.combine(text, prepared, score).probabilities.entailed
+        for (document, _, seen), score in zip(read, scores, strict=True):
+            entailed = self._signals.combine(seen, prepared, score).probabilities.entailed
             for one in documents if document is None else (document,):
                 support[one] = max(support[one], entailed)
         return support

@@ -16,15 +16,9 @@ class ReadyTexts:
         self._most = most
         self._kept: OrderedDict[str, Prepared] = OrderedDict()
 
-    def at_hand(self, texts: Sequence[str]) -> Sequence[Prepared] | None:
-        """The texts, if all of them are ready; takes no time."""
-        found = [ready for text in texts if (ready := self._kept.get(text)) is not None]
-        if len(found) < len(texts):
-            return None
-        for text in texts:
-            with suppress(KeyError):  # another thread may have dropped it by now
-                self._kept.move_to_end(text)
-        return found
+    def has(self, texts: Sequence[str]) -> bool:
+        """Whether all of the texts are ready, so that ``of`` takes no time."""
+        return all(text in self._kept for text in texts)
 
     def of(self, texts: Sequence[str]) -> Sequence[Prepared]:
         """The texts, read now where they are not ready."""

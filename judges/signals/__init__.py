@@ -2,6 +2,7 @@
 
 from judges.signals.combiner import NAMES, WORDED, Combined, combine, explain, spread, vector, weigh
 from judges.signals.features import Features, compute
+from judges.signals.forms import as_written
 from judges.signals.prepared import Prepared, prepare, together
 from judges.signals.wording import Wording, measure_wording
 
@@ -12,6 +13,7 @@ __all__ = [
     "Features",
     "Prepared",
     "Wording",
+    "as_written",
     "combine",
     "compute",
     "explain",

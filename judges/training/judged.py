@@ -53,6 +53,9 @@ class Recorder:
     def together(self, parts: Sequence[Prepared], /) -> Prepared:
         return signals.together(parts)
 
+    def as_written(self, text: str, claim: Prepared, evidence: Sequence[Prepared], /) -> str:
+        return signals.as_written(text, claim, evidence)
+
     def combine(
         self,
         evidence: Prepared | str,

@@ -36,6 +36,9 @@ class ModelOnly:
     def prepare(self, text: str, context: str = "", /) -> Any:
         return SimpleNamespace(text=text, quantities=())
 
+    def as_written(self, text: str, claim: Any, evidence: Any, /) -> str:
+        return text
+
     def combine(self, evidence: Any, claim: Any, model: Probabilities | None, *more: Any) -> Any:
         class Said:
             probabilities = model

@@ -48,6 +48,9 @@ class ModelOnly:
     def prepare(self, text: str, context: str = "", /) -> Any:
         return Text(f"{context} | {text}" if context else text)
 
+    def as_written(self, text: str, claim: Any, evidence: Any, /) -> str:
+        return text
+
     def combine(self, evidence: Any, claim: Any, model: Probabilities | None, /) -> Any:
         self.claims.add(claim)
         self.threads.add(threading.current_thread().name)

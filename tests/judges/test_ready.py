@@ -4,7 +4,7 @@ from judges.ready import ReadyTexts
 from judges.signals import Prepared, prepare
 
 
-def test_texts_are_read_once_and_are_at_hand_only_when_all_of_them_are_ready() -> None:
+def test_texts_are_read_once_and_are_there_only_when_all_of_them_are_ready() -> None:
     read: list[str] = []
 
     def noted(text: str) -> Prepared:
@@ -12,22 +12,22 @@ def test_texts_are_read_once_and_are_at_hand_only_when_all_of_them_are_ready() -
         return prepare(text)
 
     ready = ReadyTexts(noted)
-    assert ready.at_hand(["one"]) is None
+    assert not ready.has(["one"])
     assert [one.text for one in ready.of(["one", "two"])] == ["one", "two"]
-    assert ready.at_hand(["one", "three"]) is None
-    assert [one.text for one in ready.at_hand(["two", "one", "two"]) or ()] == ["two", "one", "two"]
-    ready.of(["two", "one"])
+    assert not ready.has(["one", "three"])
+    assert ready.has(["two", "one", "two"])
+    assert [one.text for one in ready.of(["two", "one", "two"])] == ["two", "one", "two"]
     assert read == ["one", "two"]
-    assert ready.at_hand([]) == []
+    assert ready.has([])
 
 
 def test_the_texts_used_last_are_kept() -> None:
     ready = ReadyTexts(prepare, most=2)
     ready.of(["one", "two"])
-    ready.at_hand(["one"])
+    ready.of(["one"])
     assert [one.text for one in ready.of(["one", "two", "three"])] == ["one", "two", "three"], "more than are kept"
-    assert ready.at_hand(["one"]) is None
-    ready.at_hand(["two"])
+    assert not ready.has(["one"])
+    ready.of(["two"])
     ready.of(["four"])
-    assert ready.at_hand(["two", "four"]) is not None
-    assert ready.at_hand(["three"]) is None
+    assert ready.has(["two", "four"])
+    assert not ready.has(["three"])
