@@ -20,8 +20,16 @@ class Calendar(Surroundings):
             day, month, year = parts
             if month > 12 >= day:
                 day, month = month, day
+        either = "/" in token.text and day <= 12 and day != month
         return self._finish(
-            Quantity(kind=Kind.DATE, text=token.text, date=(year, month, day), first=start, last=start + 1)
+            Quantity(
+                kind=Kind.DATE,
+                text=token.text,
+                date=(year, month, day),
+                month_first=(year, day, month) if either else None,
+                first=start,
+                last=start + 1,
+            )
         )
 
     def _year(self, index: int) -> tuple[int | None, int]:

@@ -79,8 +79,12 @@ class Cardinals(Surroundings):
 
     def _scales(self, last: int) -> tuple[Decimal, int]:
         factor = Decimal(1)
-        while (scale := tables.SCALES.get(self.lower(last))) is not None and factor < Decimal(10) ** 15:
-            factor, last = factor * scale, last + 1
+        while factor < Decimal(10) ** 15:
+            follows = last + (self.lower(last) == "-")
+            scale = tables.SCALES.get(self.lower(follows))
+            if scale is None:
+                break
+            factor, last = factor * scale, follows + 1
         return factor, last
 
     def _repeated(self, value: Decimal, last: int) -> int:

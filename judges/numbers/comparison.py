@@ -10,11 +10,15 @@ from msgspec import Struct
 
 from judges.numbers.quantity import Bound, Kind, Quantity
 
+_THOUSAND: Final = Decimal(1000)
 _ONE: Final = Decimal(1)
 _LARGEST: Final = Decimal(10) ** 15
 _ABOUT: Final = Decimal("0.05")
 _MONTH_SECONDS: Final = Decimal(2629800)
 _IN_MONTHS_TOLERANCE: Final = Decimal("0.05")
+
+
+Date = tuple[int | None, int | None, int | None]
 
 
 class Relation(StrEnum):
@@ -150,8 +154,19 @@ def _across_kinds(claim: Quantity, text: Quantity) -> Relation:
 
 
 def _dates(claim: Quantity, text: Quantity) -> Relation:
+    """By the readings of the two that fit best."""
+    found = {
+        _same_day(mine, theirs)
+        for mine in (claim.date, claim.month_first)
+        for theirs in (text.date, text.month_first)
+        if mine is not None and theirs is not None
+    }
+    return _limits(claim, text) if _AGREE in found else _ABSENT if _ABSENT in found else _DIFFER
+
+
+def _same_day(claim: Date, text: Date) -> Relation:
     same = unsaid = False
-    for mine, theirs in zip(claim.date or (), text.date or (), strict=False):
+    for mine, theirs in zip(claim, text, strict=True):
         if mine is None:
             continue
         if theirs is None:
@@ -160,7 +175,7 @@ def _dates(claim: Quantity, text: Quantity) -> Relation:
             return _DIFFER
         else:
             same = True
-    return _limits(claim, text) if same and not unsaid else _ABSENT
+    return _AGREE if same and not unsaid else _ABSENT
 
 
 def _limits(claim: Quantity, text: Quantity) -> Relation:
@@ -194,6 +209,10 @@ def _amounts(claim: Quantity, text: Quantity) -> Relation:
         for other in theirs:
             if _fits(value, claim, other, text):
                 return _AGREE
+    if _coarser(claim, text) or _coarser(text, claim):
+        return _ABSENT
+    if claim.values[0] == text.leading or text.values[0] == claim.leading:
+        return _ABSENT
     if claim.change is not text.change:  # what it has become, or by how much: unequal as they are, both may be true
         return _ABSENT
     return _DIFFER if _excluded(mine[0], claim.bound, theirs[0], text.bound) else _ABSENT
@@ -226,6 +245,18 @@ def _fits(value: Decimal, claim: Quantity, other: Decimal, text: Quantity) -> bo
 
 def _opposed(one: Bound, other: Bound) -> bool:
     return (one is _AT_LEAST and other is _AT_MOST) or (one is _AT_MOST and other is _AT_LEAST)
+
+
+def _coarser(one: Quantity, other: Quantity) -> bool:
+    """Whether ``one`` gives in thousands or more, and to a decimal, what ``other`` gives to more places."""
+    value = one.values[0] / one.factor
+    exponent = value.as_tuple().exponent
+    if one.factor < _THOUSAND or not isinstance(exponent, int) or exponent >= 0 or one.strict:
+        return False
+    exact = other.values[0] / one.factor
+    if exact == value or abs(exact) > _LARGEST:
+        return False
+    return exact.quantize(Decimal(1).scaleb(max(exponent, -10)), rounding=ROUND_HALF_UP) == value
 
 
 def _rounds_to(value: Decimal, other: Decimal, factor: Decimal) -> bool:

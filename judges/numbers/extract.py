@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Final
 
 from msgspec.structs import replace
@@ -14,7 +14,9 @@ from judges.numbers.quantity import Bound, Kind, Quantity
 from judges.numbers.scan import Token
 
 _SEPARATED: Final = re.compile(r"(\d{1,3})([.,])(\d{3})")
-_IDENTIFIERS: Final = frozenset({"url", "email", "ip", "version", "code", "digits"})
+_IDENTIFIERS: Final = frozenset({"url", "email", "phone", "ip", "version", "code", "digits"})
+_OF_PHONE: Final = 10
+"""Digits without the country's."""
 _NOT_COUNTED: Final = (
     tables.JOINERS | tables.PER | tables.BEFORE_YEAR | tables.THAN | {"the", "is", "are", "was", "were"}
 )
@@ -62,6 +64,8 @@ class _Reader(Cardinals, Calendar):
         if kind in _IDENTIFIERS:
             token = self._tokens[start]
             text = token.lower.removeprefix("v") if kind == "version" else token.lower
+            if kind == "phone":
+                text = "".join(filter(str.isdecimal, text))[-_OF_PHONE:]
             return Quantity(kind=Kind.IDENTIFIER, text=text, unit=kind, first=start, last=start + 1)
         return None
 
@@ -105,6 +109,9 @@ class _Reader(Cardinals, Calendar):
             ordinal = tables.ORDINAL_WORDS.get(self.lower(last + 1))
             if ordinal is not None and ordinal < 10:
                 return self._ordinal(start, int(value) + ordinal, last + 2)
+        follows = last + (self.lower(last) == "-")
+        if (parts := tables.FRACTIONS.get(self.lower(follows))) and value < parts:
+            return self._percentage(start, value * 100 / parts, follows + 1)
         if end := self._halved(last):
             return self._counted(start, (value + Decimal("0.5"),), end)
         return self._counted(start, (value,), last)
@@ -168,11 +175,14 @@ class _Reader(Cardinals, Calendar):
                 return dated
         if 0 <= value <= 24 and (hour := self._hour(start, value, last)):
             return hour
-        first = start - 1 if self.lower(start - 1) in tables.CURRENCIES else start
-        factor, last = self._scale(last, money=first < start)
+        currency = tables.CURRENCIES.get(self.lower(start - 1))
+        first = start if currency is None else start - 1
+        factor, last = self._scale(last, money=currency is not None)
         if len(values) == 1:
-            value, factor, last = self._compound(value, factor, last) if factor > 1 else (value, factor, last)
+            value, factor, last = self._compound(value, factor, last)
             values, last = (value,), self._repeated(value, last)
+        if self.lower(first - 1) == "minus" and (first < 2 or self._tokens[first - 2].kind != "number"):
+            first, values = first - 1, tuple(-one for one in values)
         quantity = Quantity(
             kind=Kind.NUMBER,
             text=self._text(first, last),
@@ -181,21 +191,19 @@ class _Reader(Cardinals, Calendar):
             first=first,
             last=last,
         )
-        if first < start:
-            return self._finish(replace(quantity, kind=Kind.MONEY, unit=tables.CURRENCIES[self.lower(first)]))
+        if currency is not None:
+            return self._finish(replace(quantity, kind=Kind.MONEY, unit=currency))
         return self._finish(self._with_unit(quantity) or self._bare(quantity))
 
     def _scale(self, last: int, *, money: bool) -> tuple[Decimal, int]:
-        factor = Decimal(1)
         if last < self._end and (token := self._tokens[last]).start == self._tokens[last - 1].end:
             suffix = tables.SUFFIX_SCALES.get(token.text)
             if suffix and (money or token.text in "KMBT" or (token.text == "k" and self._unit(last) is None)):
                 return suffix, last + 1
-        while (scale := tables.SCALES.get(self.lower(last))) is not None and factor < Decimal(10) ** 15:
-            factor, last = factor * scale, last + 1
-            if self.lower(last) == ".":
-                follows = self._tokens[last + 1] if last + 1 < self._end else None
-                last += follows is not None and follows.lower in tables.CURRENCIES
+        factor, last = self._scales(last)
+        if factor > 1 and self.lower(last) == ".":
+            follows = self._tokens[last + 1] if last + 1 < self._end else None
+            last += follows is not None and follows.lower in tables.CURRENCIES
         return factor, last
 
     def _share(self, index: int) -> tuple[Kind, Decimal, int] | None:
@@ -264,7 +272,10 @@ class _Reader(Cardinals, Calendar):
     def _percentage(self, start: int, value: Decimal, last: int) -> Quantity:
         """A ratio: nobody means it to the point."""
         text = self._text(start, last)
-        share = self._finish(Quantity(kind=Kind.PERCENT, text=text, values=(value,), first=start, last=last))
+        values: tuple[Decimal, ...] = (value,)
+        if value != value.to_integral_value():
+            values += (value.quantize(Decimal(1), ROUND_FLOOR), value.quantize(Decimal(1), ROUND_CEILING))
+        share = self._finish(Quantity(kind=Kind.PERCENT, text=text, values=values, first=start, last=last))
         return replace(share, bound=Bound.ABOUT) if share.bound is Bound.EXACT else share
 
     def _season(self, quantity: Quantity) -> Quantity | None:
@@ -317,6 +328,32 @@ def _share_units(tokens: Sequence[Token], found: list[Quantity]) -> None:
             )
 
 
+def _add_up(tokens: Sequence[Token], found: list[Quantity]) -> list[Quantity]:
+    """Make one of "1 hour and 30 minutes"."""
+    whole: list[Quantity] = []
+    for quantity in found:
+        last = whole[-1] if whole else None
+        if last is not None and _goes_on(tokens, last, quantity):
+            text = " ".join(token.text for token in tokens[last.first : quantity.last])
+            value = last.values[0] + quantity.values[0]
+            leading = last.values[0] if last.leading is None else last.leading
+            whole[-1] = replace(
+                last, text=text, values=(value,), last=quantity.last, factor=quantity.factor, leading=leading
+            )
+        else:
+            whole.append(quantity)
+    return whole
+
+
+def _goes_on(tokens: Sequence[Token], one: Quantity, other: Quantity) -> bool:
+    """Whether the second is what the first has beyond its whole units, as hours have minutes."""
+    if one.kind is not Kind.MEASURE or other.kind is not Kind.MEASURE or one.unit != other.unit or one.per or other.per:
+        return False
+    gap = [token.lower for token in tokens[one.last : other.first]]
+    named = one.unit in ("duration", "months", "inch", "ounce") and other.bound is Bound.EXACT
+    return named and gap in ([], ["and"], ["und"], ["et"], ["y"], [","]) and other.values[0] < one.factor
+
+
 def extract(tokens: Sequence[Token]) -> list[Quantity]:
     """The quantities of a token list, in order and without overlap."""
     reader = _Reader(tokens)
@@ -336,4 +373,4 @@ def extract(tokens: Sequence[Token]) -> list[Quantity]:
         found.append(quantity)
         index = max(quantity.last, index + 1)
     _share_units(tokens, found)
-    return found
+    return _add_up(tokens, found)

@@ -51,6 +51,8 @@ class Quantity(Struct, frozen=True, kw_only=True):
     unit: str = ""
     values: tuple[Decimal, ...] = ()
     date: tuple[int | None, int | None, int | None] | None = None
+    month_first: tuple[int | None, int | None, int | None] | None = None
+    """What ``date`` may be as well: 5/3/2024 is the third of May to some readers."""
     per: tuple[str, Decimal] | None = None
     bound: Bound = Bound.EXACT
     strict: bool = False
@@ -58,6 +60,8 @@ class Quantity(Struct, frozen=True, kw_only=True):
     change: bool = False
     """By so much something has changed or differs ("rose by 8 million", "12 more than"); it is not what it has come
     to."""
+    leading: Decimal | None = None
+    """The first part of one in two units: the hour of "an hour and 20 minutes"."""
     limit: str = ""
     noun: tuple[str, ...] = ()
     factor: Decimal = Decimal(1)

@@ -79,7 +79,9 @@ SCALES: Final[dict[str, Decimal]] = dict.fromkeys(("dozen", "dutzend", "douzaine
         ("hundred hundert hundreds", 2),
         ("thousand tausend mille mil thousands 千", 3),
         ("万 萬", 4),
+        ("lakh lakhs", 5),
         ("million millions mn mio millionen millón millones", 6),
+        ("crore crores", 7),
         ("億 亿", 8),
         ("billion billions bn mrd milliarde milliarden milliard milliards", 9),
         ("trillion trillions tn trn billionen", 12),
@@ -124,14 +126,15 @@ UNITS: Final[dict[str, tuple[str, Decimal]]] = {
         ("mass", "g gram grams gramm grammes gramos", "1"),
         ("mass", "kg kilo kilos kilogram kilograms kilogramm kilogrammes", "1000"),
         ("mass", "t tonne tonnes tonnen toneladas", "1000000"),
-        ("pound", "lb lbs pound pounds pfund", "1"),
+        ("ounce", "lb lbs pound pounds", "16"),
         ("ounce", "oz ounce ounces", "1"),
         ("length", "mm millimetre millimetres millimeter millimeters", "0.001"),
         ("length", "cm centimetre centimetres centimeter centimeters zentimeter", "0.01"),
         ("length", "m metre metres meter meters metern mètre mètres metro metros", "1"),
         ("length", "km kilometre kilometres kilometer kilometers kilomètres kilómetros", "1000"),
-        ("mile", "mile miles mi meilen", "1"),
-        ("foot", "ft foot feet", "1"),
+        ("inch", "mile miles mi meilen", "63360"),
+        ("inch", "ft foot feet", "12"),
+        ("inch", "yard yards yd", "36"),
         ("inch", "inch inches zoll", "1"),
         ("area", "m2 sqm quadratmeter", "1"),
         ("area", "km2 quadratkilometer", "1000000"),
@@ -243,6 +246,10 @@ BEFORE_SPAN: Final = _words(
     "for in within over after than least most about nearly almost around lasted lasts took takes under"
 )
 """Before "a decade", where that is a length of time and not how often."""
+FRACTIONS: Final[dict[str, int]] = {
+    word: int(value)
+    for word, value in _table(("thirds", 3), ("fifths", 5), ("sixths", 6), ("eighths", 8), ("tenths", 10)).items()
+}
 CLOCK: Final = _words("uhr o'clock oclock 点 時 时")
 """After a number, or between hours and minutes: a time of day."""
 CLOCK_PREPOSITIONS: Final = _words("à at um vers")
