@@ -2,10 +2,13 @@
 
 import re
 from decimal import Decimal
+from typing import Final
 
 from judges.numbers import tables
 from judges.numbers.quantity import Kind, Quantity
 from judges.numbers.surroundings import Surroundings
+
+_SPOKEN: Final = frozenset({"o'clock", "oclock"})
 
 
 class Calendar(Surroundings):
@@ -75,21 +78,26 @@ class Calendar(Surroundings):
         return self._date(start, tables.MONTHS[word.lower], None, last, start + 1)
 
     def _clock(self, start: int, last: int) -> Quantity:
-        hours, minutes = (int(part) for part in re.split("[:h]", self._tokens[start].lower)[:2])
-        return self._time(start, hours, minutes, last)
+        text = self._tokens[start].lower
+        hours, minutes = (int(part) for part in re.split("[:h]", text)[:2])
+        either = ":" in text and text[0] != "0" and self.lower(last) not in tables.CLOCK - _SPOKEN
+        return self._time(start, hours, minutes, last, either=either)
 
-    def _time(self, start: int, hours: int, minutes: int, last: int) -> Quantity:
+    def _time(self, start: int, hours: int, minutes: int, last: int, *, either: bool = False) -> Quantity:
+        """``either``: unless it is said, a time up to twelve may be before or after noon."""
+        either = either and 1 <= hours <= 12
         if last < self._end and self._tokens[last].kind == "ampm":
             afternoon = self.lower(last)[0] == "p"
             hours = hours % 12 + (12 if afternoon else 0)
-            last += 1
+            last, either = last + 1, False
         elif self.lower(last) in tables.CLOCK:
             last += 1
+        minute = Decimal(hours * 60 + minutes)
         return self._finish(
             Quantity(
                 kind=Kind.TIME,
                 text=self._text(start, last),
-                values=(Decimal(hours * 60 + minutes),),
+                values=(minute, Decimal((hours + 12) % 24 * 60 + minutes)) if either else (minute,),
                 first=start,
                 last=last,
             )
@@ -106,7 +114,7 @@ class Calendar(Surroundings):
             after = last + 1
             if follows != "uhr" and self.lower(after).isdecimal() and self.lower(after + 1) == "分":
                 return self._time(start, hours, int(self.lower(after)), after + 2)
-            return self._time(start, hours, minutes, after)
+            return self._time(start, hours, minutes, after, either=follows in _SPOKEN)
         spoken = follows in ("heures", "h", "horas") and self.lower(start - 1) in tables.CLOCK_PREPOSITIONS
         return self._time(start, hours, minutes, last + 1) if spoken else None
 

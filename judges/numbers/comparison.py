@@ -12,6 +12,9 @@ from judges.numbers.quantity import Bound, Kind, Quantity
 
 _THOUSAND: Final = Decimal(1000)
 _ONE: Final = Decimal(1)
+_AN_HOUR: Final = 60
+_A_MOMENT: Final = 15
+"""Minutes by which "about ten" may be missed."""
 _LARGEST: Final = Decimal(10) ** 15
 _ABOUT: Final = Decimal("0.05")
 _MONTH_SECONDS: Final = Decimal(2629800)
@@ -82,7 +85,9 @@ def relate(claim: Quantity, text: Quantity) -> Relation:
         return _AGREE if claim.text.lower() == text.text.lower() else _DIFFER
     if claim.kind in (_NUMBER, _ORDINAL) and not _same_noun(claim, text):
         return _ABSENT
-    if claim.kind in (_TIME, _WEEKDAY):
+    if claim.kind is _TIME:
+        return _times(claim, text)
+    if claim.kind is _WEEKDAY:
         return _limits(claim, text) if claim.values == text.values else _DIFFER
     return _amounts(claim, text)
 
@@ -161,7 +166,38 @@ def _dates(claim: Quantity, text: Quantity) -> Relation:
         for theirs in (text.date, text.month_first)
         if mine is not None and theirs is not None
     }
+    if found == {_DIFFER} and _on_its_side(claim, text, _order(claim.date, text.date)):
+        return _AGREE
     return _limits(claim, text) if _AGREE in found else _ABSENT if _ABSENT in found else _DIFFER
+
+
+def _order(claim: Date | None, text: Date | None) -> int:
+    """Where the text's date lies: -1 before the claim's, 1 after it, 0 where that is not said."""
+    for mine, theirs in zip(claim or (), text or (), strict=False):
+        if mine is None or theirs is None:
+            return 0
+        if mine != theirs:
+            return 1 if theirs > mine else -1
+    return 0
+
+
+def _on_its_side(claim: Quantity, text: Quantity, order: int) -> bool:
+    """Whether something that is at the text's date or time is before or after that of the claim, as this says."""
+    return not text.limit and order == {_AT_MOST: -1, _AT_LEAST: 1}.get(claim.bound)
+
+
+def _times(claim: Quantity, text: Quantity) -> Relation:
+    apart = min(abs(mine - theirs) for mine in claim.values for theirs in text.values)
+    if not apart:
+        return _limits(claim, text)
+    if any(
+        _on_its_side(claim, text, 1 if theirs > mine else -1)
+        for mine, theirs in zip(claim.values, text.values, strict=False)
+    ):
+        return _AGREE
+    if _ROUGHLY in (claim.bound, text.bound) and apart <= _AN_HOUR:
+        return _AGREE if apart <= _A_MOMENT else _ABSENT
+    return _DIFFER
 
 
 def _same_day(claim: Date, text: Date) -> Relation:
@@ -232,12 +268,12 @@ def _durations(claim: Quantity, text: Quantity) -> Relation:
 def _fits(value: Decimal, claim: Quantity, other: Decimal, text: Quantity) -> bool:
     if value == other:
         return not _opposed(claim.bound, text.bound)
+    if claim.bound is _AT_LEAST:
+        return other >= value and text.bound in (_EXACT, _ROUGHLY)
+    if claim.bound is _AT_MOST:
+        return other <= value and text.bound in (_EXACT, _ROUGHLY)
     if claim.bound is _ROUGHLY or text.bound is _ROUGHLY:
         return claim.bound is not text.bound and abs(value - other) <= _ABOUT * max(abs(value), abs(other))
-    if claim.bound is _AT_LEAST:
-        return other >= value and text.bound is _EXACT
-    if claim.bound is _AT_MOST:
-        return other <= value and text.bound is _EXACT
     if claim.strict or (value.same_quantum(_ONE) and claim.factor == 1):  # a whole number is no rounded one
         return False
     return _rounds_to(value / claim.factor, other, claim.factor)

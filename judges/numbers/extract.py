@@ -15,10 +15,34 @@ from judges.numbers.scan import Token
 
 _SEPARATED: Final = re.compile(r"(\d{1,3})([.,])(\d{3})")
 _IDENTIFIERS: Final = frozenset({"url", "email", "phone", "ip", "version", "code", "digits"})
+_THOUSAND: Final = 1000
+_LONG_AGO: Final = 4000
 _OF_PHONE: Final = 10
 """Digits without the country's."""
-_NOT_COUNTED: Final = (
-    tables.JOINERS | tables.PER | tables.BEFORE_YEAR | tables.THAN | {"the", "is", "are", "was", "were"}
+_NOT_COUNTED: Final = frozenset().union(
+    tables.JOINERS,
+    tables.PER,
+    tables.BEFORE_YEAR,
+    tables.THAN,
+    {
+        "the",
+        "is",
+        "are",
+        "was",
+        "were",
+        "at",
+        "with",
+        "but",
+        "who",
+        "which",
+        "that",
+        "when",
+        "while",
+        "it",
+        "he",
+        "she",
+    },
+    {"they", "we", "as", "if", "so", "because", "has", "had", "have", "will", "would", "can", "could", "on"},
 )
 _MAX_CJK: Final = 5
 _LASTING: Final = ("decade", "fortnight")
@@ -177,7 +201,7 @@ class _Reader(Cardinals, Calendar):
             return hour
         currency = tables.CURRENCIES.get(self.lower(start - 1))
         first = start if currency is None else start - 1
-        factor, last = self._scale(last, money=currency is not None)
+        factor, last = self._scale(value, last, money=currency is not None)
         if len(values) == 1:
             value, factor, last = self._compound(value, factor, last)
             values, last = (value,), self._repeated(value, last)
@@ -195,10 +219,13 @@ class _Reader(Cardinals, Calendar):
             return self._finish(replace(quantity, kind=Kind.MONEY, unit=currency))
         return self._finish(self._with_unit(quantity) or self._bare(quantity))
 
-    def _scale(self, last: int, *, money: bool) -> tuple[Decimal, int]:
-        if last < self._end and (token := self._tokens[last]).start == self._tokens[last - 1].end:
-            suffix = tables.SUFFIX_SCALES.get(token.text)
-            if suffix and (money or token.text in "KMBT" or (token.text == "k" and self._unit(last) is None)):
+    def _scale(self, value: Decimal, last: int, *, money: bool) -> tuple[Decimal, int]:
+        if last < self._end and (suffix := tables.SUFFIX_SCALES.get(self._tokens[last].text)):
+            token = self._tokens[last]
+            touches = token.start == self._tokens[last - 1].end
+            counts = token.text in "MBT" or (token.text in "kK" and value < _THOUSAND and self._unit(last) is None)
+            named = self.lower(last - 2) in tables.REFERENCES  # seat 1B
+            if money or (touches and counts and not named):
                 return suffix, last + 1
         factor, last = self._scales(last)
         if factor > 1 and self.lower(last) == ".":
@@ -230,8 +257,8 @@ class _Reader(Cardinals, Calendar):
         for currency_at in (last, last + 1) if self.lower(last) in ("us", "of") else (last,):
             if (currency := tables.CURRENCIES.get(self.lower(currency_at))) is not None:
                 return self._scaled(quantity, Kind.MONEY, currency, Decimal(1), currency_at + 1)
-        if self.lower(last) == "s" and Decimal(1000) <= quantity.values[0] <= Decimal(2100):
-            text = self._text(quantity.first, last + 1)
+        if self.lower(last) in ("s", "'s") and 1000 <= quantity.values[0] <= 2100 and quantity.values[0] % 10 == 0:
+            text = f"{self._text(quantity.first, last)}s"
             return replace(quantity, kind=Kind.IDENTIFIER, unit="decade", text=text, values=(), last=last + 1)
         if unit := self._unit(last):
             dimension, factor, last = unit
@@ -255,6 +282,10 @@ class _Reader(Cardinals, Calendar):
             before = self.lower(quantity.first - 2)
         if before in tables.REFERENCES:
             return replace(quantity, kind=Kind.REFERENCE, unit=before)
+        if before == "-" and (name := self._named_with(quantity.first)):
+            return replace(quantity, kind=Kind.REFERENCE, unit=name)
+        if year := self._of_an_era(quantity):
+            return year
         if ratio := self._ratio(quantity.values[0], quantity.last):
             return self._percentage(quantity.first, *ratio)
         token = self._tokens[quantity.last - 1]
@@ -277,6 +308,31 @@ class _Reader(Cardinals, Calendar):
             values += (value.quantize(Decimal(1), ROUND_FLOOR), value.quantize(Decimal(1), ROUND_CEILING))
         share = self._finish(Quantity(kind=Kind.PERCENT, text=text, values=values, first=start, last=last))
         return replace(share, bound=Bound.ABOUT) if share.bound is Bound.EXACT else share
+
+    def _named_with(self, first: int) -> str:
+        """The word that a number is part of: covid-19, F-16."""
+        if first < 2:
+            return ""
+        word, hyphen, number = self._tokens[first - 2 : first + 1]
+        joined = word.end == hyphen.start and hyphen.end == number.start and word.kind == "word"
+        return word.lower if joined and word.lower not in tables.NAMING_PREFIXES | tables.MONTHS.keys() else ""
+
+    def _of_an_era(self, quantity: Quantity) -> Quantity | None:
+        """A year BC or AD."""
+        year, first, last = quantity.values[0], quantity.first, quantity.last
+        if year != year.to_integral_value() or not 0 < year <= _LONG_AGO:
+            return None
+        era = self._tokens[last].text if last < self._end else ""
+        ends = last + 1 >= self._end or self._tokens[last + 1].kind == "mark"
+        if era in tables.ERAS and (ends or self.lower(first - 1) in tables.BEFORE_YEAR):
+            last += 1
+        elif first and self._tokens[first - 1].text in ("AD", "CE"):
+            first, era = first - 1, "AD"
+        else:
+            return None
+        date = (int(year) * (-1 if era.startswith("B") else 1), None, None)
+        text = self._text(first, last)
+        return replace(quantity, kind=Kind.DATE, text=text, values=(), date=date, first=first, last=last)
 
     def _season(self, quantity: Quantity) -> Quantity | None:
         """Two years run together: 2018-19, 2018/19."""

@@ -39,12 +39,13 @@ _SCAN: Final = re.compile(
     | (?P<ampm>[apAP](?:\.\ ?[mM]\.?|[mM])(?![^\W_]))
     | (?P<cjk>[{_CJK}])
     | (?P<code>[^\W\d_{_CJK}]{{1,12}}\d[^\W_{_CJK}]{{0,30}})
+    | (?P<possessive>(?<=[\d"”)\ ])'s(?![^\W_]))
     | (?P<word>[^\W\d_{_CJK}]+(?:['’][^\W\d_{_CJK}]+)*)
     | (?P<mark>[.!?;:,()\[\]%$€£¥₹§~≈<>≥≤°/…。！？、；「」«»“”"\n-])
     """,
     re.VERBOSE,
 )
-_SORTED: Final = {"plain": "word", "grouped": "number"}
+_SORTED: Final = {"plain": "word", "grouped": "number", "possessive": "mark"}
 """A word before a space is most of any text, and nothing else can begin so: it is tried first."""
 _FRACTIONS: Final = {
     "½": ".5", "¼": ".25", "¾": ".75", "⅓": ".33", "⅔": ".67", "⅛": ".125", "⅜": ".375", "⅝": ".625", "⅞": ".875"

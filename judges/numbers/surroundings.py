@@ -45,7 +45,16 @@ class Surroundings:
             before = self.lower(quantity.first - 2)
         if quantity.kind in (Kind.DATE, Kind.TIME):
             limit = "until" if before in tables.UNTIL else "from" if before in tables.FROM else ""
-            return replace(quantity, limit=limit) if limit else quantity
+            bound = (
+                Bound.AT_MOST
+                if before in tables.BEFORE
+                else Bound.AT_LEAST
+                if before in tables.AFTER
+                else Bound.ABOUT
+                if before in tables.APPROXIMATE
+                else Bound.EXACT
+            )
+            return quantity if bound is Bound.EXACT and not limit else replace(quantity, limit=limit, bound=bound)
         bound = self._bound(quantity.first)
         bound = quantity.bound if bound is Bound.EXACT else bound
         per = self._per(quantity.last) or self._period_before(quantity.first)

@@ -255,7 +255,8 @@ CLOCK: Final = _words("uhr o'clock oclock 点 時 时")
 CLOCK_PREPOSITIONS: Final = _words("à at um vers")
 REFERENCES: Final = _words(
     "art article no nr number nummer fig figure abs absatz satz section sec chapter page p para paragraph § clause "
-    "lit table step version phase level grade class room gate platform line route floor highway appendix annex"
+    "lit table step version phase level grade class room gate platform line route floor highway appendix annex "
+    "episode volume vol seat apartment apt suite flat row exit terminal stage flight type"
 )
 
 APPROXIMATE: Final = _words(
@@ -282,6 +283,12 @@ CHANGES: Final = _words("increase rise growth decrease fall drop decline reducti
 NOT: Final = _words("not no never nicht pas")
 
 UNTIL: Final = _words("until till to by before through bis jusqu'à jusqu'au hasta avant antes")
+BEFORE: Final = _words("before avant antes vor")
+AFTER: Final = _words("after nach après después")
+"""Before a date or time: something was then or may be, at any time on that side of it."""
+ERAS: Final = _words("AD BC CE BCE")
+NAMING_PREFIXES: Final = _words("mid pre post sub top non under over early late ex all anti semi early")
+"""Before a hyphen and a number that is one: mid-1990s, under-18."""
 FROM: Final = _words("from since after starting ab seit von nach dès depuis desde")
 JOINERS: Final = _words("to and or - , bis und oder à et ou a y o by")
 

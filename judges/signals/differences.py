@@ -71,9 +71,16 @@ def _counterpart(
             and other.kind is not quantity.kind
             and pair.lacking == 0
             and _amount(quantity, other)
+            and not _unit_left_out(quantity, other)
         ):
             return 1.0, other
     return 0.0, None
+
+
+def _unit_left_out(one: Quantity, other: Quantity) -> bool:
+    """ "43 or 44 years old" and "43 years old"."""
+    bare, full = (one, other) if one.kind is Kind.NUMBER else (other, one)
+    return bare.kind is Kind.NUMBER and f" {bare.text} " in f" {full.text} "
 
 
 def _amount(quantity: Quantity, other: Quantity) -> bool:

@@ -114,6 +114,15 @@ def relation(claim: str, evidence: str) -> Relation:
         ("roughly 66 percent", "about two-thirds"),
         ("5/3/2024", "May 3, 2024"),
         ("5/3/2024", "5 March 2024"),
+        ("9:25 pm", "9:25"),
+        ("21:25", "9:25"),
+        ("5 o'clock", "17:00"),
+        ("AD 14", "14 AD"),
+        ("covid-19 patients", "COVID-19 cases"),
+        ("a 2,700K lamp", "a lamp of 2,700K"),
+        ("€ 15 m", "15 million euros"),
+        ("the 1960's", "the 1960s"),
+        ("1982's best film", "the best film of 1982"),
     ],
 )
 def test_one_quantity_in_two_forms(one: str, other: str) -> None:
@@ -166,6 +175,12 @@ def test_one_quantity_in_two_forms(one: str, other: str) -> None:
         ("555-010-9999", "555-010-9998"),
         ("less than 13.2 million people", "at least 13.2 million people"),
         ("1.3 million people", "1,204,567 people"),
+        ("before 2000", "in 2001"),
+        ("after 10:00", "9:38"),
+        ("9:25 am", "21:25"),
+        ("85 BC", "85 AD"),
+        ("seat 1B", "seat 2B"),
+        ("within forty seconds", "in 50 seconds"),
     ],
 )
 def test_another_value_for_the_same_thing_differs(claim: str, evidence: str) -> None:
@@ -222,6 +237,13 @@ def test_what_cannot_be_compared_is_absent(claim: str, evidence: str) -> None:
         ("8 kg", "3 kg and 5 kg"),
         ("15,100,000 euros", "roads cost 41.9 million euros while parks received 15.1 million"),
         ("7.5 %", "it rose from 7.5 to 8 %"),
+        ("before 2005", "on September 25, 2001"),
+        ("after 2002", "in 2015"),
+        ("before 10:00", "at 9:38"),
+        ("after 9 o'clock", "at about 9:40"),
+        ("around 10:00", "at 10:04"),
+        ("over $100", "about $125"),
+        ("under $100", "about $90"),
     ],
 )
 def test_what_the_words_allow_agrees(claim: str, evidence: str) -> None:
