@@ -56,10 +56,15 @@ NEGATIONS: Final = _words(
     "pas jamais aucun aucune sans ni nunca jamás ningún ninguna ninguno sin tampoco 不 没 無 无 未"
 )
 NOT_NEGATED: Final = _words(
-    "only just more less fewer later earlier longer sooner doubt matter nur mehr weniger später länger "
+    "only just but more less fewer later earlier longer sooner doubt matter nur mehr weniger später länger "
     "seulement sólo solo más"
 )
 """After a negation these make it something else ("not only", "no later than")."""
+
+CORRELATIVES: Final = _words("nor ni")
+"""The second half of a negation, where the first stands before it ("neither … nor")."""
+EITHER: Final = _words("or oder ou o")
+"""Before a negation they leave both open ("little or no", "may or may not")."""
 
 HEDGES: Final = _words(
     "might could would possibly probably likely perhaps maybe allegedly reportedly expected expects expect "

@@ -206,9 +206,7 @@ class _Collector:
             self.names[key] = token.text
 
     def _function(self, word: str, following: str) -> None:
-        if (word in lexicon.NEGATIONS or word.endswith("n't")) and not (
-            following in lexicon.NOT_NEGATED or (word == "no" and following == ".")
-        ):
+        if (word in lexicon.NEGATIONS or word.endswith("n't")) and self._negates(word, following):
             self.negations.append(self.clause)
         self.quantifier = max(self.quantifier, lexicon.QUANTIFIERS.get(word, 0))
         self.hedged = self.hedged or word in lexicon.HEDGES or (word == "may")
@@ -219,6 +217,13 @@ class _Collector:
             relation, sign = lexicon.RELATORS[word]
             self.relators += 1
             self.relation = (relation, sign * (self.degree if relation == "than" else 1), len(self.keys))
+
+    def _negates(self, word: str, following: str) -> bool:
+        if following in lexicon.NOT_NEGATED or (word == "no" and following in (".", ",")):
+            return False
+        before = self.run[-3:-1]
+        left_open = not lexicon.EITHER.isdisjoint(before)
+        return not left_open and not (word in lexicon.CORRELATIVES and bool(self.negations))
 
 
 def _read(tokens: Sequence[Token], first: int, last: int, quantities: Mapping[int, Quantity]) -> Sentence:
