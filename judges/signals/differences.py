@@ -1,14 +1,20 @@
 """How a claim differs from a sentence that is otherwise much like it. Each function returns its strength, 0 to 1."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from difflib import SequenceMatcher
 from itertools import combinations
 from typing import Final
 
 from judges.numbers import Kind, Quantity, Relation, compare_quantities, relate
 from judges.signals.alignment import Pair, gap, share_of, touched
+from judges.signals.lexemes import lexeme
+from judges.signals.lexicon import OPPOSITES
 from judges.signals.prepared import NAMING, Sentence
 
 _ALIKE: Final = 0.75
+_REPLACED_IN: Final = 0.6
+"""The least of a claim that a sentence has of it otherwise."""
+_SEPARATOR: Final = "\x1f"
 UNIVERSAL: Final = 4
 """The quantifiers that allow no exception."""
 
@@ -119,6 +125,21 @@ def polarity_differs(pair: Pair) -> float:
     return 0.4
 
 
+def opposed(pair: Pair) -> bool:
+    """A word stands between the same neighbours as its opposite does: a third more, and a third less."""
+    if pair.lacking > 1 or pair.coverage < 0.7:
+        return False
+    mine, theirs = pair.claim.run.split(_SEPARATOR), pair.evidence.run.split(_SEPARATOR)
+    known = set(theirs)
+    for place, word in enumerate(mine[1:-1], start=1):
+        if word in OPPOSITES and word not in known and not OPPOSITES[word].isdisjoint(known):
+            between = mine[place - 1], mine[place + 1]
+            for other in range(1, len(theirs) - 1):
+                if theirs[other] in OPPOSITES[word] and (theirs[other - 1], theirs[other + 1]) == between:
+                    return True
+    return False
+
+
 def _sign_near(evidence: Sentence, places: Sequence[tuple[int, int]], keys: set[str]) -> int:
     """The sign of a concept in the evidence; of both, that of the place nearest to what follows it in the claim."""
     if len(places) == 1:
@@ -204,6 +225,43 @@ def name_differs(pair: Pair) -> tuple[float, str | None]:
         return 0.0, None
     written = claim.names.get(mine, mine), evidence.names.get(theirs, theirs)
     return (1.0 if letters else 0.5), f"{written[0]} where the source says {written[1]}"
+
+
+def replaced(pair: Pair) -> tuple[str, str] | None:
+    """The one word of content that the claim has between the same neighbours as the evidence has another one, and that
+    other."""
+    if pair.lacking != 1 or pair.coverage < _REPLACED_IN:
+        return None
+    mine, theirs = pair.claim.run.split(_SEPARATOR), pair.evidence.run.split(_SEPARATOR)
+    for place in range(1, len(mine) - 1):
+        word = mine[place]
+        if word in theirs or not _has_content(word):
+            continue
+        for other in range(1, len(theirs) - 1):
+            same_place = theirs[other - 1] == mine[place - 1] and theirs[other + 1] == mine[place + 1]
+            if same_place and theirs[other] not in mine and _has_content(theirs[other]):
+                return word, theirs[other]
+    return None
+
+
+def _has_content(word: str) -> bool:
+    return not word.startswith("#") and lexeme(word).weight == 1.0
+
+
+def name_replaced(pair: Pair, words: tuple[str, str], known: Container[str]) -> tuple[float, str | None]:
+    """One name in the place of another, surely if the claim's is none of the ``known`` words of the evidence. Two
+    spellings or an abbreviation are no other name."""
+    mine, theirs = (lexeme(word).key for word in words)
+    if mine not in pair.claim.names or theirs not in pair.evidence.names or _spelled_alike(*words):
+        return 0.0, None
+    written = pair.claim.names[mine], pair.evidence.names[theirs]
+    return (0.5 if mine in known else 1.0), f"{written[0]} where the source says {written[1]}"
+
+
+def _spelled_alike(one: str, other: str) -> bool:
+    short, long = sorted((one, other), key=len)
+    abbreviated = len(short) <= 3 and short[0] == long[0]
+    return abbreviated or SequenceMatcher(None, one, other, autojunk=False).ratio() > _ALIKE
 
 
 def overclaims(pair: Pair) -> float:

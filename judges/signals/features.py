@@ -12,10 +12,13 @@ from judges.signals.differences import (
     UNIVERSAL,
     crossed,
     name_differs,
+    name_replaced,
     numbers_exchanged,
+    opposed,
     overclaims,
     polarity_differs,
     quantity_differs,
+    replaced,
     roles_swapped,
 )
 from judges.signals.prepared import Prepared, Sentence
@@ -110,19 +113,20 @@ def _judge(pairs: Sequence[Pair], evidence: Prepared, target: Sentence, overlap:
     quantity: tuple[float, str | None] = (0.0, None)
     name: tuple[float, str | None] = (0.0, None)
     for pair in pairs:
-        flipped, number = polarity_differs(pair), quantity_differs(pair)
+        flipped, number = 1.0 if opposed(pair) else polarity_differs(pair), quantity_differs(pair)
         swapped = roles_swapped(pair) or numbers_exchanged(pair)
+        words = replaced(pair)
         if flipped or swapped:
             polarity, roles = max(polarity, flipped), max(roles, swapped)
         elif number[0]:
             quantity = max(quantity, number, key=_strength)
-        elif (other := name_differs(pair))[0]:
+        elif (other := _other_name(pair, words, evidence))[0]:
             name = max(name, other, key=_strength)
         elif not absent:
             if over := overclaims(pair):
                 wider = max(wider, over * pair.coverage)
             else:
-                contained = max(contained, _ordered(pair))
+                contained = max(contained, 0.0 if words else _ordered(pair))
                 if target.relation is None or pair.evidence.relation is not None:
                     covered = max(covered, pair.coverage)
     if max(verbatim, contained) >= _SETTLED:
@@ -143,6 +147,11 @@ def _judge(pairs: Sequence[Pair], evidence: Prepared, target: Sentence, overlap:
         overclaims=wider,
         detail=quantity[1] or name[1],
     )
+
+
+def _other_name(pair: Pair, words: tuple[str, str] | None, evidence: Prepared) -> tuple[float, str | None]:
+    found = name_differs(pair)
+    return name_replaced(pair, words, evidence.keys) if words and not found[0] else found
 
 
 def _strength(found: tuple[float, str | None]) -> float:

@@ -61,6 +61,31 @@ NOT_NEGATED: Final = _words(
 )
 """After a negation these make it something else ("not only", "no later than")."""
 
+_COLOURS: Final = _words("red blue green yellow black white brown orange purple pink grey gray")
+_PAIRS: Final = (
+    "up down, more less, more fewer, most least, most fewest, many few, much little, man woman, men women, boy girl, "
+    "boys girls, he she, him her, his her, male female, males females, mother father, son daughter, sons daughters, "
+    "brother sister, brothers sisters, husband wife, king queen, on off, above below, over under, before after, "
+    "inside outside, left right, upper lower, north south, east west, northern southern, eastern western, early late, "
+    "earlier later, first last, larger smaller, largest smallest, higher lower, highest lowest, longer shorter, "
+    "longest shortest, better worse, best worst, older younger, oldest youngest, hot cold, warm cold, dry wet, "
+    "same other, same different, public private, internal external, minimum maximum, positive negative, "
+    "domestic foreign, urban rural, always never, often rarely, often seldom, both neither, buys sells, bought sold, "
+    "import export, imports exports, with without, for against, left joined, sunrise sunset, summer winter, "
+    "odd even, major minor, senior junior, upstream downstream, clockwise counterclockwise, voluntary mandatory, "
+    "optional mandatory, optional required, temporary permanent, direct indirect, full empty, short long, high low"
+)
+_OPPOSED: Final = [tuple(pair.split()) for pair in _PAIRS.split(", ")]
+OPPOSITES: Final[dict[str, frozenset[str]]] = {
+    word: frozenset(
+        [other for one, other in _OPPOSED if one == word]
+        + [one for one, other in _OPPOSED if other == word]
+        + [colour for colour in _COLOURS if word in _COLOURS and colour != word and {colour, word} != {"grey", "gray"}]
+    )
+    for word in {word for pair in _OPPOSED for word in pair} | _COLOURS
+}
+"""Words that make two sentences of the same other words say opposite things."""
+
 CORRELATIVES: Final = _words("nor ni")
 """The second half of a negation, where the first stands before it ("neither … nor")."""
 EITHER: Final = _words("or oder ou o")
