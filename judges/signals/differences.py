@@ -8,7 +8,7 @@ from typing import Final
 from judges.numbers import Kind, Quantity, Relation, compare_quantities, relate
 from judges.signals.alignment import Pair, gap, share_of, touched
 from judges.signals.lexemes import lexeme
-from judges.signals.lexicon import OPPOSITES
+from judges.signals.lexicon import EXCLUSIVES, OPPOSITES
 from judges.signals.prepared import NAMING, Sentence
 
 _ALIKE: Final = 0.75
@@ -264,8 +264,15 @@ def _spelled_alike(one: str, other: str) -> bool:
     return abbreviated or SequenceMatcher(None, one, other, autojunk=False).ratio() > _ALIKE
 
 
+def _has_word(sentence: Sentence, words: Sequence[str]) -> bool:
+    return any(f"{_SEPARATOR}{word}{_SEPARATOR}" in sentence.run for word in words)
+
+
 def overclaims(pair: Pair) -> float:
     claim, evidence = pair.claim, pair.evidence
     if claim.quantifier > evidence.quantifier > 0 or (evidence.hedged and not claim.hedged):
         return 1.0
+    for stronger, said in EXCLUSIVES:
+        if _has_word(claim, stronger) and not _has_word(evidence, said):
+            return 1.0
     return 0.5 if evidence.conditions > claim.conditions else 0.0

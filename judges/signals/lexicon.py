@@ -86,6 +86,12 @@ OPPOSITES: Final[dict[str, frozenset[str]]] = {
 }
 """Words that make two sentences of the same other words say opposite things."""
 
+EXCLUSIVES: Final = (
+    (("only", "solely", "exclusively"), ("only", "sole", "solely", "exclusively", "just", "alone", "merely", "except")),
+    (("always",), ("always", "all", "every", "each", "never", "whenever", "constantly")),
+)
+"""Words that say more than their absence does, each with those that say the same."""
+
 CORRELATIVES: Final = _words("nor ni")
 """The second half of a negation, where the first stands before it ("neither … nor")."""
 EITHER: Final = _words("or oder ou o")
