@@ -58,6 +58,8 @@ class Calendar(Surroundings):
         month = tables.MONTHS.get(self.lower(last))
         if month is None or not 1 <= day <= 31:
             return None
+        if self.lower(last) in ("may", "march") and not self._tokens[last].text[0].isupper():
+            return None
         return self._date(start, month, day, last + 1, last + 1)
 
     def _month_first(self, start: int) -> Quantity | None:
@@ -112,11 +114,15 @@ class Calendar(Surroundings):
             return self._time(start, hours, minutes, last)
         if follows in tables.CLOCK:
             after = last + 1
-            if follows != "uhr" and self.lower(after).isdecimal() and self.lower(after + 1) == "分":
+            if follows != "uhr" and self._short(after) and self.lower(after + 1) == "分":
                 return self._time(start, hours, int(self.lower(after)), after + 2)
             return self._time(start, hours, minutes, after, either=follows in _SPOKEN)
         spoken = follows in ("heures", "h", "horas") and self.lower(start - 1) in tables.CLOCK_PREPOSITIONS
         return self._time(start, hours, minutes, last + 1) if spoken else None
+
+    def _short(self, index: int) -> bool:
+        """Whether a number stands here that a date or time can have."""
+        return self.lower(index).isdecimal() and len(self.lower(index)) <= 4
 
     def _cjk_date(self, start: int, value: int, last: int) -> Quantity | None:
         parts: dict[str, int] = {}
@@ -124,7 +130,7 @@ class Calendar(Surroundings):
             parts[self.lower(last)] = value
             last += 1
             following = self.lower(last)
-            if not following.isdecimal() or self.lower(last + 1) not in ("月", "日"):
+            if not self._short(last) or self.lower(last + 1) not in ("月", "日"):
                 break
             value, last = int(following), last + 1
         if "月" not in parts and not (parts.keys() == {"年"} and parts["年"] > 1000):

@@ -17,6 +17,8 @@ _QUARTER: Final = Decimal("0.25")
 _DENOMINATORS: Final = ("2", "3", "4", "5", "8")
 _MOST_OF_RATIO: Final = 100
 _ROUND: Final = (Decimal(1000), Decimal(10_000), Decimal(100_000))
+_MOST_SCALES: Final = 6
+"""More than any number has."""
 _RATED: Final = frozenset({"star", "stars", "point", "points", "sterne", "sternen", "punkte", "punkten"})
 
 
@@ -50,10 +52,10 @@ class Cardinals(Surroundings):
             last += 1
         return last
 
-    def _compound(self, value: Decimal, factor: Decimal, last: int) -> tuple[Decimal, Decimal, int]:
+    def _compound(self, value: Decimal, factor: Decimal, last: int, depth: int = 0) -> tuple[Decimal, Decimal, int]:
         """A number in words with what follows its scale ("two hundred" and thirty), and the scale of that. ``value`` is
         in units of ``factor``, which ends before ``last``."""
-        if factor == 1:
+        if factor == 1 or depth > _MOST_SCALES:
             return value, factor, last
         if end := self._halved(last):
             return value + _HALF, factor, end
@@ -70,10 +72,10 @@ class Cardinals(Surroundings):
         part, end = more
         scale, after = self._scales(end)
         if lowest < _THOUSAND <= scale:
-            return self._compound(value * factor + part, scale, after)
+            return self._compound(value * factor + part, scale, after, depth + 1)
         if scale >= lowest:
             return value, factor, last
-        part, scale, end = self._compound(part, scale, after)
+        part, scale, end = self._compound(part, scale, after, depth + 1)
         whole = value * factor + part * scale
         return (whole, Decimal(1), end) if part * scale < lowest else (value, factor, last)
 
@@ -109,10 +111,12 @@ class Cardinals(Surroundings):
                 if self.lower(last) in tables.SCALES or hours or (article and self._measured(last))
                 else None
             )
+        hyphen = follows == "-"
+        follows = self.lower(start + 2) if hyphen else follows
         if word in tables.ONE and follows == "quarter":
-            count, last = _QUARTER, start + 2
+            count, last = _QUARTER, start + 2 + hyphen
         elif word in ("three", "3") and follows == "quarters":
-            count, last = 3 * _QUARTER, start + 2
+            count, last = 3 * _QUARTER, start + 2 + hyphen
         else:
             return None
         if self.lower(last) == "of" and self.lower(last + 1) in _ARTICLES:

@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from judges.numbers.quantity import Bound, Kind, Quantity
+from judges.numbers.tables import CENTS
 
 _THOUSAND: Final = Decimal(1000)
 _ONE: Final = Decimal(1)
@@ -82,7 +83,9 @@ def relate(claim: Quantity, text: Quantity) -> Relation:
     if claim.kind is _IDENTIFIER:
         if claim.unit != text.unit:
             return _ABSENT
-        return _AGREE if claim.text.lower() == text.text.lower() else _DIFFER
+        mine, theirs = claim.text.lower(), text.text.lower()
+        same = mine.endswith(theirs) or theirs.endswith(mine) if claim.unit == "decade" else mine == theirs
+        return _AGREE if same else _DIFFER
     if claim.kind in (_NUMBER, _ORDINAL) and not _same_noun(claim, text):
         return _ABSENT
     if claim.kind is _TIME:
@@ -90,6 +93,19 @@ def relate(claim: Quantity, text: Quantity) -> Relation:
     if claim.kind is _WEEKDAY:
         return _limits(claim, text) if claim.values == text.values else _DIFFER
     return _amounts(claim, text)
+
+
+def within(quantity: Quantity, low: Quantity, high: Quantity) -> bool:
+    """Whether the quantity lies in the range that the two others are the ends of."""
+    if not quantity.kind is low.kind is high.kind:
+        return False
+    if quantity.kind is _DATE:
+        return _order(low.date, quantity.date) >= 0 >= _order(high.date, quantity.date)
+    if quantity.kind is _WEEKDAY and low.values > high.values:
+        return quantity.values >= low.values or quantity.values <= high.values
+    if not (quantity.values and low.values and high.values) or quantity.unit != high.unit:
+        return False
+    return low.values[0] <= quantity.values[0] <= high.values[0]
 
 
 def compare_quantities(claim: Sequence[Quantity], text: Sequence[Quantity]) -> Comparison:
@@ -174,10 +190,11 @@ def _dates(claim: Quantity, text: Quantity) -> Relation:
 def _order(claim: Date | None, text: Date | None) -> int:
     """Where the text's date lies: -1 before the claim's, 1 after it, 0 where that is not said."""
     for mine, theirs in zip(claim or (), text or (), strict=False):
+        if mine == theirs:
+            continue
         if mine is None or theirs is None:
             return 0
-        if mine != theirs:
-            return 1 if theirs > mine else -1
+        return 1 if theirs > mine else -1
     return 0
 
 
@@ -231,7 +248,7 @@ def _same_noun(claim: Quantity, text: Quantity) -> bool:
 
 def _amounts(claim: Quantity, text: Quantity) -> Relation:
     mine, theirs = claim.values, text.values
-    if claim.unit != text.unit:
+    if claim.unit != text.unit and CENTS not in (claim.unit, text.unit):
         if {claim.unit, text.unit} == {"duration", "months"}:
             return _durations(claim, text)
         swapped = claim.kind is _MONEY and bool(set(mine) & set(theirs))

@@ -109,6 +109,8 @@ class _Reader(Cardinals, Calendar):
         word = self.lower(start)
         if part := self._part(start):
             return self._counted(start, (part[0],), part[1])
+        if word in tables.MONTHS and self._tokens[start].text[0].isupper():  # Sept. is no seven
+            return self._month_first(start)
         if word in tables.NUMBER_WORDS:
             return self._number_words(start)
         if word in tables.WEEKDAYS:
@@ -225,7 +227,9 @@ class _Reader(Cardinals, Calendar):
             touches = token.start == self._tokens[last - 1].end
             counts = token.text in "MBT" or (token.text in "kK" and value < _THOUSAND and self._unit(last) is None)
             named = self.lower(last - 2) in tables.REFERENCES  # seat 1B
-            if money or (touches and counts and not named):
+            counted = self.lower(last + 1)
+            many = token.text == "m" and (counted == "people" or (counted.endswith("s") and len(counted) > 3))
+            if money or (touches and (counts or many) and not named):
                 return suffix, last + 1
         factor, last = self._scales(last)
         if factor > 1 and self.lower(last) == ".":
@@ -260,9 +264,29 @@ class _Reader(Cardinals, Calendar):
         if self.lower(last) in ("s", "'s") and 1000 <= quantity.values[0] <= 2100 and quantity.values[0] % 10 == 0:
             text = f"{self._text(quantity.first, last)}s"
             return replace(quantity, kind=Kind.IDENTIFIER, unit="decade", text=text, values=(), last=last + 1)
+        if self.lower(last) in ("cent", "cents"):
+            return self._scaled(quantity, Kind.MONEY, tables.CENTS, Decimal("0.01"), last + 1)
+        if coded := self._coded(quantity):
+            return coded
         if unit := self._unit(last):
             dimension, factor, last = unit
             return self._scaled(quantity, Kind.MEASURE, dimension, factor, last)
+        return None
+
+    def _coded(self, quantity: Quantity) -> Quantity | None:
+        """What looks like a unit and is none: 5G, 3D, the 90s."""
+        last = quantity.last
+        token = self._tokens[last] if last < self._end else None
+        if token is None or token.start != self._tokens[last - 1].end or quantity.factor != 1:
+            return None
+        text = self._text(quantity.first, last)
+        if token.text in ("G", "D"):
+            return replace(
+                quantity, kind=Kind.IDENTIFIER, unit="code", text=f"{text}{token.lower}", values=(), last=last + 1
+            )
+        before = self.lower(quantity.first - 1)
+        if token.text == "s" and (before in tables.BEFORE_DECADE or before == "-") and 10 <= quantity.values[0] < 100:
+            return replace(quantity, kind=Kind.IDENTIFIER, unit="decade", text=f"{text}s", values=(), last=last + 1)
         return None
 
     def _scaled(self, quantity: Quantity, kind: Kind, unit: str, factor: Decimal, last: int) -> Quantity:
@@ -356,32 +380,42 @@ class _Reader(Cardinals, Calendar):
         return tuple(noun)
 
 
-def _share_units(tokens: Sequence[Token], found: list[Quantity]) -> None:
-    """Give "4" in "from 4 to 6 percent" the unit of the 6, and make the ends of "between A and B" its bounds."""
+_AMOUNTS: Final = (Kind.NUMBER, Kind.PERCENT, Kind.POINTS, Kind.MONEY, Kind.MEASURE)
+
+
+def _join(tokens: Sequence[Token], found: list[Quantity]) -> None:
+    """Give "4" in "from 4 to 6 percent" the unit of the 6, and say of the first of a range that it is."""
     for index in range(len(found) - 2, -1, -1):
-        quantity, following = found[index], found[index + 1]
-        gap = tokens[quantity.last : following.first]
-        if not gap or len(gap) > 2 or any(token.lower not in tables.JOINERS for token in gap):
+        one, other = found[index], found[index + 1]
+        gap = [token.lower for token in tokens[one.last : other.first]]
+        between = one.first > 0 and tokens[one.first - 1].lower in tables.BETWEEN
+        ranged = len(gap) == 1 and (gap[0] in tables.THROUGH or (between and gap[0] in tables.AND))
+        if not ranged and (not gap or len(gap) > 2 or any(word not in tables.JOINERS for word in gap)):
             continue
-        if quantity.bound is Bound.AT_LEAST and tokens[quantity.first - 1].lower in ("between", "zwischen", "entre"):
-            found[index + 1] = following = replace(following, bound=Bound.AT_MOST)
-        if quantity.kind is Kind.NUMBER and following.kind in (
-            Kind.NUMBER,
-            Kind.PERCENT,
-            Kind.POINTS,
-            Kind.MONEY,
-            Kind.MEASURE,
+        if one.bound is Bound.AT_LEAST and between:
+            found[index + 1] = other = replace(other, bound=Bound.AT_MOST)
+        if one.kind is Kind.MONEY and other.kind is Kind.NUMBER and ranged:
+            found[index + 1] = other = replace(other, kind=Kind.MONEY, unit=one.unit, noun=())
+            one = _scaled_as(one, other)
+        elif one.kind is Kind.NUMBER and other.kind in _AMOUNTS:
+            noun = one.noun or other.noun
+            one = replace(_scaled_as(one, other), kind=other.kind, unit=other.unit, per=other.per, noun=noun)
+        elif (
+            one.kind is Kind.NUMBER and ranged and _is_day(one) and other.date is not None and other.date[2] is not None
         ):
-            factor = following.factor if quantity.factor == 1 else quantity.factor
-            found[index] = replace(
-                quantity,
-                kind=following.kind,
-                unit=following.unit,
-                values=tuple(value / quantity.factor * factor for value in quantity.values),
-                factor=factor,
-                per=following.per,
-                noun=quantity.noun or following.noun,
-            )
+            one = replace(one, kind=Kind.DATE, values=(), date=(*other.date[:2], int(one.values[0])))
+        found[index] = replace(one, opens=True) if ranged and one.kind is other.kind else one
+
+
+def _scaled_as(one: Quantity, other: Quantity) -> Quantity:
+    """In the scale and unit of the other, if it has none itself."""
+    factor = other.factor if one.factor == 1 else one.factor
+    return replace(one, values=tuple(value / one.factor * factor for value in one.values), factor=factor)
+
+
+def _is_day(quantity: Quantity) -> bool:
+    day = quantity.values[0]
+    return day == day.to_integral_value() and 1 <= day <= 31
 
 
 def _add_up(tokens: Sequence[Token], found: list[Quantity]) -> list[Quantity]:
@@ -428,5 +462,5 @@ def extract(tokens: Sequence[Token]) -> list[Quantity]:
             quantity = replace(quantity, first=found[-1].last)
         found.append(quantity)
         index = max(quantity.last, index + 1)
-    _share_units(tokens, found)
+    _join(tokens, found)
     return _add_up(tokens, found)

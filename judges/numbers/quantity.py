@@ -62,6 +62,8 @@ class Quantity(Struct, frozen=True, kw_only=True):
     to."""
     leading: Decimal | None = None
     """The first part of one in two units: the hour of "an hour and 20 minutes"."""
+    opens: bool = False
+    """It begins a range that ends with the next quantity of the text."""
     limit: str = ""
     noun: tuple[str, ...] = ()
     factor: Decimal = Decimal(1)

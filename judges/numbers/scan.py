@@ -41,7 +41,7 @@ _SCAN: Final = re.compile(
     | (?P<code>[^\W\d_{_CJK}]{{1,12}}\d[^\W_{_CJK}]{{0,30}})
     | (?P<possessive>(?<=[\d"”)\ ])'s(?![^\W_]))
     | (?P<word>[^\W\d_{_CJK}]+(?:['’][^\W\d_{_CJK}]+)*)
-    | (?P<mark>[.!?;:,()\[\]%$€£¥₹§~≈<>≥≤°/…。！？、；「」«»“”"\n-])
+    | (?P<mark>[+.!?;:,()\[\]%$€£¥₹§~≈<>≥≤°/…。！？、；「」«»“”"\n-])
     """,
     re.VERBOSE,
 )
@@ -51,6 +51,7 @@ _FRACTIONS: Final = {
     "½": ".5", "¼": ".25", "¾": ".75", "⅓": ".33", "⅔": ".67", "⅛": ".125", "⅜": ".375", "⅝": ".625", "⅞": ".875"
 }  # fmt: skip
 _FRACTION: Final = re.compile(rf"(?P<whole>(?<=\d)[ \u202f]?)?(?P<part>[{''.join(_FRACTIONS)}])")
+_POWER: Final = re.compile(r"(?<![\w.,])10(¹?[⁰¹²³⁴⁵⁶⁷⁸⁹])(?![⁰¹²³⁴⁵⁶⁷⁸⁹])")
 _SINGLE: Final = str.maketrans({"−": "-", "–": "-", "‐": "-", "‑": "-", "—": ";", "’": "'", "ʼ": "'"})
 
 
@@ -58,6 +59,7 @@ def normalise(text: str) -> str:
     """The text with full-width forms, dashes and apostrophes brought to one form (NFKC and a few marks)."""
     if text.isascii():
         return text
+    text = _POWER.sub(lambda found: str(10 ** int(unicodedata.normalize("NFKC", found[1]))), text)
     text = _FRACTION.sub(_decimal, text)  # NFKC makes 21/2 of 2½
     return unicodedata.normalize("NFKC", text.translate(_SINGLE)).translate(_SINGLE)
 

@@ -56,6 +56,7 @@ class Surroundings:
             )
             return quantity if bound is Bound.EXACT and not limit else replace(quantity, limit=limit, bound=bound)
         bound = self._bound(quantity.first)
+        bound = self._bound_behind(quantity.last) if bound is Bound.EXACT else bound
         bound = quantity.bound if bound is Bound.EXACT else bound
         per = self._per(quantity.last) or self._period_before(quantity.first)
         strict = before in ("exactly", "precisely", "genau")
@@ -79,13 +80,14 @@ class Surroundings:
         )
 
     def _bound(self, first: int) -> Bound:
+        first -= self.lower(first - 1) == "." and self.lower(first - 2) in ("max", "min")
         before = [self.lower(first - offset) for offset in range(1, 4)]
         negated = before[1] in tables.NOT or before[2] in tables.NOT
         if before[0] in tables.APPROXIMATE:
             return Bound.ABOUT
         if before[:2] in (["to", "up"], ["zu", "bis"]):
             return Bound.AT_MOST
-        if before[0] in ("between", "zwischen", "entre"):
+        if before[0] in tables.BETWEEN:
             return Bound.AT_LEAST
         compared = before[0] in tables.THAN
         if before[0] in tables.AT_LEAST or (compared and before[1] in tables.MORE_THAN):
@@ -93,6 +95,18 @@ class Surroundings:
         if before[0] in tables.AT_MOST or (compared and before[1] in tables.LESS_THAN):
             return Bound.AT_LEAST if negated else Bound.AT_MOST
         return Bound.EXACT
+
+    def _bound_behind(self, last: int) -> Bound:
+        """ "5 or more", "18 or under", "5+"."""
+        word, follows = self.lower(last), self.lower(last + 1)
+        if word == "or" and follows in tables.OR_MORE:
+            return Bound.AT_LEAST
+        if word == "or" and follows in tables.OR_LESS:
+            return Bound.AT_MOST
+        if word == "at" and follows in ("least", "most"):
+            return Bound.AT_LEAST if follows == "least" else Bound.AT_MOST
+        touches = word == "+" and self._tokens[last].start == self._tokens[last - 1].end
+        return Bound.AT_LEAST if touches else Bound.EXACT
 
     def _per(self, index: int) -> tuple[str, Decimal] | None:
         for offset in range(3):

@@ -87,7 +87,8 @@ SCALES: Final[dict[str, Decimal]] = dict.fromkeys(("dozen", "dutzend", "douzaine
         ("trillion trillions tn trn billionen", 12),
     ).items()
 }
-AND: Final = _words("and und")
+AND: Final = _words("and und et y")
+BETWEEN: Final = _words("between zwischen entre")
 """Between the hundreds and the rest of a number in words."""
 SUFFIX_SCALES: Final[dict[str, Decimal]] = {
     "k": Decimal(10) ** 3,
@@ -242,6 +243,11 @@ WEEKDAYS: Final[dict[str, int]] = {
     ).items()
 }
 
+CENTS: Final = "cents"
+"""Of whichever currency."""
+THROUGH: Final = _words("to - until till through thru bis à hasta")
+"""Between the two ends of a range."""
+BEFORE_DECADE: Final = _words("the his her their its early mid late over under")
 BEFORE_SPAN: Final = _words(
     "for in within over after than least most about nearly almost around lasted lasts took takes under"
 )
@@ -267,6 +273,9 @@ AT_LEAST: Final = _words(
     "over above exceed exceeds exceeded exceeding least minimum min ≥ > mindestens über moins mínimo supera beyond"
 )
 AT_MOST: Final = _words("under below most maximum max ≤ < höchstens maximal unter jusqu'à hasta máximo within")
+OR_MORE: Final = _words("more greater older higher above over up longer later mehr älter")
+OR_LESS: Final = _words("less fewer younger lower below under shorter earlier weniger jünger")
+"""Behind a number and "or"."""
 MORE_THAN: Final = _words("more greater higher longer larger mehr plus más")
 LESS_THAN: Final = _words("less fewer lower shorter smaller weniger moins menos")
 THAN: Final = _words("than als que de")

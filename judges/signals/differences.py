@@ -2,16 +2,21 @@
 
 from collections.abc import Container, Sequence
 from difflib import SequenceMatcher
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Final
 
-from judges.numbers import Kind, Quantity, Relation, compare_quantities, relate
+from judges.numbers import Bound, Kind, Quantity, Relation, compare_quantities, relate, within
 from judges.signals.alignment import Pair, gap, share_of, touched
 from judges.signals.lexemes import lexeme
-from judges.signals.lexicon import EXCLUSIVES, OPPOSITES
-from judges.signals.prepared import NAMING, Sentence
+from judges.signals.lexicon import ATTRIBUTIVE, DEGREES, EXCEPTIVES, EXCLUSIVES, OPPOSITES, RELATORS
+from judges.signals.prepared import ELLIPSIS, NAMING, Sentence
 
 _ALIKE: Final = 0.75
+_ANOTHER: Final = 0.4
+_NAMES_A_THING: Final = (*NAMING, Kind.DATE, Kind.ORDINAL)
+_OF_SUBJECT: Final = 2
+"""The place up to which a word of a sentence belongs to its subject."""
+_MOSTLY: Final = 0.74
 _REPLACED_IN: Final = 0.6
 """The least of a claim that a sentence has of it otherwise."""
 _SEPARATOR: Final = "\x1f"
@@ -38,14 +43,16 @@ def quantity_differs(pair: Pair) -> tuple[float, str | None]:
     if not mine or not theirs:
         return 0.0, None
     strength = _frame_strength(pair)
-    if not strength:
+    if not strength or not _same_polarity(pair):
         return 0.0, None
     open_, taken = [], set()
     for place, quantity in mine:
         agreeing = [other for other, theirs_ in theirs if relate(quantity, theirs_) is Relation.AGREE]
         taken.update(agreeing)
-        if not agreeing:
+        if not agreeing and not _follows(quantity, pair):
             open_.append((place, quantity))
+    if open_ and (_of_another(pair, open_) or _opposites(pair)):
+        strength *= _ANOTHER
     free = [(place, other) for place, other in theirs if place not in taken]
     best, detail = 0.0, None
     for place, quantity in open_:
@@ -53,6 +60,59 @@ def quantity_differs(pair: Pair) -> tuple[float, str | None]:
         if other is not None and sure * strength > best:
             best, detail = sure * strength, f"{quantity.text} where the source says {other.text}"
     return best, detail
+
+
+def _same_polarity(pair: Pair) -> bool:
+    """Whether both say that something is so, or both that it is not: 40 % do, and 60 % do not."""
+    claim, evidence = pair.claim, pair.evidence
+    if (len(claim.negations) + len(evidence.negations)) % 2:
+        return False
+    shared = claim.signs.keys() & evidence.signs.keys()
+    return all({sign for _, sign in claim.signs[key]} & {sign for _, sign in evidence.signs[key]} for key in shared)
+
+
+def _follows(quantity: Quantity, pair: Pair) -> bool:
+    """Whether the evidence's quantities give this one: as a value of a range, a sum, a span of time, a multiple."""
+    mine = [other for _, other in pair.claim.quantities]
+    theirs = [other for _, other in pair.evidence.quantities]
+    ranged = any(one.opens and quantity in (one, other) for one, other in pairwise(mine))
+    if not ranged and any(one.opens and within(quantity, one, other) for one, other in pairwise(theirs)):
+        return True
+    ends = [
+        (one.values[0], other.values[0]) for one, other in pairwise(theirs) if one.opens and one.values and other.values
+    ]
+    if quantity.bound is Bound.AT_MOST and any(high <= quantity.values[0] for _, high in ends if quantity.values):
+        return True
+    if quantity.bound is Bound.AT_LEAST and any(low >= quantity.values[0] for low, _ in ends if quantity.values):
+        return True
+    if compare_quantities([quantity], theirs).findings[0].relation is Relation.AGREE:
+        return True
+    alike = [
+        other.values[0]
+        for other in theirs
+        if other.kind is quantity.kind and other.unit == quantity.unit and other.values and quantity.values
+    ]
+    counts = [other.values[0] for other in mine if other.kind is Kind.NUMBER and other.noun and other is not quantity]
+    return any(one * count == quantity.values[0] for one in alike for count in counts)
+
+
+def _of_another(pair: Pair, open_: Sequence[tuple[int, Quantity]]) -> bool:
+    """Whether the sentence seems to be of another year, article or model, rather than to differ from the claim."""
+    named = sum(quantity.kind in _NAMES_A_THING for _, quantity in open_)
+    if 0 < named < len(open_):
+        return True
+    if len(open_) != 1:
+        return False
+    place, quantity = open_[0]
+    bare = quantity.kind is Kind.NUMBER and not quantity.noun and quantity.factor == 1 and place == 1
+    model = bare and _behind_a_name(pair.claim, quantity)
+    subject = place <= 1 and quantity.kind in (Kind.REFERENCE, Kind.IDENTIFIER)
+    return (model or subject) and any(at <= 1 for at, _ in pair.evidence.quantities)
+
+
+def _behind_a_name(sentence: Sentence, quantity: Quantity) -> bool:
+    words = sentence.run.split(_SEPARATOR)
+    return _has_content(words[words.index(quantity.key) - 1])
 
 
 def _counterpart(
@@ -78,15 +138,23 @@ def _counterpart(
             and pair.lacking == 0
             and _amount(quantity, other)
             and not _unit_left_out(quantity, other)
+            and not _changed_by(pair)
         ):
             return 1.0, other
     return 0.0, None
 
 
 def _unit_left_out(one: Quantity, other: Quantity) -> bool:
-    """ "43 or 44 years old" and "43 years old"."""
+    """ "43 or 44 years old" and "43 years old", and pounds of either kind."""
+    if {one.kind, other.kind} == {Kind.MONEY, Kind.MEASURE} and "GBP" in (one.unit, other.unit):
+        return any("pound" in each.text.lower() for each in (one, other))
     bare, full = (one, other) if one.kind is Kind.NUMBER else (other, one)
     return bare.kind is Kind.NUMBER and f" {bare.text} " in f" {full.text} "
+
+
+def _changed_by(pair: Pair) -> bool:
+    """ "Fell by 20 %" of what fell from 50 to 40 dollars."""
+    return _has_word(pair.claim, ("by",)) and not _has_word(pair.evidence, ("by",))
 
 
 def _amount(quantity: Quantity, other: Quantity) -> bool:
@@ -102,21 +170,27 @@ def _agrees(pair: Pair) -> bool:
 
 
 def polarity_differs(pair: Pair) -> float:
+    """One says that something is so, the other that it is not."""
     claim, evidence = pair.claim, pair.evidence
     denied = evidence.quantifier == UNIVERSAL and pair.lacking == 1 and claim.signs.keys() & evidence.signs.keys()
     if (
         (pair.lacking and not denied)
         or pair.coverage < 0.7
         or claim.weight < 1.3
-        or (claim.quantities and not _agrees(pair))
+        or (claim.quantities and not (_agrees(pair) and _bounded_alike(pair)))
+        or _excepts(claim) != _excepts(evidence)
+        or _crosswise(pair)
+        or _opposites(pair)
     ):
         return 0.0
-    clauses = touched(evidence, pair.anchors)
+    clauses = _clauses_of(pair)
+    if clauses is None:
+        return 0.0
     sign = -1 if (len(claim.negations) + sum(clause in clauses for clause in evidence.negations)) % 2 else 1
     for key, places in claim.signs.items():
         if key in evidence.signs:
-            sign *= places[0][1] * _sign_near(evidence, evidence.signs[key], set(claim.keys[places[0][0] + 1 :]))
-    if sign >= 0:
+            sign *= places[0][1] * _sign_near(evidence, evidence.signs[key], claim.keys, places[0][0])
+    if sign >= 0 or _negative_elsewhere(claim, evidence):
         return 0.0
     clause_keys = {key for key, clause in zip(evidence.keys, evidence.clauses, strict=True) if clause in clauses}
     clause_weights = {key: weight for key, weight in evidence.weights.items() if key in clause_keys}
@@ -125,34 +199,107 @@ def polarity_differs(pair: Pair) -> float:
     return 0.4
 
 
-def opposed(pair: Pair) -> bool:
-    """A word stands between the same neighbours as its opposite does: a third more, and a third less."""
-    if pair.lacking > 1 or pair.coverage < 0.7:
-        return False
+def _clauses_of(pair: Pair) -> set[int] | None:
+    """The clauses of the evidence that say what the claim says. Of some that deny and some that do not, it is the one
+    that has most of the claim's content; None where that cannot be told."""
+    claim, evidence = pair.claim, pair.evidence
+    clauses = touched(evidence, pair.anchors)
+    denying = clauses & set(evidence.negations)
+    if ELLIPSIS in evidence.negations or ELLIPSIS in claim.negations:
+        return None
+    if not denying or denying == clauses or len(set(claim.clauses)) > 1:
+        return clauses
+    wanted = {key for key, weight in claim.weights.items() if weight == 1.0} or set(claim.weights)
+    has: dict[int, set[str]] = {clause: set() for clause in clauses}
+    for key, clause in zip(evidence.keys, evidence.clauses, strict=True):
+        if clause in has:
+            has[clause] |= {key} & wanted
+    last = next((key for key in reversed(claim.keys) if key in wanted), "")
+    best = max(clauses, key=lambda clause: (len(has[clause]), last in has[clause]))
+    if len(has[best]) < _MOSTLY * len(wanted):
+        return None
+    rivals = [clause for clause in clauses if (clause in denying) != (best in denying)]
+    return None if any(len(has[clause]) == len(has[best]) for clause in rivals) and last not in has[best] else {best}
+
+
+def _bounded_alike(pair: Pair) -> bool:
+    """Whether the quantities that agree bound from the same side, and by the same denial: not more than 5 are at most
+    5."""
+    denied = (len(pair.claim.negations) + len(pair.evidence.negations)) % 2
+    return all(
+        quantity.bound is other.bound
+        and quantity.limit == other.limit
+        and not (denied and quantity.bound is not Bound.EXACT)
+        for _, quantity in pair.claim.quantities
+        for _, other in pair.evidence.quantities
+        if quantity.values[:1] == other.values[:1] and relate(quantity, other) is not Relation.ABSENT
+    )
+
+
+def _excepts(sentence: Sentence) -> list[str]:
+    """The words of it that take something out, or say from when on: a negation beside them denies something else."""
+    return [word for word in EXCEPTIVES if _has_word(sentence, (word,))]
+
+
+def _negative_elsewhere(claim: Sentence, evidence: Sentence) -> bool:
+    """Whether either has a word of denial that the other has as a negation: failed to, and did not."""
+    unmatched = [
+        any(sign < 0 for _, sign in places)
+        for one, other in ((claim, evidence), (evidence, claim))
+        for key, places in one.signs.items()
+        if key not in other.signs
+    ]
+    return any(unmatched)
+
+
+def opposed(pair: Pair) -> float:
+    """A word stands between the same neighbours as its opposite does, and all else is the same: a third more, and a
+    third less. Less sure of words that may tell two things apart: the red button and the green one."""
+    claim, evidence = pair.claim, pair.evidence
+    if pair.lacking > 1 or pair.coverage < 0.7 or not _agrees(pair):
+        return 0.0
+    if len(claim.negations) != len(evidence.negations) or len(pair.anchors) < len(claim.keys) - 1:
+        return 0.0
+    found = _opposites(pair)
+    if len(found) != 1:
+        return 0.0
+    ((word, place),) = found
+    if word in RELATORS and share_of(evidence.weights, claim.weights) < _ALIKE:
+        return 0.0
+    return 0.4 if word in ATTRIBUTIVE and place <= _OF_SUBJECT else 1.0
+
+
+def _opposites(pair: Pair) -> list[tuple[str, int]]:
+    """The words of the claim in whose place the evidence has their opposites, with their places."""
     mine, theirs = pair.claim.run.split(_SEPARATOR), pair.evidence.run.split(_SEPARATOR)
     known = set(theirs)
+    found: list[tuple[str, int]] = []
     for place, word in enumerate(mine[1:-1], start=1):
         if word in OPPOSITES and word not in known and not OPPOSITES[word].isdisjoint(known):
             between = mine[place - 1], mine[place + 1]
-            for other in range(1, len(theirs) - 1):
-                if theirs[other] in OPPOSITES[word] and (theirs[other - 1], theirs[other + 1]) == between:
-                    return True
-    return False
+            if any(
+                theirs[other] in OPPOSITES[word] and (theirs[other - 1], theirs[other + 1]) == between
+                for other in range(1, len(theirs) - 1)
+            ):
+                found.append((word, place))
+    return found
 
 
-def _sign_near(evidence: Sentence, places: Sequence[tuple[int, int]], keys: set[str]) -> int:
-    """The sign of a concept in the evidence; of both, that of the place nearest to what follows it in the claim."""
+def _sign_near(evidence: Sentence, places: Sequence[tuple[int, int]], keys: Sequence[str], place: int) -> int:
+    """The sign of a concept in the evidence; of both, that of the place nearest to what follows it in the claim, or to
+    what it follows there if that is its end."""
     if len(places) == 1:
         return places[0][1]
-    positions = [position for position, key in enumerate(evidence.keys) if key in keys]
-    return min(places, key=lambda place: sum(abs(place[0] - position) for position in positions))[1]
+    beside = set(keys[place + 1 :]) or set(keys[max(0, place - 1) : place])
+    positions = [position for position, key in enumerate(evidence.keys) if key in beside]
+    return min(places, key=lambda at: sum(abs(at[0] - position) for position in positions))[1]
 
 
 def roles_swapped(pair: Pair) -> float:
     claim, evidence = pair.claim, pair.evidence
     if claim.relation is None or evidence.relation is None or claim.relation[0] != evidence.relation[0]:
         return 0.0
-    if pair.coverage < _ALIKE:
+    if pair.coverage < _ALIKE or not _compared_alike(pair):
         return 0.0
     before, after = _sides(claim, claim.relation[2])
     first, second = _sides(evidence, evidence.relation[2])
@@ -160,7 +307,27 @@ def roles_swapped(pair: Pair) -> float:
     if before & second and after & first and not after & second:
         return 1.0 if same else 0.0
     straight = bool(before & first and after & second and not after & first)
-    return 1.0 if straight and not same and len(claim.negations) == len(evidence.negations) else 0.0
+    whole = share_of(evidence.weights, claim.weights) >= _ALIKE
+    return 1.0 if straight and not same and whole and len(claim.negations) == len(evidence.negations) else 0.0
+
+
+def _compared_alike(pair: Pair) -> bool:
+    """Whether what the two say of their sides is known to be the same or the opposite: not of wider and narrower."""
+    mine, theirs = (
+        {word for word in sentence.run.split(_SEPARATOR) if word.endswith("er") or word in DEGREES}
+        for sentence in (pair.claim, pair.evidence)
+    )
+    return mine == theirs or (mine | theirs) <= DEGREES.keys()
+
+
+def _crosswise(pair: Pair) -> bool:
+    """Whether the sides of a comparison have changed places."""
+    claim, evidence = pair.claim, pair.evidence
+    if claim.relation is None or evidence.relation is None or claim.relation[0] != evidence.relation[0]:
+        return False
+    before, after = _sides(claim, claim.relation[2])
+    first, second = _sides(evidence, evidence.relation[2])
+    return bool(before & second and after & first and not after & second)
 
 
 def numbers_exchanged(pair: Pair) -> float:
@@ -255,7 +422,9 @@ def name_replaced(pair: Pair, words: tuple[str, str], known: Container[str]) -> 
     if mine not in pair.claim.names or theirs not in pair.evidence.names or _spelled_alike(*words):
         return 0.0, None
     written = pair.claim.names[mine], pair.evidence.names[theirs]
-    return (0.5 if mine in known else 1.0), f"{written[0]} where the source says {written[1]}"
+    return (
+        _ANOTHER if mine in known or _has_word(pair.claim, ("also",)) else 1.0
+    ), f"{written[0]} where the source says {written[1]}"
 
 
 def _spelled_alike(one: str, other: str) -> bool:

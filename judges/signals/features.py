@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
+from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct
 
-from judges.numbers import Relation, compare_quantities
+from judges.numbers import Relation, compare_quantities, relate
 from judges.signals.alignment import Pair, anchors_of, pair_up, ramp, share_of, touched
 from judges.signals.differences import (
     UNIVERSAL,
@@ -21,11 +22,15 @@ from judges.signals.differences import (
     replaced,
     roles_swapped,
 )
+from judges.signals.lexicon import DOUBTING, REFUTED
 from judges.signals.prepared import Prepared, Sentence
 
 _CANDIDATES: Final = 4
 _LEAST_COVERAGE: Final = 0.5
 _SAME_SUBJECT: Final = 0.5
+_SEPARATOR: Final = "\x1f"
+_LEAD: Final = 7
+"""Words beside a statement that are looked at for what is held of it."""
 _SETTLED: Final = 0.95
 
 
@@ -113,11 +118,13 @@ def _judge(pairs: Sequence[Pair], evidence: Prepared, target: Sentence, overlap:
     quantity: tuple[float, str | None] = (0.0, None)
     name: tuple[float, str | None] = (0.0, None)
     for pair in pairs:
-        flipped, number = 1.0 if opposed(pair) else polarity_differs(pair), quantity_differs(pair)
+        flipped, number = opposed(pair) or polarity_differs(pair), quantity_differs(pair)
         swapped = roles_swapped(pair) or numbers_exchanged(pair)
         words = replaced(pair)
         if flipped or swapped:
             polarity, roles = max(polarity, flipped), max(roles, swapped)
+        elif number[0] and _agrees_together(target, evidence):
+            continue
         elif number[0]:
             quantity = max(quantity, number, key=_strength)
         elif (other := _other_name(pair, words, evidence))[0]:
@@ -129,6 +136,8 @@ def _judge(pairs: Sequence[Pair], evidence: Prepared, target: Sentence, overlap:
                 contained = max(contained, 0.0 if words else _ordered(pair))
                 if target.relation is None or pair.evidence.relation is not None:
                     covered = max(covered, pair.coverage)
+    if not verbatim and any(target.run in one.run and _put_in_doubt(target, one) for one in evidence.sentences):
+        contained = covered = 0.0
     if max(verbatim, contained) >= _SETTLED:
         quantity, name, roles, wider = (0.0, None), (0.0, None), 0.0, 0.0
         polarity = polarity if target.quantifier == UNIVERSAL else 0.0
@@ -146,6 +155,15 @@ def _judge(pairs: Sequence[Pair], evidence: Prepared, target: Sentence, overlap:
         quantity_absent=absent,
         overclaims=wider,
         detail=quantity[1] or name[1],
+    )
+
+
+def _agrees_together(target: Sentence, evidence: Prepared) -> bool:
+    """Whether one sentence has all the quantities of a claim that has several: then this is what it is about."""
+    mine = [quantity for _, quantity in target.quantities]
+    return len(mine) > 1 and any(
+        all(any(relate(one, other) is Relation.AGREE for _, other in sentence.quantities) for one in mine)
+        for sentence in evidence.sentences
     )
 
 
@@ -176,8 +194,16 @@ def _verbatim(claim: Sentence, evidence: Prepared) -> float:
                 clauses = touched(sentence, anchors_of(claim.keys, sentence.keys))
                 negated = sum(clause in clauses for clause in sentence.negations) > len(claim.negations)
             loosened = sentence.conditions > claim.conditions or (sentence.hedged and not claim.hedged)
-            best = max(best, 0.0 if negated else 0.5 if loosened else 1.0)
+            best = max(best, 0.0 if negated or _put_in_doubt(claim, sentence) else 0.5 if loosened else 1.0)
     return best
+
+
+def _put_in_doubt(claim: Sentence, evidence: Sentence) -> bool:
+    """Whether the evidence only says that somebody denies what the claim says, or claims it: it is a myth that …"""
+    before, _, after = evidence.run.partition(claim.run)
+    led = before.rstrip(_SEPARATOR).split(_SEPARATOR)
+    reported = led[-1] == "that" and not DOUBTING.isdisjoint(led[-_LEAD:-1])
+    return reported or not REFUTED.isdisjoint(after.split(_SEPARATOR)[:_LEAD])
 
 
 def _ordered(pair: Pair) -> float:
@@ -190,4 +216,27 @@ def _ordered(pair: Pair) -> float:
         share = max(share, 0.97)
     if pair.evidence.conditions > pair.claim.conditions:
         share *= 0.9
-    return ramp(share, 0.85, 1.0)
+    return 0.0 if _crossed_over(pair) else ramp(share, 0.85, 1.0)
+
+
+def _crossed_over(pair: Pair) -> bool:
+    """Whether the claim takes its beginning from one statement and its end from the next: of 50 in towns and 100
+    outside, 100 in towns. What it leaves out then has a quantity of the same kind, or another clause and in it one of
+    the claim's words again."""
+    claim, evidence = pair.claim, pair.evidence
+    kinds = {(quantity.kind, quantity.unit) for _, quantity in claim.quantities}
+    counted = {place for place, quantity in evidence.quantities if (quantity.kind, quantity.unit) in kinds}
+    mine = set(claim.keys)
+
+    def skips(anchors: Sequence[tuple[int, int]]) -> bool:
+        return any(
+            place in counted or (evidence.keys[place] in mine and evidence.clauses[place] != evidence.clauses[one])
+            for (_, one), (_, other) in pairwise(anchors)
+            for place in range(one + 1, other)
+        )
+
+    if not skips(pair.anchors):
+        return False
+    size, width = len(claim.keys), len(evidence.keys)
+    back = anchors_of(claim.keys[::-1], evidence.keys[::-1])
+    return skips([(size - 1 - one, width - 1 - other) for one, other in reversed(back)])

@@ -64,7 +64,7 @@ NOT_NEGATED: Final = _words(
 _COLOURS: Final = _words("red blue green yellow black white brown orange purple pink grey gray")
 _PAIRS: Final = (
     "up down, more less, more fewer, most least, most fewest, many few, much little, man woman, men women, boy girl, "
-    "boys girls, he she, him her, his her, male female, males females, mother father, son daughter, sons daughters, "
+    "boys girls, male female, males females, mother father, son daughter, sons daughters, "
     "brother sister, brothers sisters, husband wife, king queen, on off, above below, over under, before after, "
     "inside outside, left right, upper lower, north south, east west, northern southern, eastern western, early late, "
     "earlier later, first last, larger smaller, largest smallest, higher lower, highest lowest, longer shorter, "
@@ -91,6 +91,24 @@ EXCLUSIVES: Final = (
     (("always",), ("always", "all", "every", "each", "never", "whenever", "constantly")),
 )
 """Words that say more than their absence does, each with those that say the same."""
+
+EXCEPTIVES: Final = ("unless", "except", "until", "besides", "barring", "unlike")
+"""With a negation they say that something is so after all."""
+DOUBTING: Final = _words(
+    "myth misconception denied denies deny denying rejected rejects reject refuted refutes disputed disputes false "
+    "untrue incorrect wrong doubted doubts falsely claim claims claimed allege alleges alleged allegation argument "
+    "argued rumour rumor misleading unproven"
+)
+"""Before "that": who says it or denies it, and not whether it is so."""
+REFUTED: Final = _words("false untrue myth incorrect debunked")
+"""Behind a statement."""
+ATTRIBUTIVE: Final = _COLOURS | _words(
+    "man woman men women boy girl boys girls male female males females upper lower left right north "
+    "south east west northern southern eastern western first last larger smaller largest smallest longer shorter older "
+    "younger public private internal external minimum maximum domestic foreign major minor senior junior summer winter "
+    "short long temporary permanent"
+)
+"""Those of them that tell two things apart as well."""
 
 CORRELATIVES: Final = _words("nor ni")
 """The second half of a negation, where the first stands before it ("neither … nor")."""

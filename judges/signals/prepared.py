@@ -15,6 +15,9 @@ _MARKERS: Final = re.compile(r"\[(?!\d{4}\])\^?[\w.:†#-]{1,24}\](?!\()|【[^�
 _LINK: Final = re.compile(r"!?\[([^\]\[\n]{1,200})\]\([^()\s]{1,400}\)")
 _ENDS: Final = frozenset(".!?。！？")
 _CLAUSE_MARKS: Final = frozenset(",;:、；()")
+_BREAKS: Final = frozenset({"", ".", ";", ",", "!", "?"})
+ELLIPSIS: Final = -1
+"""In the place of a clause: what the negation denies is left out ("the other does not")."""
 _QUOTES: Final = frozenset('"“”»」)')
 NAMING: Final = (Kind.REFERENCE, Kind.IDENTIFIER, Kind.WEEKDAY)
 _NAMING_WEIGHT: Final = 0.6
@@ -47,7 +50,7 @@ class Sentence(Struct, frozen=True):
     clauses: tuple[int, ...]
     """The clause that each key stands in."""
     negations: tuple[int, ...]
-    """The clause that each negation stands in."""
+    """The clause that each negation stands in, or ``ELLIPSIS``."""
     signs: Mapping[str, Sequence[tuple[int, int]]]
     """The concepts, with the position and the sign of each place."""
     quantifier: int
@@ -184,7 +187,7 @@ class _Collector:
     def word(self, token: Token, following: str, *, last: bool) -> None:
         word = token.lower
         self.run.append(word)
-        if word in _FUNCTIONAL or word.endswith("n't"):
+        if word in _FUNCTIONAL or word.endswith("n't") or (word == "non" and following == "-"):
             self._function(word, following)
         found = lexeme(word)
         inner = self.words > 0
@@ -206,8 +209,8 @@ class _Collector:
             self.names[key] = token.text
 
     def _function(self, word: str, following: str) -> None:
-        if (word in lexicon.NEGATIONS or word.endswith("n't")) and self._negates(word, following):
-            self.negations.append(self.clause)
+        if (word in lexicon.NEGATIONS or word.endswith("n't") or word == "non") and self._negates(word, following):
+            self.negations.append(ELLIPSIS if following in _BREAKS else self.clause)
         self.quantifier = max(self.quantifier, lexicon.QUANTIFIERS.get(word, 0))
         self.hedged = self.hedged or word in lexicon.HEDGES or (word == "may")
         self.conditions += word in lexicon.CONDITIONS
