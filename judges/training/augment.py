@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from judges.sentences import IncrementalSplitter
-from judges.training.conditions import conditional
 from judges.training.data import Row, Target
 
 Rule = Callable[[str, random.Random], str | None]
@@ -21,8 +20,6 @@ _LEAST_WORDS: Final = 5
 _MOST_WORDS: Final = 45
 _LED: Final = 0.12
 """Share of the claims, true and false, before which an answer's usual words are put."""
-_MEANT: Final = 0.25
-"""Share of the claims for which the rules of conditions.py are tried first: few sentences have what they change."""
 _WORDS: Final = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
 _MONTHS: Final[Sequence[str]] = _WORDS["months"]
 _WEEKDAYS: Final[Sequence[str]] = _WORDS["weekdays"]
@@ -88,8 +85,6 @@ def claims(passage: Sequence[str], others: Sequence[str], rng: random.Random, *,
 
 
 def _one(passage: Sequence[str], others: Sequence[str], rng: random.Random) -> tuple[str | None, Target, str]:
-    if rng.random() < _MEANT and (found := conditional(passage, rng)) is not None:
-        return found
     sentence = rng.choice(passage)
     kind = rng.random()
     if kind < 0.44:

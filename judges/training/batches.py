@@ -15,7 +15,6 @@ from judges.lexical import substance, terms
 from judges.sentences import IncrementalSplitter
 from judges.training import augment
 from judges.training.data import SHARES, SNLI, Group, Row, Target
-from judges.training.relations import roles
 
 CLAIM_TOKENS: Final = 96
 """Positions kept for the claim, ``[CLS]`` and ``[SEP]`` included; evidence begins behind them."""
@@ -204,7 +203,6 @@ class Sampler:
                 yield self._cited(usable, others, rng)
         made = rng.randint(1, 3) if len(usable) >= 3 else rng.randint(0, 2)
         rows += augment.claims(usable, others, rng, count=made)
-        rows += roles(usable, rng)
         if rng.random() < 0.25:
             rows.append(Row(rng.choice(other.rows).claim, Target.NEUTRAL, "elsewhere"))
         if usable and rng.random() < 0.8 and (near := self._near(group, usable, rng)) is not None:
@@ -229,7 +227,7 @@ class Sampler:
         gone = rng.choice(usable)
         kept = [sentence for sentence in passage if gone not in sentence and sentence not in gone]
         remaining = [sentence for sentence in usable if sentence != gone]
-        rows = augment.claims(remaining, others, rng, count=4) + roles(remaining, rng)
+        rows = augment.claims(remaining, others, rng, count=5)
         lost = gone if rng.random() < 0.5 else augment.shorten(gone, rng) or gone
         rows.append(Row(lost, Target.NEUTRAL, "lost"))
         half = augment.merge([rng.choice(remaining), gone], rng) if rng.random() < 0.5 else None
