@@ -9,26 +9,16 @@ from msgspec import Struct
 
 from judges.numbers import Relation, compare_quantities, relate
 from judges.signals.alignment import Pair, anchors_of, pair_up, ramp, share_of, touched
-from judges.signals.differences import (
-    UNIVERSAL,
-    crossed,
-    name_differs,
-    name_replaced,
-    numbers_exchanged,
-    opposed,
-    overclaims,
-    polarity_differs,
-    quantity_differs,
-    replaced,
-    roles_swapped,
-)
+from judges.signals.amounts import numbers_exchanged, quantity_differs
+from judges.signals.differences import crossed, overclaims, roles_swapped
 from judges.signals.lexicon import DOUBTING, REFUTED
-from judges.signals.prepared import Prepared, Sentence
+from judges.signals.names import name_differs, name_replaced, replaced
+from judges.signals.polarity import UNIVERSAL, opposed, polarity_differs
+from judges.signals.prepared import SEPARATOR, Prepared, Sentence
 
 _CANDIDATES: Final = 4
 _LEAST_COVERAGE: Final = 0.5
 _SAME_SUBJECT: Final = 0.5
-_SEPARATOR: Final = "\x1f"
 _LEAD: Final = 7
 """Words beside a statement that are looked at for what is held of it."""
 _SETTLED: Final = 0.95
@@ -184,7 +174,7 @@ def _neighbourhood(frame: Mapping[str, float], evidence: Prepared, place: int) -
 
 
 def _verbatim(claim: Sentence, evidence: Prepared) -> float:
-    if claim.run not in evidence.run or claim.run.count("\x1f") < 3 or not claim.keys:
+    if claim.run not in evidence.run or claim.run.count(SEPARATOR) < 3 or not claim.keys:
         return 0.0
     best = 0.0
     for sentence in evidence.sentences:
@@ -201,9 +191,9 @@ def _verbatim(claim: Sentence, evidence: Prepared) -> float:
 def _put_in_doubt(claim: Sentence, evidence: Sentence) -> bool:
     """Whether the evidence only says that somebody denies what the claim says, or claims it: it is a myth that …"""
     before, _, after = evidence.run.partition(claim.run)
-    led = before.rstrip(_SEPARATOR).split(_SEPARATOR)
+    led = before.rstrip(SEPARATOR).split(SEPARATOR)
     reported = led[-1] == "that" and not DOUBTING.isdisjoint(led[-_LEAD:-1])
-    return reported or not REFUTED.isdisjoint(after.split(_SEPARATOR)[:_LEAD])
+    return reported or not REFUTED.isdisjoint(after.split(SEPARATOR)[:_LEAD])
 
 
 def _ordered(pair: Pair) -> float:

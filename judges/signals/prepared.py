@@ -16,6 +16,8 @@ _LINK: Final = re.compile(r"!?\[([^\]\[\n]{1,200})\]\([^()\s]{1,400}\)")
 _ENDS: Final = frozenset(".!?。！？")
 _CLAUSE_MARKS: Final = frozenset(",;:、；()")
 _BREAKS: Final = frozenset({"", ".", ";", ",", "!", "?"})
+SEPARATOR: Final = "\x1f"
+"""Between the words of a run, at its beginning and its end."""
 ELLIPSIS: Final = -1
 """In the place of a clause: what the negation denies is left out ("the other does not")."""
 _QUOTES: Final = frozenset('"“”»」)')
@@ -88,13 +90,13 @@ def prepare(text: str, context: str = "") -> Prepared:
     quantities = extract(tokens)
     by_start = {quantity.first: quantity for quantity in quantities}
     sentences = tuple(_read(tokens, first, last, by_start) for first, last in _cut(tokens, by_start))
-    sentences = tuple(sentence for sentence in sentences if sentence.run.count("\x1f") > 2) or sentences[:1]
+    sentences = tuple(sentence for sentence in sentences if sentence.run.count(SEPARATOR) > 2) or sentences[:1]
     return Prepared(
         text=text,
         sentences=sentences,
         keys=frozenset(key for sentence in sentences for key in sentence.weights),
         quantities=tuple(quantities),
-        run="\x1f" + "".join(sentence.run[1:] for sentence in sentences),
+        run=SEPARATOR + "".join(sentence.run[1:] for sentence in sentences),
         context=_weights(prepare(context).sentences) if context else {},
     )
 
@@ -108,7 +110,7 @@ def together(parts: Sequence[Prepared]) -> Prepared:
         sentences=tuple(sentence for part in parts for sentence in part.sentences),
         keys=frozenset().union(*(part.keys for part in parts)),
         quantities=tuple(quantity for part in parts for quantity in part.quantities),
-        run="\x1f" + "".join(part.run[1:] for part in parts),
+        run=SEPARATOR + "".join(part.run[1:] for part in parts),
         context={},
     )
 
@@ -247,7 +249,7 @@ def _read(tokens: Sequence[Token], first: int, last: int, quantities: Mapping[in
     capitals = len(seen.names)
     names = seen.names if capitals <= max(2, 0.4 * len(seen.weights)) else {}
     return Sentence(
-        run="\x1f".join(("", *seen.run, "")) if seen.run else "\x1f",
+        run=SEPARATOR.join(("", *seen.run, "")) if seen.run else SEPARATOR,
         keys=tuple(seen.keys),
         weights=seen.weights,
         weight=sum(seen.weights.values()),

@@ -2,14 +2,11 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final
 
 from msgspec import Struct
 
 from judges.signals.alignment import held
-from judges.signals.prepared import Prepared
-
-_SEPARATOR: Final = "\x1f"
+from judges.signals.prepared import SEPARATOR, Prepared
 
 
 class Wording(Struct, frozen=True):
@@ -40,7 +37,7 @@ def measure_wording(evidence: Prepared, claim: Prepared) -> Wording:
 
 def words_of(text: Prepared) -> list[str]:
     """Its words in order, forms normalised."""
-    return [word for word in text.run.split(_SEPARATOR) if word]
+    return [word for word in text.run.split(SEPARATOR) if word]
 
 
 def share_of_runs(claim: Prepared, evidence: Prepared, size: int) -> float:
@@ -53,7 +50,7 @@ def share_of_runs(claim: Prepared, evidence: Prepared, size: int) -> float:
 @lru_cache(maxsize=512)
 def _runs_of(text: str, size: int) -> tuple[str, ...]:
     """As they stand in a text that has them: a claim is held against several pieces of evidence."""
-    words = [word for word in text.split(_SEPARATOR) if word]
+    words = [word for word in text.split(SEPARATOR) if word]
     size = min(size, len(words))
     return tuple(_joined(words[start : start + size]) for start in range(len(words) - size + 1)) if size else ()
 
@@ -64,4 +61,4 @@ def stands(words: Sequence[str], evidence: Prepared) -> bool:
 
 
 def _joined(words: Sequence[str]) -> str:
-    return f"{_SEPARATOR}{_SEPARATOR.join(words)}{_SEPARATOR}"
+    return f"{SEPARATOR}{SEPARATOR.join(words)}{SEPARATOR}"

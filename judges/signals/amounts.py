@@ -1,0 +1,174 @@
+"""How the quantities of a claim differ from those of a sentence that is otherwise much like it."""
+
+from collections.abc import Sequence
+from itertools import combinations, pairwise
+from typing import Final
+
+from judges.numbers import Bound, Kind, Quantity, Relation, compare_quantities, relate, within
+from judges.signals.alignment import Pair, gap
+from judges.signals.beside import ALIKE, ANOTHER, has_content, has_word, opposites, words_of
+from judges.signals.prepared import NAMING, Sentence
+
+_NAMES_A_THING: Final = (*NAMING, Kind.DATE, Kind.ORDINAL)
+
+
+def quantity_differs(pair: Pair) -> tuple[float, str | None]:
+    mine, theirs = pair.claim.quantities, pair.evidence.quantities
+    if not mine or not theirs:
+        return 0.0, None
+    strength = _frame_strength(pair)
+    if not strength or not _same_polarity(pair):
+        return 0.0, None
+    open_, taken = [], set()
+    for place, quantity in mine:
+        agreeing = [other for other, theirs_ in theirs if relate(quantity, theirs_) is Relation.AGREE]
+        taken.update(agreeing)
+        if not agreeing and not _follows(quantity, pair):
+            open_.append((place, quantity))
+    if open_ and (_of_another(pair, open_) or opposites(pair)):
+        strength *= ANOTHER
+    free = [(place, other) for place, other in theirs if place not in taken]
+    best, detail = 0.0, None
+    for place, quantity in open_:
+        sure, other = _counterpart(pair, place, quantity, free)
+        if other is not None and sure * strength > best:
+            best, detail = sure * strength, f"{quantity.text} where the source says {other.text}"
+    return best, detail
+
+
+def _same_polarity(pair: Pair) -> bool:
+    """Whether both say that something is so, or both that it is not: 40 % do, and 60 % do not."""
+    claim, evidence = pair.claim, pair.evidence
+    if (len(claim.negations) + len(evidence.negations)) % 2:
+        return False
+    shared = claim.signs.keys() & evidence.signs.keys()
+    return all({sign for _, sign in claim.signs[key]} & {sign for _, sign in evidence.signs[key]} for key in shared)
+
+
+def _follows(quantity: Quantity, pair: Pair) -> bool:
+    """Whether the evidence's quantities give this one: as a value of a range, a sum, a span of time, a multiple."""
+    mine = [other for _, other in pair.claim.quantities]
+    theirs = [other for _, other in pair.evidence.quantities]
+    ranged = any(one.opens and quantity in (one, other) for one, other in pairwise(mine))
+    if not ranged and any(one.opens and within(quantity, one, other) for one, other in pairwise(theirs)):
+        return True
+    ends = [
+        (one.values[0], other.values[0]) for one, other in pairwise(theirs) if one.opens and one.values and other.values
+    ]
+    if quantity.bound is Bound.AT_MOST and any(high <= quantity.values[0] for _, high in ends if quantity.values):
+        return True
+    if quantity.bound is Bound.AT_LEAST and any(low >= quantity.values[0] for low, _ in ends if quantity.values):
+        return True
+    if compare_quantities([quantity], theirs).findings[0].relation is Relation.AGREE:
+        return True
+    alike = [
+        other.values[0]
+        for other in theirs
+        if other.kind is quantity.kind and other.unit == quantity.unit and other.values and quantity.values
+    ]
+    counts = [other.values[0] for other in mine if other.kind is Kind.NUMBER and other.noun and other is not quantity]
+    return any(one * count == quantity.values[0] for one in alike for count in counts)
+
+
+def _of_another(pair: Pair, open_: Sequence[tuple[int, Quantity]]) -> bool:
+    """Whether the sentence seems to be of another year, article or model, rather than to differ from the claim."""
+    named = sum(quantity.kind in _NAMES_A_THING for _, quantity in open_)
+    if 0 < named < len(open_):
+        return True
+    if len(open_) != 1:
+        return False
+    place, quantity = open_[0]
+    bare = quantity.kind is Kind.NUMBER and not quantity.noun and quantity.factor == 1 and place == 1
+    model = bare and _behind_a_name(pair.claim, quantity)
+    subject = place <= 1 and quantity.kind in (Kind.REFERENCE, Kind.IDENTIFIER)
+    return (model or subject) and any(at <= 1 for at, _ in pair.evidence.quantities)
+
+
+def _behind_a_name(sentence: Sentence, quantity: Quantity) -> bool:
+    words = words_of(sentence)
+    return quantity.key in words and has_content(words[words.index(quantity.key) - 1])
+
+
+def _counterpart(
+    pair: Pair, place: int, quantity: Quantity, free: Sequence[tuple[int, Quantity]]
+) -> tuple[float, Quantity | None]:
+    """The evidence's quantity that stands for the claim's, and how surely."""
+    low, high = gap(pair.anchors, place, len(pair.evidence.keys))
+    if quantity.kind is Kind.POINTS:
+        found = compare_quantities([quantity], [other for _, other in pair.evidence.quantities]).findings[0]
+        return (0.9 if found.relation is Relation.DIFFER else 0.0), found.other
+    differing = [(at, other) for at, other in free if relate(quantity, other) is Relation.DIFFER]
+    for at, other in differing:
+        if low <= at < high:
+            return 1.0, other
+    if differing:
+        return (0.9 if len(differing) == 1 else 0.4), differing[0][1]
+    for at, other in free:
+        anchored = (place - 1, at - 1) in pair.anchors
+        if (
+            anchored
+            and low <= at < high
+            and other.kind is not quantity.kind
+            and pair.lacking == 0
+            and _amount(quantity, other)
+            and not _unit_left_out(quantity, other)
+            and not _changed_by(pair)
+        ):
+            return 1.0, other
+    return 0.0, None
+
+
+def _unit_left_out(one: Quantity, other: Quantity) -> bool:
+    """ "43 or 44 years old" and "43 years old", and pounds of either kind."""
+    if {one.kind, other.kind} == {Kind.MONEY, Kind.MEASURE} and "GBP" in (one.unit, other.unit):
+        return any("pound" in each.text.lower() for each in (one, other))
+    bare, full = (one, other) if one.kind is Kind.NUMBER else (other, one)
+    return bare.kind is Kind.NUMBER and f" {bare.text} " in f" {full.text} "
+
+
+def _changed_by(pair: Pair) -> bool:
+    """ "Fell by 20 %" of what fell from 50 to 40 dollars."""
+    return has_word(pair.claim, ("by",)) and not has_word(pair.evidence, ("by",))
+
+
+def _amount(quantity: Quantity, other: Quantity) -> bool:
+    amounts = (Kind.NUMBER, Kind.PERCENT, Kind.POINTS, Kind.MONEY, Kind.MEASURE)
+    return quantity.kind in amounts and other.kind in amounts
+
+
+def _frame_strength(pair: Pair) -> float:
+    """How surely the two sentences are about the same thing."""
+    if pair.lacking == 0 and (pair.shared or _names_same(pair)):
+        return 1.0
+    if pair.shared == pair.lacking == 0 and pair.claim.leans:
+        return 0.5
+    return 0.5 if pair.coverage >= 0.8 and pair.lacking <= 1 else 0.0
+
+
+def _names_same(pair: Pair) -> bool:
+    keys = pair.evidence.keys
+    return any(quantity.kind in NAMING and quantity.key in keys for _, quantity in pair.claim.quantities)
+
+
+def numbers_exchanged(pair: Pair) -> float:
+    """Two quantities beside each other's words: 60 % bonds and 40 % shares for 60 % shares and 40 % bonds."""
+    if pair.coverage < ALIKE or min(len(pair.claim.quantities), len(pair.evidence.quantities)) < 2:
+        return 0.0
+    if len(pair.anchors) == len(pair.claim.keys):  # all of it stands there in its order
+        return 0.0
+    for step in (1, -1):
+        mine, theirs = _beside(pair.claim, step), _beside(pair.evidence, step)
+        for one, other in combinations(sorted(mine.keys() & theirs.keys()), 2):
+            if mine[one] != mine[other] and (mine[one], mine[other]) == (theirs[other], theirs[one]):
+                return 1.0
+    return 0.0
+
+
+def _beside(sentence: Sentence, step: int) -> dict[str, str]:
+    """What stands one ``step`` from each quantity that the sentence has once; the period of a rate may be left out."""
+    keys = [key.partition("/")[0] for key in sentence.keys]
+    return {
+        keys[place]: keys[place + step]
+        for place, _ in sentence.quantities
+        if 0 <= place + step < len(keys) and keys.count(keys[place]) == 1
+    }

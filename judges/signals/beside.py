@@ -1,0 +1,67 @@
+"""What the comparisons of two sentences laid beside each other share."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from judges.numbers import Relation, relate
+from judges.signals.alignment import Pair
+from judges.signals.lexemes import lexeme
+from judges.signals.lexicon import OPPOSITES
+from judges.signals.prepared import SEPARATOR, Sentence
+
+ALIKE: Final = 0.75
+ANOTHER: Final = 0.4
+"""The strength of a difference that may be that of two things: below what blocks by itself."""
+_MOST_WORDS: Final = 300
+"""More than any sentence has that somebody wrote."""
+
+
+def words_of(sentence: Sentence) -> list[str]:
+    """Its words, quantities by their keys, with an empty one at each end."""
+    return sentence.run.split(SEPARATOR, _MOST_WORDS)
+
+
+def has_word(sentence: Sentence, words: Sequence[str]) -> bool:
+    return any(f"{SEPARATOR}{word}{SEPARATOR}" in sentence.run for word in words)
+
+
+def has_content(word: str) -> bool:
+    return not word.startswith("#") and lexeme(word).weight == 1.0
+
+
+def quantities_agree(pair: Pair) -> bool:
+    return all(
+        any(relate(quantity, other) is Relation.AGREE for _, other in pair.evidence.quantities)
+        for _, quantity in pair.claim.quantities
+    )
+
+
+def opposites(pair: Pair) -> list[tuple[str, int]]:
+    """The words of the claim in whose place the evidence has their opposites, with their places."""
+    mine, theirs = words_of(pair.claim), words_of(pair.evidence)
+    known = set(theirs)
+    found: list[tuple[str, int]] = []
+    for place, word in enumerate(mine[1:-1], start=1):
+        if word in OPPOSITES and word not in known and not OPPOSITES[word].isdisjoint(known):
+            between = mine[place - 1], mine[place + 1]
+            if any(
+                theirs[other] in OPPOSITES[word] and (theirs[other - 1], theirs[other + 1]) == between
+                for other in range(1, len(theirs) - 1)
+            ):
+                found.append((word, place))
+    return found
+
+
+def crosswise(pair: Pair) -> bool:
+    """Whether the sides of a comparison have changed places."""
+    claim, evidence = pair.claim, pair.evidence
+    if claim.relation is None or evidence.relation is None or claim.relation[0] != evidence.relation[0]:
+        return False
+    before, after = sides(claim, claim.relation[2])
+    first, second = sides(evidence, evidence.relation[2])
+    return bool(before & second and after & first and not after & second)
+
+
+def sides(sentence: Sentence, place: int) -> tuple[set[str], set[str]]:
+    left, right = set(sentence.keys[:place]), set(sentence.keys[place:])
+    return left - right, right - left
