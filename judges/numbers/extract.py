@@ -404,7 +404,8 @@ def _join(tokens: Sequence[Token], found: list[Quantity]) -> None:
             one.kind is Kind.NUMBER and ranged and _is_day(one) and other.date is not None and other.date[2] is not None
         ):
             one = replace(one, kind=Kind.DATE, values=(), date=(*other.date[:2], int(one.values[0])))
-        found[index] = replace(one, opens=True) if ranged and one.kind is other.kind else one
+        changed = {token.lower for token in tokens[max(0, one.first - 4) : one.first]} & tables.MOVED
+        found[index] = replace(one, opens=True) if ranged and one.kind is other.kind and not changed else one
 
 
 def _scaled_as(one: Quantity, other: Quantity) -> Quantity:

@@ -55,6 +55,8 @@ class Quantity(Struct, frozen=True, kw_only=True):
     """What ``date`` may be as well: 5/3/2024 is the third of May to some readers."""
     per: tuple[str, Decimal] | None = None
     bound: Bound = Bound.EXACT
+    denied: bool = False
+    """Its bound is that of a denial ("do not exceed"), which denies nothing else."""
     strict: bool = False
     """Said to be exact ("exactly 3,000"), so that rounding does not excuse a difference."""
     change: bool = False

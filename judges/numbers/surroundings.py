@@ -55,7 +55,7 @@ class Surroundings:
                 else Bound.EXACT
             )
             return quantity if bound is Bound.EXACT and not limit else replace(quantity, limit=limit, bound=bound)
-        bound = self._bound(quantity.first)
+        bound, denied = self._bound(quantity.first)
         bound = self._bound_behind(quantity.last) if bound is Bound.EXACT else bound
         bound = quantity.bound if bound is Bound.EXACT else bound
         per = self._per(quantity.last) or self._period_before(quantity.first)
@@ -63,7 +63,7 @@ class Surroundings:
         change = quantity.kind in _CHANGING and self._changes(quantity.first, quantity.last)
         if bound is quantity.bound and per is None and not strict and not change:
             return quantity
-        return replace(quantity, bound=bound, per=per, strict=strict, change=change)
+        return replace(quantity, bound=bound, per=per, strict=strict, change=change, denied=denied)
 
     def _changes(self, first: int, last: int) -> bool:
         if self.lower(first - 1) in tables.APPROXIMATE:
@@ -79,22 +79,23 @@ class Surroundings:
             for place, word in enumerate(after[:2])
         )
 
-    def _bound(self, first: int) -> Bound:
+    def _bound(self, first: int) -> tuple[Bound, bool]:
+        """The bound, and whether it is that of a denial which counts as one ("not exceed", unlike "no more")."""
         first -= self.lower(first - 1) == "." and self.lower(first - 2) in ("max", "min")
         before = [self.lower(first - offset) for offset in range(1, 4)]
         negated = before[1] in tables.NOT or before[2] in tables.NOT
         if before[0] in tables.APPROXIMATE:
-            return Bound.ABOUT
+            return Bound.ABOUT, False
         if before[:2] in (["to", "up"], ["zu", "bis"]):
-            return Bound.AT_MOST
+            return Bound.AT_MOST, False
         if before[0] in tables.BETWEEN:
-            return Bound.AT_LEAST
+            return Bound.AT_LEAST, False
         compared = before[0] in tables.THAN
         if before[0] in tables.AT_LEAST or (compared and before[1] in tables.MORE_THAN):
-            return Bound.AT_MOST if negated else Bound.AT_LEAST
+            return (Bound.AT_MOST if negated else Bound.AT_LEAST), negated and not compared
         if before[0] in tables.AT_MOST or (compared and before[1] in tables.LESS_THAN):
-            return Bound.AT_LEAST if negated else Bound.AT_MOST
-        return Bound.EXACT
+            return (Bound.AT_LEAST if negated else Bound.AT_MOST), negated and not compared
+        return Bound.EXACT, False
 
     def _bound_behind(self, last: int) -> Bound:
         """ "5 or more", "18 or under", "5+"."""

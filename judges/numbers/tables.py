@@ -287,6 +287,8 @@ CHANGED: Final = _words(
     "erhöht gesenkt"
 )
 """Before "by" and a quantity: by so much something has changed."""
+MOVED: Final = CHANGED | _words("went moved revised changed cut extended postponed")
+"""Before "from … to …": no range but a change."""
 CHANGES: Final = _words("increase rise growth decrease fall drop decline reduction difference anstieg rückgang")
 """Before "of" and a quantity."""
 NOT: Final = _words("not no never nicht pas")

@@ -7,6 +7,7 @@ from typing import Final
 from judges.numbers import Bound, Kind, Quantity, Relation, compare_quantities, relate, within
 from judges.signals.alignment import Pair, gap
 from judges.signals.beside import ALIKE, ANOTHER, has_content, has_word, opposites, words_of
+from judges.signals.lexicon import TOTALS
 from judges.signals.prepared import NAMING, Sentence
 
 _NAMES_A_THING: Final = (*NAMING, Kind.DATE, Kind.ORDINAL)
@@ -21,7 +22,11 @@ def quantity_differs(pair: Pair) -> tuple[float, str | None]:
         return 0.0, None
     open_, taken = [], set()
     for place, quantity in mine:
-        agreeing = [other for other, theirs_ in theirs if relate(quantity, theirs_) is Relation.AGREE]
+        agreeing = [
+            other
+            for other, theirs_ in theirs
+            if relate(quantity, theirs_) is Relation.AGREE and not _other_end(quantity, other, theirs)
+        ]
         taken.update(agreeing)
         if not agreeing and not _follows(quantity, pair):
             open_.append((place, quantity))
@@ -39,10 +44,20 @@ def quantity_differs(pair: Pair) -> tuple[float, str | None]:
 def _same_polarity(pair: Pair) -> bool:
     """Whether both say that something is so, or both that it is not: 40 % do, and 60 % do not."""
     claim, evidence = pair.claim, pair.evidence
-    if (len(claim.negations) + len(evidence.negations)) % 2:
+    first, last = (pair.anchors[0][1], pair.anchors[-1][1]) if pair.anchors else (0, len(evidence.keys))
+    beside = [place for place in evidence.denials if first <= place <= last]
+    if (len(claim.negations) + len(beside)) % 2:
         return False
     shared = claim.signs.keys() & evidence.signs.keys()
     return all({sign for _, sign in claim.signs[key]} & {sign for _, sign in evidence.signs[key]} for key in shared)
+
+
+def _other_end(quantity: Quantity, place: int, theirs: Sequence[tuple[int, Quantity]]) -> bool:
+    """Whether the evidence's quantity is that end of a range which a bound does not speak of: at most 4 of 3 to 5."""
+    at = next(index for index, (other, _) in enumerate(theirs) if other == place)
+    low = theirs[at][1].opens
+    high = at > 0 and theirs[at - 1][1].opens
+    return (low and quantity.bound is Bound.AT_MOST) or (high and quantity.bound is Bound.AT_LEAST)
 
 
 def _follows(quantity: Quantity, pair: Pair) -> bool:
@@ -50,7 +65,8 @@ def _follows(quantity: Quantity, pair: Pair) -> bool:
     mine = [other for _, other in pair.claim.quantities]
     theirs = [other for _, other in pair.evidence.quantities]
     ranged = any(one.opens and quantity in (one, other) for one, other in pairwise(mine))
-    if not ranged and any(one.opens and within(quantity, one, other) for one, other in pairwise(theirs)):
+    plain = not ranged and quantity.bound in (Bound.EXACT, Bound.ABOUT)
+    if plain and any(one.opens and within(quantity, one, other) for one, other in pairwise(theirs)):
         return True
     ends = [
         (one.values[0], other.values[0]) for one, other in pairwise(theirs) if one.opens and one.values and other.values
@@ -59,21 +75,37 @@ def _follows(quantity: Quantity, pair: Pair) -> bool:
         return True
     if quantity.bound is Bound.AT_LEAST and any(low >= quantity.values[0] for low, _ in ends if quantity.values):
         return True
-    if compare_quantities([quantity], theirs).findings[0].relation is Relation.AGREE:
+    summed = quantity.change or quantity.unit == "duration" or has_word(pair.claim, TOTALS)
+    if summed and compare_quantities([quantity], theirs).findings[0].relation is Relation.AGREE:
         return True
+    if has_word(pair.claim, ("each", "per")):
+        return False
     alike = [
         other.values[0]
         for other in theirs
         if other.kind is quantity.kind and other.unit == quantity.unit and other.values and quantity.values
     ]
-    counts = [other.values[0] for other in mine if other.kind is Kind.NUMBER and other.noun and other is not quantity]
+    counts = [
+        other.values[0]
+        for other in mine
+        if other.kind is Kind.NUMBER
+        and other.noun
+        and other is not quantity
+        and not any(relate(other, one) is Relation.AGREE for one in theirs)
+    ]
     return any(one * count == quantity.values[0] for one in alike for count in counts)
 
 
 def _of_another(pair: Pair, open_: Sequence[tuple[int, Quantity]]) -> bool:
     """Whether the sentence seems to be of another year, article or model, rather than to differ from the claim."""
-    named = sum(quantity.kind in _NAMES_A_THING for _, quantity in open_)
-    if 0 < named < len(open_):
+    theirs = [other for _, other in pair.evidence.quantities]
+    named = [
+        place
+        for place, quantity in open_
+        if quantity.kind in _NAMES_A_THING and any(relate(quantity, other) is Relation.DIFFER for other in theirs)
+    ]
+    known = [place for place, quantity in pair.claim.quantities if quantity.kind in _NAMES_A_THING]
+    if 0 < len(named) < len(open_) and len(named) == len(known) and min(named) <= 1:
         return True
     if len(open_) != 1:
         return False
@@ -101,6 +133,7 @@ def _counterpart(
     for at, other in differing:
         if low <= at < high:
             return 1.0, other
+    differing = [(at, other) for at, other in differing if other.unit == quantity.unit]
     if differing:
         return (0.9 if len(differing) == 1 else 0.4), differing[0][1]
     for at, other in free:

@@ -36,19 +36,18 @@ def quantities_agree(pair: Pair) -> bool:
     )
 
 
-def opposites(pair: Pair) -> list[tuple[str, int]]:
-    """The words of the claim in whose place the evidence has their opposites, with their places."""
+def opposites(pair: Pair) -> list[tuple[str, str, int]]:
+    """The words of the claim in whose place the evidence has their opposites, with these and their places."""
     mine, theirs = words_of(pair.claim), words_of(pair.evidence)
     known = set(theirs)
-    found: list[tuple[str, int]] = []
+    found: list[tuple[str, str, int]] = []
     for place, word in enumerate(mine[1:-1], start=1):
         if word in OPPOSITES and word not in known and not OPPOSITES[word].isdisjoint(known):
             between = mine[place - 1], mine[place + 1]
-            if any(
-                theirs[other] in OPPOSITES[word] and (theirs[other - 1], theirs[other + 1]) == between
-                for other in range(1, len(theirs) - 1)
-            ):
-                found.append((word, place))
+            for other in range(1, len(theirs) - 1):
+                if theirs[other] in OPPOSITES[word] and (theirs[other - 1], theirs[other + 1]) == between:
+                    found.append((word, theirs[other], place))
+                    break
     return found
 
 

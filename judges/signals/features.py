@@ -111,6 +111,8 @@ def _judge(pairs: Sequence[Pair], evidence: Prepared, target: Sentence, overlap:
         flipped, number = opposed(pair) or polarity_differs(pair), quantity_differs(pair)
         swapped = roles_swapped(pair) or numbers_exchanged(pair)
         words = replaced(pair)
+        unclear = flipped < 0.0
+        flipped = max(flipped, 0.0)
         if flipped or swapped:
             polarity, roles = max(polarity, flipped), max(roles, swapped)
         elif number[0] and _agrees_together(target, evidence):
@@ -119,7 +121,7 @@ def _judge(pairs: Sequence[Pair], evidence: Prepared, target: Sentence, overlap:
             quantity = max(quantity, number, key=_strength)
         elif (other := _other_name(pair, words, evidence))[0]:
             name = max(name, other, key=_strength)
-        elif not absent:
+        elif not absent and not unclear:
             if over := overclaims(pair):
                 wider = max(wider, over * pair.coverage)
             else:
@@ -206,6 +208,9 @@ def _ordered(pair: Pair) -> float:
         share = max(share, 0.97)
     if pair.evidence.conditions > pair.claim.conditions:
         share *= 0.9
+    placed = {place for place, _ in pair.anchors}
+    if any(place not in placed and target.keys[place] in pair.evidence.keys for place, _ in target.quantities):
+        return 0.0  # it stands there, in another order
     return 0.0 if _crossed_over(pair) else ramp(share, 0.85, 1.0)
 
 

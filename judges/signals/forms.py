@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from judges.numbers import Kind, Quantity
+from judges.numbers import Kind
 from judges.signals.prepared import Prepared
 
 _CONVERTED = frozenset((Kind.MEASURE, Kind.MONEY, Kind.PERCENT, Kind.POINTS, Kind.NUMBER, Kind.DATE, Kind.TIME))
@@ -11,17 +11,15 @@ _CONVERTED = frozenset((Kind.MEASURE, Kind.MONEY, Kind.PERCENT, Kind.POINTS, Kin
 def as_written(text: str, claim: Prepared, evidence: Sequence[Prepared]) -> str:
     """``text`` with each quantity of ``claim`` that the evidence gives in another form only ("three days" where it says
     "72 hours") put as it is put there. A model knows that two words mean the same, and hardly that two numbers do."""
-    for mine in claim.quantities:
-        if mine.kind not in _CONVERTED:
-            continue
-        same = [other.text for window in evidence for other in window.quantities if _same(mine, other)]
+    converted = [mine for mine in claim.quantities if mine.kind in _CONVERTED]
+    if not converted:
+        return text
+    forms: dict[str, list[str]] = {}
+    for window in evidence:
+        for other in window.quantities:
+            forms.setdefault(other.key, []).append(other.text)
+    for mine in converted:
+        same = forms.get(mine.key, ())
         if same and mine.text not in same and text.count(mine.text) == 1:
             text = text.replace(mine.text, same[0])
     return text
-
-
-def _same(mine: Quantity, other: Quantity) -> bool:
-    """By the likelier reading of each."""
-    if (mine.kind, mine.unit, mine.per, mine.date) != (other.kind, other.unit, other.per, other.date):
-        return False
-    return mine.values[:1] == other.values[:1]

@@ -92,6 +92,8 @@ EXCLUSIVES: Final = (
 )
 """Words that say more than their absence does, each with those that say the same."""
 
+TOTALS: Final = ("total", "altogether", "combined", "together", "all", "sum", "overall", "both", "totals", "totalling")
+"""Where a claim adds up what the evidence has apart."""
 EXCEPTIVES: Final = ("unless", "except", "until", "besides", "barring", "unlike")
 """With a negation they say that something is so after all."""
 DOUBTING: Final = _words(

@@ -3,47 +3,54 @@
 from collections.abc import Sequence
 from typing import Final
 
-from judges.numbers import Bound, Relation, relate
+from judges.numbers import Relation, relate
 from judges.signals.alignment import Pair, share_of, touched
 from judges.signals.beside import ALIKE, ANOTHER, crosswise, has_word, opposites, quantities_agree
-from judges.signals.lexicon import ATTRIBUTIVE, EXCEPTIVES, RELATORS
+from judges.signals.lexicon import ATTRIBUTIVE, EXCEPTIVES, NEGATIONS, RELATORS
 from judges.signals.prepared import ELLIPSIS, Sentence
 
 UNIVERSAL: Final = 4
 """The quantifiers that allow no exception."""
+UNCLEAR: Final = -1.0
 _OF_SUBJECT: Final = 2
 """The place up to which a word of a sentence belongs to its subject."""
 _MOSTLY: Final = 0.74
 
 
 def polarity_differs(pair: Pair) -> float:
-    """One says that something is so, the other that it is not."""
+    """One says that something is so, the other that it is not. ``UNCLEAR`` where one of them denies something, and what
+    that is cannot be told: then neither is said by the other."""
     claim, evidence = pair.claim, pair.evidence
     denied = evidence.quantifier == UNIVERSAL and pair.lacking == 1 and claim.signs.keys() & evidence.signs.keys()
-    if (
-        (pair.lacking and not denied)
-        or pair.coverage < 0.7
-        or claim.weight < 1.3
-        or (claim.quantities and not (quantities_agree(pair) and _bounded_alike(pair)))
-        or _excepts(claim) != _excepts(evidence)
-        or crosswise(pair)
-        or opposites(pair)
-    ):
+    if (pair.lacking and not denied) or pair.coverage < 0.7 or claim.weight < 1.3:
+        return 0.0
+    if claim.quantities and not quantities_agree(pair):
         return 0.0
     clauses = _clauses_of(pair)
     if clauses is None:
-        return 0.0
-    sign = -1 if (len(claim.negations) + sum(clause in clauses for clause in evidence.negations)) % 2 else 1
+        return UNCLEAR
+    denials = len(claim.negations) + sum(clause in clauses for clause in evidence.negations)
+    denials -= sum(quantity.denied for sentence in (claim, evidence) for _, quantity in sentence.quantities)
+    sign = -1 if denials % 2 else 1
     for key, places in claim.signs.items():
         if key in evidence.signs:
             sign *= places[0][1] * _sign_near(evidence, evidence.signs[key], claim.keys, places[0][0])
-    if sign >= 0 or _negative_elsewhere(claim, evidence):
-        return 0.0
+    elsewhere = _negative_elsewhere(claim, evidence)
+    if sign >= 0:
+        return UNCLEAR if elsewhere else 0.0
+    if (
+        elsewhere
+        or _excepts(claim) != _excepts(evidence)
+        or crosswise(pair)
+        or opposites(pair)
+        or not _bounded_alike(pair)
+    ):
+        return UNCLEAR
     clause_keys = {key for key, clause in zip(evidence.keys, evidence.clauses, strict=True) if clause in clauses}
     clause_weights = {key: weight for key, weight in evidence.weights.items() if key in clause_keys}
     if claim.quantifier == UNIVERSAL or share_of(clause_weights, claim.weights) >= 0.6:
         return 1.0
-    return 0.4
+    return ANOTHER
 
 
 def _clauses_of(pair: Pair) -> set[int] | None:
@@ -54,10 +61,14 @@ def _clauses_of(pair: Pair) -> set[int] | None:
     denying = clauses & set(evidence.negations)
     if ELLIPSIS in evidence.negations or ELLIPSIS in claim.negations:
         return None
-    if not denying or denying == clauses or len(set(claim.clauses)) > 1:
+    if len(set(claim.clauses)) > 1:
+        said = set(claim.keys)
+        return {clause for key, clause in zip(evidence.keys, evidence.clauses, strict=True) if key in said}
+    if not denying or denying == clauses:
         return clauses
     wanted = {key for key, weight in claim.weights.items() if weight == 1.0} or set(claim.weights)
-    has: dict[int, set[str]] = {clause: set() for clause in clauses}
+    subject = {next((key for key in claim.keys if key in wanted), "")}
+    has: dict[int, set[str]] = {clause: wanted & subject for clause in clauses}
     for key, clause in zip(evidence.keys, evidence.clauses, strict=True):
         if clause in has:
             has[clause] |= {key} & wanted
@@ -70,13 +81,9 @@ def _clauses_of(pair: Pair) -> set[int] | None:
 
 
 def _bounded_alike(pair: Pair) -> bool:
-    """Whether the quantities that agree bound from the same side, and by the same denial: not more than 5 are at most
-    5."""
-    denied = (len(pair.claim.negations) + len(pair.evidence.negations)) % 2
+    """Whether the quantities that agree bound from the same side: up to 5 may, and more than 5 may not."""
     return all(
-        quantity.bound is other.bound
-        and quantity.limit == other.limit
-        and not (denied and quantity.bound is not Bound.EXACT)
+        quantity.bound is other.bound and quantity.limit == other.limit
         for _, quantity in pair.claim.quantities
         for _, other in pair.evidence.quantities
         if quantity.values[:1] == other.values[:1] and relate(quantity, other) is not Relation.ABSENT
@@ -113,14 +120,20 @@ def opposed(pair: Pair) -> float:
     """A word stands between the same neighbours as its opposite does, and all else is the same: a third more, and a
     third less. Less sure of words that may tell two things apart: the red button and the green one."""
     claim, evidence = pair.claim, pair.evidence
-    if pair.lacking > 1 or pair.coverage < 0.7 or not quantities_agree(pair):
-        return 0.0
-    if len(claim.negations) != len(evidence.negations) or len(pair.anchors) < len(claim.keys) - 1:
+    if pair.lacking > 1 or pair.coverage < 0.7 or not _same_figures(pair) or crosswise(pair):
         return 0.0
     found = opposites(pair)
-    if len(found) != 1:
+    if len(found) != 1 or len(pair.anchors) < len(claim.keys) - 1:
         return 0.0
-    ((word, place),) = found
+    ((word, other, place),) = found
+    if len(claim.negations) - (word in NEGATIONS) != len(evidence.negations) - (other in NEGATIONS):
+        return 0.0
     if word in RELATORS and share_of(evidence.weights, claim.weights) < ALIKE:
         return 0.0
     return ANOTHER if word in ATTRIBUTIVE and place <= _OF_SUBJECT else 1.0
+
+
+def _same_figures(pair: Pair) -> bool:
+    """Whether the evidence has the claim's quantities, whatever bounds them."""
+    theirs = {other.key for _, other in pair.evidence.quantities}
+    return all(quantity.key in theirs for _, quantity in pair.claim.quantities) or quantities_agree(pair)

@@ -53,6 +53,8 @@ class Sentence(Struct, frozen=True):
     """The clause that each key stands in."""
     negations: tuple[int, ...]
     """The clause that each negation stands in, or ``ELLIPSIS``."""
+    denials: tuple[int, ...]
+    """The position in ``keys`` that each negation stands before; none for those that leave out what they deny."""
     signs: Mapping[str, Sequence[tuple[int, int]]]
     """The concepts, with the position and the sign of each place."""
     quantifier: int
@@ -153,7 +155,8 @@ def _ends(tokens: Sequence[Token], index: int) -> bool:
     if following.start == token.end or following.text[0].islower():
         return following.kind == "cjk"
     before = tokens[index - 1] if index else token
-    abbreviated = before.lower in lexicon.ABBREVIATIONS or (before.kind == "word" and len(before.text) == 1)
+    letter = before.kind == "word" and len(before.text) == 1 and (index < 2 or tokens[index - 2].text != "°")
+    abbreviated = before.lower in lexicon.ABBREVIATIONS or letter
     return not (token.text == "." and abbreviated)
 
 
@@ -166,6 +169,7 @@ class _Collector:
     names: dict[str, str] = field(default_factory=dict)
     clauses: list[int] = field(default_factory=list)
     negations: list[int] = field(default_factory=list)
+    denials: list[int] = field(default_factory=list)
     signs: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     quantifier: int = 0
     hedged: bool = False
@@ -213,6 +217,8 @@ class _Collector:
     def _function(self, word: str, following: str) -> None:
         if (word in lexicon.NEGATIONS or word.endswith("n't") or word == "non") and self._negates(word, following):
             self.negations.append(ELLIPSIS if following in _BREAKS else self.clause)
+            if following not in _BREAKS:
+                self.denials.append(len(self.keys))
         self.quantifier = max(self.quantifier, lexicon.QUANTIFIERS.get(word, 0))
         self.hedged = self.hedged or word in lexicon.HEDGES or (word == "may")
         self.conditions += word in lexicon.CONDITIONS
@@ -257,6 +263,7 @@ def _read(tokens: Sequence[Token], first: int, last: int, quantities: Mapping[in
         names=names,
         clauses=tuple(seen.clauses),
         negations=tuple(seen.negations),
+        denials=tuple(seen.denials),
         signs=seen.signs,
         quantifier=seen.quantifier,
         hedged=seen.hedged,

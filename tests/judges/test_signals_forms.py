@@ -32,4 +32,4 @@ def test_the_form_of_any_window_will_do() -> None:
 
 @given(st.text(max_size=200), st.text(max_size=200))
 def test_any_texts_are_taken(claim: str, evidence: str) -> None:
-    assert as_written(claim, prepare(claim), [prepare(claim + evidence)]) == claim
+    assert as_written(claim, prepare(claim), [prepare(f"{claim}\n{evidence}")]) == claim
