@@ -262,13 +262,17 @@ def _amounts(claim: Quantity, text: Quantity) -> Relation:
         for other in theirs:
             if _fits(value, claim, other, text):
                 return _AGREE
-    if _coarser(claim, text) or _coarser(text, claim):
-        return _ABSENT
-    if claim.values[0] == text.leading or text.values[0] == claim.leading:
-        return _ABSENT
     if claim.change is not text.change:  # what it has become, or by how much: unequal as they are, both may be true
         return _ABSENT
-    return _DIFFER if _excluded(mine[0], claim.bound, theirs[0], text.bound) else _ABSENT
+    if not _excluded(mine[0], claim.bound, theirs[0], text.bound):
+        return _ABSENT
+    whole = (text.leading is not None and mine[0] == text.leading) or (
+        claim.leading is not None and theirs[0] == claim.leading
+    )
+    coarse = (claim.factor >= _THOUSAND and _coarser(claim, text)) or (
+        text.factor >= _THOUSAND and _coarser(text, claim)
+    )
+    return _ABSENT if whole or coarse else _DIFFER
 
 
 def _durations(claim: Quantity, text: Quantity) -> Relation:
@@ -301,10 +305,12 @@ def _opposed(one: Bound, other: Bound) -> bool:
 
 
 def _coarser(one: Quantity, other: Quantity) -> bool:
-    """Whether ``one`` gives in thousands or more, and to a decimal, what ``other`` gives to more places."""
+    """Whether ``one``, given in thousands or more, gives to a decimal what ``other`` gives to more places."""
+    if one.strict:
+        return False
     value = one.values[0] / one.factor
     exponent = value.as_tuple().exponent
-    if one.factor < _THOUSAND or not isinstance(exponent, int) or exponent >= 0 or one.strict:
+    if not isinstance(exponent, int) or exponent >= 0:
         return False
     exact = other.values[0] / one.factor
     if exact == value or abs(exact) > _LARGEST:

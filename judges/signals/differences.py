@@ -12,16 +12,17 @@ def roles_swapped(pair: Pair) -> float:
     claim, evidence = pair.claim, pair.evidence
     if claim.relation is None or evidence.relation is None or claim.relation[0] != evidence.relation[0]:
         return 0.0
-    if pair.coverage < ALIKE or not _compared_alike(pair):
+    if pair.coverage < ALIKE:
         return 0.0
     before, after = sides(claim, claim.relation[2])
     first, second = sides(evidence, evidence.relation[2])
     same = claim.relation[1] == evidence.relation[1]
     if before & second and after & first and not after & second:
-        return 1.0 if same else 0.0
+        return 1.0 if same and _compared_alike(pair) else 0.0
     straight = bool(before & first and after & second and not after & first)
     whole = share_of(evidence.weights, claim.weights) >= ALIKE
-    return 1.0 if straight and not same and whole and len(claim.negations) == len(evidence.negations) else 0.0
+    alike = whole and len(claim.negations) == len(evidence.negations)
+    return 1.0 if straight and not same and alike and _compared_alike(pair) else 0.0
 
 
 def _compared_alike(pair: Pair) -> bool:

@@ -115,10 +115,9 @@ def _judge(pairs: Sequence[Pair], evidence: Prepared, target: Sentence, overlap:
         flipped = max(flipped, 0.0)
         if flipped or swapped:
             polarity, roles = max(polarity, flipped), max(roles, swapped)
-        elif number[0] and _agrees_together(target, evidence):
-            continue
         elif number[0]:
-            quantity = max(quantity, number, key=_strength)
+            if number[0] > quantity[0] and not _agrees_together(target, evidence):
+                quantity = number
         elif (other := _other_name(pair, words, evidence))[0]:
             name = max(name, other, key=_strength)
         elif not absent and not unclear:
