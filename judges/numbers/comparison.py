@@ -11,6 +11,7 @@ from msgspec import Struct
 from judges.numbers.quantity import Bound, Kind, Quantity
 from judges.numbers.tables import CENTS
 
+_LASTING: Final = ("duration", "months")
 _THOUSAND: Final = Decimal(1000)
 _ONE: Final = Decimal(1)
 _AN_HOUR: Final = 60
@@ -115,7 +116,13 @@ def compare_quantities(claim: Sequence[Quantity], text: Sequence[Quantity]) -> C
 
 def _find(quantity: Quantity, text: Sequence[Quantity]) -> Finding:
     differing: Quantity | None = None
+    kind, unit = quantity.kind, quantity.unit
     for other in text:
+        if other.kind is not kind:
+            if kind is not _NUMBER and other.kind is not _NUMBER:
+                continue
+        elif kind is _MEASURE and other.unit != unit and unit not in _LASTING:  # most of a text's are of other units
+            continue
         relation = relate(quantity, other)
         if relation is _AGREE:
             return Finding(quantity=quantity, relation=relation, other=other)
@@ -248,11 +255,12 @@ def _same_noun(claim: Quantity, text: Quantity) -> bool:
 
 def _amounts(claim: Quantity, text: Quantity) -> Relation:
     mine, theirs = claim.values, text.values
-    if claim.unit != text.unit and CENTS not in (claim.unit, text.unit):
-        if {claim.unit, text.unit} == {"duration", "months"}:
-            return _durations(claim, text)
-        swapped = claim.kind is _MONEY and bool(set(mine) & set(theirs))
-        return _DIFFER if swapped else _ABSENT
+    if claim.unit != text.unit:
+        if claim.kind is not _MONEY:
+            lasting = claim.unit in _LASTING and text.unit in _LASTING
+            return _durations(claim, text) if lasting else _ABSENT
+        if CENTS not in (claim.unit, text.unit):
+            return _DIFFER if set(mine) & set(theirs) else _ABSENT
     if claim.per and text.per and claim.per != text.per:
         if claim.per[0] != text.per[0]:
             return _DIFFER if mine == theirs else _ABSENT

@@ -30,8 +30,12 @@ def pair_up(target: Sentence, evidence: Sentence, frame: Mapping[str, float], co
 
 def share_of(frame: Mapping[str, float], keys: Container[str]) -> float:
     """The share of the frame's weight that ``keys`` holds."""
-    total = sum(frame.values())
-    return held(frame, keys) / total if total else 0.0
+    total = found = 0.0
+    for key, weight in frame.items():
+        total += weight
+        if key in keys:
+            found += weight
+    return found / total if total else 0.0
 
 
 def held(frame: Mapping[str, float], keys: Container[str]) -> float:

@@ -64,36 +64,39 @@ def _follows(quantity: Quantity, pair: Pair) -> bool:
     """Whether the evidence's quantities give this one: as a value of a range, a sum, a span of time, a multiple."""
     mine = [other for _, other in pair.claim.quantities]
     theirs = [other for _, other in pair.evidence.quantities]
-    ranged = any(one.opens and quantity in (one, other) for one, other in pairwise(mine))
-    plain = not ranged and quantity.bound in (Bound.EXACT, Bound.ABOUT)
-    if plain and any(one.opens and within(quantity, one, other) for one, other in pairwise(theirs)):
-        return True
-    ends = [
-        (one.values[0], other.values[0]) for one, other in pairwise(theirs) if one.opens and one.values and other.values
-    ]
-    if quantity.bound is Bound.AT_MOST and any(high <= quantity.values[0] for _, high in ends if quantity.values):
-        return True
-    if quantity.bound is Bound.AT_LEAST and any(low >= quantity.values[0] for low, _ in ends if quantity.values):
+    ranges = [(one, other) for one, other in pairwise(theirs) if one.opens]
+    if (
+        ranges
+        and _in_one_of(quantity, ranges)
+        and not any(one.opens and quantity in (one, two) for one, two in pairwise(mine))
+    ):
         return True
     summed = quantity.change or quantity.unit == "duration" or has_word(pair.claim, TOTALS)
     if summed and compare_quantities([quantity], theirs).findings[0].relation is Relation.AGREE:
         return True
-    if has_word(pair.claim, ("each", "per")):
+    counts = [other for other in mine if other.kind is Kind.NUMBER and other.noun and other is not quantity]
+    if not counts or not quantity.values or has_word(pair.claim, ("each", "per")):
         return False
     alike = [
         other.values[0]
         for other in theirs
-        if other.kind is quantity.kind and other.unit == quantity.unit and other.values and quantity.values
+        if other.kind is quantity.kind and other.unit == quantity.unit and other.values
     ]
-    counts = [
-        other.values[0]
-        for other in mine
-        if other.kind is Kind.NUMBER
-        and other.noun
-        and other is not quantity
-        and not any(relate(other, one) is Relation.AGREE for one in theirs)
-    ]
-    return any(one * count == quantity.values[0] for one in alike for count in counts)
+    return any(
+        any(one * count.values[0] == quantity.values[0] for one in alike)
+        for count in counts
+        if not any(relate(count, one) is Relation.AGREE for one in theirs)
+    )
+
+
+def _in_one_of(quantity: Quantity, ranges: Sequence[tuple[Quantity, Quantity]]) -> bool:
+    """Whether it lies in a range; or for a bound, whether all of a range lies on its side."""
+    if quantity.bound in (Bound.EXACT, Bound.ABOUT):
+        return any(within(quantity, low, high) for low, high in ranges)
+    value = quantity.values[:1]
+    ends = [high if quantity.bound is Bound.AT_MOST else low for low, high in ranges]
+    alike = [end.values[:1] for end in ends if (end.kind, end.unit) == (quantity.kind, quantity.unit) and end.values]
+    return bool(value) and any(end <= value if quantity.bound is Bound.AT_MOST else end >= value for end in alike)
 
 
 def _of_another(pair: Pair, open_: Sequence[tuple[int, Quantity]]) -> bool:

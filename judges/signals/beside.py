@@ -1,6 +1,7 @@
 """What the comparisons of two sentences laid beside each other share."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from judges.numbers import Relation, relate
@@ -36,13 +37,23 @@ def quantities_agree(pair: Pair) -> bool:
     )
 
 
+@lru_cache(maxsize=512)
+def _with_opposites(run: str) -> tuple[tuple[int, str], ...]:
+    """The words of a claim that have opposites, with their places: a claim is held against many sentences."""
+    words = run.split(SEPARATOR, _MOST_WORDS)
+    return tuple((place, words[place]) for place in range(1, len(words) - 1) if words[place] in OPPOSITES)
+
+
 def opposites(pair: Pair) -> list[tuple[str, str, int]]:
     """The words of the claim in whose place the evidence has their opposites, with these and their places."""
+    placed = _with_opposites(pair.claim.run)
+    if not placed:
+        return []
     mine, theirs = words_of(pair.claim), words_of(pair.evidence)
     known = set(theirs)
     found: list[tuple[str, str, int]] = []
-    for place, word in enumerate(mine[1:-1], start=1):
-        if word in OPPOSITES and word not in known and not OPPOSITES[word].isdisjoint(known):
+    for place, word in placed:
+        if word not in known and not OPPOSITES[word].isdisjoint(known):
             between = mine[place - 1], mine[place + 1]
             for other in range(1, len(theirs) - 1):
                 if theirs[other] in OPPOSITES[word] and (theirs[other - 1], theirs[other + 1]) == between:

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from judges.numbers import Relation, compare_quantities, relate
+from judges.numbers import Relation, compare_quantities
 from judges.signals.alignment import Pair, anchors_of, pair_up, ramp, share_of, touched
 from judges.signals.amounts import numbers_exchanged, quantity_differs
 from judges.signals.differences import crossed, overclaims, roles_swapped
@@ -151,10 +151,9 @@ def _judge(pairs: Sequence[Pair], evidence: Prepared, target: Sentence, overlap:
 
 def _agrees_together(target: Sentence, evidence: Prepared) -> bool:
     """Whether one sentence has all the quantities of a claim that has several: then this is what it is about."""
-    mine = [quantity for _, quantity in target.quantities]
+    mine = [target.keys[place] for place, _ in target.quantities]
     return len(mine) > 1 and any(
-        all(any(relate(one, other) is Relation.AGREE for _, other in sentence.quantities) for one in mine)
-        for sentence in evidence.sentences
+        all(key in sentence.keys for key in mine) for sentence in evidence.sentences if len(sentence.quantities) > 1
     )
 
 

@@ -120,10 +120,10 @@ def opposed(pair: Pair) -> float:
     """A word stands between the same neighbours as its opposite does, and all else is the same: a third more, and a
     third less. Less sure of words that may tell two things apart: the red button and the green one."""
     claim, evidence = pair.claim, pair.evidence
-    if pair.lacking > 1 or pair.coverage < 0.7 or not _same_figures(pair) or crosswise(pair):
+    if pair.lacking > 1 or pair.coverage < 0.7 or len(pair.anchors) < len(claim.keys) - 1:
         return 0.0
     found = opposites(pair)
-    if len(found) != 1 or len(pair.anchors) < len(claim.keys) - 1:
+    if len(found) != 1 or not _same_figures(pair) or crosswise(pair):
         return 0.0
     ((word, other, place),) = found
     if len(claim.negations) - (word in NEGATIONS) != len(evidence.negations) - (other in NEGATIONS):
