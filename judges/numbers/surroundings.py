@@ -13,6 +13,8 @@ from judges.numbers.scan import Token
 _POWERS: Final = tables.SQUARES | tables.CUBES
 _CHANGING: Final = (Kind.NUMBER, Kind.MONEY, Kind.MEASURE)
 _COMPARATIVES: Final = tables.MORE_THAN | tables.LESS_THAN
+_SIDES: Final = ((tables.BEFORE, Bound.AT_MOST), (tables.AFTER, Bound.AT_LEAST), (tables.APPROXIMATE, Bound.ABOUT))
+"""How a word before a date or time bounds it."""
 _ARTICLES: Final = frozenset({"the", "den", "dem", "zum", "der", "le", "la", "les", "el", "los", "au"})
 
 
@@ -45,15 +47,7 @@ class Surroundings:
             before = self.lower(quantity.first - 2)
         if quantity.kind in (Kind.DATE, Kind.TIME):
             limit = "until" if before in tables.UNTIL else "from" if before in tables.FROM else ""
-            bound = (
-                Bound.AT_MOST
-                if before in tables.BEFORE
-                else Bound.AT_LEAST
-                if before in tables.AFTER
-                else Bound.ABOUT
-                if before in tables.APPROXIMATE
-                else Bound.EXACT
-            )
+            bound = next((bound for words, bound in _SIDES if before in words), Bound.EXACT)
             return quantity if bound is Bound.EXACT and not limit else replace(quantity, limit=limit, bound=bound)
         bound, denied = self._bound(quantity.first)
         bound = self._bound_behind(quantity.last) if bound is Bound.EXACT else bound

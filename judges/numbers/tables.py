@@ -88,8 +88,8 @@ SCALES: Final[dict[str, Decimal]] = dict.fromkeys(("dozen", "dutzend", "douzaine
     ).items()
 }
 AND: Final = _words("and und et y")
+"""Between the hundreds and the rest of a number in words, and between the ends of a range."""
 BETWEEN: Final = _words("between zwischen entre")
-"""Between the hundreds and the rest of a number in words."""
 SUFFIX_SCALES: Final[dict[str, Decimal]] = {
     "k": Decimal(10) ** 3,
     "K": Decimal(10) ** 3,
@@ -99,7 +99,7 @@ SUFFIX_SCALES: Final[dict[str, Decimal]] = {
     "b": Decimal(10) ** 9,
     "T": Decimal(10) ** 12,
 }
-"""Read only where they touch the number; the lower-case ones only in amounts of money."""
+"""Read behind an amount of money, and where they touch the number and count something: not in seat 1B or 2,700K."""
 
 CURRENCIES: Final[dict[str, str]] = _table(
     ("€ eur euro euros", "EUR"),
@@ -248,6 +248,7 @@ CENTS: Final = "cents"
 THROUGH: Final = _words("to - until till through thru bis à hasta")
 """Between the two ends of a range."""
 BEFORE_DECADE: Final = _words("the his her their its early mid late over under")
+"""Before "90s", where those are years and no seconds."""
 BEFORE_SPAN: Final = _words(
     "for in within over after than least most about nearly almost around lasted lasts took takes under"
 )
@@ -291,6 +292,11 @@ MOVED: Final = CHANGED | _words("went moved revised changed cut extended postpon
 """Before "from … to …": no range but a change."""
 CHANGES: Final = _words("increase rise growth decrease fall drop decline reduction difference anstieg rückgang")
 """Before "of" and a quantity."""
+NO_NOUNS: Final = _words(
+    "the is are was were at with but who which that when while it he she they we as if so because has had have will "
+    "would can could on"
+)
+"""Behind a number they are not what it counts."""
 NOT: Final = _words("not no never nicht pas")
 
 UNTIL: Final = _words("until till to by before through bis jusqu'à jusqu'au hasta avant antes")
@@ -298,7 +304,8 @@ BEFORE: Final = _words("before avant antes vor")
 AFTER: Final = _words("after nach après después")
 """Before a date or time: something was then or may be, at any time on that side of it."""
 ERAS: Final = _words("AD BC CE BCE")
-NAMING_PREFIXES: Final = _words("mid pre post sub top non under over early late ex all anti semi early")
+"""In capitals."""
+NAMING_PREFIXES: Final = _words("mid pre post sub top non under over early late ex all anti semi")
 """Before a hyphen and a number that is one: mid-1990s, under-18."""
 FROM: Final = _words("from since after starting ab seit von nach dès depuis desde")
 JOINERS: Final = _words("to and or - , bis und oder à et ou a y o by")

@@ -54,6 +54,8 @@ def _same_polarity(pair: Pair) -> bool:
 
 def _other_end(quantity: Quantity, place: int, theirs: Sequence[tuple[int, Quantity]]) -> bool:
     """Whether the evidence's quantity is that end of a range which a bound does not speak of: at most 4 of 3 to 5."""
+    if quantity.bound not in (Bound.AT_MOST, Bound.AT_LEAST):
+        return False
     at = next(index for index, (other, _) in enumerate(theirs) if other == place)
     low = theirs[at][1].opens
     high = at > 0 and theirs[at - 1][1].opens
@@ -138,7 +140,7 @@ def _counterpart(
             return 1.0, other
     differing = [(at, other) for at, other in differing if other.unit == quantity.unit]
     if differing:
-        return (0.9 if len(differing) == 1 else 0.4), differing[0][1]
+        return (0.9 if len(differing) == 1 else ANOTHER), differing[0][1]
     for at, other in free:
         anchored = (place - 1, at - 1) in pair.anchors
         if (

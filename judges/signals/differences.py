@@ -4,7 +4,7 @@ strength, 0 to 1."""
 from collections.abc import Sequence
 
 from judges.signals.alignment import Pair, share_of
-from judges.signals.beside import ALIKE, has_word, sides, words_of
+from judges.signals.beside import ALIKE, crosswise, has_word, sides, words_of
 from judges.signals.lexicon import DEGREES, EXCLUSIVES
 
 
@@ -14,11 +14,11 @@ def roles_swapped(pair: Pair) -> float:
         return 0.0
     if pair.coverage < ALIKE:
         return 0.0
+    same = claim.relation[1] == evidence.relation[1]
+    if crosswise(pair):
+        return 1.0 if same and _compared_alike(pair) else 0.0
     before, after = sides(claim, claim.relation[2])
     first, second = sides(evidence, evidence.relation[2])
-    same = claim.relation[1] == evidence.relation[1]
-    if before & second and after & first and not after & second:
-        return 1.0 if same and _compared_alike(pair) else 0.0
     straight = bool(before & first and after & second and not after & first)
     whole = share_of(evidence.weights, claim.weights) >= ALIKE
     alike = whole and len(claim.negations) == len(evidence.negations)
