@@ -13,8 +13,8 @@ _AMOUNTS: Final = (Kind.NUMBER, Kind.PERCENT, Kind.POINTS, Kind.MONEY, Kind.MEAS
 
 
 def joined(tokens: Sequence[Token], found: Sequence[Quantity]) -> list[Quantity]:
-    """The quantities ``found`` among ``tokens``, each with what it takes from its neighbour (a unit, a scale, the end of
-    its range), and one in two units as one."""
+    """The quantities ``found`` among ``tokens``, each with what it takes from its neighbour (a unit, a scale, the end
+    of its range), and one in two units as one."""
     quantities = list(found)
     _share(tokens, quantities)
     return _add_up(tokens, quantities)
