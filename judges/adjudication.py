@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from judges.base import PairScorer
 from judges.evidence import EvidenceIndex, split_long
 from judges.ready import ReadyTexts
-from judges.signals import Combined, Prepared
+from judges.signals import Combined, Comparison, Prepared
 from judges.types import Claim, ClaimVerdict, Evidence, Label, Probabilities, Source, Thresholds, Windows
 
 P = ParamSpec("P")
@@ -41,10 +41,12 @@ class Signals(Protocol):
 
     def as_written(self, text: str, claim: Prepared, evidence: Sequence[Prepared], /) -> str: ...
 
+    def comparison(self, claim: Prepared, /) -> Comparison: ...
+
     def combine(
         self,
         evidence: Prepared | str,
-        claim: Prepared | str,
+        claim: Comparison | Prepared | str,
         model: Probabilities,
         best: tuple[float, float] | None = None,
         /,
@@ -153,13 +155,14 @@ class Adjudicator:
     def _compare(self, claim: Prepared, ready: Sequence[Prepared], scored: _Scored) -> _Finding:
         """Where the windows were judged together, what that says is what counts; each by itself says where it
         stands."""
+        held = self._signals.comparison(claim)
         if not scored.fused:
-            return _finding(self._opinions(claim, ready, scored, scored.scores)[0])
+            return _finding(self._opinions(held, ready, scored, scored.scores)[0])
         (together,) = scored.scores
         singles = together.parts
-        opinions, near = self._opinions(claim, ready, scored, singles)
+        opinions, near = self._opinions(held, ready, scored, singles)
         best = (max(score.entailed for score in singles), max(singles[place].contradicted for place in near))
-        combined = self._signals.combine(self._signals.together(ready), claim, together, best)
+        combined = self._signals.combine(self._signals.together(ready), held, together, best)
         finding = _finding(opinions)
         entailed, contradicted = combined.probabilities.entailed, combined.probabilities.contradicted
         return replace(
@@ -169,7 +172,7 @@ class Adjudicator:
         )
 
     def _opinions(
-        self, claim: Prepared, ready: Sequence[Prepared], scored: _Scored, scores: Sequence[Probabilities]
+        self, claim: Comparison, ready: Sequence[Prepared], scored: _Scored, scores: Sequence[Probabilities]
     ) -> tuple[list[_Opinion], list[int]]:
         """What each window says by itself, and the places of those that are about what the claim is about."""
         affinities = self._evidence.affinities(scored.windows, scored.hypothesis)

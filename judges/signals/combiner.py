@@ -16,7 +16,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from judges.signals.features import Features, compute
+from judges.signals.features import Comparison, Features
 from judges.signals.prepared import Prepared, prepare
 from judges.signals.wording import Wording, measure_wording
 from judges.types import Probabilities
@@ -93,21 +93,23 @@ def regressions() -> Mapping[str, Regression]:
 
 def combine(
     evidence: Prepared | str,
-    claim: Prepared | str,
+    claim: Comparison | Prepared | str,
     model: Probabilities,
     best: tuple[float, float] | None = None,
 ) -> Combined:
     """Weigh what a model holds of a pair with what can be seen in the texts.
 
     ``evidence`` is one window or several together, ``claim`` a sentence, after those that it needs to be understood:
-    each as ``prepare`` returns it (do so once for a text) or as plain text. ``best``: the highest P(entailed) and
-    P(contradicted) that the model gives of single windows, where ``model`` is of several. Never raises; the time taken
-    grows with the number of sentences in the evidence.
+    each as ``prepare`` returns it (do so once for a text) or as plain text; and for a claim that is held against
+    several, its ``Comparison``. ``best``: the highest P(entailed) and P(contradicted) that the model gives of single
+    windows, where ``model`` is of several. Never raises; the time taken grows with the number of sentences in the
+    evidence.
     """
     evidence = evidence if isinstance(evidence, Prepared) else prepare(evidence)
-    claim = claim if isinstance(claim, Prepared) else prepare(claim)
-    features = compute(evidence, claim)
-    probabilities = weigh(vector(model, features, best), measure_wording(evidence, claim), features)
+    claim = prepare(claim) if isinstance(claim, str) else claim
+    held = claim if isinstance(claim, Comparison) else Comparison(claim)
+    features = held.features(evidence)
+    probabilities = weigh(vector(model, features, best), measure_wording(evidence, held.claim), features)
     return Combined(probabilities, explain(features))
 
 

@@ -1,13 +1,14 @@
 """What a comparison of a claim with a window of evidence shows, as numbers from 0 to 1."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct
 
-from judges.numbers import Relation, compare_quantities
+from judges.numbers import Quantity, Relation, compare_quantities
 from judges.signals.alignment import Pair, anchors_of, pair_up, ramp, share_of, touched
 from judges.signals.amounts import numbers_exchanged, quantity_differs
 from judges.signals.differences import crossed, overclaims, roles_swapped
@@ -47,19 +48,41 @@ class Features(Struct, frozen=True):
 
 
 def compute(evidence: Prepared, claim: Prepared) -> Features:
-    """Compare. Sentences of the claim that its last one leans on say what it is about and are not judged; of the others
-    the worst found counts."""
-    if not claim.sentences or not evidence.sentences:
-        return Features()
-    first = len(claim.sentences) - 1
-    while first and not claim.sentences[first].leans and not claim.sentences[first - 1].leads:
-        first -= 1
-    context = dict(claim.context)
-    for sentence in claim.sentences[:first]:
-        context.update(sentence.weights)
-    if sum(context.values()) >= 1.0 and share_of(context, evidence.keys) < _SAME_SUBJECT:
-        return Features(overlap=share_of(claim.sentences[-1].weights, evidence.keys))
-    return reduce(_worse, (_compare(evidence, sentence, context) for sentence in claim.sentences[first:]))
+    """Compare a claim with one piece of evidence."""
+    return Comparison(claim).features(evidence)
+
+
+def comparison(claim: Prepared) -> "Comparison":
+    """For a claim that is compared with several pieces of evidence."""
+    return Comparison(claim)
+
+
+class Comparison:
+    """A claim to be held against pieces of evidence, and against all of them together: what a sentence of theirs shows
+    is found out once.
+
+    Sentences of the claim that its last one leans on say what it is about and are not judged; of the others the worst
+    found counts.
+    """
+
+    def __init__(self, claim: Prepared) -> None:
+        self.claim = claim
+        first = max(0, len(claim.sentences) - 1)
+        while first and not claim.sentences[first].leans and not claim.sentences[first - 1].leads:
+            first -= 1
+        context = dict(claim.context)
+        for sentence in claim.sentences[:first]:
+            context.update(sentence.weights)
+        self._context = context if sum(context.values()) >= 1.0 else {}
+        self._targets = [_Target(sentence, context) for sentence in claim.sentences[first:]]
+
+    def features(self, evidence: Prepared) -> Features:
+        """What ``evidence`` shows of the claim."""
+        if not self._targets or not evidence.sentences:
+            return Features()
+        if self._context and share_of(self._context, evidence.keys) < _SAME_SUBJECT:
+            return Features(overlap=share_of(self.claim.sentences[-1].weights, evidence.keys))
+        return reduce(_worse, (target.compare(evidence) for target in self._targets))
 
 
 def _worse(one: Features, other: Features) -> Features:
@@ -78,75 +101,168 @@ def _worse(one: Features, other: Features) -> Features:
     )
 
 
-def _compare(evidence: Prepared, target: Sentence, context: Mapping[str, float]) -> Features:
-    frame: Mapping[str, float] = {**context, **target.weights} if target.weight < 1.0 else target.weights
-    if not frame:
-        frame = dict.fromkeys(target.keys, 0.5)
-    scored = [
-        (share_of(frame, sentence.weights if target.weights or context else sentence.keys), place)
-        for place, sentence in enumerate(evidence.sentences)
-    ]
-    candidates = sorted((pair for pair in scored if pair[0] >= _LEAST_COVERAGE), reverse=True)[:_CANDIDATES]
-    if not candidates and target.leans and all(weight < 1.0 for weight in frame.values()):
-        units = {(quantity.kind, quantity.unit) for _, quantity in target.quantities if quantity.unit}
-        candidates = [
-            (0.5, place)
-            for place, sentence in enumerate(evidence.sentences)
-            if any((quantity.kind, quantity.unit) in units for _, quantity in sentence.quantities)
-        ][:_CANDIDATES]
-    overlap = max((_neighbourhood(frame, evidence, place) for _, place in candidates), default=max(scored)[0])
-    pairs = [pair_up(target, evidence.sentences[place], frame, coverage) for coverage, place in candidates]
-    return _judge(pairs, evidence, target, overlap)
+class _Look:
+    """What a sentence of a claim and one of the evidence show, whatever stands around the latter."""
+
+    __slots__ = ("_ordered", "_overclaims", "opposed", "pair", "quantity", "swapped", "words")
+
+    def __init__(self, pair: Pair) -> None:
+        self.pair = pair
+        self.opposed = opposed(pair) or polarity_differs(pair)
+        self.quantity = quantity_differs(pair)
+        self.swapped = roles_swapped(pair) or numbers_exchanged(pair)
+        self.words = replaced(pair)
+        self._ordered = self._overclaims = -1.0
+
+    @property
+    def ordered(self) -> float:
+        if self._ordered < 0.0:
+            self._ordered = 0.0 if self.words else _ordered(self.pair)
+        return self._ordered
+
+    @property
+    def overclaims(self) -> float:
+        if self._overclaims < 0.0:
+            self._overclaims = overclaims(self.pair)
+        return self._overclaims
 
 
-def _judge(pairs: Sequence[Pair], evidence: Prepared, target: Sentence, overlap: float) -> Features:
-    verbatim = _verbatim(target, evidence)
-    findings = compare_quantities([quantity for _, quantity in target.quantities], evidence.quantities).findings
-    absent = sum(finding.relation is not Relation.AGREE for finding in findings) / len(findings) if findings else 0.0
-    contained = covered = wider = polarity = 0.0
-    roles = 1.0 if crossed(pairs) else 0.0
+@dataclass(slots=True)
+class _Seen:
+    """The most that sentences of the evidence have shown; a difference with what differs."""
+
+    contained: float = 0.0
+    covered: float = 0.0
+    wider: float = 0.0
+    polarity: float = 0.0
+    roles: float = 0.0
     quantity: tuple[float, str | None] = (0.0, None)
     name: tuple[float, str | None] = (0.0, None)
-    for pair in pairs:
-        flipped, number = opposed(pair) or polarity_differs(pair), quantity_differs(pair)
-        swapped = roles_swapped(pair) or numbers_exchanged(pair)
-        words = replaced(pair)
-        unclear = flipped < 0.0
-        flipped = max(flipped, 0.0)
-        if flipped or swapped:
-            polarity, roles = max(polarity, flipped), max(roles, swapped)
-        elif number[0]:
-            if number[0] > quantity[0] and not _agrees_together(target, evidence):
-                quantity = number
-        elif (other := _other_name(pair, words, evidence))[0]:
-            name = max(name, other, key=_strength)
-        elif not absent and not unclear:
-            if over := overclaims(pair):
-                wider = max(wider, over * pair.coverage)
+
+    def take(self, look: _Look, evidence: Prepared, *, absent: bool) -> None:
+        """``absent``: the evidence lacks a quantity of the claim, so that it does not say it."""
+        target, flipped = look.pair.claim, max(look.opposed, 0.0)
+        if flipped or look.swapped:
+            self.polarity, self.roles = max(self.polarity, flipped), max(self.roles, look.swapped)
+        elif look.quantity[0]:
+            if look.quantity[0] > self.quantity[0] and not _agrees_together(target, evidence):
+                self.quantity = look.quantity
+        elif (other := _other_name(look, evidence))[0]:
+            self.name = max(self.name, other, key=_strength)
+        elif not absent and look.opposed >= 0.0:
+            if look.overclaims:
+                self.wider = max(self.wider, look.overclaims * look.pair.coverage)
             else:
-                contained = max(contained, 0.0 if words else _ordered(pair))
-                if target.relation is None or pair.evidence.relation is not None:
-                    covered = max(covered, pair.coverage)
-    if not verbatim and any(target.run in one.run and _put_in_doubt(target, one) for one in evidence.sentences):
-        contained = covered = 0.0
-    if max(verbatim, contained) >= _SETTLED:
-        quantity, name, roles, wider = (0.0, None), (0.0, None), 0.0, 0.0
-        polarity = polarity if target.quantifier == UNIVERSAL else 0.0
-    if roles or (polarity and not verbatim):
-        contained = covered = 0.0
-    return Features(
-        verbatim=verbatim,
-        contained=contained,
-        covered=ramp(covered, 0.7, 1.0),
-        overlap=overlap,
-        quantity_differs=quantity[0],
-        polarity_differs=polarity,
-        roles_swapped=roles,
-        name_differs=name[0],
-        quantity_absent=absent,
-        overclaims=wider,
-        detail=quantity[1] or name[1],
-    )
+                self.contained = max(self.contained, look.ordered)
+                if target.relation is None or look.pair.evidence.relation is not None:
+                    self.covered = max(self.covered, look.pair.coverage)
+
+    def settle(self, *, universal: bool) -> None:
+        """The evidence says so in these words: what differs is of something else, save where all are meant."""
+        self.quantity = self.name = (0.0, None)
+        self.roles = self.wider = 0.0
+        if not universal:
+            self.polarity = 0.0
+
+
+class _Target:
+    """A sentence that is judged, and what was seen of it so far, by the identity of what it was held against."""
+
+    def __init__(self, sentence: Sentence, context: Mapping[str, float]) -> None:
+        self._sentence = sentence
+        frame: Mapping[str, float] = {**context, **sentence.weights} if sentence.weight < 1.0 else sentence.weights
+        self._frame = frame or dict.fromkeys(sentence.keys, 0.5)
+        self._by_weights = bool(sentence.weights or context)
+        self._quantities = [quantity for _, quantity in sentence.quantities]
+        self._shares: dict[int, float] = {}
+        self._looks: dict[int, _Look] = {}
+        self._lacking: dict[int, Sequence[Quantity]] = {}
+        self._held: list[object] = []
+        """What was seen, so that no other thing takes its identity."""
+
+    def compare(self, evidence: Prepared) -> Features:
+        sentences = evidence.sentences
+        shares = [self._share(sentence) for sentence in sentences]
+        scored = [(share, place) for place, share in enumerate(shares) if share >= _LEAST_COVERAGE]
+        candidates = sorted(scored, reverse=True)[:_CANDIDATES]
+        if not candidates and self._sentence.leans and all(weight < 1.0 for weight in self._frame.values()):
+            candidates = self._by_units(sentences)
+        overlap = _best_neighbourhood(self._frame, evidence, candidates) if candidates else max(shares)
+        return self._judge(candidates, evidence, overlap, self._absent(evidence))
+
+    def _by_units(self, sentences: Sequence[Sentence]) -> list[tuple[float, int]]:
+        units = {(quantity.kind, quantity.unit) for quantity in self._quantities if quantity.unit}
+        return [
+            (0.5, place)
+            for place, sentence in enumerate(sentences)
+            if any((quantity.kind, quantity.unit) in units for _, quantity in sentence.quantities)
+        ][:_CANDIDATES]
+
+    def _share(self, sentence: Sentence) -> float:
+        share = self._shares.get(id(sentence))
+        if share is None:
+            share = share_of(self._frame, sentence.weights if self._by_weights else sentence.keys)
+            self._shares[id(sentence)] = share
+            self._held.append(sentence)
+        return share
+
+    def _look(self, sentence: Sentence, coverage: float) -> _Look:
+        look = self._looks.get(id(sentence))
+        if look is None:
+            look = self._looks[id(sentence)] = _Look(pair_up(self._sentence, sentence, self._frame, coverage))
+        return look
+
+    def _absent(self, evidence: Prepared) -> float:
+        """The share of the claim's quantities that the evidence does not have."""
+        return len(self._lacks(evidence)) / len(self._quantities) if self._quantities else 0.0
+
+    def _lacks(self, evidence: Prepared) -> Sequence[Quantity]:
+        lacking = self._lacking.get(id(evidence))
+        if lacking is None:
+            asked: Sequence[Quantity] = self._quantities
+            for part in evidence.parts:
+                lacks = self._lacks(part)
+                asked = [quantity for quantity in asked if quantity in lacks]
+            findings = compare_quantities(asked, evidence.quantities).findings
+            lacking = [one.quantity for one in findings if one.relation is not Relation.AGREE]
+            self._lacking[id(evidence)] = lacking
+            self._held.append(evidence)
+        return lacking
+
+    def _judge(
+        self, candidates: Sequence[tuple[float, int]], evidence: Prepared, overlap: float, absent: float
+    ) -> Features:
+        target = self._sentence
+        verbatim = _verbatim(target, evidence)
+        universal = target.quantifier == UNIVERSAL
+        seen = _Seen()
+        looks: list[_Look] = []
+        for coverage, place in candidates:
+            looks.append(self._look(evidence.sentences[place], coverage))
+            seen.take(looks[-1], evidence, absent=absent > 0.0)
+            if verbatim >= _SETTLED and not universal and seen.contained >= 1.0 and seen.covered:
+                break  # coverage only falls from here
+        if not verbatim and any(target.run in one.run and _put_in_doubt(target, one) for one in evidence.sentences):
+            seen.contained = seen.covered = 0.0
+        if max(verbatim, seen.contained) >= _SETTLED:
+            seen.settle(universal=universal)
+        elif crossed([look.pair for look in looks]):
+            seen.roles = 1.0
+        if seen.roles or (seen.polarity and not verbatim):
+            seen.contained = seen.covered = 0.0
+        return Features(
+            verbatim=verbatim,
+            contained=seen.contained,
+            covered=ramp(seen.covered, 0.7, 1.0),
+            overlap=overlap,
+            quantity_differs=seen.quantity[0],
+            polarity_differs=seen.polarity,
+            roles_swapped=seen.roles,
+            name_differs=seen.name[0],
+            quantity_absent=absent,
+            overclaims=seen.wider,
+            detail=seen.quantity[1] or seen.name[1],
+        )
 
 
 def _agrees_together(target: Sentence, evidence: Prepared) -> bool:
@@ -157,20 +273,28 @@ def _agrees_together(target: Sentence, evidence: Prepared) -> bool:
     )
 
 
-def _other_name(pair: Pair, words: tuple[str, str] | None, evidence: Prepared) -> tuple[float, str | None]:
-    found = name_differs(pair)
-    return name_replaced(pair, words, evidence.keys) if words and not found[0] else found
+def _other_name(look: _Look, evidence: Prepared) -> tuple[float, str | None]:
+    found = name_differs(look.pair)
+    return name_replaced(look.pair, look.words, evidence.keys) if look.words and not found[0] else found
 
 
 def _strength(found: tuple[float, str | None]) -> float:
     return found[0]
 
 
-def _neighbourhood(frame: Mapping[str, float], evidence: Prepared, place: int) -> float:
-    keys: set[str] = set()
-    for sentence in evidence.sentences[max(0, place - 1) : place + 2]:
-        keys |= sentence.weights.keys()
-    return share_of(frame, keys)
+def _best_neighbourhood(
+    frame: Mapping[str, float], evidence: Prepared, candidates: Sequence[tuple[float, int]]
+) -> float:
+    """The largest share that a candidate has with the sentences on either side of it."""
+    best = 0.0
+    for _, place in candidates:
+        keys: set[str] = set()
+        for sentence in evidence.sentences[max(0, place - 1) : place + 2]:
+            keys |= sentence.weights.keys()
+        best = max(best, share_of(frame, keys))
+        if best == 1.0:
+            break
+    return best
 
 
 def _verbatim(claim: Sentence, evidence: Prepared) -> float:

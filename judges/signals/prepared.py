@@ -78,6 +78,8 @@ class Prepared(Struct, frozen=True):
     run: str
     context: Mapping[str, float]
     """The weights of the words before a claim that say what it is about; empty for evidence."""
+    parts: "tuple[Prepared, ...]" = ()
+    """Of several pieces together: these."""
 
 
 def prepare(text: str, context: str = "") -> Prepared:
@@ -114,6 +116,7 @@ def together(parts: Sequence[Prepared]) -> Prepared:
         quantities=tuple(quantity for part in parts for quantity in part.quantities),
         run=SEPARATOR + "".join(part.run[1:] for part in parts),
         context={},
+        parts=tuple(parts),
     )
 
 

@@ -15,7 +15,7 @@ from judges.adjudication import Adjudicator, Signals
 from judges.cross_encoder import PrefixScorer
 from judges.cross_encoder.files import cores
 from judges.pipeline import GroundingChecker
-from judges.signals import Combined, Features, Prepared, Wording, compute, measure_wording, vector
+from judges.signals import Combined, Comparison, Features, Prepared, Wording, measure_wording, vector
 from judges.training.metrics import Figures, Floats, measure
 from judges.types import Chunk, Claim, ClaimVerdict, Label, Probabilities, Span, Thresholds
 
@@ -56,17 +56,22 @@ class Recorder:
     def as_written(self, text: str, claim: Prepared, evidence: Sequence[Prepared], /) -> str:
         return signals.as_written(text, claim, evidence)
 
+    def comparison(self, claim: Prepared, /) -> Comparison:
+        return signals.comparison(claim)
+
     def combine(
         self,
         evidence: Prepared | str,
-        claim: Prepared | str,
+        claim: Comparison | Prepared | str,
         model: Probabilities,
         best: tuple[float, float] | None = None,
         /,
     ) -> Combined:
-        evidence, claim = (one if isinstance(one, Prepared) else signals.prepare(one) for one in (evidence, claim))
-        features = compute(evidence, claim)
-        self.last = Seen(vector(model, features, best), measure_wording(evidence, claim), features)
+        evidence = evidence if isinstance(evidence, Prepared) else signals.prepare(evidence)
+        claim = signals.prepare(claim) if isinstance(claim, str) else claim
+        held = claim if isinstance(claim, Comparison) else Comparison(claim)
+        features = held.features(evidence)
+        self.last = Seen(vector(model, features, best), measure_wording(evidence, held.claim), features)
         return Combined(model, None)
 
 

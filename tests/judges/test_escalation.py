@@ -39,6 +39,9 @@ class ModelOnly:
     def as_written(self, text: str, claim: Any, evidence: Any, /) -> str:
         return text
 
+    def comparison(self, claim: Any, /) -> Any:
+        return claim
+
     def combine(self, evidence: Any, claim: Any, model: Probabilities | None, *more: Any) -> Any:
         class Said:
             probabilities = model
