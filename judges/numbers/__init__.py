@@ -4,7 +4,7 @@ Written forms do not matter: "2.1 billion" is "$2.1B" save for the currency, "14
 exact decimals. The time taken is linear in the text.
 """
 
-from judges.numbers.comparison import Comparison, Finding, Relation, compare_quantities, relate, within
+from judges.numbers.comparison import Comparison, Finding, Relation, compare_quantities, lacking, relate, within
 from judges.numbers.extract import extract
 from judges.numbers.quantity import Bound, Kind, Quantity
 from judges.numbers.scan import Token, normalise, scan
@@ -20,6 +20,7 @@ __all__ = [
     "compare",
     "compare_quantities",
     "extract",
+    "lacking",
     "normalise",
     "quantities",
     "relate",

@@ -109,6 +109,11 @@ def within(quantity: Quantity, low: Quantity, high: Quantity) -> bool:
     return low.values[0] <= quantity.values[0] <= high.values[0]
 
 
+def lacking(claim: Sequence[Quantity], text: Sequence[Quantity]) -> list[Quantity]:
+    """The quantities of a claim that a text does not agree with."""
+    return [quantity for quantity in claim if _find(quantity, text).relation is not _AGREE]
+
+
 def compare_quantities(claim: Sequence[Quantity], text: Sequence[Quantity]) -> Comparison:
     """Look each quantity of the claim up in the text: agreement with one there wins over difference from another."""
     return Comparison(findings=tuple(_find(quantity, text) for quantity in claim))

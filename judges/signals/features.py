@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from judges.numbers import Quantity, Relation, compare_quantities
+from judges.numbers import Quantity, lacking
 from judges.signals.alignment import Pair, anchors_of, pair_up, ramp, share_of, touched
 from judges.signals.amounts import numbers_exchanged, quantity_differs
 from judges.signals.differences import crossed, overclaims, roles_swapped
@@ -217,17 +217,15 @@ class _Target:
         return len(self._lacks(evidence)) / len(self._quantities) if self._quantities else 0.0
 
     def _lacks(self, evidence: Prepared) -> Sequence[Quantity]:
-        lacking = self._lacking.get(id(evidence))
-        if lacking is None:
+        lacks = self._lacking.get(id(evidence))
+        if lacks is None:
             asked: Sequence[Quantity] = self._quantities
             for part in evidence.parts:
-                lacks = self._lacks(part)
-                asked = [quantity for quantity in asked if quantity in lacks]
-            findings = compare_quantities(asked, evidence.quantities).findings
-            lacking = [one.quantity for one in findings if one.relation is not Relation.AGREE]
-            self._lacking[id(evidence)] = lacking
+                missing = self._lacks(part)
+                asked = [quantity for quantity in asked if quantity in missing]
+            lacks = self._lacking[id(evidence)] = lacking(asked, evidence.quantities)
             self._held.append(evidence)
-        return lacking
+        return lacks
 
     def _judge(
         self, candidates: Sequence[tuple[float, int]], evidence: Prepared, overlap: float, absent: float
