@@ -17,6 +17,8 @@ _CODE = re.compile(r"\s*(`{1,3})[^`]+\1\s*\Z")
 _ADDRESS = re.compile(r"(?:https?://|www\.)\S+")
 _LISTED = re.compile(r"\s*(?:\[\^?\w{1,9}\]|【\w{1,9}】):?\s+(?:\S+\.[A-Za-z][A-Za-z0-9]{1,4}|https?://\S+)\s*\Z")
 """A marker and what it stands for: a line of a list of sources, a footnote."""
+_QUOTED = re.compile("""["“«„'][^"”»“]{1,300}["”»“']""")
+_GREETED = re.compile(r"(?: (?:there|all|everyone|[A-Z][\w.-]{0,30})){0,2}[,!] +(?=\w+ \w+ \w)")
 _CLAUSES = re.compile(r"[;；]\s+")
 _NESTED = re.compile(r"[([{（「『“\"«„`]")
 _PLAIN_LETTERS = str.maketrans("’ʼİ", "''I")
@@ -24,6 +26,8 @@ _MIN_CLAUSE_WORDS = 4
 _MAX_TITLE_WORDS = 8
 _MAX_GREETING_WORDS = 2
 _MAX_SOURCE_WORDS = 8
+_MAX_FRAGMENT_WORDS = 5
+"""An answer as short as this may be no sentence, and say nothing without its question."""
 _MAX_BACK = 64
 
 
@@ -34,6 +38,8 @@ class _Clause:
     text: str
     start: int
     end: int
+    asked: str = ""
+    """The question that it is said to answer."""
 
 
 class HeuristicExtractor:
@@ -62,7 +68,7 @@ class HeuristicExtractor:
                     text=clause.text,
                     span=Span(sentence.span.start + clause.start, sentence.span.start + clause.end),
                     sentence_index=sentence.index,
-                    context=self._context(clause.text, lead_in, previous, before),
+                    context=self._context(clause, lead_in, previous, before),
                 )
             )
             before = clause.text
@@ -83,8 +89,7 @@ class HeuristicExtractor:
         """The part without what introduces it; None if it makes no claim."""
         rules, rest = self._rules, part.text
         while rest and _has_words(rest) and not _COLON.search(rest) and not _QUESTION.search(rest):
-            introduction = rules.attributions.match(_fold(rest))
-            text = rest[introduction.end() :] if introduction else rest
+            asked, text = self._undressed(rest)
             folded = _fold(text)
             filler = rules.fillers.match(folded)
             bare = folded[filler.end() :] if filler else folded
@@ -95,8 +100,27 @@ class HeuristicExtractor:
             elif rules.meta.match(bare):
                 rest = _after(_AFTER_COLON, rest)  # "Here's the answer: admission is 9 euros"
             else:
-                return _Clause(text[:1].upper() + text[1:] if introduction else text, part.start, part.end)
+                told = text if text == rest else text[:1].upper() + text[1:]
+                return _Clause(told, part.start, part.end, asked)
         return None
+
+    def _undressed(self, text: str) -> tuple[str, str]:
+        """A question that ``text`` repeats and answers, or ""; and ``text`` without that, a greeting, what says only
+        that an answer follows, and whatever names the documents as such."""
+        rules, asked = self._rules, ""
+        text = _without(self._greeting(text), text)
+        if opener := rules.openers.match(_fold(text)):
+            question = _QUOTED.search(opener[0])
+            asked = text[question.start() + 1 : question.end() - 1] if question else ""
+            text = _without(opener, text)
+        text = _without(rules.attributions.match(_fold(text)), text)
+        trailing = rules.trailing.search(_fold(text))
+        return asked, text[: trailing.start()] + text[trailing.end() :] if trailing else text
+
+    def _greeting(self, text: str) -> re.Match[str] | None:
+        """A greeting that a sentence follows in one line: "Hi Anna, "."""
+        found = self._rules.greetings.match(_fold(text))
+        return _GREETED.match(text, found.end()) if found else None
 
     def _is_phrase(self, folded: str) -> bool:
         """A greeting, an interjection, the name of a source."""
@@ -111,13 +135,15 @@ class HeuristicExtractor:
 
     # -- what a claim needs to be understood --------------------------------------------------------------------------
 
-    def _context(self, text: str, lead_in: str, previous: Sequence[Sentence], before: str | None) -> str:
-        folded = _fold(text)
+    def _context(self, clause: _Clause, lead_in: str, previous: Sequence[Sentence], before: str | None) -> str:
+        folded = _fold(clause.text)
         contexts = [lead_in]
         if self._rules.pronouns.match(folded):
             contexts.append(before if before is not None else self._antecedent(previous))
         elif self._rules.connectives.match(folded):
             contexts.append(before if before is not None else self._statement_before(previous))
+        elif _count(clause.text, 0) <= _MAX_FRAGMENT_WORDS:
+            contexts.append(clause.asked or ("" if before is not None else _question_before(previous)))
         return " ".join(context for context in contexts if context)
 
     def _lead_in(self, sentence: Sentence, previous: Sequence[Sentence]) -> str:
@@ -180,6 +206,16 @@ def _after(pattern: re.Pattern[str], text: str) -> str:
     """What follows the first match; nothing if there is none."""
     found = pattern.search(_fold(text))
     return text[found.end() :] if found else ""
+
+
+def _question_before(previous: Sequence[Sentence]) -> str:
+    """The sentence right before, if it is a question."""
+    return previous[-1].plain if previous and _QUESTION.search(previous[-1].plain) else ""
+
+
+def _without(prefix: re.Match[str] | None, text: str) -> str:
+    """``text`` behind the prefix, if words follow it there."""
+    return text[prefix.end() :] if prefix and _has_words(text[prefix.end() :]) else text
 
 
 def _is_title(sentence: Sentence) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
-from typing import Any
+from typing import Any, Final
 
 LANGUAGES = ("en", "de", "fr", "es")
 
@@ -50,9 +50,18 @@ class ClaimRules:
     contrasts: re.Pattern[str]
     """Found between clauses: a comma or semicolon, and the word that sets the second against the first."""
     attributions: re.Pattern[str]
-    """A prefix such as "According to the document, " that names no particular source."""
+    """A prefix that names no particular source: "According to the document, ", "The policy says that "."""
+    trailing: re.Pattern[str]
+    """Found at the end: the same behind a comma or in brackets, the end mark left out."""
+    openers: re.Pattern[str]
+    """A prefix that says nothing of the matter: "Note: ", "The answer to your question is: ", with the question if it
+    is repeated there."""
     dangling: re.Pattern[str]
     """Found at the end, as it is written: a last word after which a sentence cannot stop."""
+
+
+_ASKED: Final = r"""(?:,? ["“«„'][^"”»“]{1,300}["”»“']| [^:"“«„]{1,200}?)?"""
+"""A question that an answer repeats: ``<asked>`` in the tables."""
 
 
 @lru_cache(maxsize=8)
@@ -89,13 +98,17 @@ def claim_rules(languages: Sequence[str] = LANGUAGES) -> ClaimRules:
         pronouns=opening("pronouns"),
         connectives=opening("connectives"),
         contrasts=re.compile(rf"[,;] {any_of('contrasts')}\b,? *"),
-        attributions=re.compile(rf"{any_of('attributions')} {any_of('sources')}, "),
+        attributions=re.compile(
+            rf"{any_of('attributions')} {any_of('sources')}(?:,|:) +|{any_of('sources')} {any_of('reports')} *"
+        ),
+        trailing=re.compile(rf"(?:, | \(){any_of('behind')} {any_of('sources')}\)?(?=[.!。]*\Z)"),
+        openers=re.compile(rf"\W*{any_of('openers')} *"),
         dangling=re.compile(rf"(?<!\w){any_of('dangling', 'split')}\s*\Z"),
     )
 
 
 def _expand(entry: str, words: Mapping[str, str]) -> str:
-    for name, pattern in words.items():
+    for name, pattern in (*words.items(), ("asked", _ASKED)):
         entry = entry.replace(f"<{name}>", pattern)
     return entry
 

@@ -1,6 +1,6 @@
 """What the comparisons of two sentences laid beside each other share."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
@@ -22,7 +22,7 @@ def words_of(sentence: Sentence) -> list[str]:
     return sentence.run.split(SEPARATOR, _MOST_WORDS)
 
 
-def has_word(sentence: Sentence, words: Sequence[str]) -> bool:
+def has_word(sentence: Sentence, words: Iterable[str]) -> bool:
     return any(f"{SEPARATOR}{word}{SEPARATOR}" in sentence.run for word in words)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from judges.signals.alignment import Pair, share_of
 from judges.signals.beside import ALIKE, crosswise, has_word, sides, words_of
-from judges.signals.lexicon import DEGREES, EXCLUSIVES
+from judges.signals.lexicon import DEGREES, EXCLUSIVES, PERMITTING
 
 
 def roles_swapped(pair: Pair) -> float:
@@ -52,7 +52,8 @@ def _odd_word(pair: Pair) -> str | None:
 
 def overclaims(pair: Pair) -> float:
     claim, evidence = pair.claim, pair.evidence
-    if claim.quantifier > evidence.quantifier > 0 or (evidence.hedged and not claim.hedged):
+    hedged = evidence.hedged and not claim.hedged and not has_word(claim, PERMITTING)
+    if claim.quantifier > evidence.quantifier > 0 or hedged:
         return 1.0
     for stronger, said in EXCLUSIVES:
         if has_word(claim, stronger) and not has_word(evidence, said):

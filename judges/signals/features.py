@@ -1,9 +1,9 @@
 """What a comparison of a claim with a window of evidence shows, as numbers from 0 to 1."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final
 
 from msgspec import Struct
@@ -23,6 +23,8 @@ _SAME_SUBJECT: Final = 0.5
 _LEAD: Final = 7
 """Words beside a statement that are looked at for what is held of it."""
 _SETTLED: Final = 0.95
+_OF_SUBJECT: Final = 3
+"""Words with content at the beginning of what stands before a claim: they say what it is about."""
 
 
 class Features(Struct, frozen=True):
@@ -173,6 +175,8 @@ class _Target:
         frame: Mapping[str, float] = {**context, **sentence.weights} if sentence.weight < 1.0 else sentence.weights
         self._frame = frame or dict.fromkeys(sentence.keys, 0.5)
         self._by_weights = bool(sentence.weights or context)
+        full = (key for key, weight in context.items() if weight == 1.0)
+        self._subject = frozenset(islice(full, _OF_SUBJECT)) - sentence.weights.keys()
         self._quantities = [quantity for _, quantity in sentence.quantities]
         self._shares: dict[int, float] = {}
         self._looks: dict[int, _Look] = {}
@@ -184,11 +188,25 @@ class _Target:
         sentences = evidence.sentences
         shares = [self._share(sentence) for sentence in sentences]
         scored = [(share, place) for place, share in enumerate(shares) if share >= _LEAST_COVERAGE]
+        others = self._of_others(scored, sentences) if self._subject and len(scored) > 1 else frozenset()
+        scored = [one for one in scored if one[1] not in others]
         candidates = sorted(scored, reverse=True)[:_CANDIDATES]
         if not candidates and self._sentence.leans and all(weight < 1.0 for weight in self._frame.values()):
             candidates = self._by_units(sentences)
         overlap = _best_neighbourhood(self._frame, evidence, candidates) if candidates else max(shares)
-        return self._judge(candidates, evidence, overlap, self._absent(evidence))
+        verbatim = _verbatim(self._sentence, evidence, others)
+        return self._judge(candidates, evidence, verbatim, overlap)
+
+    def _of_others(self, scored: Sequence[tuple[float, int]], sentences: Sequence[Sentence]) -> frozenset[int]:
+        """The places of those that are about another subject: of two plans, the one that the text before the claim does
+        not name. They name less of it than another sentence does, and nothing that this one does not."""
+        named: list[frozenset[str]] = []
+        for _, place in scored:
+            around = sentences[max(0, place - sentences[place].leans) : place + 1]
+            named.append(self._subject & {key for sentence in around for key in sentence.keys})
+        return frozenset(
+            place for (_, place), mine in zip(scored, named, strict=True) if any(mine < other for other in named)
+        )
 
     def _by_units(self, sentences: Sequence[Sentence]) -> list[tuple[float, int]]:
         units = {(quantity.kind, quantity.unit) for quantity in self._quantities if quantity.unit}
@@ -228,10 +246,9 @@ class _Target:
         return lacks
 
     def _judge(
-        self, candidates: Sequence[tuple[float, int]], evidence: Prepared, overlap: float, absent: float
+        self, candidates: Sequence[tuple[float, int]], evidence: Prepared, verbatim: float, overlap: float
     ) -> Features:
-        target = self._sentence
-        verbatim = _verbatim(target, evidence)
+        target, absent = self._sentence, self._absent(evidence)
         universal = target.quantifier == UNIVERSAL
         seen = _Seen()
         looks: list[_Look] = []
@@ -295,12 +312,13 @@ def _best_neighbourhood(
     return best
 
 
-def _verbatim(claim: Sentence, evidence: Prepared) -> float:
+def _verbatim(claim: Sentence, evidence: Prepared, others: Container[int]) -> float:
+    """Whether the claim stands there word for word, in another place than ``others``."""
     if claim.run not in evidence.run or claim.run.count(SEPARATOR) < 3 or not claim.keys:
         return 0.0
     best = 0.0
-    for sentence in evidence.sentences:
-        if claim.run in sentence.run:
+    for place, sentence in enumerate(evidence.sentences):
+        if claim.run in sentence.run and place not in others:
             negated = False
             if len(sentence.negations) > len(claim.negations):
                 clauses = touched(sentence, anchors_of(claim.keys, sentence.keys))

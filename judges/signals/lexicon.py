@@ -1,6 +1,7 @@
 """What the signals know of words, as data. English, German, French and Spanish, and a few Chinese characters."""
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 
@@ -119,14 +120,22 @@ EITHER: Final = _words("or oder ou o")
 
 HEDGES: Final = _words(
     "might could would possibly probably likely perhaps maybe allegedly reportedly expected expects expect "
-    "plan plans planned "
-    "planning propose proposes proposed intend intends intended aim aims hope hopes consider considers "
-    "considering "
-    "potentially soll sollen könnte könnten dürfte plant planen geplant voraussichtlich möglicherweise "
-    "vielleicht "
+    "planned propose proposes proposed intend intends intended consider considers considering "
+    "potentially soll sollen könnte könnten dürfte planen geplant voraussichtlich möglicherweise vielleicht "
     "pourrait pourraient prévoit prévoient prévu probablement podría podrían planea planean previsto "
     "probablemente"
 )
+INTENDING: Final[Mapping[str, frozenset[str]]] = {
+    **dict.fromkeys(("plan", "plans", "planning"), frozenset({"to", "on"})),
+    **dict.fromkeys(("aim", "aims", "hope", "hopes"), frozenset({"to"})),
+    "plant": _words("die der das den eine einen ein"),
+}
+"""The same before these words alone: a plan may be one of tariffs, and a plant in the ground."""
+PERMITTING: Final = _words(
+    "can able allowed permitted possible entitled eligible option optional "
+    "kann können darf dürfen möglich erlaubt peut peuvent autorisé puede pueden posible permitido"
+)
+"""Claims with these say no more than evidence in which something "may" be done."""
 CONDITIONS: Final = _words(
     "if unless except only provided otherwise wenn falls sofern außer nur si sauf seulement excepto salvo solo sólo"
 )

@@ -25,6 +25,7 @@ NAMING: Final = (Kind.REFERENCE, Kind.IDENTIFIER, Kind.WEEKDAY)
 _NAMING_WEIGHT: Final = 0.6
 _MAX_KEYS: Final = 120
 _FUNCTIONAL: Final = frozenset({"may"}).union(
+    lexicon.INTENDING,
     lexicon.NEGATIONS,
     lexicon.QUANTIFIERS,
     lexicon.HEDGES,
@@ -223,7 +224,8 @@ class _Collector:
             if following not in _BREAKS:
                 self.denials.append(len(self.keys))
         self.quantifier = max(self.quantifier, lexicon.QUANTIFIERS.get(word, 0))
-        self.hedged = self.hedged or word in lexicon.HEDGES or (word == "may")
+        intends = word in lexicon.INTENDING and following in lexicon.INTENDING[word]
+        self.hedged = self.hedged or word in lexicon.HEDGES or word == "may" or intends
         self.conditions += word in lexicon.CONDITIONS
         self.clause += word in lexicon.CONTRASTS
         self.degree = lexicon.DEGREES.get(word, self.degree)
