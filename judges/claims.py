@@ -1,34 +1,25 @@
 """The claims of a sentence, found by rules: what says nothing that a document could support is left out."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from judges.contexts import COLON, END, QUESTION, Contexts, count, fold, has_words, is_title
 from judges.language import LANGUAGES, claim_rules
-from judges.markdown import HEADING, ITEM, ROW, cells, inline, plain
+from judges.markdown import ROW, cells, inline, plain
 from judges.types import Claim, Sentence, Span
 
-_QUESTION = re.compile(r"[?？؟⁇⁈⁉][!?！？]{0,30}[)\]*_\s]{0,60}\Z")
-_END = re.compile(r"[.!?…。！？｡؟۔।॥][\"'”’»“)\]」』】\s]*\Z")
-_COLON = re.compile(r"[:：]\Z")
 _AFTER_COLON = re.compile(r":\s+|：\s*")
-_TITLE = re.compile(r"\s*(\*\*|__)(?P<title>[^*_\n]{1,80})\1:?\s*\Z")
 _CODE = re.compile(r"\s*(`{1,3})[^`]+\1\s*\Z")
-_ADDRESS = re.compile(r"(?:https?://|www\.)\S+")
 _LISTED = re.compile(r"\s*(?:\[\^?\w{1,9}\]|【\w{1,9}】):?\s+(?:\S+\.[A-Za-z][A-Za-z0-9]{1,4}|https?://\S+)\s*\Z")
 """A marker and what it stands for: a line of a list of sources, a footnote."""
 _QUOTED = re.compile("""["“«„'][^"”»“]{1,300}["”»“']""")
 _GREETED = re.compile(r"(?: (?:there|all|everyone|[A-Z][\w.-]{0,30})){0,2}[,!] +(?=\w+ \w+ \w)")
 _CLAUSES = re.compile(r"[;；]\s+")
 _NESTED = re.compile(r"[([{（「『“\"«„`]")
-_PLAIN_LETTERS = str.maketrans("’ʼİ", "''I")
 _MIN_CLAUSE_WORDS = 4
-_MAX_TITLE_WORDS = 8
 _MAX_GREETING_WORDS = 2
 _MAX_SOURCE_WORDS = 8
-_MAX_FRAGMENT_WORDS = 5
-"""An answer as short as this may be no sentence, and say nothing without its question."""
-_MAX_BACK = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +43,14 @@ class HeuristicExtractor:
 
     def __init__(self, *, languages: Sequence[str] = LANGUAGES) -> None:
         self._rules = claim_rules(tuple(languages))
+        self._contexts = Contexts(self._rules, self._stated)
 
     async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
         """Return the claims of ``sentence``, none if it makes none. ``previous``: the sentences before it, in order."""
         if ROW.match(sentence.text):
             return _row(sentence, previous)
-        lead_in = self._lead_in(sentence, previous)
-        if self._rules.labels.match(_fold(lead_in)) and _count(sentence.plain, 0) <= _MAX_SOURCE_WORDS:
+        above = self._contexts.above(sentence, previous)
+        if self._rules.labels.match(fold(above.nearest)) and count(sentence.plain) <= _MAX_SOURCE_WORDS:
             return []
         claims: list[Claim] = []
         before: str | None = None
@@ -68,7 +60,7 @@ class HeuristicExtractor:
                     text=clause.text,
                     span=Span(sentence.span.start + clause.start, sentence.span.start + clause.end),
                     sentence_index=sentence.index,
-                    context=self._context(clause, lead_in, previous, before),
+                    context=self._contexts.of(sentence, clause.text, clause.asked, previous, before, above),
                 )
             )
             before = clause.text
@@ -77,20 +69,24 @@ class HeuristicExtractor:
     # -- what makes a claim -------------------------------------------------------------------------------------------
 
     def _clauses(self, sentence: Sentence) -> list[_Clause]:
-        if sentence.in_code or not sentence.complete or _is_title(sentence) or _CODE.match(sentence.text):
+        if sentence.in_code or not sentence.complete or is_title(sentence) or _CODE.match(sentence.text):
             return []
         if _LISTED.match(sentence.text):
             return []
-        if not _END.search(sentence.plain) and self._rules.dangling.search(sentence.plain):
+        if not END.search(sentence.plain) and self._rules.dangling.search(sentence.plain):
             return []
         return [clause for part in _parts(sentence.text) if (clause := self._claim(part)) is not None]
+
+    def _stated(self, sentence: Sentence) -> str:
+        """All that ``sentence`` claims."""
+        return "" if ROW.match(sentence.text) else " ".join(clause.text for clause in self._clauses(sentence))
 
     def _claim(self, part: _Clause) -> _Clause | None:
         """The part without what introduces it; None if it makes no claim."""
         rules, rest = self._rules, part.text
-        while rest and _has_words(rest) and not _COLON.search(rest) and not _QUESTION.search(rest):
+        while rest and has_words(rest) and not COLON.search(rest) and not QUESTION.search(rest):
             asked, text = self._undressed(rest)
-            folded = _fold(text)
+            folded = fold(text)
             filler = rules.fillers.match(folded)
             bare = folded[filler.end() :] if filler else folded
             if rules.refusals.match(bare) or rules.refusals.match(folded):
@@ -109,17 +105,17 @@ class HeuristicExtractor:
         that an answer follows, and whatever names the documents as such."""
         rules, asked = self._rules, ""
         text = _without(self._greeting(text), text)
-        if opener := rules.openers.match(_fold(text)):
+        if opener := rules.openers.match(fold(text)):
             question = _QUOTED.search(opener[0])
             asked = text[question.start() + 1 : question.end() - 1] if question else ""
             text = _without(opener, text)
-        text = _without(rules.attributions.match(_fold(text)), text)
-        trailing = rules.trailing.search(_fold(text))
+        text = _without(rules.attributions.match(fold(text)), text)
+        trailing = rules.trailing.search(fold(text))
         return asked, text[: trailing.start()] + text[trailing.end() :] if trailing else text
 
     def _greeting(self, text: str) -> re.Match[str] | None:
         """A greeting that a sentence follows in one line: "Hi Anna, "."""
-        found = self._rules.greetings.match(_fold(text))
+        found = self._rules.greetings.match(fold(text))
         return _GREETED.match(text, found.end()) if found else None
 
     def _is_phrase(self, folded: str) -> bool:
@@ -131,102 +127,18 @@ class HeuristicExtractor:
             (rules.interjections.match(folded), 0),
             (rules.labels.match(folded), _MAX_SOURCE_WORDS),
         )
-        return any(found and _count(folded, found.end()) <= most for found, most in allowed)
-
-    # -- what a claim needs to be understood --------------------------------------------------------------------------
-
-    def _context(self, clause: _Clause, lead_in: str, previous: Sequence[Sentence], before: str | None) -> str:
-        folded = _fold(clause.text)
-        contexts = [lead_in]
-        if self._rules.pronouns.match(folded):
-            contexts.append(before if before is not None else self._antecedent(previous))
-        elif self._rules.connectives.match(folded):
-            contexts.append(before if before is not None else self._statement_before(previous))
-        elif _count(clause.text, 0) <= _MAX_FRAGMENT_WORDS:
-            contexts.append(clause.asked or ("" if before is not None else _question_before(previous)))
-        return " ".join(context for context in contexts if context)
-
-    def _lead_in(self, sentence: Sentence, previous: Sequence[Sentence]) -> str:
-        """The line with a colon that the list of this item stands under."""
-        if not _starts_item(sentence):
-            return ""
-        recent = previous[-_MAX_BACK:]
-        for place in range(len(recent) - 1, -1, -1):
-            earlier = recent[place].plain
-            if _COLON.search(earlier):
-                return "" if self._rules.meta.match(_fold(earlier)) else earlier
-            goes_on_a_line = place > 0 and "\n" not in recent[place - 1].text
-            if not _starts_item(recent[place]) and not goes_on_a_line:
-                break
-        return ""
-
-    def _antecedent(self, previous: Sequence[Sentence]) -> str:
-        """The last claim that names what it is about; the last claim, if all of them point back."""
-        nearest = ""
-        for text in self._statements(previous):
-            if not self._points_back(text):
-                return text
-            nearest = nearest or text
-        return nearest
-
-    def _statement_before(self, previous: Sequence[Sentence]) -> str:
-        """The last claim, behind the one that it points back to itself."""
-        nearest = next(self._statements(previous), "")
-        if not nearest or not self._points_back(nearest):
-            return nearest
-        named = self._antecedent(previous)
-        return nearest if named == nearest else f"{named} {nearest}"
-
-    def _statements(self, previous: Sequence[Sentence]) -> Iterator[str]:
-        for sentence in reversed(previous[-_MAX_BACK:]):
-            clauses = [] if ROW.match(sentence.text) else self._clauses(sentence)
-            if clauses:
-                yield " ".join(clause.text for clause in clauses)
-
-    def _points_back(self, text: str) -> bool:
-        folded = _fold(text)
-        return bool(self._rules.pronouns.match(folded) or self._rules.connectives.match(folded))
-
-
-def _fold(text: str) -> str:
-    """``text`` in small letters, as long as it was."""
-    return text.translate(_PLAIN_LETTERS).lower()
-
-
-def _count(text: str, start: int) -> int:
-    """How many words follow; punctuation by itself is none."""
-    return sum(map(_has_words, text[start:].split()))
-
-
-def _has_words(text: str) -> bool:
-    return any(ch.isalnum() for ch in _ADDRESS.sub("", text))
+        return any(found and count(folded[found.end() :]) <= most for found, most in allowed)
 
 
 def _after(pattern: re.Pattern[str], text: str) -> str:
     """What follows the first match; nothing if there is none."""
-    found = pattern.search(_fold(text))
+    found = pattern.search(fold(text))
     return text[found.end() :] if found else ""
-
-
-def _question_before(previous: Sequence[Sentence]) -> str:
-    """The sentence right before, if it is a question."""
-    return previous[-1].plain if previous and _QUESTION.search(previous[-1].plain) else ""
 
 
 def _without(prefix: re.Match[str] | None, text: str) -> str:
     """``text`` behind the prefix, if words follow it there."""
-    return text[prefix.end() :] if prefix and _has_words(text[prefix.end() :]) else text
-
-
-def _is_title(sentence: Sentence) -> bool:
-    """A heading, or a short line in bold that is used as one."""
-    if HEADING.match(sentence.text):
-        return True
-    title = _TITLE.match(sentence.text)
-    if not title:
-        return False
-    words = title["title"]
-    return len(words.split()) <= _MAX_TITLE_WORDS and not _END.search(words) and not any(ch.isdecimal() for ch in words)
+    return text[prefix.end() :] if prefix and has_words(text[prefix.end() :]) else text
 
 
 def _parts(text: str) -> list[_Clause]:
@@ -259,7 +171,3 @@ def _row(sentence: Sentence, previous: Sequence[Sentence]) -> list[Claim]:
     part = _part(sentence.text, 0, len(sentence.text))
     span = Span(sentence.span.start + part.start, sentence.span.start + part.end)
     return [Claim(text="; ".join(told), span=span, sentence_index=sentence.index)]
-
-
-def _starts_item(sentence: Sentence) -> bool:
-    return bool(ITEM.match(sentence.text))

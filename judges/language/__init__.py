@@ -43,6 +43,8 @@ class ClaimRules:
     greetings: re.Pattern[str]
     interjections: re.Pattern[str]
     labels: re.Pattern[str]
+    headings: re.Pattern[str]
+    """Headings that do not say what stands under them is about."""
     refusals: re.Pattern[str]
     fillers: re.Pattern[str]
     pronouns: re.Pattern[str]
@@ -93,6 +95,7 @@ def claim_rules(languages: Sequence[str] = LANGUAGES) -> ClaimRules:
         greetings=opening("greetings"),
         interjections=opening("interjections"),
         labels=opening("labels"),
+        headings=re.compile(rf"\W*{any_of('headings')}\W*\Z"),
         refusals=opening("refusals"),
         fillers=re.compile(rf"\W*{any_of('fillers')}\b,? *"),
         pronouns=opening("pronouns"),

@@ -97,43 +97,6 @@ def test_a_claim_is_the_plain_text_of_its_sentence_with_its_place() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "context"),
-    [
-        ("The lift carries 8. Its limit is 830 kg.", "The lift carries 8."),
-        ("The fee is 5. Is that much? It also covers tax.", "The fee is 5."),
-        ("The hall is new. It covers 90 m². It has 3 doors.", "The hall is new."),
-        ("The hall is new. It covers 90 m². That is 0.9 a.", "The hall is new. It covers 90 m²."),
-        ("Das Haus ist alt. Es steht leer.", "Das Haus ist alt."),
-        ("Le parc est grand. Cela coûte cher.", "Le parc est grand."),
-        ("El parque abre. Esto es nuevo.", "El parque abre."),
-        ("It is 5. It is 6.", "It is 5."),
-        ("That is 5. This is 6.", "That is 5."),
-        ("It is 5 euros.", ""),
-        ("The fee is 5. Items cost 6.", ""),
-        ("The fee is 5. Y holds.", ""),
-        ("The plan costs 5 per month; it includes a phone.", "The plan costs 5 per month"),
-    ],
-)
-def test_what_points_back_takes_along_what_it_points_to(text: str, context: str) -> None:
-    assert last(text).context == context
-
-
-@pytest.mark.parametrize(
-    ("text", "context"),
-    [
-        ("The rates are:\n\n- Adults: 5 euros. Kids too.\n\n- Others: 3", "The rates are:"),
-        ("The rates are:\n1. Adults\n2. They pay 5", "The rates are: Adults"),
-        ("Here is what I found:\n- Adults pay 5", ""),
-        ("The rates are new.\n- Adults pay 5", ""),
-        ("- Adults pay 5", ""),
-        ("The rates are:\n- Adults\n\nThe end.", ""),
-    ],
-)
-def test_a_list_item_takes_its_lead_in_along(text: str, context: str) -> None:
-    assert last(text).context == context
-
-
 def test_a_table_row_says_of_each_cell_what_the_header_says() -> None:
     table = "| Plan | Price |\n|---|---|\n| A | **5** |\n| B | |\n| C | 7 | odd |\n"
     assert claims(table + "\nIt ends.") == ["Plan: A; Price: 5", "Plan: B", "C; 7; odd", "It ends."]
