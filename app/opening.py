@@ -59,6 +59,7 @@ def _open_check(checker: GroundingChecker, evidence: Any, audit: Audit, terms: T
         max_claims=audit.max_claims,
         correct=audit.corrects and terms.strippable,
         is_json=terms.is_json,
+        asked=terms.asked,
     )
 
 

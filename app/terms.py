@@ -20,7 +20,7 @@ class Terms(Struct, frozen=True, kw_only=True):
     ``chunks`` are the documents that the retrieval policy kept; ``positions`` says where each stood in the request.
     ``unjudged`` is the verdict where no judge looks at the reply, else None. ``inquiries`` are made at its end;
     ``earlier`` claims of its run and ``attribution`` are for them. ``strippable``: a sentence can be left out, or
-    another stand in its place. ``is_json``: the reply is to be JSON.
+    another stand in its place. ``is_json``: the reply is to be JSON. ``asked``: the question that it answers.
     """
 
     options: Options
@@ -40,6 +40,7 @@ class Terms(Struct, frozen=True, kw_only=True):
     earlier: Sequence[Claim] = ()
     attribution: Attribution | None = None
     is_json: bool = False
+    asked: str = ""
 
     def record(self, **found: Any) -> Record:
         """What policies read, with what was found of the reply."""

@@ -1,6 +1,7 @@
 """One claim against the evidence: which windows, what each says of it, and what follows from all of them."""
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ParamSpec, Protocol, TypeVar
 
@@ -35,7 +36,7 @@ _FEW = 400
 class Signals(Protocol):
     """Compares numbers, dates, units and names, and weighs them with what the model says. ``judges.signals`` is one."""
 
-    def prepare(self, text: str, context: str = "", /) -> Prepared: ...
+    def prepare(self, text: str, context: str = "", asked: str = "", /) -> Prepared: ...
 
     def together(self, parts: Sequence[Prepared], /) -> Prepared: ...
 
@@ -125,20 +126,21 @@ class Adjudicator:
         parts: Sequence[str] = (claim.text,)
         if count(claim.text) > self._room:
             parts = await asyncio.to_thread(split_long, claim.text, self._room, count)
-        findings = [await self._judge_part(part, claim.context) for part in parts]
+        findings = [await self._judge_part(dataclasses.replace(claim, text=part)) for part in parts]
         if len(findings) == 1:
             return self._verdict(claim, findings[0])
         weakest = min(findings, key=lambda finding: finding.entailed)
         opposition = max((finding.opposition for finding in findings), key=lambda opinion: opinion.contradicted)
         return self._verdict(claim, replace(weakest, opposition=opposition))
 
-    async def _judge_part(self, text: str, context: str) -> _Finding:
+    async def _judge_part(self, part: Claim) -> _Finding:
+        text, context = part.text, part.context
         full = f"{context} {text}" if context else text
         hypothesis = full if self._scorer.count_tokens(full) <= self._room else text
-        windows = self._evidence.select(hypothesis, self._max_sources)
+        windows = self._evidence.select(f"{part.asked} {hypothesis}".lstrip(), self._max_sources)
         texts = [window.text for window in windows]
         short = len(full) <= _SHORT
-        claim, ready = await _here(short and self._ready.has(texts), self._read, text, context, texts)
+        claim, ready = await _here(short and self._ready.has(texts), self._read, part, texts)
         few = len(claim.quantities) * sum(len(window.quantities) for window in ready) <= _FEW
         asked = await _here(short and few, self._signals.as_written, hypothesis, claim, ready)
         fused = self._fuses and len(windows) > 1
@@ -149,8 +151,8 @@ class Adjudicator:
             return finding
         return await self._join(claim, asked, windows, finding)
 
-    def _read(self, text: str, context: str, texts: Sequence[str]) -> tuple[Prepared, Sequence[Prepared]]:
-        return self._signals.prepare(text, context), self._ready.of(texts)
+    def _read(self, part: Claim, texts: Sequence[str]) -> tuple[Prepared, Sequence[Prepared]]:
+        return self._signals.prepare(part.text, part.context, part.asked), self._ready.of(texts)
 
     def _compare(self, claim: Prepared, ready: Sequence[Prepared], scored: _Scored) -> _Finding:
         """Where the windows were judged together, what that says is what counts; each by itself says where it

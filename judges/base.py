@@ -42,7 +42,8 @@ class ClaimExtractor(Protocol):
     """Finds the claims of a sentence."""
 
     async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
-        """Return the claims of ``sentence``, none if it makes none. ``previous``: the sentences before it, in order."""
+        """Return the claims of ``sentence``, none if it makes none. ``previous``: the sentences before it, in order;
+        the first may be the question that they answer, with the index -1."""
         ...
 
 

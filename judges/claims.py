@@ -55,12 +55,14 @@ class HeuristicExtractor:
         claims: list[Claim] = []
         before: str | None = None
         for clause in self._clauses(sentence):
+            context, asked = self._contexts.of(sentence, clause.text, clause.asked, previous, before, above)
             claims.append(
                 Claim(
                     text=clause.text,
                     span=Span(sentence.span.start + clause.start, sentence.span.start + clause.end),
                     sentence_index=sentence.index,
-                    context=self._contexts.of(sentence, clause.text, clause.asked, previous, before, above),
+                    context=context,
+                    asked=asked,
                 )
             )
             before = clause.text

@@ -24,6 +24,16 @@ _MAX_FRAGMENT_WORDS = 5
 _MAX_BACK = 64
 
 
+_ASKED = re.compile(r"(?:[^.!?？\n]|\.(?=\S)){2,300}[?？]")
+_LABEL = re.compile(r"\s*(?:[*_]{0,2}\w{1,12}[*_]{0,2}:[*_]{0,2})?\s*")
+
+
+def last_question(text: str) -> str:
+    """The last question of ``text``, without a label before it ("Question: ..."); "" where it asks nothing."""
+    asked = _ASKED.findall(text)
+    return _LABEL.sub("", asked[-1], count=1) if asked else ""
+
+
 class Above(Struct, frozen=True):
     """What stands above an item of a list, the nearest last: a heading, the item that it is a part of, the line with a
     colon. Above another sentence: the heading."""
@@ -43,7 +53,7 @@ class Contexts:
 
     def above(self, sentence: Sentence, previous: Sequence[Sentence]) -> Above:
         """What stands above ``sentence``, of what went before it."""
-        recent = previous[-_MAX_BACK:]
+        recent = [one for one in previous[-_MAX_BACK:] if one.index >= 0]
         listed, nearest = starts_item(sentence), ""
         below, indent = sentence, _indent(recent)
         lines: list[str] = []
@@ -64,18 +74,23 @@ class Contexts:
 
     def of(
         self, sentence: Sentence, text: str, asked: str, previous: Sequence[Sentence], before: str | None, above: Above
-    ) -> str:
-        """The context of ``text``, a claim of ``sentence``. ``asked``: the question that it repeats; ``before``: the
-        claim that the same sentence makes before it."""
-        folded = fold(text)
+    ) -> tuple[str, str]:
+        """The context of ``text``, a claim of ``sentence``, and the question that it answers. ``asked``: the one that
+        the sentence repeats; ``before``: the claim that it makes before this one."""
         contexts = [above.heading, *above.lines] if starts_item(sentence) else []
-        if self._rules.pronouns.match(folded):
-            contexts.append(before if before is not None else self._antecedent(previous))
-        elif self._rules.connectives.match(folded):
-            contexts.append(before if before is not None else self._statement_before(previous))
-        elif not contexts and before is None and count(text) <= _MAX_FRAGMENT_WORDS:
-            contexts.append(asked or _question_before(previous) or above.heading)
-        return " ".join(dict.fromkeys(context for context in contexts if context))
+        if points_back := self._points_back(text):
+            contexts.append(self._meant(text, previous) if before is None else before)
+        if any(contexts) or before is not None:
+            return " ".join(dict.fromkeys(context for context in contexts if context)), ""
+        if question := asked or self._question(previous):
+            return "", question
+        return above.heading if points_back or count(text) <= _MAX_FRAGMENT_WORDS else "", ""
+
+    def _meant(self, text: str, previous: Sequence[Sentence]) -> str:
+        """What ``text`` points back to: by a pronoun to what was named last, by a connective to what was said last."""
+        return (
+            self._antecedent(previous) if self._rules.pronouns.match(fold(text)) else self._statement_before(previous)
+        )
 
     def _antecedent(self, previous: Sequence[Sentence]) -> str:
         """The last claim that names what it is about; the last claim, if all of them point back."""
@@ -101,8 +116,17 @@ class Contexts:
                 if heading := self._telling(sentence):
                     yield heading
                     return
-            elif stated := self._stated(sentence):
+            elif sentence.index >= 0 and (stated := self._stated(sentence)):
                 yield stated
+
+    def _question(self, previous: Sequence[Sentence]) -> str:
+        """The last question before, if nothing was said after it."""
+        for sentence in reversed(previous[-_MAX_BACK:]):
+            if QUESTION.search(sentence.plain) or sentence.index < 0:
+                return sentence.plain
+            if is_title(sentence) or self._stated(sentence):
+                break
+        return ""
 
     def _telling(self, title: Sentence) -> str:
         """What a heading says, "" for one such as "Summary"."""
@@ -152,8 +176,3 @@ def _indent(before: Sequence[Sentence]) -> int:
     """How far in the sentence behind ``before`` stands: the white space of its line is theirs."""
     _, line, space = before[-1].text.rpartition("\n") if before else ("", "", "")
     return len(space.expandtabs(4)) if line and not space.strip() else 0
-
-
-def _question_before(previous: Sequence[Sentence]) -> str:
-    """The sentence right before, if it is a question."""
-    return previous[-1].plain if previous and QUESTION.search(previous[-1].plain) else ""

@@ -171,10 +171,12 @@ class GroundingChecker:
         correct: bool = False,
         llm: bool = True,
         is_json: bool = False,
+        asked: str = "",
     ) -> ReplyCheck:
         """Open the check of one reply. ``max_claims``: judge only so many, the first ones; the rest is reported.
         ``correct``: ask the LLM, if there is one, what should stand in place of a contradicted claim. ``llm``: False
-        leaves it out altogether. ``is_json``: the reply is to be JSON, of which the string values are judged."""
+        leaves it out altogether. ``is_json``: the reply is to be JSON, of which the string values are judged.
+        ``asked``: the question that it answers; what begins it short or with a pronoun is read together with that."""
         adjudicator = (
             Adjudicator(
                 self._scorer,
@@ -204,6 +206,7 @@ class GroundingChecker:
             max_claims=max_claims,
             escalation=escalation,
             languages=self._known_languages(evidence) if adjudicator is not None else None,
+            asked="" if is_json else asked,
         )
 
     @property

@@ -12,7 +12,7 @@ from judges.base import ClaimExtractor, JudgeError, JudgeOverloadedError, Senten
 from judges.escalation import Escalation
 from judges.foreign import KnownLanguages
 from judges.reporting import SKIPPED, build_report, worst
-from judges.types import Claim, ClaimVerdict, GroundingReport, Label, LlmCall, Sentence, SentenceVerdict
+from judges.types import Claim, ClaimVerdict, GroundingReport, Label, LlmCall, Sentence, SentenceVerdict, Span
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class ReplyCheck:
     never on which check ends first.
 
     ``languages`` keeps from ``adjudicator`` the claims that it cannot read. ``escalation`` takes what is left open to
-    an LLM, or all claims where there is no adjudicator.
+    an LLM, or all claims where there is no adjudicator. ``asked``: the question that the reply answers.
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class ReplyCheck:
         max_claims: int | None,
         escalation: Escalation | None = None,
         languages: KnownLanguages | None = None,
+        asked: str = "",
     ) -> None:
         self._splitter = splitter
         self._extractor = extractor
@@ -53,6 +54,8 @@ class ReplyCheck:
         self._has_sources = has_sources
         self._timeout_s = timeout_s
         self._max_claims = max_claims
+        question = Sentence(index=-1, text=f"{asked}\n\n", span=Span(0, 0), plain=asked)
+        self._asked = [question] if asked else []
         self._sentences: list[Sentence] = []
         self._verdicts: dict[int, SentenceVerdict] = {}
         self._claims: list[Sequence[Claim]] = []
@@ -160,7 +163,7 @@ class ReplyCheck:
         before = self._sentences[: sentence.index]
         if self._forgotten:
             before = [earlier for earlier in before if earlier.index not in self._forgotten]
-        return await self._extractor.extract(sentence, before)
+        return await self._extractor.extract(sentence, [*self._asked, *before])
 
     async def _judge_all(self, claims: Sequence[Claim], deadline: float) -> Sequence[ClaimVerdict]:
         if len(claims) == 1:

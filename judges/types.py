@@ -73,12 +73,14 @@ class Sentence:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """A verifiable statement. ``text`` is what the judge reads (with the sentence before it where a pronoun needs it);
-    ``span`` is where it stands in the reply."""
+    ``span`` is where it stands in the reply. ``asked`` is the question that it answers, where it needs that to be
+    understood: the judge does not read it, it says which of several things in the evidence are meant."""
 
     text: str
     span: Span
     sentence_index: int
     context: str = ""
+    asked: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,8 +38,8 @@ class Scoring:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """``output`` is what is judged, ``documents`` what it is judged by. ``input`` and ``reference`` play no part in the
-    judging and are carried along."""
+    """``output`` is what is judged, ``documents`` what it is judged by. ``input``, the question, says what an output is
+    about that begins with a short answer or a pronoun. ``reference`` plays no part in the judging."""
 
     case_id: str
     output: str

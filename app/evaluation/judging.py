@@ -15,6 +15,7 @@ import orjson
 import judges
 from app.evaluation.cases import Case
 from app.evaluation.results import Cost, Judged, JudgedClaim, Passage
+from app.intake.asked import question_of
 from app.llm_usage import llm_usage
 from app.offline import JudgeMissingError, open_cross_encoder, open_llm
 from app.settings import Settings, SettingsError
@@ -126,6 +127,7 @@ class CaseJudge:
             "code": self._fingerprint,
             "thresholds": [self.thresholds.entailment, self.thresholds.contradiction],
             "max_sentence_chars": self._max_sentence_chars,
+            "input": case.input,
             "output": case.output,
             "documents": [[one.id, one.text, one.source, one.title, one.relevance_score] for one in case.documents],
         }
@@ -138,7 +140,7 @@ class CaseJudge:
         if unready is not None:
             return self.nothing(f"the LLM judge cannot be asked: {unready}")
         evidence = await self.checker.prepare(case.documents)
-        reply = self.checker.reply(evidence, thresholds=self.thresholds, llm=llm)
+        reply = self.checker.reply(evidence, thresholds=self.thresholds, llm=llm, asked=question_of(case.input or ""))
         sentences = [*reply.push(case.output), *reply.flush()]
         await asyncio.gather(*(reply.check(sentence) for sentence in sentences))
         report = reply.report()

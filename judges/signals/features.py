@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from judges.numbers import Quantity, lacking
-from judges.signals.alignment import Pair, anchors_of, pair_up, ramp, share_of, touched
+from judges.signals.alignment import Pair, anchors_of, held, pair_up, ramp, share_of, touched
 from judges.signals.amounts import numbers_exchanged, quantity_differs
 from judges.signals.differences import crossed, overclaims, roles_swapped
 from judges.signals.lexicon import DOUBTING, REFUTED
@@ -76,7 +76,7 @@ class Comparison:
         for sentence in claim.sentences[:first]:
             context.update(sentence.weights)
         self._context = context if sum(context.values()) >= 1.0 else {}
-        self._targets = [_Target(sentence, context) for sentence in claim.sentences[first:]]
+        self._targets = [_Target(sentence, context, claim.asked) for sentence in claim.sentences[first:]]
 
     def features(self, evidence: Prepared) -> Features:
         """What ``evidence`` shows of the claim."""
@@ -170,14 +170,15 @@ class _Seen:
 class _Target:
     """A sentence that is judged, and what was seen of it so far, by the identity of what it was held against."""
 
-    def __init__(self, sentence: Sentence, context: Mapping[str, float]) -> None:
+    def __init__(self, sentence: Sentence, context: Mapping[str, float], asked: frozenset[str]) -> None:
         self._sentence = sentence
         frame: Mapping[str, float] = {**context, **sentence.weights} if sentence.weight < 1.0 else sentence.weights
         self._frame = frame or dict.fromkeys(sentence.keys, 0.5)
         self._by_weights = bool(sentence.weights or context)
         full = (key for key, weight in context.items() if weight == 1.0)
-        self._subject = frozenset(islice(full, _OF_SUBJECT)) - sentence.weights.keys()
+        self._subject = asked.union(islice(full, _OF_SUBJECT)) - sentence.weights.keys()
         self._quantities = [quantity for _, quantity in sentence.quantities]
+        self._kinds = {_kind(quantity) for quantity in self._quantities}
         self._shares: dict[int, float] = {}
         self._looks: dict[int, _Look] = {}
         self._lacking: dict[int, Sequence[Quantity]] = {}
@@ -188,7 +189,7 @@ class _Target:
         sentences = evidence.sentences
         shares = [self._share(sentence) for sentence in sentences]
         scored = [(share, place) for place, share in enumerate(shares) if share >= _LEAST_COVERAGE]
-        others = self._of_others(scored, sentences) if self._subject and len(scored) > 1 else frozenset()
+        others = self._of_others([place for _, place in scored], sentences) if self._subject and scored else frozenset()
         scored = [one for one in scored if one[1] not in others]
         candidates = sorted(scored, reverse=True)[:_CANDIDATES]
         if not candidates and self._sentence.leans and all(weight < 1.0 for weight in self._frame.values()):
@@ -197,16 +198,27 @@ class _Target:
         verbatim = _verbatim(self._sentence, evidence, others)
         return self._judge(candidates, evidence, verbatim, overlap)
 
-    def _of_others(self, scored: Sequence[tuple[float, int]], sentences: Sequence[Sentence]) -> frozenset[int]:
-        """The places of those that are about another subject: of two plans, the one that the text before the claim does
-        not name. They name less of it than another sentence does, and nothing that this one does not."""
-        named: list[frozenset[str]] = []
-        for _, place in scored:
-            around = sentences[max(0, place - sentences[place].leans) : place + 1]
-            named.append(self._subject & {key for sentence in around for key in sentence.keys})
+    def _of_others(self, places: Sequence[int], sentences: Sequence[Sentence]) -> frozenset[int]:
+        """The ``places`` of sentences about another subject: of two plans, the one that the text before the claim does
+        not name. They name less of it than a rival that has as much of the claim, and nothing that this does not."""
+        rivals = {*places, *(place for place, sentence in enumerate(sentences) if self._counts_alike(sentence))}
+        found = {
+            place: (self._named(place, sentences), held(self._sentence.weights, sentences[place].weights))
+            for place in rivals
+        }
         return frozenset(
-            place for (_, place), mine in zip(scored, named, strict=True) if any(mine < other for other in named)
+            place
+            for place in places
+            if any(found[place][0] < names and found[place][1] <= had for names, had in found.values())
         )
+
+    def _named(self, place: int, sentences: Sequence[Sentence]) -> frozenset[str]:
+        around = sentences[max(0, place - sentences[place].leans) : place + 1]
+        return self._subject & {key for sentence in around for key in sentence.keys}
+
+    def _counts_alike(self, sentence: Sentence) -> bool:
+        """Whether it has a quantity of a kind that the claim has."""
+        return any(_kind(quantity) in self._kinds for _, quantity in sentence.quantities)
 
     def _by_units(self, sentences: Sequence[Sentence]) -> list[tuple[float, int]]:
         units = {(quantity.kind, quantity.unit) for quantity in self._quantities if quantity.unit}
@@ -278,6 +290,10 @@ class _Target:
             overclaims=seen.wider,
             detail=seen.quantity[1] or seen.name[1],
         )
+
+
+def _kind(quantity: Quantity) -> tuple[str, str]:
+    return quantity.kind, "duration" if quantity.unit == "months" else quantity.unit
 
 
 def _agrees_together(target: Sentence, evidence: Prepared) -> bool:

@@ -1,7 +1,7 @@
 """A text made ready for comparison, once, so that each comparison is cheap."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -79,15 +79,18 @@ class Prepared(Struct, frozen=True):
     run: str
     context: Mapping[str, float]
     """The weights of the words before a claim that say what it is about; empty for evidence."""
+    asked: frozenset[str] = frozenset()
+    """The content of the question that a claim answers."""
     parts: "tuple[Prepared, ...]" = ()
     """Of several pieces together: these."""
 
 
-def prepare(text: str, context: str = "") -> Prepared:
+def prepare(text: str, context: str = "", asked: str = "") -> Prepared:
     """Read a text once, in time linear in its length. Markdown emphasis, links and citation markers count for nothing.
 
     ``context``: for a claim such as "It costs 5 euros.", the sentence before it. It says what the claim is about and is
-    not itself compared.
+    not itself compared. ``asked``: the question that a claim answers: of several things in the evidence, it says which
+    one is meant.
     """
     clean = _MARKERS.sub("", _LINK.sub(r"\1", normalise(text))) if "[" in text or "【" in text else normalise(text)
     clean = clean[lead.end() :] if (lead := lexicon.LEAD_IN.match(clean)) else clean
@@ -103,7 +106,12 @@ def prepare(text: str, context: str = "") -> Prepared:
         quantities=tuple(quantities),
         run=SEPARATOR + "".join(sentence.run[1:] for sentence in sentences),
         context=_weights(prepare(context).sentences) if context else {},
+        asked=frozenset(_heavy(_weights(prepare(asked).sentences))) if asked else frozenset(),
     )
+
+
+def _heavy(weights: Mapping[str, float]) -> Iterator[str]:
+    return (key for key, weight in weights.items() if weight == 1.0)
 
 
 def together(parts: Sequence[Prepared]) -> Prepared:

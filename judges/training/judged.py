@@ -47,8 +47,8 @@ class Recorder:
     def __init__(self) -> None:
         self.last = Seen([], Wording(), Features())
 
-    def prepare(self, text: str, context: str = "", /) -> Prepared:
-        return signals.prepare(text, context)
+    def prepare(self, text: str, context: str = "", asked: str = "", /) -> Prepared:
+        return signals.prepare(text, context, asked)
 
     def together(self, parts: Sequence[Prepared], /) -> Prepared:
         return signals.together(parts)

@@ -120,16 +120,18 @@ def test_what_announces_nothing_is_left_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "context"),
+    ("text", "asked"),
     [
         ("What do dogs pay? Half the price.", "What do dogs pay?"),
         ("Was kosten Hunde? Die Hälfte.", "Was kosten Hunde?"),
         ('The answer to the question "what do dogs pay" is: Half the price.', "what do dogs pay"),
-        ("What do dogs pay? They pay half.", ""),
-        ("What do dogs pay? In this park, dogs pay half the price of a child.", ""),
-        ("What do dogs pay? Thanks for asking! Half.", ""),
+        ("What do dogs pay? They pay half.", "What do dogs pay?"),
+        ("What do dogs pay? In this park children pay half. Dogs too.", ""),
+        ("What do dogs pay? In this park, dogs pay half the price of a child.", "What do dogs pay?"),
+        ("What do dogs pay? Thanks for asking! Half.", "What do dogs pay?"),
         ("Half the price.", ""),
     ],
 )
-def test_a_short_answer_takes_its_question_along(text: str, context: str) -> None:
-    assert extract(text)[-1].context == context
+def test_a_short_answer_takes_its_question_along(text: str, asked: str) -> None:
+    claim = extract(text)[-1]
+    assert (claim.asked, claim.context) == (asked, "")

@@ -33,7 +33,7 @@ UNSURE = Probabilities(0.55, 0.35, 0.10)
 class ModelOnly:
     """Signals that leave the model's word as it is."""
 
-    def prepare(self, text: str, context: str = "", /) -> Any:
+    def prepare(self, text: str, context: str = "", asked: str = "", /) -> Any:
         return SimpleNamespace(text=text, quantities=())
 
     def as_written(self, text: str, claim: Any, evidence: Any, /) -> str:

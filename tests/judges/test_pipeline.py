@@ -45,7 +45,7 @@ class ModelOnly:
         self.claims: set[str] = set()
         self.threads: set[str] = set()
 
-    def prepare(self, text: str, context: str = "", /) -> Any:
+    def prepare(self, text: str, context: str = "", asked: str = "", /) -> Any:
         return Text(f"{context} | {text}" if context else text)
 
     def as_written(self, text: str, claim: Any, evidence: Any, /) -> str:
@@ -200,7 +200,7 @@ async def test_a_document_that_comes_back_is_made_ready_once() -> None:
     read: list[str] = []
 
     class Counting(ModelOnly):
-        def prepare(self, text: str, context: str = "", /) -> Any:
+        def prepare(self, text: str, context: str = "", asked: str = "", /) -> Any:
             read.append(text)
             return super().prepare(text, context)
 
@@ -222,7 +222,7 @@ async def test_context_is_read_by_the_model_and_told_apart_for_the_signals() -> 
 
 async def test_what_takes_long_to_weigh_does_not_hold_up_the_event_loop() -> None:
     class Counted(ModelOnly):
-        def prepare(self, text: str, context: str = "", /) -> Any:
+        def prepare(self, text: str, context: str = "", asked: str = "", /) -> Any:
             prepared = super().prepare(text, context)
             prepared.quantities = [number for number in text.split() if number.isdecimal()]
             return prepared

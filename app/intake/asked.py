@@ -1,0 +1,40 @@
+"""What the reader asks, which says what a short answer is about."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from app.intake.blocks import parts_of, plain_text
+from judges.contexts import last_question
+
+_LONGEST: Final = 200
+"""Characters of a message without a question mark that is taken for a request as a whole."""
+_PROMPTED: Final = 600
+"""Characters from which a message is taken for a prompt that has more in it than a question: then the question stands
+in its last paragraph, or in its first."""
+
+
+def asked_in(body: Mapping[str, Any]) -> str:
+    """The question of the last message of a user in a request to any of the APIs; "" where there is none."""
+    turns = next((body[name] for name in ("messages", "input", "prompt") if name in body), None)
+    if isinstance(turns, str):
+        return question_of(turns)
+    for turn in reversed(turns) if isinstance(turns, list) else ():
+        if isinstance(turn, dict) and turn.get("role") == "user":
+            return question_of(_text(turn.get("content")))
+    return ""
+
+
+def _text(content: Any) -> str:
+    if not isinstance(content, list):
+        return plain_text(content)
+    texts = (part.get("text") for part, _ in parts_of(content, "") if part.get("type") in ("text", "input_text"))
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def question_of(text: str) -> str:
+    """The question in a message of a user; all of one that is short and has none."""
+    text = text.strip()
+    if len(text) > _PROMPTED:
+        paragraphs = text.split("\n\n")
+        return last_question(paragraphs[-1][-_PROMPTED:]) or last_question(paragraphs[0][-_PROMPTED:])
+    return last_question(text) or (text if len(text) <= _LONGEST else "")
