@@ -16,6 +16,7 @@ _LISTED = re.compile(r"\s*(?:\[\^?\w{1,9}\]|【\w{1,9}】):?\s+(?:\S+\.[A-Za-z][
 _QUOTED = re.compile("""["“«„'][^"”»“]{1,300}["”»“']""")
 _GREETED = re.compile(r"(?: (?:there|all|everyone|[A-Z][\w.-]{0,30})){0,2}[,!] +(?=\w+ \w+ \w)")
 _CLAUSES = re.compile(r"[;；]\s+")
+_CONDITION = re.compile(r"\W*(?:if|wenn|falls|si)\b")
 _NESTED = re.compile(r"[([{（「『“\"«„`]")
 _MIN_CLAUSE_WORDS = 4
 _MAX_GREETING_WORDS = 2
@@ -75,7 +76,8 @@ class HeuristicExtractor:
             return []
         if _LISTED.match(sentence.text):
             return []
-        if not END.search(sentence.plain) and self._rules.dangling.search(sentence.plain):
+        open_ended = not END.search(sentence.plain) and "\n" not in sentence.text[len(sentence.text.rstrip()) :]
+        if open_ended and self._rules.dangling.search(sentence.plain):
             return []
         return [clause for part in _parts(sentence.text) if (clause := self._claim(part)) is not None]
 
@@ -95,7 +97,7 @@ class HeuristicExtractor:
                 rest = _after(rules.contrasts, rest)  # "The documents do not say whether ..., but admission is 9 euros"
             elif rules.hedges.match(bare) or self._is_phrase(folded):
                 return None
-            elif rules.meta.match(bare):
+            elif rules.meta.match(bare) and not (_CONDITION.match(bare) and any(ch.isdecimal() for ch in bare)):
                 rest = _after(_AFTER_COLON, rest)  # "Here's the answer: admission is 9 euros"
             else:
                 told = text if text == rest else text[:1].upper() + text[1:]

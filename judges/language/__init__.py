@@ -106,7 +106,7 @@ def claim_rules(languages: Sequence[str] = LANGUAGES) -> ClaimRules:
         ),
         trailing=re.compile(rf"(?:, | \(){any_of('behind')} {any_of('sources')}\)?(?=[.!。]*\Z)"),
         openers=re.compile(rf"\W*{any_of('openers')} *"),
-        dangling=re.compile(rf"(?<!\w){any_of('dangling', 'split')}\s*\Z"),
+        dangling=re.compile(rf"(?<!\w)(?<!\d ){any_of('dangling', 'split')}\s*\Z"),
     )
 
 

@@ -266,6 +266,8 @@ def _amounts(claim: Quantity, text: Quantity) -> Relation:
             return _durations(claim, text) if lasting else _ABSENT
         if CENTS not in (claim.unit, text.unit):
             return _DIFFER if set(mine) & set(theirs) else _ABSENT
+    if claim.unit == "mass" and _of_bodies(mine[0], theirs[0]):
+        return _ABSENT
     if claim.per and text.per and claim.per != text.per:
         if claim.per[0] != text.per[0]:
             return _DIFFER if mine == theirs else _ABSENT
@@ -286,6 +288,12 @@ def _amounts(claim: Quantity, text: Quantity) -> Relation:
         text.factor >= _THOUSAND and _coarser(text, claim)
     )
     return _ABSENT if whole or coarse else _DIFFER
+
+
+def _of_bodies(one: Decimal, other: Decimal) -> bool:
+    """Whether one is the weight of a body and the other that of a dose."""
+    small, large = sorted((one, other))
+    return large >= _THOUSAND and small * _THOUSAND <= large
 
 
 def _durations(claim: Quantity, text: Quantity) -> Relation:

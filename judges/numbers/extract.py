@@ -16,6 +16,7 @@ from judges.numbers.scan import Token
 
 _SEPARATED: Final = re.compile(r"(\d{1,3})([.,])(\d{3})")
 _IDENTIFIERS: Final = frozenset({"url", "email", "phone", "ip", "version", "code", "digits"})
+_PERIOD: Final = re.compile(r"(?:q(?=[1-4])|h(?=[12]))(?P<part>\d)|fy(?P<year>\d{4}|\d{2})")
 _THOUSAND: Final = 1000
 _LONG_AGO: Final = 4000
 _OF_PHONE: Final = 10
@@ -24,7 +25,14 @@ _NOT_COUNTED: Final = frozenset().union(tables.JOINERS, tables.PER, tables.BEFOR
 _MAX_CJK: Final = 5
 _LASTING: Final = ("decade", "fortnight")
 _BEGINNINGS: Final = frozenset().union(
-    tables.NUMBER_WORDS, tables.WEEKDAYS, tables.MONTHS, tables.ONE, tables.TIMES_WORDS, tables.ORDINAL_WORDS, {"half"}
+    tables.NAMED_TIMES,
+    tables.NUMBER_WORDS,
+    tables.WEEKDAYS,
+    tables.MONTHS,
+    tables.ONE,
+    tables.TIMES_WORDS,
+    tables.ORDINAL_WORDS,
+    {"half"},
 )
 """The words that a quantity can begin with; most words of a text are others."""
 _CJK_NUMERALS: Final = tables.CJK_DIGITS.keys() | tables.CJK_MULTIPLES.keys()
@@ -64,6 +72,8 @@ class _Reader(Cardinals, Calendar):
             return self._clock(start, start + 1)
         if kind in _IDENTIFIERS:
             token = self._tokens[start]
+            if kind == "code" and (period := self._period(start)):
+                return period
             text = token.lower.removeprefix("v") if kind == "version" else token.lower
             if kind == "phone":
                 text = "".join(filter(str.isdecimal, text))[-_OF_PHONE:]
@@ -80,6 +90,18 @@ class _Reader(Cardinals, Calendar):
             return self._counted(start, (values[0] + Decimal("0.5"),), end)
         return self._counted(start, values, last)
 
+    def _period(self, start: int) -> Quantity | None:
+        """A quarter, a half or a year of accounts: Q2, H1, FY2024."""
+        found = _PERIOD.fullmatch(self.lower(start))
+        if found is None:
+            return None
+        if found["year"]:
+            year = int(found["year"]) + (2000 if len(found["year"]) == 2 else 0)
+            return Quantity(kind=Kind.DATE, text=found[0], date=(year, None, None), first=start, last=start + 1)
+        part = Decimal(found["part"])
+        noun = ("quarter",) if found[0][0] == "q" else ("half",)
+        return Quantity(kind=Kind.ORDINAL, text=found[0], values=(part,), noun=noun, first=start, last=start + 1)
+
     # Words
 
     def _word(self, start: int) -> Quantity | None:
@@ -90,6 +112,8 @@ class _Reader(Cardinals, Calendar):
             return self._month_first(start)
         if word in tables.NUMBER_WORDS:
             return self._number_words(start)
+        if word in tables.NAMED_TIMES:
+            return Quantity(kind=Kind.TIME, text=word, values=tables.NAMED_TIMES[word], first=start, last=start + 1)
         if word in tables.WEEKDAYS:
             value = Decimal(tables.WEEKDAYS[word])
             return Quantity(kind=Kind.WEEKDAY, text=word, values=(value,), first=start, last=start + 1)

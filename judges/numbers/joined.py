@@ -9,6 +9,9 @@ from judges.numbers import tables
 from judges.numbers.quantity import Bound, Kind, Quantity
 from judges.numbers.scan import Token
 
+_LIMITS: Final = frozenset(
+    {"after", "to", "than", "until", "within", "up", "beyond", "from", "before", "later", "over"}
+)
 _AMOUNTS: Final = (Kind.NUMBER, Kind.PERCENT, Kind.POINTS, Kind.MONEY, Kind.MEASURE)
 
 
@@ -79,4 +82,8 @@ def _goes_on(tokens: Sequence[Token], one: Quantity, other: Quantity) -> bool:
         return False
     gap = [token.lower for token in tokens[one.last : other.first]]
     named = one.unit in ("duration", "months", "inch", "ounce") and other.bound is Bound.EXACT
+    before = tokens[one.first - 1].lower if one.first else ""
+    behind = tokens[other.last].lower if other.last < len(tokens) else ""
+    if before in _LIMITS and behind in _LIMITS:  # up to 2 years, two months after five years
+        return False
     return named and gap in ([], ["and"], ["und"], ["et"], ["y"], [","]) and other.values[0] < one.factor

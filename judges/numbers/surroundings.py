@@ -106,8 +106,8 @@ class Surroundings:
     def _per(self, index: int) -> tuple[str, Decimal] | None:
         for offset in range(3):
             token = self._tokens[index + offset] if index + offset < self._end else None
-            if token is None or (token.kind == "mark" and token.text != "/"):
-                return None
+            if token is None or (token.kind == "mark" and token.text != "/") or token.lower in tables.HOW_OFTEN:
+                return None  # 10 mg twice daily are not 10 a day
             if token.lower in tables.PERIODS:
                 return tables.PERIODS[token.lower]
             if token.lower in tables.PER:

@@ -64,6 +64,12 @@ ORDINAL_WORDS: Final[dict[str, int]] = {
     ).items()
 }
 ORDINAL_SUFFIXES: Final = _words("st nd rd th er ère ème e")
+NAMED_TIMES: Final[dict[str, tuple[Decimal, ...]]] = {
+    **dict.fromkeys(("noon", "midday", "midi", "mediodía"), (Decimal(720),)),
+    **dict.fromkeys(("midnight", "mitternacht", "minuit", "medianoche"), (Decimal(0), Decimal(1440))),
+}
+"""In minutes; midnight may be the beginning of a day and its end."""
+HOW_OFTEN: Final = _words("times twice thrice once mal zweimal dreimal fois veces")
 TIMES_WORDS: Final[dict[str, int]] = {
     "twice": 2,
     "thrice": 3,

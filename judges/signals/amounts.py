@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from itertools import combinations, pairwise
 from typing import Final
 
-from judges.numbers import Bound, Kind, Quantity, Relation, compare_quantities, relate, within
+from judges.numbers import Bound, Kind, Quantity, Relation, compare_quantities, lacking, relate, within
 from judges.signals.alignment import Pair, gap
 from judges.signals.beside import ALIKE, ANOTHER, has_content, has_word, opposites, words_of
-from judges.signals.lexicon import TOTALS
+from judges.signals.lexicon import EXCEPTING, OFTEN, TOTALS
 from judges.signals.prepared import NAMING, Sentence
 
+_MOST_TIMES: Final = 400
 _NAMES_A_THING: Final = (*NAMING, Kind.DATE, Kind.ORDINAL)
 
 
@@ -32,13 +33,46 @@ def quantity_differs(pair: Pair) -> tuple[float, str | None]:
             open_.append((place, quantity))
     if open_ and (_of_another(pair, open_) or opposites(pair)):
         strength *= ANOTHER
-    free = [(place, other) for place, other in theirs if place not in taken]
+    excepted = _excepted(pair.evidence)
+    free = [(place, other) for place, other in theirs if place not in taken and other.key not in excepted]
     best, detail = 0.0, None
     for place, quantity in open_:
         sure, other = _counterpart(pair, place, quantity, free)
         if other is not None and sure * strength > best:
             best, detail = sure * strength, f"{quantity.text} where the source says {other.text}"
     return best, detail
+
+
+def _excepted(sentence: Sentence) -> set[str]:
+    """The weekdays that it excepts: daily except Sundays."""
+    if all(quantity.kind is not Kind.WEEKDAY for _, quantity in sentence.quantities):
+        return set()
+    words = words_of(sentence)
+    return {words[place + 1] for place, word in enumerate(words[:-1]) if word in EXCEPTING}
+
+
+def has_all(claim: Sentence, evidence: Sentence) -> bool:
+    """Whether a sentence has or allows all the quantities of a claim: 20 is in 11 to 20, and 15,000 above 10,000."""
+    mine, theirs = ([quantity for _, quantity in sentence.quantities] for sentence in (claim, evidence))
+    ends = {end.key for pair in pairwise(mine) if pair[0].opens for end in pair}
+    ranges = [(one, other) for one, other in pairwise(theirs) if one.opens]
+    summed = has_word(claim, TOTALS)
+    return all(
+        any(relate(quantity, other) is Relation.AGREE for other in theirs)
+        or _allowed(quantity, theirs)
+        or ((summed or quantity.change or quantity.unit == "duration") and not lacking([quantity], theirs))
+        or (quantity.key not in ends and _in_one_of(quantity, ranges))
+        for quantity in mine
+    )
+
+
+def _allowed(quantity: Quantity, theirs: Sequence[Quantity]) -> bool:
+    """Whether it is on the right side of the one bound of its kind in the evidence, and none itself."""
+    alike = [other for other in theirs if (other.kind, other.unit) == (quantity.kind, quantity.unit) and other.values]
+    if len(alike) != 1 or not quantity.values or quantity.bound not in (Bound.EXACT, Bound.ABOUT):
+        return False
+    value, border, bound = quantity.values[0], alike[0].values[0], alike[0].bound
+    return (bound is Bound.AT_LEAST and value >= border) or (bound is Bound.AT_MOST and value <= border)
 
 
 def _same_polarity(pair: Pair) -> bool:
@@ -76,6 +110,8 @@ def _follows(quantity: Quantity, pair: Pair) -> bool:
     summed = quantity.change or quantity.unit == "duration" or has_word(pair.claim, TOTALS)
     if summed and compare_quantities([quantity], theirs).findings[0].relation is Relation.AGREE:
         return True
+    if (quantity.per or has_word(pair.claim, TOTALS)) and any(_times_over(quantity, other, pair) for other in theirs):
+        return True
     counts = [other for other in mine if other.kind is Kind.NUMBER and other.noun and other is not quantity]
     if not counts or not quantity.values or has_word(pair.claim, ("each", "per")):
         return False
@@ -89,6 +125,19 @@ def _follows(quantity: Quantity, pair: Pair) -> bool:
         for count in counts
         if not any(relate(count, one) is Relation.AGREE for one in theirs)
     )
+
+
+def _times_over(quantity: Quantity, other: Quantity, pair: Pair) -> bool:
+    """Whether it may be so many of the evidence's: 1 g a day of 500 mg every 12 hours, 12 months of a month's rent."""
+    if (quantity.kind, quantity.unit) != (other.kind, other.unit) or quantity.per == other.per:
+        return False
+    often = (
+        other.per or has_word(pair.evidence, OFTEN) or any(one.unit == "times" for _, one in pair.evidence.quantities)
+    )
+    if not often or not quantity.values or not other.values or other.values[0] <= 0:
+        return False
+    times = quantity.values[0] / other.values[0]
+    return 1 < times <= _MOST_TIMES and times == times.to_integral_value()
 
 
 def _in_one_of(quantity: Quantity, ranges: Sequence[tuple[Quantity, Quantity]]) -> bool:
@@ -141,12 +190,14 @@ def _counterpart(
     differing = [(at, other) for at, other in differing if other.unit == quantity.unit]
     if differing:
         return (0.9 if len(differing) == 1 else ANOTHER), differing[0][1]
+    ranged = {at for (at, one), _ in pairwise(pair.evidence.quantities) if one.opens}
     for at, other in free:
         anchored = (place - 1, at - 1) in pair.anchors
         if (
             anchored
             and low <= at < high
             and other.kind is not quantity.kind
+            and at not in ranged
             and pair.lacking == 0
             and _amount(quantity, other)
             and not _unit_left_out(quantity, other)
@@ -160,6 +211,9 @@ def _unit_left_out(one: Quantity, other: Quantity) -> bool:
     """ "43 or 44 years old" and "43 years old", and pounds of either kind."""
     if {one.kind, other.kind} == {Kind.MONEY, Kind.MEASURE} and "GBP" in (one.unit, other.unit):
         return any("pound" in each.text.lower() for each in (one, other))
+    if {one.unit, other.unit} == {"times", ""} and Kind.PERCENT in (one.kind, other.kind):
+        share, times = (one, other) if one.kind is Kind.PERCENT else (other, one)
+        return share.values[0] == times.values[0] * 100
     bare, full = (one, other) if one.kind is Kind.NUMBER else (other, one)
     return bare.kind is Kind.NUMBER and f" {bare.text} " in f" {full.text} "
 

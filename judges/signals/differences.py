@@ -2,17 +2,21 @@
 strength, 0 to 1."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from judges.signals.alignment import Pair, share_of
 from judges.signals.beside import ALIKE, crosswise, has_word, sides, words_of
 from judges.signals.lexicon import DEGREES, EXCLUSIVES, PERMITTING
+
+_FEWEST: Final = 3
+"""Keys of a sentence that another one can be of one build with."""
 
 
 def roles_swapped(pair: Pair) -> float:
     claim, evidence = pair.claim, pair.evidence
     if claim.relation is None or evidence.relation is None or claim.relation[0] != evidence.relation[0]:
         return 0.0
-    if pair.coverage < ALIKE:
+    if pair.coverage <= ALIKE:
         return 0.0
     same = claim.relation[1] == evidence.relation[1]
     if crosswise(pair):
@@ -43,7 +47,11 @@ def crossed(pairs: Sequence[Pair]) -> bool:
 
 def _odd_word(pair: Pair) -> str | None:
     """The one word of the claim in whose place this sentence has another."""
-    if len(pair.anchors) != len(pair.claim.keys) - 1 or len(pair.claim.keys) != len(pair.evidence.keys):
+    if (
+        len(pair.claim.keys) < _FEWEST
+        or len(pair.anchors) != len(pair.claim.keys) - 1
+        or len(pair.claim.keys) != len(pair.evidence.keys)
+    ):
         return None
     mine = [key for key in pair.claim.keys if key not in pair.evidence.keys]
     theirs = [key for key in pair.evidence.keys if key not in pair.claim.keys]

@@ -10,11 +10,11 @@ from msgspec import Struct
 
 from judges.numbers import Quantity, lacking
 from judges.signals.alignment import Pair, anchors_of, held, pair_up, ramp, share_of, touched
-from judges.signals.amounts import numbers_exchanged, quantity_differs
+from judges.signals.amounts import has_all, numbers_exchanged, quantity_differs
 from judges.signals.differences import crossed, overclaims, roles_swapped
 from judges.signals.lexicon import DOUBTING, REFUTED
 from judges.signals.names import name_differs, name_replaced, replaced
-from judges.signals.polarity import UNIVERSAL, opposed, polarity_differs
+from judges.signals.polarity import UNIVERSAL, denials_of, opposed, polarity_differs
 from judges.signals.prepared import SEPARATOR, Prepared, Sentence
 
 _CANDIDATES: Final = 4
@@ -106,7 +106,7 @@ def _worse(one: Features, other: Features) -> Features:
 class _Look:
     """What a sentence of a claim and one of the evidence show, whatever stands around the latter."""
 
-    __slots__ = ("_ordered", "_overclaims", "opposed", "pair", "quantity", "swapped", "words")
+    __slots__ = ("_ordered", "_overclaims", "has_all", "opposed", "pair", "quantity", "swapped", "words")
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
@@ -114,6 +114,7 @@ class _Look:
         self.quantity = quantity_differs(pair)
         self.swapped = roles_swapped(pair) or numbers_exchanged(pair)
         self.words = replaced(pair)
+        self.has_all = has_all(pair.claim, pair.evidence)
         self._ordered = self._overclaims = -1.0
 
     @property
@@ -139,6 +140,8 @@ class _Seen:
     polarity: float = 0.0
     roles: float = 0.0
     quantity: tuple[float, str | None] = (0.0, None)
+    differing: Sentence | None = None
+    """The sentence that has another quantity."""
     name: tuple[float, str | None] = (0.0, None)
 
     def take(self, look: _Look, evidence: Prepared, *, absent: bool) -> None:
@@ -147,15 +150,15 @@ class _Seen:
         if flipped or look.swapped:
             self.polarity, self.roles = max(self.polarity, flipped), max(self.roles, look.swapped)
         elif look.quantity[0]:
-            if look.quantity[0] > self.quantity[0] and not _agrees_together(target, evidence):
-                self.quantity = look.quantity
+            if look.quantity[0] > self.quantity[0]:
+                self.quantity, self.differing = look.quantity, look.pair.evidence
         elif (other := _other_name(look, evidence))[0]:
             self.name = max(self.name, other, key=_strength)
         elif not absent and look.opposed >= 0.0:
             if look.overclaims:
                 self.wider = max(self.wider, look.overclaims * look.pair.coverage)
             else:
-                self.contained = max(self.contained, look.ordered)
+                self.contained = max(self.contained, look.ordered if look.has_all else 0.0)
                 if target.relation is None or look.pair.evidence.relation is not None:
                     self.covered = max(self.covered, look.pair.coverage)
 
@@ -173,6 +176,7 @@ class _Target:
     def __init__(self, sentence: Sentence, context: Mapping[str, float], asked: frozenset[str]) -> None:
         self._sentence = sentence
         frame: Mapping[str, float] = {**context, **sentence.weights} if sentence.weight < 1.0 else sentence.weights
+        self._about = {**context, **sentence.weights}
         self._frame = frame or dict.fromkeys(sentence.keys, 0.5)
         self._by_weights = bool(sentence.weights or context)
         full = (key for key, weight in context.items() if weight == 1.0)
@@ -191,12 +195,12 @@ class _Target:
         scored = [(share, place) for place, share in enumerate(shares) if share >= _LEAST_COVERAGE]
         others = self._of_others([place for _, place in scored], sentences) if self._subject and scored else frozenset()
         scored = [one for one in scored if one[1] not in others]
-        candidates = sorted(scored, reverse=True)[:_CANDIDATES]
+        scored.sort(reverse=True)
+        candidates = scored[:_CANDIDATES]
         if not candidates and self._sentence.leans and all(weight < 1.0 for weight in self._frame.values()):
             candidates = self._by_units(sentences)
         overlap = _best_neighbourhood(self._frame, evidence, candidates) if candidates else max(shares)
-        verbatim = _verbatim(self._sentence, evidence, others)
-        return self._judge(candidates, evidence, verbatim, overlap)
+        return self._judge(scored or candidates, evidence, others, overlap)
 
     def _of_others(self, places: Sequence[int], sentences: Sequence[Sentence]) -> frozenset[int]:
         """The ``places`` of sentences about another subject: of two plans, the one that the text before the claim does
@@ -242,6 +246,23 @@ class _Target:
             look = self._looks[id(sentence)] = _Look(pair_up(self._sentence, sentence, self._frame, coverage))
         return look
 
+    def _told_by_another(self, differing: Sentence, sentences: Sequence[Sentence], others: Container[int]) -> bool:
+        """Whether another sentence, none of ``others``, with as much of what the claim is about, has all its
+        quantities: then it is that one that the claim tells. Of several quantities it needs to have these alone."""
+        about = held(self._about, differing.weights)
+        keys = [quantity.key for quantity in self._quantities]
+        if len(keys) > 1:
+            return any(
+                has_all(self._sentence, one) or all(key in one.keys for key in keys)
+                for place, one in enumerate(sentences)
+                if len(one.quantities) > 1 and place not in others
+            )
+        return any(
+            0.0 < held(self._about, one.weights) >= about and has_all(self._sentence, one)
+            for place, one in enumerate(sentences)
+            if one.quantities and place not in others
+        )
+
     def _absent(self, evidence: Prepared) -> float:
         """The share of the claim's quantities that the evidence does not have."""
         return len(self._lacks(evidence)) / len(self._quantities) if self._quantities else 0.0
@@ -258,17 +279,22 @@ class _Target:
         return lacks
 
     def _judge(
-        self, candidates: Sequence[tuple[float, int]], evidence: Prepared, verbatim: float, overlap: float
+        self, scored: Sequence[tuple[float, int]], evidence: Prepared, others: Container[int], overlap: float
     ) -> Features:
+        """``scored``: sentences that have much of the claim, with the share of it, the largest first; ``others``: those
+        that are about another subject."""
+        verbatim = _verbatim(self._sentence, evidence, others)
         target, absent = self._sentence, self._absent(evidence)
         universal = target.quantifier == UNIVERSAL
         seen = _Seen()
         looks: list[_Look] = []
-        for coverage, place in candidates:
+        for coverage, place in scored[:_CANDIDATES]:
             looks.append(self._look(evidence.sentences[place], coverage))
             seen.take(looks[-1], evidence, absent=absent > 0.0)
             if verbatim >= _SETTLED and not universal and seen.contained >= 1.0 and seen.covered:
                 break  # coverage only falls from here
+        if seen.differing is not None and self._told_by_another(seen.differing, evidence.sentences, others):
+            seen.quantity = (0.0, None)
         if not verbatim and any(target.run in one.run and _put_in_doubt(target, one) for one in evidence.sentences):
             seen.contained = seen.covered = 0.0
         if max(verbatim, seen.contained) >= _SETTLED:
@@ -294,14 +320,6 @@ class _Target:
 
 def _kind(quantity: Quantity) -> tuple[str, str]:
     return quantity.kind, "duration" if quantity.unit == "months" else quantity.unit
-
-
-def _agrees_together(target: Sentence, evidence: Prepared) -> bool:
-    """Whether one sentence has all the quantities of a claim that has several: then this is what it is about."""
-    mine = [target.keys[place] for place, _ in target.quantities]
-    return len(mine) > 1 and any(
-        all(key in sentence.keys for key in mine) for sentence in evidence.sentences if len(sentence.quantities) > 1
-    )
 
 
 def _other_name(look: _Look, evidence: Prepared) -> tuple[float, str | None]:
@@ -337,8 +355,9 @@ def _verbatim(claim: Sentence, evidence: Prepared, others: Container[int]) -> fl
         if claim.run in sentence.run and place not in others:
             negated = False
             if len(sentence.negations) > len(claim.negations):
-                clauses = touched(sentence, anchors_of(claim.keys, sentence.keys))
-                negated = sum(clause in clauses for clause in sentence.negations) > len(claim.negations)
+                anchors = anchors_of(claim.keys, sentence.keys)
+                denials = denials_of(claim, sentence, touched(sentence, anchors), anchors)
+                negated = denials > len(claim.negations)
             loosened = sentence.conditions > claim.conditions or (sentence.hedged and not claim.hedged)
             best = max(best, 0.0 if negated or _put_in_doubt(claim, sentence) else 0.5 if loosened else 1.0)
     return best

@@ -95,6 +95,10 @@ EXCLUSIVES: Final = (
 
 TOTALS: Final = ("total", "altogether", "combined", "together", "all", "sum", "overall", "both", "totals", "totalling")
 """Where a claim adds up what the evidence has apart."""
+OFTEN: Final = ("each", "every", "per", "times", "twice", "je", "pro", "jede", "alle", "chaque", "par", "cada", "por")
+"""Where the evidence has a part of what a claim has as a whole."""
+WAIVING: Final = ("waived", "waive", "waives", "exempt", "erlassen", "entfällt")
+EXCEPTING: Final = _words("except excepting excluding but außer sauf excepto salvo")
 EXCEPTIVES: Final = ("unless", "except", "until", "besides", "barring", "unlike")
 """With a negation they say that something is so after all."""
 DOUBTING: Final = _words(
@@ -131,6 +135,10 @@ INTENDING: Final[Mapping[str, frozenset[str]]] = {
     "plant": _words("die der das den eine einen ein"),
 }
 """The same before these words alone: a plan may be one of tariffs, and a plant in the ground."""
+BEFORE_A_BORDER: Final = _words(
+    "before until till below under first during within vor bis unter avant jusqu antes hasta"
+)
+BEYOND_A_BORDER: Final = _words("after from above over since beyond nach ab über seit après dès depuis después desde")
 PERMITTING: Final = _words(
     "can able allowed permitted possible entitled eligible option optional "
     "kann können darf dürfen möglich erlaubt peut peuvent autorisé puede pueden posible permitido"

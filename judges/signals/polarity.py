@@ -1,12 +1,21 @@
 """Whether a claim says the opposite of a sentence that is otherwise much like it."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final
 
-from judges.numbers import Relation, relate
+from judges.numbers import Kind, Relation, relate
 from judges.signals.alignment import Pair, share_of, touched
-from judges.signals.beside import ALIKE, ANOTHER, crosswise, has_word, opposites, quantities_agree
-from judges.signals.lexicon import ATTRIBUTIVE, EXCEPTIVES, NEGATIONS, RELATORS
+from judges.signals.beside import ALIKE, ANOTHER, crosswise, has_word, opposites, quantities_agree, words_of
+from judges.signals.lexicon import (
+    ATTRIBUTIVE,
+    BEFORE_A_BORDER,
+    BEYOND_A_BORDER,
+    CORRELATIVES,
+    EXCEPTIVES,
+    NEGATIONS,
+    RELATORS,
+    WAIVING,
+)
 from judges.signals.prepared import ELLIPSIS, Sentence
 
 UNIVERSAL: Final = 4
@@ -15,6 +24,9 @@ UNCLEAR: Final = -1.0
 _OF_SUBJECT: Final = 2
 """The place up to which a word of a sentence belongs to its subject."""
 _MOSTLY: Final = 0.74
+_NEAR: Final = 4
+_FIRST: Final = "#ordinal::1"
+_BORDERS: Final = BEFORE_A_BORDER | BEYOND_A_BORDER
 
 
 def polarity_differs(pair: Pair) -> float:
@@ -24,14 +36,15 @@ def polarity_differs(pair: Pair) -> float:
     denied = evidence.quantifier == UNIVERSAL and pair.lacking == 1 and claim.signs.keys() & evidence.signs.keys()
     if (pair.lacking and not denied) or pair.coverage < 0.7 or claim.weight < 1.3:
         return 0.0
-    if claim.quantities and not quantities_agree(pair):
+    if claim.quantities and evidence.quantities and not quantities_agree(pair):
         return 0.0
     clauses = _clauses_of(pair)
     if clauses is None:
         return UNCLEAR
-    denials = len(claim.negations) + sum(clause in clauses for clause in evidence.negations)
-    denials -= sum(quantity.denied for sentence in (claim, evidence) for _, quantity in sentence.quantities)
-    sign = -1 if denials % 2 else 1
+    mine = len(claim.negations) + sum(_denies_by_word(sentence) for sentence in (claim, evidence))
+    mine -= sum(quantity.denied for sentence in (claim, evidence) for _, quantity in sentence.quantities)
+    odd = (mine + sum(clause in clauses for clause in evidence.negations)) % 2
+    sign = -1 if odd and (mine + denials_of(claim, evidence, clauses, pair.anchors)) % 2 else 1
     for key, places in claim.signs.items():
         if key in evidence.signs:
             sign *= places[0][1] * _sign_near(evidence, evidence.signs[key], claim.keys, places[0][0])
@@ -44,6 +57,7 @@ def polarity_differs(pair: Pair) -> float:
         or crosswise(pair)
         or opposites(pair)
         or not _bounded_alike(pair)
+        or _across(pair)
     ):
         return UNCLEAR
     clause_keys = {key for key, clause in zip(evidence.keys, evidence.clauses, strict=True) if clause in clauses}
@@ -51,6 +65,51 @@ def polarity_differs(pair: Pair) -> float:
     if claim.quantifier == UNIVERSAL or share_of(clause_weights, claim.weights) >= 0.6:
         return 1.0
     return ANOTHER
+
+
+def _denies_by_word(sentence: Sentence) -> bool:
+    """Whether it has nothing of something without a negation: a fee of zero, one that is waived."""
+    amounts = (quantity for _, quantity in sentence.quantities if quantity.kind in (Kind.MONEY, Kind.PERCENT))
+    zero = any(quantity.values and not quantity.values[0] for quantity in amounts)
+    return zero or has_word(sentence, WAIVING)
+
+
+def denials_of(claim: Sentence, evidence: Sentence, clauses: Container[int], anchors: Sequence[tuple[int, int]]) -> int:
+    """How many negations in ``clauses`` of the evidence deny what the claim says: not those behind all of it ("... and
+    cannot be exchanged"), nor in the midst of it, of a word that it lacks ("items not worn can be returned")."""
+    if not anchors or has_word(evidence, CORRELATIVES):
+        return sum(clause in clauses for clause in evidence.negations)
+    last, count = anchors[-1][1], 0
+    for clause, place in zip(evidence.negations, evidence.denials, strict=False):
+        begun = any(at < place and evidence.clauses[at] == clause for _, at in anchors)
+        count += clause in clauses and place <= last and (_denied(evidence, place) in claim.keys or not begun)
+    return count
+
+
+def _denied(evidence: Sentence, place: int) -> str:
+    """The word that a negation before ``place`` denies: the next one, or behind a light one that after it."""
+    following = evidence.keys[place : place + 2]
+    passed = len(following) > 1 and (following[0] == "non" or evidence.weights.get(following[0], 1.0) < 1.0)
+    return following[1] if passed and following[0] not in evidence.signs else "".join(following[:1])
+
+
+def _across(pair: Pair) -> bool:
+    """Whether one speaks of what is on this side of a border and the other of what is beyond: nothing before the 25th,
+    and something from the 25th, are both true."""
+    mine, theirs = _sides(pair.claim), _sides(pair.evidence)
+    return bool(mine and theirs and mine != theirs)
+
+
+def _sides(sentence: Sentence) -> set[bool]:
+    """For each border in it whether what lies beyond is meant: a word such as "after" with a quantity behind it, or the
+    first of something."""
+    words = words_of(sentence)
+    return {
+        word in BEYOND_A_BORDER
+        for place, word in enumerate(words)
+        if (word in _BORDERS or word == _FIRST)
+        and any(following.startswith("#") for following in words[place + 1 : place + 1 + _NEAR])
+    }
 
 
 def _clauses_of(pair: Pair) -> set[int] | None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from judges.numbers import Kind, Quantity, Token, extract, normalise, scan
+from judges.numbers import Kind, Quantity, Token, extract, normalise, scan, tables
 from judges.signals import lexicon
 from judges.signals.lexemes import lexeme
 
@@ -216,6 +216,8 @@ class _Collector:
             key, weight = (
                 (f"{word}.", 1.0) if inner and token.text.isupper() and not abbreviated and word != "i" else ("", 0.0)
             )
+        if token.text == "Pro" and following not in tables.PERIODS and following not in tables.UNITS:
+            key, weight = word, 1.0  # a product, and no "per"
         if not key:
             return
         self.keys.append(key)

@@ -15,6 +15,7 @@ def of(one: str, other: str) -> Contrast | None:
     ("one", "other"),
     [
         ("Permanent staff receive 25 days of annual leave.", "Permanent staff receive 40 days of annual leave."),
+        ("Refunds are possible within 30 days.", "Refunds are not possible."),
         ("The office is open on Saturdays.", "The office is closed on Saturdays."),
         ("All employees may work from home.", "No employee may work from home."),
         ("Sales rose by 5% in 2023.", "Sales fell by 5% in 2023."),
@@ -35,7 +36,6 @@ def test_words_and_numbers_alone_contradict(one: str, other: str) -> None:
     [
         ("Paris is the capital of France.", "The capital of France is Lyon."),
         ("Dr. Meyer leads the team.", "The team is led by Dr. Schulz."),
-        ("Refunds are possible within 30 days.", "Refunds are not possible."),
         ("The museum was opened in 1932.", "The museum was opened in 1954."),
     ],
 )
