@@ -138,7 +138,7 @@ class Adjudicator:
         full = f"{context} {text}" if context else text
         hypothesis = full if self._scorer.count_tokens(full) <= self._room else text
         windows = self._evidence.select(f"{part.asked} {hypothesis}".lstrip(), self._max_sources)
-        texts = [window.text for window in windows]
+        texts = [window.read for window in windows]
         short = len(full) <= _SHORT
         claim, ready = await _here(short and self._ready.has(texts), self._read, part, texts)
         few = len(claim.quantities) * sum(len(window.quantities) for window in ready) <= _FEW

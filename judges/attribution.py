@@ -41,7 +41,7 @@ class Attribution:
         hypothesis = f"{claim.context} {claim.text}" if claim.context else claim.text
         nearest = {document: self._nearest(document, hypothesis) for document in documents}
         texts: list[tuple[int | None, str]] = [
-            (document, window.text) for document, windows in nearest.items() for window in windows
+            (document, window.read) for document, windows in nearest.items() for window in windows
         ]
         if together := self._together([windows[0] for windows in nearest.values() if windows], hypothesis):
             texts.append((None, together))
@@ -66,6 +66,6 @@ class Attribution:
         """One text of the best window of each document; None for one document, or where they do not fit."""
         if not 1 < len(windows) <= _TOGETHER:
             return None
-        joined = "\n".join(window.text for window in windows)
+        joined = "\n".join(window.read for window in windows)
         count = self._scorer.count_tokens
         return joined if count(joined) + count(hypothesis) <= self._scorer.max_tokens else None

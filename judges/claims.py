@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from judges.contexts import COLON, END, QUESTION, Contexts, count, fold, has_words, is_title
 from judges.language import LANGUAGES, claim_rules
-from judges.markdown import ROW, cells, inline, plain
+from judges.markdown import ROW, cells, inline, plain, told_row
 from judges.types import Claim, Sentence, Span
 
 _AFTER_COLON = re.compile(r":\s+|：\s*")
@@ -170,8 +170,6 @@ def _row(sentence: Sentence, previous: Sequence[Sentence]) -> list[Claim]:
     values = cells(sentence.text)
     if not header or not any(values) or not sentence.complete:
         return []
-    names = header if len(header) == len(values) else [""] * len(values)
-    told = [f"{name}: {value}" if name else value for name, value in zip(names, values, strict=True) if value]
     part = _part(sentence.text, 0, len(sentence.text))
     span = Span(sentence.span.start + part.start, sentence.span.start + part.end)
-    return [Claim(text="; ".join(told), span=span, sentence_index=sentence.index)]
+    return [Claim(text=told_row(header, values), span=span, sentence_index=sentence.index)]

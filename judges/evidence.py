@@ -8,6 +8,7 @@ from itertools import combinations
 
 from judges.base import SentenceSplitter
 from judges.lexical import Bm25, substance, terms
+from judges.markdown import ROW, cells, told_row
 from judges.types import Chunk, Evidence, Span
 
 CountTokens = Callable[[str], int]
@@ -39,6 +40,8 @@ class _Unit:
     start: int
     end: int
     tokens: int
+    told: str = ""
+    """What is read in its place; "" for the text itself."""
 
 
 class EvidenceIndex:
@@ -52,7 +55,7 @@ class EvidenceIndex:
         """Of the windows as they are in ``windows``: to hash one by its texts takes as long as to look through it."""
         self._sentences = sentences
         self._postings: dict[int, Mapping[str, Sequence[int]]] = {}
-        self._bm25 = Bm25([terms(window.text) for window in windows])
+        self._bm25 = Bm25([terms(window.read) for window in windows])
 
     def __len__(self) -> int:
         return len(self.windows)
@@ -76,12 +79,12 @@ class EvidenceIndex:
         are of one chunk."""
         weights = self._weights(claim)
         pairs = [(a, b) for a, b in combinations(windows, 2) if a.chunk_index != b.chunk_index]
-        present = {window: frozenset(terms(window.text)) for window in windows}
+        present = {window: frozenset(terms(window.read)) for window in windows}
         return max(pairs, key=lambda pair: _share(weights, present[pair[0]] | present[pair[1]]), default=None)
 
     def join(self, pair: tuple[Evidence, Evidence], claim: str, *, tokens: int, count: CountTokens) -> str:
         """One text of two windows that has at most ``tokens`` tokens: whole, or the sentences nearest to ``claim``."""
-        whole = "\n".join(window.text for window in pair)
+        whole = "\n".join(window.read for window in pair)
         if count(whole) <= tokens:
             return whole
         weights = self._weights(claim)
@@ -152,6 +155,7 @@ def build_index(
         units = _sentences(chunk.text, splitter(), limit, count)
         for run in _tile(units, limit=limit, most=windowing.sentences, overlap=windowing.overlap):
             span = Span(run[0].start, run[-1].end)
+            read = [unit.told or chunk.text[unit.start : unit.end] for unit in run]
             windows.append(
                 Evidence(
                     chunk_index=index,
@@ -159,9 +163,10 @@ def build_index(
                     source=chunk.source,
                     text=chunk.text[span.start : span.end],
                     span=span,
+                    told="\n".join(read) if any(unit.told for unit in run) else "",
                 )
             )
-            sentences.append([chunk.text[unit.start : unit.end] for unit in run])
+            sentences.append(read)
     return EvidenceIndex(windows, sentences, window_tokens=limit)
 
 
@@ -175,14 +180,48 @@ def _rank(chunk: Chunk) -> float:
 
 
 def _sentences(text: str, splitter: SentenceSplitter, limit: int, count: CountTokens) -> list[_Unit]:
-    """The sentences of ``text`` without the white space around them; a longer one than ``limit`` in pieces."""
+    """The sentences of ``text`` without the white space around them; a longer one than ``limit`` in pieces. The rows of
+    a table have what its header says of their cells."""
     units: list[_Unit] = []
+    table = _Table()
     for sentence in [*splitter.push(text), *splitter.flush()]:
         raw = text[sentence.span.start : sentence.span.end]
         start = sentence.span.start + len(raw) - len(raw.lstrip())
-        if stripped := raw.strip():
+        if not (stripped := raw.strip()):
+            continue
+        told = table.tell(raw)
+        if units and ROW.match(raw) and not cells(raw):  # the line below a header is no text
+            last = units.pop()
+            units.append(_Unit(last.start, start + len(stripped), last.tokens, text[last.start : last.end]))
+        elif told and (tokens := count(told)) <= limit:
+            units.append(_Unit(start, start + len(stripped), tokens, told))
+        else:
             units.extend(_pieces(stripped, start, limit, count))
     return units
+
+
+class _Table:
+    """The table that is being read, if one is."""
+
+    def __init__(self) -> None:
+        self._first: Sequence[str] = ()
+        self._header: Sequence[str] = ()
+
+    def tell(self, raw: str) -> str:
+        """A row in words, "" for all else: a header too, which is one by the line of dashes below it."""
+        if not ROW.match(raw):
+            self._first = self._header = ()
+            return ""
+        told, values = "", cells(raw)
+        if self._header:
+            told = told_row(self._header, values)
+        elif values:
+            self._first = values
+        else:
+            self._header = self._first
+        if "\n\n" in raw:
+            self._first = self._header = ()
+        return told
 
 
 def _pieces(text: str, offset: int, limit: int, count: CountTokens) -> list[_Unit]:

@@ -56,7 +56,7 @@ class KnownLanguages:
         prepared = signals.prepare(claim.text, claim.context)
         worded = bool(languages_of(f"{claim.context} {claim.text}") & _WORDED)
         for window in windows:
-            seen = signals.compute(signals.prepare(window.text), prepared)
+            seen = signals.compute(signals.prepare(window.read), prepared)
             if _differs(seen, worded=worded):
                 return _contradicted(claim, window, signals.explain(seen))
         return ClaimVerdict(claim=claim, label=Label.UNVERIFIABLE, entailed=0.0, contradicted=0.0, reason=LANGUAGE)

@@ -2,6 +2,7 @@
 
 import html
 import re
+from collections.abc import Sequence
 
 _NAMED = r"(?:[Dd]oc(?:ument)?|[Ss]ource|[Rr]ef(?:erence)?|[Cc]hunk|[Qq]uelle|[Dd]okument|[Ff]uente)s?"
 CITATION = re.compile(
@@ -66,6 +67,12 @@ def cells(row: str) -> list[str]:
     if all(_DELIMITER.match(cell) for cell in raw):
         return []
     return [inline(cell) for cell in raw]
+
+
+def told_row(header: Sequence[str], values: Sequence[str]) -> str:
+    """A row of a table in words: each cell behind what the header says it is, where there is a header for each."""
+    names = header if len(header) == len(values) else [""] * len(values)
+    return "; ".join(f"{name}: {value}" if name else value for name, value in zip(names, values, strict=True) if value)
 
 
 def inline(text: str) -> str:

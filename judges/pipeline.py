@@ -229,7 +229,7 @@ class GroundingChecker:
     async def _read_ahead(self, index: EvidenceIndex) -> None:
         """While the upstream still thinks, so that the first sentence does not wait for it."""
         try:
-            await read_ahead(self._scorer, [window.text for window in index.windows[:_READ_AHEAD]])
+            await read_ahead(self._scorer, [window.read for window in index.windows[:_READ_AHEAD]])
         except JudgeError as error:
             log.warning("evidence could not be read ahead: %s", error)
 
@@ -243,7 +243,7 @@ class GroundingChecker:
             windowing=self._windowing,
         )
         if scorer is not None:
-            self._ready.of([window.text for window in index.windows[:_READ_AHEAD]])
+            self._ready.of([window.read for window in index.windows[:_READ_AHEAD]])
         return index
 
 

@@ -85,13 +85,20 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """A window of whole sentences of a chunk; ``span`` is its place in the chunk's text."""
+    """A window of whole sentences of a chunk; ``span`` is its place in the chunk's text. ``told`` is the text as the
+    judge reads it where that is another: rows of a table with what the header says of each cell."""
 
     chunk_index: int
     document_id: str
     source: str | None
     text: str
     span: Span
+    told: str = ""
+
+    @property
+    def read(self) -> str:
+        """What the judge reads."""
+        return self.told or self.text
 
 
 class Windows(str):

@@ -68,7 +68,7 @@ class Surroundings:
         if before[0] in ("of", "von") and before[1] in tables.CHANGES:
             return True
         after = [self.lower(last + offset) for offset in range(6)]
-        return any(
+        return after[0] in _COMPARATIVES or any(
             word in _COMPARATIVES and not tables.THAN.isdisjoint(after[place + 1 : place + 4])
             for place, word in enumerate(after[:2])
         )
