@@ -7,6 +7,7 @@ from typing import Final
 from judges.signals.alignment import Pair, share_of
 from judges.signals.beside import ALIKE, crosswise, has_word, sides, words_of
 from judges.signals.lexicon import DEGREES, EXCLUSIVES, PERMITTING
+from judges.signals.prepared import Sentence
 
 _FEWEST: Final = 3
 """Keys of a sentence that another one can be of one build with."""
@@ -58,12 +59,20 @@ def _odd_word(pair: Pair) -> str | None:
     return mine[0] if len(mine) == len(theirs) == 1 else None
 
 
+def _excludes(claim: Sentence, stronger: Sequence[str]) -> bool:
+    """Whether it has such a word, and not as a remark on an amount ("only two weeks")."""
+    if not has_word(claim, stronger):
+        return False
+    words = words_of(claim)
+    return any(word in stronger and not words[place + 1].startswith("#") for place, word in enumerate(words))
+
+
 def overclaims(pair: Pair) -> float:
     claim, evidence = pair.claim, pair.evidence
     hedged = evidence.hedged and not claim.hedged and not has_word(claim, PERMITTING)
     if claim.quantifier > evidence.quantifier > 0 or hedged:
         return 1.0
     for stronger, said in EXCLUSIVES:
-        if has_word(claim, stronger) and not has_word(evidence, said):
+        if _excludes(claim, stronger) and not has_word(evidence, said):
             return 1.0
     return 0.5 if evidence.conditions > claim.conditions else 0.0

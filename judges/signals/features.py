@@ -106,7 +106,7 @@ def _worse(one: Features, other: Features) -> Features:
 class _Look:
     """What a sentence of a claim and one of the evidence show, whatever stands around the latter."""
 
-    __slots__ = ("_ordered", "_overclaims", "has_all", "opposed", "pair", "quantity", "swapped", "words")
+    __slots__ = ("_ordered", "_overclaims", "has_all", "opposed", "pair", "quantity", "swapped", "turned", "words")
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
@@ -115,6 +115,7 @@ class _Look:
         self.swapped = roles_swapped(pair) or numbers_exchanged(pair)
         self.words = replaced(pair)
         self.has_all = has_all(pair.claim, pair.evidence)
+        self.turned = _turned(pair)
         self._ordered = self._overclaims = -1.0
 
     @property
@@ -154,7 +155,7 @@ class _Seen:
                 self.quantity, self.differing = look.quantity, look.pair.evidence
         elif (other := _other_name(look, evidence))[0]:
             self.name = max(self.name, other, key=_strength)
-        elif not absent and look.opposed >= 0.0:
+        elif not absent and look.opposed >= 0.0 and not look.turned:
             if look.overclaims:
                 self.wider = max(self.wider, look.overclaims * look.pair.coverage)
             else:
@@ -385,6 +386,12 @@ def _ordered(pair: Pair) -> float:
     if any(place not in placed and target.keys[place] in pair.evidence.keys for place, _ in target.quantities):
         return 0.0  # it stands there, in another order
     return 0.0 if _crossed_over(pair) else ramp(share, 0.85, 1.0)
+
+
+def _turned(pair: Pair) -> bool:
+    """Whether one says before where the other says after."""
+    mine, theirs = pair.claim.relation, pair.evidence.relation
+    return mine is not None and theirs is not None and mine[0] == theirs[0] and mine[1] != theirs[1]
 
 
 def _crossed_over(pair: Pair) -> bool:

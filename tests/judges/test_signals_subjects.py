@@ -54,6 +54,8 @@ def test_evidence_that_names_the_thing_nowhere_near_is_compared_as_it_is() -> No
     [
         ("Unused leave may be carried over to March.", "Unused leave can be carried over to March.", False),
         ("Unused leave may be carried over to March.", "Unused leave is carried over to March.", True),
+        ("Partners get two weeks of leave.", "Partners get only two weeks of leave.", False),
+        ("Partners get leave at birth.", "Partners only get leave at birth.", True),
         ("The health plan covers dental care.", "The health cover includes dental care.", False),
         ("The plant makes 5 tons of steel a day.", "Steel is made there, 5 tons a day.", False),
         ("The firm plans to open a shop in Rome.", "The firm opens a shop in Rome.", True),
