@@ -16,6 +16,8 @@ COLON = re.compile(r"[:：]\Z")
 _TITLE = re.compile(r"\s*(\*\*|__)(?P<title>[^*_\n]{1,80})\1:?\s*\Z")
 _NUMBERED = re.compile(r"\s*\(?\d{1,3}[.)]")
 _NUMBERED_TITLE = re.compile(rf"{_NUMBERED.pattern}\s+{_TITLE.pattern}")
+_TITLES = frozenset("#*_")
+"""What a title begins with."""
 _ADDRESS = re.compile(r"(?:https?://|www\.)\S+")
 _PLAIN_LETTERS = str.maketrans("’ʼİ", "''I")
 _MAX_TITLE_WORDS = 8
@@ -158,6 +160,8 @@ def starts_item(sentence: Sentence) -> bool:
 
 def is_title(sentence: Sentence) -> bool:
     """A heading, or a short line in bold that is used as one."""
+    if sentence.text.lstrip()[:1] not in _TITLES:
+        return False
     if HEADING.match(sentence.text):
         return True
     title = _TITLE.match(sentence.text)

@@ -126,6 +126,8 @@ def _find(quantity: Quantity, text: Sequence[Quantity]) -> Finding:
         if other.kind is not kind:
             if kind is not _NUMBER and other.kind is not _NUMBER:
                 continue
+            if kind is _NUMBER and quantity.noun and other.kind is _TIME:  # 10 seats are no ten o'clock
+                continue
         elif kind is _MEASURE and other.unit != unit and unit not in _LASTING:  # most of a text's are of other units
             continue
         relation = relate(quantity, other)

@@ -13,6 +13,12 @@ from judges.numbers.scan import Token
 _POWERS: Final = tables.SQUARES | tables.CUBES
 _CHANGING: Final = (Kind.NUMBER, Kind.MONEY, Kind.MEASURE)
 _COMPARATIVES: Final = tables.MORE_THAN | tables.LESS_THAN
+_BY: Final = ("by", "um")
+_OF: Final = ("of", "von")
+_BOUNDING: Final = frozenset({"to", "zu"}).union(
+    tables.APPROXIMATE, tables.BETWEEN, tables.THAN, tables.AT_LEAST, tables.AT_MOST
+)
+"""Words right before an amount that bound it; before most there is another."""
 _SIDES: Final = ((tables.BEFORE, Bound.AT_MOST), (tables.AFTER, Bound.AT_LEAST), (tables.APPROXIMATE, Bound.ABOUT))
 """How a word before a date or time bounds it."""
 _ARTICLES: Final = frozenset({"the", "den", "dem", "zum", "der", "le", "la", "les", "el", "los", "au"})
@@ -60,34 +66,40 @@ class Surroundings:
         return replace(quantity, bound=bound, per=per, strict=strict, change=change, denied=denied)
 
     def _changes(self, first: int, last: int) -> bool:
-        if self.lower(first - 1) in tables.APPROXIMATE:
+        before = self.lower(first - 1)
+        if before in tables.APPROXIMATE:
             first -= 1
-        before = [self.lower(first - offset) for offset in range(1, 5)]
-        if before[0] in ("by", "um") and not tables.CHANGED.isdisjoint(before[1:]):
+            before = self.lower(first - 1)
+        if before in _BY and any(self.lower(first - offset) in tables.CHANGED for offset in range(2, 5)):
             return True
-        if before[0] in ("of", "von") and before[1] in tables.CHANGES:
+        if before in _OF and self.lower(first - 2) in tables.CHANGES:
             return True
-        after = [self.lower(last + offset) for offset in range(6)]
-        return after[0] in _COMPARATIVES or any(
-            word in _COMPARATIVES and not tables.THAN.isdisjoint(after[place + 1 : place + 4])
-            for place, word in enumerate(after[:2])
+        if self.lower(last) in _COMPARATIVES:
+            return True
+        return self.lower(last + 1) in _COMPARATIVES and any(
+            self.lower(last + offset) in tables.THAN for offset in range(2, 5)
         )
 
     def _bound(self, first: int) -> tuple[Bound, bool]:
         """The bound, and whether it is that of a denial which counts as one ("not exceed", unlike "no more")."""
-        first -= self.lower(first - 1) == "." and self.lower(first - 2) in ("max", "min")
-        before = [self.lower(first - offset) for offset in range(1, 4)]
-        negated = before[1] in tables.NOT or before[2] in tables.NOT
-        if before[0] in tables.APPROXIMATE:
+        before = self.lower(first - 1)
+        if before == "." and self.lower(first - 2) in ("max", "min"):
+            first -= 1
+            before = self.lower(first - 1)
+        if before not in _BOUNDING:
+            return Bound.EXACT, False
+        if before in tables.APPROXIMATE:
             return Bound.ABOUT, False
-        if before[:2] in (["to", "up"], ["zu", "bis"]):
+        second = self.lower(first - 2)
+        if (before, second) in (("to", "up"), ("zu", "bis")):
             return Bound.AT_MOST, False
-        if before[0] in tables.BETWEEN:
+        if before in tables.BETWEEN:
             return Bound.AT_LEAST, False
-        compared = before[0] in tables.THAN
-        if before[0] in tables.AT_LEAST or (compared and before[1] in tables.MORE_THAN):
+        negated = second in tables.NOT or self.lower(first - 3) in tables.NOT
+        compared = before in tables.THAN
+        if before in tables.AT_LEAST or (compared and second in tables.MORE_THAN):
             return (Bound.AT_MOST if negated else Bound.AT_LEAST), negated and not compared
-        if before[0] in tables.AT_MOST or (compared and before[1] in tables.LESS_THAN):
+        if before in tables.AT_MOST or (compared and second in tables.LESS_THAN):
             return (Bound.AT_LEAST if negated else Bound.AT_MOST), negated and not compared
         return Bound.EXACT, False
 

@@ -3,25 +3,23 @@
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import islice, pairwise
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
 
 from judges.numbers import Quantity, lacking
-from judges.signals.alignment import Pair, anchors_of, held, pair_up, ramp, share_of, touched
+from judges.signals.alignment import Pair, held, pair_up, ramp, share_of
 from judges.signals.amounts import has_all, numbers_exchanged, quantity_differs
 from judges.signals.differences import crossed, overclaims, roles_swapped
-from judges.signals.lexicon import DOUBTING, REFUTED
 from judges.signals.names import name_differs, name_replaced, replaced
-from judges.signals.polarity import UNIVERSAL, denials_of, opposed, polarity_differs
-from judges.signals.prepared import SEPARATOR, Prepared, Sentence
+from judges.signals.polarity import UNIVERSAL, opposed, polarity_differs
+from judges.signals.prepared import Prepared, Sentence
+from judges.signals.repeated import ordered, put_in_doubt, turned, verbatim
 
 _CANDIDATES: Final = 4
 _LEAST_COVERAGE: Final = 0.5
 _SAME_SUBJECT: Final = 0.5
-_LEAD: Final = 7
-"""Words beside a statement that are looked at for what is held of it."""
 _SETTLED: Final = 0.95
 _OF_SUBJECT: Final = 3
 """Words with content at the beginning of what stands before a claim: they say what it is about."""
@@ -106,7 +104,7 @@ def _worse(one: Features, other: Features) -> Features:
 class _Look:
     """What a sentence of a claim and one of the evidence show, whatever stands around the latter."""
 
-    __slots__ = ("_ordered", "_overclaims", "has_all", "opposed", "pair", "quantity", "swapped", "turned", "words")
+    __slots__ = ("_ordered", "_overclaims", "opposed", "pair", "quantity", "swapped", "words")
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
@@ -114,14 +112,13 @@ class _Look:
         self.quantity = quantity_differs(pair)
         self.swapped = roles_swapped(pair) or numbers_exchanged(pair)
         self.words = replaced(pair)
-        self.has_all = has_all(pair.claim, pair.evidence)
-        self.turned = _turned(pair)
         self._ordered = self._overclaims = -1.0
 
     @property
     def ordered(self) -> float:
         if self._ordered < 0.0:
-            self._ordered = 0.0 if self.words else _ordered(self.pair)
+            said = not self.words and has_all(self.pair.claim, self.pair.evidence)
+            self._ordered = ordered(self.pair) if said else 0.0
         return self._ordered
 
     @property
@@ -155,11 +152,11 @@ class _Seen:
                 self.quantity, self.differing = look.quantity, look.pair.evidence
         elif (other := _other_name(look, evidence))[0]:
             self.name = max(self.name, other, key=_strength)
-        elif not absent and look.opposed >= 0.0 and not look.turned:
+        elif not absent and look.opposed >= 0.0 and not turned(look.pair):
             if look.overclaims:
                 self.wider = max(self.wider, look.overclaims * look.pair.coverage)
             else:
-                self.contained = max(self.contained, look.ordered if look.has_all else 0.0)
+                self.contained = max(self.contained, look.ordered)
                 if target.relation is None or look.pair.evidence.relation is not None:
                     self.covered = max(self.covered, look.pair.coverage)
 
@@ -284,7 +281,7 @@ class _Target:
     ) -> Features:
         """``scored``: sentences that have much of the claim, with the share of it, the largest first; ``others``: those
         that are about another subject."""
-        verbatim = _verbatim(self._sentence, evidence, others)
+        repeated = verbatim(self._sentence, evidence, others)
         target, absent = self._sentence, self._absent(evidence)
         universal = target.quantifier == UNIVERSAL
         seen = _Seen()
@@ -292,20 +289,20 @@ class _Target:
         for coverage, place in scored[:_CANDIDATES]:
             looks.append(self._look(evidence.sentences[place], coverage))
             seen.take(looks[-1], evidence, absent=absent > 0.0)
-            if verbatim >= _SETTLED and not universal and seen.contained >= 1.0 and seen.covered:
+            if repeated >= _SETTLED and not universal and seen.contained >= 1.0 and seen.covered:
                 break  # coverage only falls from here
         if seen.differing is not None and self._told_by_another(seen.differing, evidence.sentences, others):
             seen.quantity = (0.0, None)
-        if not verbatim and any(target.run in one.run and _put_in_doubt(target, one) for one in evidence.sentences):
+        if not repeated and any(target.run in one.run and put_in_doubt(target, one) for one in evidence.sentences):
             seen.contained = seen.covered = 0.0
-        if max(verbatim, seen.contained) >= _SETTLED:
+        if max(repeated, seen.contained) >= _SETTLED:
             seen.settle(universal=universal)
         elif crossed([look.pair for look in looks]):
             seen.roles = 1.0
-        if seen.roles or (seen.polarity and not verbatim):
+        if seen.roles or (seen.polarity and not repeated):
             seen.contained = seen.covered = 0.0
         return Features(
-            verbatim=verbatim,
+            verbatim=repeated,
             contained=seen.contained,
             covered=ramp(seen.covered, 0.7, 1.0),
             overlap=overlap,
@@ -345,73 +342,3 @@ def _best_neighbourhood(
         if best == 1.0:
             break
     return best
-
-
-def _verbatim(claim: Sentence, evidence: Prepared, others: Container[int]) -> float:
-    """Whether the claim stands there word for word, in another place than ``others``."""
-    if claim.run not in evidence.run or claim.run.count(SEPARATOR) < 3 or not claim.keys:
-        return 0.0
-    best = 0.0
-    for place, sentence in enumerate(evidence.sentences):
-        if claim.run in sentence.run and place not in others:
-            negated = False
-            if len(sentence.negations) > len(claim.negations):
-                anchors = anchors_of(claim.keys, sentence.keys)
-                denials = denials_of(claim, sentence, touched(sentence, anchors), anchors)
-                negated = denials > len(claim.negations)
-            loosened = sentence.conditions > claim.conditions or (sentence.hedged and not claim.hedged)
-            best = max(best, 0.0 if negated or _put_in_doubt(claim, sentence) else 0.5 if loosened else 1.0)
-    return best
-
-
-def _put_in_doubt(claim: Sentence, evidence: Sentence) -> bool:
-    """Whether the evidence only says that somebody denies what the claim says, or claims it: it is a myth that …"""
-    before, _, after = evidence.run.partition(claim.run)
-    led = before.rstrip(SEPARATOR).split(SEPARATOR)
-    reported = led[-1] == "that" and not DOUBTING.isdisjoint(led[-_LEAD:-1])
-    return reported or not REFUTED.isdisjoint(after.split(SEPARATOR)[:_LEAD])
-
-
-def _ordered(pair: Pair) -> float:
-    target = pair.claim
-    kept = {target.keys[place] for place, _ in pair.anchors}
-    alone = pair.coverage if target.quantities else 0.0
-    share = alone if target.weight < 1.0 else share_of(target.weights, kept)
-    whole = pair.lacking == 0 and (pair.shared + len(target.quantities)) >= 2
-    if whole and share < 1.0 and all(weight < 1.0 or key in kept for key, weight in target.weights.items()):
-        share = max(share, 0.97)
-    if pair.evidence.conditions > pair.claim.conditions:
-        share *= 0.9
-    placed = {place for place, _ in pair.anchors}
-    if any(place not in placed and target.keys[place] in pair.evidence.keys for place, _ in target.quantities):
-        return 0.0  # it stands there, in another order
-    return 0.0 if _crossed_over(pair) else ramp(share, 0.85, 1.0)
-
-
-def _turned(pair: Pair) -> bool:
-    """Whether one says before where the other says after."""
-    mine, theirs = pair.claim.relation, pair.evidence.relation
-    return mine is not None and theirs is not None and mine[0] == theirs[0] and mine[1] != theirs[1]
-
-
-def _crossed_over(pair: Pair) -> bool:
-    """Whether the claim takes its beginning from one statement and its end from the next: of 50 in towns and 100
-    outside, 100 in towns. What it leaves out then has a quantity of the same kind, or another clause and in it one of
-    the claim's words again."""
-    claim, evidence = pair.claim, pair.evidence
-    kinds = {(quantity.kind, quantity.unit) for _, quantity in claim.quantities}
-    counted = {place for place, quantity in evidence.quantities if (quantity.kind, quantity.unit) in kinds}
-    mine = set(claim.keys)
-
-    def skips(anchors: Sequence[tuple[int, int]]) -> bool:
-        return any(
-            place in counted or (evidence.keys[place] in mine and evidence.clauses[place] != evidence.clauses[one])
-            for (_, one), (_, other) in pairwise(anchors)
-            for place in range(one + 1, other)
-        )
-
-    if not skips(pair.anchors):
-        return False
-    size, width = len(claim.keys), len(evidence.keys)
-    back = anchors_of(claim.keys[::-1], evidence.keys[::-1])
-    return skips([(size - 1 - one, width - 1 - other) for one, other in reversed(back)])
