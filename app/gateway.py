@@ -23,7 +23,7 @@ from app.exchange import Exchange
 from app.forwarding import upstream_request
 from app.inquiry import Inquiry
 from app.intake import Intake
-from app.intake.asked import asked_in
+from app.intake.asked import asked_in, question_of
 from app.keys import GatewayKey
 from app.opening import admitting, is_refused, opener_of, watch
 from app.parts import Failure, Refused, Turn
@@ -213,7 +213,7 @@ class Gateway:
             inquiries=self.inquiries,
             earlier=earlier,
             is_json=intake.is_json,
-            asked=intake.query or asked_in(intake.body),
+            asked=question_of(intake.query) if intake.query else asked_in(intake.body),
         )
 
     def _late(

@@ -14,7 +14,11 @@ _CODE = re.compile(r"\s*(`{1,3})[^`]+\1\s*\Z")
 _LISTED = re.compile(r"\s*(?:\[\^?\w{1,9}\]|【\w{1,9}】):?\s+(?:\S+\.[A-Za-z][A-Za-z0-9]{1,4}|https?://\S+)\s*\Z")
 """A marker and what it stands for: a line of a list of sources, a footnote."""
 _QUOTED = re.compile("""["“«„'][^"”»“]{1,300}["”»“']""")
-_GREETED = re.compile(r"(?: (?:there|all|everyone|[A-Z][\w.-]{0,30})){0,2}[,!] +(?=\w+ \w+ \w)")
+_GREETED = re.compile(
+    r"(?: (?:there|all|everyone|[A-Z][\w.-]{0,30})){0,2}[,!] +"
+    r"(?!(?:an?|the) [^,]{1,80},)"  # Hey Jude, a song by the Beatles, ...
+    r"(?=\w+ \w+ \w)"
+)
 _CLAUSES = re.compile(r"[;；]\s+")
 _CONDITION = re.compile(r"\W*(?:if|wenn|falls|si)\b")
 _NESTED = re.compile(r"[([{（「『“\"«„`]")

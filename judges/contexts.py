@@ -26,8 +26,8 @@ _MAX_FRAGMENT_WORDS = 5
 _MAX_BACK = 64
 
 
-_ASKED = re.compile(r"(?:[^.!?？\n]|\.(?=\S)){2,300}[?？]")
-_LABEL = re.compile(r"\s*(?:[*_]{0,2}\w{1,12}[*_]{0,2}:[*_]{0,2})?\s*")
+_ASKED = re.compile(r"(?:[^.!?？\n]|[.?](?=\S)){2,300}[?？](?!\S)")
+_LABEL = re.compile(r"\s*(?:[*_]{0,2}[^\W\d_]{2,12}[*_]{0,2}:(?!/)[*_]{0,2})?\s*")
 
 
 def last_question(text: str) -> str:
@@ -114,11 +114,13 @@ class Contexts:
     def _statements(self, previous: Sequence[Sentence]) -> Iterator[str]:
         """What was claimed, the last first, as far as the heading, which is the last of them."""
         for sentence in reversed(previous[-_MAX_BACK:]):
+            if sentence.index < 0:
+                return
             if is_title(sentence):
                 if heading := self._telling(sentence):
                     yield heading
                     return
-            elif sentence.index >= 0 and (stated := self._stated(sentence)):
+            elif stated := self._stated(sentence):
                 yield stated
 
     def _question(self, previous: Sequence[Sentence]) -> str:

@@ -41,11 +41,10 @@ class Escalation:
         if not self._wants(verdict) or not self._llm.ready:
             return verdict
         claim = verdict.claim
-        context = f"{claim.asked} {claim.context}".strip()
         try:
             async with asyncio.timeout_at(deadline):
-                passages = await asyncio.to_thread(self._passages, f"{context} {claim.text}".strip())
-                opinion = await self._llm.judge(claim.text, context, passages, self.calls.append)
+                passages = await asyncio.to_thread(self._passages, f"{claim.context} {claim.text}".strip())
+                opinion = await self._llm.judge(claim.text, claim.context, passages, self.calls.append)
         except Exception as error:
             return _unanswered(verdict, error)
         if opinion.correction is not None and not _is_sourced(opinion.correction, verdict.claim, passages):

@@ -1,5 +1,6 @@
 """Retrieved chunks to evidence: overlapping windows of whole sentences, and the best of them for a claim."""
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ CountTokens = Callable[[str], int]
 _CLAIM_TOKENS = 94
 """Enough for nearly every claim."""
 
+_BLANK_LINE = re.compile(r"\n\s*\n")
 _OVERLAP_OF_PIECES = 8
 """Words that two neighbouring pieces of one over-long sentence share."""
 
@@ -190,9 +192,10 @@ def _sentences(text: str, splitter: SentenceSplitter, limit: int, count: CountTo
         if not (stripped := raw.strip()):
             continue
         told = table.tell(raw)
-        if units and ROW.match(raw) and not cells(raw):  # the line below a header is no text
+        if table.is_headed:  # the line below a header is no text, and the header is none of the table above
             last = units.pop()
-            units.append(_Unit(last.start, start + len(stripped), last.tokens, text[last.start : last.end]))
+            header = text[last.start : last.end]
+            units.append(_Unit(last.start, start + len(stripped), count(header), header))
         elif told and (tokens := count(told)) <= limit:
             units.append(_Unit(start, start + len(stripped), tokens, told))
         else:
@@ -204,23 +207,21 @@ class _Table:
     """The table that is being read, if one is."""
 
     def __init__(self) -> None:
-        self._first: Sequence[str] = ()
+        self._last: Sequence[str] = ()
         self._header: Sequence[str] = ()
+        self.is_headed = False
+        """The line read last is the one below a header."""
 
     def tell(self, raw: str) -> str:
         """A row in words, "" for all else: a header too, which is one by the line of dashes below it."""
-        if not ROW.match(raw):
-            self._first = self._header = ()
-            return ""
-        told, values = "", cells(raw)
-        if self._header:
-            told = told_row(self._header, values)
-        elif values:
-            self._first = values
-        else:
-            self._header = self._first
-        if "\n\n" in raw:
-            self._first = self._header = ()
+        values = cells(raw) if ROW.match(raw) else []
+        self.is_headed = bool(self._last) and not values and ROW.match(raw) is not None
+        if self.is_headed:
+            self._header = self._last
+        told = told_row(self._header, values) if values and self._header else ""
+        self._last = values
+        if not ROW.match(raw) or _BLANK_LINE.search(raw):
+            self._last = self._header = ()
         return told
 
 

@@ -106,7 +106,7 @@ class ReplyCheck:
         deadline = asyncio.get_running_loop().time() + self._timeout_s
         async with self._turns:
             with self._timed():
-                verdict = await self._judge(replace(claim, text=text, context=""), deadline)
+                verdict = await self._judge(replace(claim, text=text, context="", asked=""), deadline)
         return verdict.label is Label.SUPPORTED
 
     def restart(self, index: int) -> int:

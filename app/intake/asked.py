@@ -8,6 +8,8 @@ from judges.contexts import last_question
 
 _LONGEST: Final = 200
 """Characters of a message without a question mark that is taken for a request as a whole."""
+_ASIDE: Final = 3
+"""Words behind a question that ask nothing: "Thanks!"."""
 _PROMPTED: Final = 600
 """Characters from which a message is taken for a prompt that has more in it than a question: then the question stands
 in its last paragraph, or in its first."""
@@ -15,12 +17,14 @@ in its last paragraph, or in its first."""
 
 def asked_in(body: Mapping[str, Any]) -> str:
     """The question of the last message of a user in a request to any of the APIs; "" where there is none."""
-    turns = next((body[name] for name in ("messages", "input", "prompt") if name in body), None)
+    turns = next((body[name] for name in ("messages", "input", "prompt") if body.get(name) is not None), None)
+    if isinstance(turns, list) and len(turns) == 1 and isinstance(turns[0], str):
+        turns = turns[0]
     if isinstance(turns, str):
         return question_of(turns)
     for turn in reversed(turns) if isinstance(turns, list) else ():
-        if isinstance(turn, dict) and turn.get("role") == "user":
-            return question_of(_text(turn.get("content")))
+        if isinstance(turn, dict) and turn.get("role") == "user" and (text := _text(turn.get("content")).strip()):
+            return question_of(text)  # one without a text has the result of a tool
     return ""
 
 
@@ -37,4 +41,6 @@ def question_of(text: str) -> str:
     if len(text) > _PROMPTED:
         paragraphs = text.split("\n\n")
         return last_question(paragraphs[-1][-_PROMPTED:]) or last_question(paragraphs[0][-_PROMPTED:])
-    return last_question(text) or (text if len(text) <= _LONGEST else "")
+    asked = last_question(text)
+    behind = text.rpartition(asked)[2] if asked else text
+    return text if len(text) <= _LONGEST and len(behind.split()) > _ASIDE else asked

@@ -110,6 +110,10 @@ class Calendar(Surroundings):
         hours, minutes = int(value), int(value % 1 * 100)
         if not 0 <= hours <= 24 or minutes > 59:
             return None
+        if follows in tables.NAMED_TIMES and hours == 12:  # 12 noon
+            values = tables.NAMED_TIMES[follows]
+            text = self._text(start, last + 1)
+            return self._finish(Quantity(kind=Kind.TIME, text=text, values=values, first=start, last=last + 1))
         if token is not None and token.kind == "ampm" and hours <= 12:
             return self._time(start, hours, minutes, last)
         if follows in tables.CLOCK:

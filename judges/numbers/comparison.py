@@ -295,7 +295,9 @@ def _amounts(claim: Quantity, text: Quantity) -> Relation:
 def _of_bodies(one: Decimal, other: Decimal) -> bool:
     """Whether one is the weight of a body and the other that of a dose."""
     small, large = sorted((one, other))
-    return large >= _THOUSAND and small * _THOUSAND <= large
+    if not small or large < _THOUSAND or small * _THOUSAND > large:
+        return False
+    return small.normalize().as_tuple().digits != large.normalize().as_tuple().digits  # 2 kg for 2 g is a slip
 
 
 def _durations(claim: Quantity, text: Quantity) -> Relation:

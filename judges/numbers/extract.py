@@ -102,6 +102,12 @@ class _Reader(Cardinals, Calendar):
         noun = ("quarter",) if found[0][0] == "q" else ("half",)
         return Quantity(kind=Kind.ORDINAL, text=found[0], values=(part,), noun=noun, first=start, last=start + 1)
 
+    def _apart(self, start: int) -> bool:
+        """Whether a time is so long before or after the named one: ten minutes before noon."""
+        unit = tables.UNITS.get(self.lower(start - 2))
+        counted = self.lower(start - 2) in tables.NUMBER_WORDS or (unit is not None and unit[0] == "duration")
+        return counted and self.lower(start - 1) in ("before", "after", "past", "vor", "nach")
+
     # Words
 
     def _word(self, start: int) -> Quantity | None:
@@ -112,7 +118,7 @@ class _Reader(Cardinals, Calendar):
             return self._month_first(start)
         if word in tables.NUMBER_WORDS:
             return self._number_words(start)
-        if word in tables.NAMED_TIMES:
+        if word in tables.NAMED_TIMES and not self._apart(start):
             return Quantity(kind=Kind.TIME, text=word, values=tables.NAMED_TIMES[word], first=start, last=start + 1)
         if word in tables.WEEKDAYS:
             value = Decimal(tables.WEEKDAYS[word])

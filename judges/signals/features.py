@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from judges.numbers import Quantity, lacking
 from judges.signals.alignment import Pair, held, pair_up, ramp, share_of
@@ -21,6 +22,9 @@ _CANDIDATES: Final = 4
 _LEAST_COVERAGE: Final = 0.5
 _SAME_SUBJECT: Final = 0.5
 _SETTLED: Final = 0.95
+_WITHHELD: Final = 0.5
+"""A difference that keeps a claim from being supported and is no contradiction: a question may name more than it asks
+about."""
 _OF_SUBJECT: Final = 3
 """Words with content at the beginning of what stands before a claim: they say what it is about."""
 
@@ -178,7 +182,8 @@ class _Target:
         self._frame = frame or dict.fromkeys(sentence.keys, 0.5)
         self._by_weights = bool(sentence.weights or context)
         full = (key for key, weight in context.items() if weight == 1.0)
-        self._subject = asked.union(islice(full, _OF_SUBJECT)) - sentence.weights.keys()
+        self._subject = frozenset(islice(full, _OF_SUBJECT)) - sentence.weights.keys()
+        self._asked = asked - sentence.weights.keys()
         self._quantities = [quantity for _, quantity in sentence.quantities]
         self._kinds = {_kind(quantity) for quantity in self._quantities}
         self._shares: dict[int, float] = {}
@@ -191,21 +196,34 @@ class _Target:
         sentences = evidence.sentences
         shares = [self._share(sentence) for sentence in sentences]
         scored = [(share, place) for place, share in enumerate(shares) if share >= _LEAST_COVERAGE]
-        others = self._of_others([place for _, place in scored], sentences) if self._subject and scored else frozenset()
-        scored = [one for one in scored if one[1] not in others]
+        places = [place for _, place in scored]
+        others = self._of_others(places, sentences, self._subject)
+        unasked = self._of_others(places, sentences, self._asked) - others - self._repeating(places, sentences)
+        passed = others | unasked
+        scored = [one for one in scored if one[1] not in passed]
         scored.sort(reverse=True)
         candidates = scored[:_CANDIDATES]
         if not candidates and self._sentence.leans and all(weight < 1.0 for weight in self._frame.values()):
             candidates = self._by_units(sentences)
         overlap = _best_neighbourhood(self._frame, evidence, candidates) if candidates else max(shares)
-        return self._judge(scored or candidates, evidence, others, overlap)
+        features = self._judge(scored or candidates, evidence, passed, overlap)
+        if features.quantity_differs > _WITHHELD and any(
+            has_all(self._sentence, sentences[place]) for place in unasked
+        ):
+            return replace(features, quantity_differs=_WITHHELD)
+        return features
 
-    def _of_others(self, places: Sequence[int], sentences: Sequence[Sentence]) -> frozenset[int]:
-        """The ``places`` of sentences about another subject: of two plans, the one that the text before the claim does
-        not name. They name less of it than a rival that has as much of the claim, and nothing that this does not."""
+    def _of_others(
+        self, places: Sequence[int], sentences: Sequence[Sentence], subject: frozenset[str]
+    ) -> frozenset[int]:
+        """The ``places`` of sentences about another ``subject``: of two plans, the one that the text before the claim,
+        or the question, does not name. They name less of it than a rival that has as much of the claim, and nothing
+        that this does not."""
+        if not subject or not places:
+            return frozenset()
         rivals = {*places, *(place for place, sentence in enumerate(sentences) if self._counts_alike(sentence))}
         found = {
-            place: (self._named(place, sentences), held(self._sentence.weights, sentences[place].weights))
+            place: (_named(subject, place, sentences), held(self._sentence.weights, sentences[place].weights))
             for place in rivals
         }
         return frozenset(
@@ -214,9 +232,9 @@ class _Target:
             if any(found[place][0] < names and found[place][1] <= had for names, had in found.values())
         )
 
-    def _named(self, place: int, sentences: Sequence[Sentence]) -> frozenset[str]:
-        around = sentences[max(0, place - sentences[place].leans) : place + 1]
-        return self._subject & {key for sentence in around for key in sentence.keys}
+    def _repeating(self, places: Sequence[int], sentences: Sequence[Sentence]) -> frozenset[int]:
+        """Those of ``places`` where the claim stands as a sentence of its own."""
+        return frozenset(place for place in places if sentences[place].run == self._sentence.run)
 
     def _counts_alike(self, sentence: Sentence) -> bool:
         """Whether it has a quantity of a kind that the claim has."""
@@ -314,6 +332,12 @@ class _Target:
             overclaims=seen.wider,
             detail=seen.quantity[1] or seen.name[1],
         )
+
+
+def _named(subject: frozenset[str], place: int, sentences: Sequence[Sentence]) -> frozenset[str]:
+    """What of ``subject`` a sentence names, or the one before it where it points back to that."""
+    around = sentences[max(0, place - sentences[place].leans) : place + 1]
+    return subject & {key for sentence in around for key in sentence.keys}
 
 
 def _kind(quantity: Quantity) -> tuple[str, str]:

@@ -17,6 +17,9 @@ ASKED = "What does the Team plan cost?"
         {"input": ASKED},
         {"input": [{"role": "user", "content": [{"type": "input_text", "text": ASKED}]}]},
         {"prompt": f"Question: {ASKED}\nAnswer:"},
+        {"prompt": [ASKED]},
+        {"messages": None, "input": ASKED},
+        {"messages": [{"role": "user", "content": ASKED}, {"role": "user", "content": [{"type": "tool_result"}]}]},
     ],
 )  # fmt: skip
 def test_the_last_question_of_the_user(body: dict[str, Any]) -> None:
@@ -28,7 +31,7 @@ def test_the_last_question_of_the_user(body: dict[str, Any]) -> None:
     [
         {}, {"messages": []}, {"messages": None}, {"messages": ["x"]}, {"messages": [{"role": "assistant"}]},
         {"messages": [{"role": "user", "content": None}]}, {"messages": [{"role": "user", "content": 5}]},
-        {"input": 5}, {"prompt": ["Is it?"]}, {"prompt": [1, 2]},
+        {"input": 5}, {"prompt": ["Is it?", "Is it not?"]}, {"prompt": [1, 2]}, {"prompt": [1]},
     ],
 )  # fmt: skip
 def test_a_body_in_which_nobody_asks(body: dict[str, Any]) -> None:
@@ -43,6 +46,10 @@ def test_a_body_in_which_nobody_asks(body: dict[str, Any]) -> None:
         ("Is it 4.5 euros?", "Is it 4.5 euros?"),
         ("**Question:** is it new?", "is it new?"),
         ("Ist es neu？", "Ist es neu？"),
+        ("10:30 train platform?", "10:30 train platform?"),
+        ("See https://x.org/a?b=1 and tell me of Pro", "See https://x.org/a?b=1 and tell me of Pro"),
+        ("Is Basic 10 euros? And what does the Pro plan cost", "Is Basic 10 euros? And what does the Pro plan cost"),
+        ("Go on.", ""),
         (" ", ""),
         ("word " * 60, ""),
         (f"Use the context.\n\n{'It is a plan. Why not? ' * 40}\n\nQuestion: {ASKED}", ASKED),
@@ -56,4 +63,4 @@ def test_the_question_in_a_message(text: str, asked: str) -> None:
 
 def test_a_long_text_is_read_in_time() -> None:
     assert question_of("a" * 5_000_000) == ""
-    assert question_of("ab?" * 150) == "ab?"
+    assert question_of("ab? " * 140) == "ab?"

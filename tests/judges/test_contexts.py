@@ -4,7 +4,7 @@ import pytest
 
 from judges.claims import HeuristicExtractor
 from judges.sentences import IncrementalSplitter
-from judges.types import Claim
+from judges.types import Claim, Sentence, Span
 
 
 def extract(text: str) -> list[Claim]:
@@ -119,6 +119,15 @@ def test_headings_and_the_items_above_one_say_what_it_is_about() -> None:
 )
 def test_what_stands_above(text: str, context: str) -> None:
     assert last(text).context == context
+
+
+def test_what_the_user_wrote_is_no_context() -> None:
+    for asked in ("**Pro plan**", "# Pro plan", "The Pro plan is mine.", "What is it?"):
+        question = Sentence(index=-1, text=f"{asked}\n\n", span=Span(0, 0), plain=asked.strip("*# "))
+        splitter = IncrementalSplitter()
+        (sentence,) = [*splitter.push("It costs 9 euros a month."), *splitter.flush()]
+        (claim,) = asyncio.run(HeuristicExtractor().extract(sentence, [question]))
+        assert (claim.context, claim.asked) == ("", question.plain)
 
 
 def test_what_a_list_of_sources_names_is_no_claim() -> None:

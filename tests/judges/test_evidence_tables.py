@@ -46,3 +46,18 @@ def test_a_window_that_begins_within_a_table_knows_its_header() -> None:
     assert len(windows) > 2
     assert windows[-1].read.splitlines()[-1] == "Name: Plan 29; Price: 29 euros"
     assert all("Name: Plan" in window.read and "Name:" not in window.text for window in windows)
+
+
+def test_a_table_ends_at_any_blank_line_and_where_another_begins() -> None:
+    one, two = "| Plan | Price |\n|---|---|\n| Basic | 9 |\n", "| City | Staff |\n|---|---|\n| Rome | 7 |\n"
+    for between in ("\n", " \n", ""):
+        (window,) = read(one + between + two).windows
+        assert window.read.splitlines()[1] == "Plan: Basic; Price: 9"
+        assert window.read.splitlines()[-1] == "City: Rome; Staff: 7"
+    (window,) = read((one + "\n" + two).replace("\n", "\r\n")).windows
+    assert window.read.splitlines()[-1] == "City: Rome; Staff: 7"
+
+
+def test_lines_of_dashes_alone_are_read_as_they_are() -> None:
+    index = read("a\n" + "|--|\n" * 2000)
+    assert max(len(window.read.split()) for window in index.windows) <= index.window_tokens

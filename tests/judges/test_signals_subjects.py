@@ -50,6 +50,35 @@ def test_evidence_that_names_the_thing_nowhere_near_is_compared_as_it_is() -> No
 
 
 @pytest.mark.parametrize(
+    ("asked", "evidence", "claim"),
+    [
+        (
+            "How long do refunds take for a card issued abroad?",
+            "Refunds take 5 days. For cards issued abroad, refunds take 10 days.",
+            "Refunds take 5 days.",
+        ),
+        (
+            "When was the company that owns YouTube founded?",
+            "Google was founded in 1998. YouTube was founded in 2005. Google owns YouTube.",
+            "It was founded in 1998.",
+        ),
+        (
+            "My children are well, what is my dose?",
+            "The dose for adults is 500 mg. The dose for children is 250 mg.",
+            "The dose is 500 mg.",
+        ),
+        (
+            "How does the price compare to the Pro plan?",
+            "The plan costs 9 euros a month. The Pro plan costs 19 euros a month.",
+            "The plan costs 9 euros a month.",
+        ),
+    ],
+)
+def test_a_question_that_names_more_than_it_asks_about_blocks_nothing(asked: str, evidence: str, claim: str) -> None:
+    assert compute(prepare(evidence), prepare(claim, "", asked)).quantity_differs <= 0.5
+
+
+@pytest.mark.parametrize(
     ("evidence", "claim", "wider"),
     [
         ("Unused leave may be carried over to March.", "Unused leave can be carried over to March.", False),
