@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from app.settings import StoreText
-from judges.types import Chunk, ClaimVerdict, Consistency, Span
+from judges.types import Chunk, Claim, ClaimVerdict, Consistency, Span
 from policies.replay import ChoiceLog, Judging, RequestLog
 from policies.types import Citation, Record
 
@@ -60,11 +60,12 @@ class _StoredClaim:
 _REQUEST = TypeAdapter(_StoredRequest)
 _CLAIMS = TypeAdapter(list[_StoredClaim])
 _ELSEWHERE: Mapping[Any, Set[str]] = {
+    Claim: {"asked"},
     Record: {"chunks", "claims", "cited_support"},
     ChoiceLog: {"record", "positions", "delivered"},
     RequestLog: {"chunks", "dropped", "stream", "blocked", "choices"},
 }
-"""What stands in rows of its own, or elsewhere in these."""
+"""What stands in rows of its own, or elsewhere in these; the user's question is kept nowhere."""
 
 
 def request_extra(log: RequestLog, how: StoreText) -> dict[str, Any]:

@@ -26,14 +26,25 @@ _MAX_FRAGMENT_WORDS = 5
 _MAX_BACK = 64
 
 
-_ASKED = re.compile(r"(?:[^.!?？\n]|[.?](?=\S)){2,300}[?？](?!\S)")
-_LABEL = re.compile(r"\s*(?:[*_]{0,2}[^\W\d_]{2,12}[*_]{0,2}:(?!/)[*_]{0,2})?\s*")
+_ASKED = re.compile(r"[?？](?!\S)")
+_LABEL = re.compile(r"[*_]{0,2}[^\W\d_]{2,12}[*_]{0,2}:(?!/)[*_]{0,2}")
+_MAX_QUESTION = 300
 
 
 def last_question(text: str) -> str:
     """The last question of ``text``, without a label before it ("Question: ..."); "" where it asks nothing."""
-    asked = _ASKED.findall(text)
-    return _LABEL.sub("", asked[-1], count=1) if asked else ""
+    marks = [found.end() for found in _ASKED.finditer(text)]
+    if not marks:
+        return ""
+    start = least = max(0, marks[-1] - _MAX_QUESTION)
+    for place in range(marks[-1] - 2, least - 1, -1):
+        if text[place] == "\n" or (text[place] in ".!?？" and text[place + 1].isspace()):
+            start = place + 1
+            break
+    asked = text[start : marks[-1]].lstrip()
+    label = _LABEL.match(asked)
+    asked = asked[label.end() :].lstrip() if label else asked
+    return asked if has_words(asked) else ""
 
 
 class Above(Struct, frozen=True):
