@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from judges.contexts import COLON, END, QUESTION, Contexts, count, fold, has_words, is_title
 from judges.language import LANGUAGES, claim_rules
@@ -21,6 +22,8 @@ _GREETED = re.compile(
 )
 _CLAUSES = re.compile(r"[;；]\s+")
 _CONDITION = re.compile(r"\W*(?:if|wenn|falls|si)\b")
+_DIGIT = re.compile(r"\d")
+_REMEMBERED = 256
 _NESTED = re.compile(r"[([{（「『“\"«„`]")
 _MIN_CLAUSE_WORDS = 4
 _MAX_GREETING_WORDS = 2
@@ -49,6 +52,8 @@ class HeuristicExtractor:
     def __init__(self, *, languages: Sequence[str] = LANGUAGES) -> None:
         self._rules = claim_rules(tuple(languages))
         self._contexts = Contexts(self._rules, self._stated)
+        self._clauses = lru_cache(maxsize=_REMEMBERED)(self._clauses_of)
+        """Asked of a sentence, and again as that before the next."""
 
     async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
         """Return the claims of ``sentence``, none if it makes none. ``previous``: the sentences before it, in order."""
@@ -75,15 +80,15 @@ class HeuristicExtractor:
 
     # -- what makes a claim -------------------------------------------------------------------------------------------
 
-    def _clauses(self, sentence: Sentence) -> list[_Clause]:
+    def _clauses_of(self, sentence: Sentence) -> Sequence[_Clause]:
         if sentence.in_code or not sentence.complete or is_title(sentence) or _CODE.match(sentence.text):
-            return []
+            return ()
         if _LISTED.match(sentence.text):
-            return []
+            return ()
         open_ended = not END.search(sentence.plain) and "\n" not in sentence.text[len(sentence.text.rstrip()) :]
         if open_ended and self._rules.dangling.search(sentence.plain):
-            return []
-        return [clause for part in _parts(sentence.text) if (clause := self._claim(part)) is not None]
+            return ()
+        return tuple(clause for part in _parts(sentence.text) if (clause := self._claim(part)) is not None)
 
     def _stated(self, sentence: Sentence) -> str:
         """All that ``sentence`` claims."""
@@ -101,7 +106,7 @@ class HeuristicExtractor:
                 rest = _after(rules.contrasts, rest)  # "The documents do not say whether ..., but admission is 9 euros"
             elif rules.hedges.match(bare) or self._is_phrase(folded):
                 return None
-            elif rules.meta.match(bare) and not (_CONDITION.match(bare) and any(ch.isdecimal() for ch in bare)):
+            elif rules.meta.match(bare) and not (_CONDITION.match(bare) and _DIGIT.search(bare)):
                 rest = _after(_AFTER_COLON, rest)  # "Here's the answer: admission is 9 euros"
             else:
                 told = text if text == rest else text[:1].upper() + text[1:]
@@ -129,7 +134,7 @@ class HeuristicExtractor:
     def _is_phrase(self, folded: str) -> bool:
         """A greeting, an interjection, the name of a source."""
         rules = self._rules
-        greeting = None if any(ch.isdecimal() for ch in folded) else rules.greetings.match(folded)
+        greeting = None if _DIGIT.search(folded) else rules.greetings.match(folded)
         allowed = (
             (greeting, _MAX_GREETING_WORDS),
             (rules.interjections.match(folded), 0),

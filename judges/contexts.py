@@ -3,6 +3,7 @@ to, the question that it answers."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -152,6 +153,7 @@ class Contexts:
         return bool(self._rules.pronouns.match(folded) or self._rules.connectives.match(folded))
 
 
+@lru_cache(maxsize=512)
 def fold(text: str) -> str:
     """``text`` in small letters, as long as it was."""
     return text.translate(_PLAIN_LETTERS).lower()
