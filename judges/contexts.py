@@ -25,8 +25,6 @@ _MAX_TITLE_WORDS = 8
 _MAX_FRAGMENT_WORDS = 5
 """A claim as short as this may be no sentence, and say nothing without what stands above it."""
 _MAX_BACK = 64
-
-
 _ASKED = re.compile(r"[?？](?!\S)")
 _LABEL = re.compile(r"[*_]{0,2}[^\W\d_]{2,12}[*_]{0,2}:(?!/)[*_]{0,2}")
 _MAX_QUESTION = 300

@@ -8,6 +8,7 @@ from judges.numbers import tables
 from judges.numbers.quantity import Kind, Quantity
 from judges.numbers.surroundings import Surroundings
 
+_PERIOD: Final = re.compile(r"(?:q(?=[1-4])|h(?=[12]))(?P<part>\d)|fy(?P<year>\d{4}|\d{2})")
 _SPOKEN: Final = frozenset({"o'clock", "oclock"})
 
 
@@ -111,9 +112,7 @@ class Calendar(Surroundings):
         if not 0 <= hours <= 24 or minutes > 59:
             return None
         if follows in tables.NAMED_TIMES and hours == 12:  # 12 noon
-            values = tables.NAMED_TIMES[follows]
-            text = self._text(start, last + 1)
-            return self._finish(Quantity(kind=Kind.TIME, text=text, values=values, first=start, last=last + 1))
+            return self._finish(self._named_time(start, last))
         if token is not None and token.kind == "ampm" and hours <= 12:
             return self._time(start, hours, minutes, last)
         if follows in tables.CLOCK:
@@ -123,6 +122,29 @@ class Calendar(Surroundings):
             return self._time(start, hours, minutes, after, either=follows in _SPOKEN)
         spoken = follows in ("heures", "h", "horas") and self.lower(start - 1) in tables.CLOCK_PREPOSITIONS
         return self._time(start, hours, minutes, last + 1) if spoken else None
+
+    def _period(self, start: int) -> Quantity | None:
+        """A quarter, a half or a year of accounts: Q2, H1, FY2024."""
+        found = _PERIOD.fullmatch(self.lower(start))
+        if found is None:
+            return None
+        if found["year"]:
+            year = int(found["year"]) + (2000 if len(found["year"]) == 2 else 0)
+            return Quantity(kind=Kind.DATE, text=found[0], date=(year, None, None), first=start, last=start + 1)
+        part = Decimal(found["part"])
+        noun = ("quarter",) if found[0][0] == "q" else ("half",)
+        return Quantity(kind=Kind.ORDINAL, text=found[0], values=(part,), noun=noun, first=start, last=start + 1)
+
+    def _apart(self, start: int) -> bool:
+        """Whether a time is so long before or after the named one: ten minutes before noon."""
+        unit = tables.UNITS.get(self.lower(start - 2))
+        counted = self.lower(start - 2) in tables.NUMBER_WORDS or (unit is not None and unit[0] == "duration")
+        return counted and self.lower(start - 1) in ("before", "after", "past", "vor", "nach")
+
+    def _named_time(self, first: int, at: int) -> Quantity:
+        """Noon or midnight, which stands ``at`` a place."""
+        values = tables.NAMED_TIMES[self.lower(at)]
+        return Quantity(kind=Kind.TIME, text=self._text(first, at + 1), values=values, first=first, last=at + 1)
 
     def _short(self, index: int) -> bool:
         """Whether a number stands here that a date or time can have."""

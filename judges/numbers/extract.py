@@ -16,7 +16,6 @@ from judges.numbers.scan import Token
 
 _SEPARATED: Final = re.compile(r"(\d{1,3})([.,])(\d{3})")
 _IDENTIFIERS: Final = frozenset({"url", "email", "phone", "ip", "version", "code", "digits"})
-_PERIOD: Final = re.compile(r"(?:q(?=[1-4])|h(?=[12]))(?P<part>\d)|fy(?P<year>\d{4}|\d{2})")
 _THOUSAND: Final = 1000
 _LONG_AGO: Final = 4000
 _OF_PHONE: Final = 10
@@ -90,24 +89,6 @@ class _Reader(Cardinals, Calendar):
             return self._counted(start, (values[0] + Decimal("0.5"),), end)
         return self._counted(start, values, last)
 
-    def _period(self, start: int) -> Quantity | None:
-        """A quarter, a half or a year of accounts: Q2, H1, FY2024."""
-        found = _PERIOD.fullmatch(self.lower(start))
-        if found is None:
-            return None
-        if found["year"]:
-            year = int(found["year"]) + (2000 if len(found["year"]) == 2 else 0)
-            return Quantity(kind=Kind.DATE, text=found[0], date=(year, None, None), first=start, last=start + 1)
-        part = Decimal(found["part"])
-        noun = ("quarter",) if found[0][0] == "q" else ("half",)
-        return Quantity(kind=Kind.ORDINAL, text=found[0], values=(part,), noun=noun, first=start, last=start + 1)
-
-    def _apart(self, start: int) -> bool:
-        """Whether a time is so long before or after the named one: ten minutes before noon."""
-        unit = tables.UNITS.get(self.lower(start - 2))
-        counted = self.lower(start - 2) in tables.NUMBER_WORDS or (unit is not None and unit[0] == "duration")
-        return counted and self.lower(start - 1) in ("before", "after", "past", "vor", "nach")
-
     # Words
 
     def _word(self, start: int) -> Quantity | None:
@@ -119,7 +100,7 @@ class _Reader(Cardinals, Calendar):
         if word in tables.NUMBER_WORDS:
             return self._number_words(start)
         if word in tables.NAMED_TIMES and not self._apart(start):
-            return Quantity(kind=Kind.TIME, text=word, values=tables.NAMED_TIMES[word], first=start, last=start + 1)
+            return self._named_time(start, start)
         if word in tables.WEEKDAYS:
             value = Decimal(tables.WEEKDAYS[word])
             return Quantity(kind=Kind.WEEKDAY, text=word, values=(value,), first=start, last=start + 1)

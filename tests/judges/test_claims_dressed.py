@@ -1,23 +1,8 @@
 """What replies put round their claims: greetings, announcements, the names of documents, questions they repeat."""
 
-import asyncio
-
 import pytest
 
-from judges.claims import HeuristicExtractor
-from judges.sentences import IncrementalSplitter
-from judges.types import Claim
-
-
-def extract(text: str) -> list[Claim]:
-    splitter, extractor = IncrementalSplitter(), HeuristicExtractor()
-    sentences = [*splitter.push(text), *splitter.flush()]
-    return [
-        claim
-        for place, sentence in enumerate(sentences)
-        for claim in asyncio.run(extractor.extract(sentence, sentences[:place]))
-    ]
-
+from tests.judges.extraction import extract
 
 SAID = "Dogs pay half the price of children."
 

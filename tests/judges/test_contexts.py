@@ -5,16 +5,7 @@ import pytest
 from judges.claims import HeuristicExtractor
 from judges.sentences import IncrementalSplitter
 from judges.types import Claim, Sentence, Span
-
-
-def extract(text: str) -> list[Claim]:
-    splitter, extractor = IncrementalSplitter(), HeuristicExtractor()
-    sentences = [*splitter.push(text), *splitter.flush()]
-    return [
-        claim
-        for place, sentence in enumerate(sentences)
-        for claim in asyncio.run(extractor.extract(sentence, sentences[:place]))
-    ]
+from tests.judges.extraction import extract
 
 
 def last(text: str) -> Claim:
