@@ -81,6 +81,17 @@ Means over the same sets:
 Wording alone is boosted trees over nine numbers of shared wording, fitted on 7,000 rows of the training data: the mean
 over twelve draws of them. {floor}
 
+## Claims and replies written to measure with
+
+| | claims | balanced accuracy | ROC-AUC | F1 unsupported | false-block rate |
+|---|---|---|---|---|---|
+{written}
+
+"Twins" are true claims, each beside a false one in much the same words, about passages that were kept from training;
+others like them were trained on. "Replies" are sentences of an assistant's answers over one to four documents with
+several similar things in them, with the mistakes that language models make: of another hand, and never trained on
+(`judges/training/replies.jsonl`). Where documents are like that, this is what to expect.
+
 ## Published figures of others
 
 Balanced accuracy in percent, from the leaderboard of LLM-AggreFact (Tang et al. 2024, arXiv:2404.10774), at a threshold
@@ -95,9 +106,9 @@ and nothing here says how it would do there.
 - The open models in that table have roughly ten to twenty times the parameters of this one. Where accuracy matters more
   than a few milliseconds, put a larger cross-encoder [in its place](judging.md#judges), or
   [an LLM behind it](llm-judge.md).
-- It is weak where a contradiction has nearly all the words of the passage: roles exchanged, one name for another, a
-  condition dropped, something planned told as done. Of 126 claims written to be hard in these ways it told 58 right.
-  Where such mistakes are dear, let [an LLM](llm-judge.md) score the reply as well.
+- It is weaker where a false claim has nearly all the words of the passage: roles exchanged, one name for another, a
+  condition dropped, something planned told as done, as in the twins and replies above. Where such mistakes are dear, let
+  [an LLM](llm-judge.md) score the reply as well.
 - The spread between sets is larger than that between models. [Measure](evaluation.md) on your own answers before a
   policy blocks on its word.
 """
@@ -155,6 +166,7 @@ def page(report: Mapping[str, Any], index: Index, measured: Mapping[str, tuple[F
         parts="\n".join(f"| {name} | " + " | ".join(_macros(found)) + " |" for name, found in parts.items()),
         floor=_floor(shipped, parts["wording alone, without a model"]),
         published=_published(index, shipped),
+        written="\n".join(_line(name, one) for name, one in _figures(report, "written").items()),
     )
 
 
@@ -178,6 +190,10 @@ def _sets(shipped: Mapping[str, Figures], bounds: Mapping[str, Floats]) -> str:
     rows = sum(one.rows for one in shipped.values())
     lines.append(f"| **mean of the sets** | {rows:,} | " + " | ".join(_macros(shipped)) + " |")
     return "\n".join(lines)
+
+
+def _line(name: str, one: Figures) -> str:
+    return f"| {name} | {one.rows:,} | " + " | ".join(f"{getattr(one, figure):.3f}" for figure in _NAMES) + " |"
 
 
 def _origin(name: str, index: Index, training_rows: Mapping[str, int]) -> str:

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import torch
 
-from judges.training import evaluate, ship
+from judges.training import evaluate, exported, ship, written
 from judges.training.base import base_folder
 from judges.training.batches import Encoder
 from judges.training.data import load, split
 from judges.training.export import export_plain
 from judges.training.metrics import table
 from judges.training.model import from_base
-from judges.training.train import Plan, mean, train
+from judges.training.train import RATE, Plan, mean, train
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -26,12 +26,21 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _train(given: argparse.Namespace) -> None:
-    groups, _ = split(load(given.data, stated_only=given.stated_only))
+    pool = load(given.data, stated_only=given.stated_only)
+    groups, _ = split([*pool, *written.load(pool)])
     base = base_folder()
     plan = Plan(
-        steps=given.steps, cool_down=given.cool_down, prefix=not given.plain, seed=given.seed, half=not given.exact
+        steps=given.steps,
+        cool_down=given.cool_down,
+        rate=given.rate,
+        prefix=not given.plain,
+        seed=given.seed,
+        half=not given.exact,
     )
-    train(from_base(base), groups, Encoder.of(base / "tokenizer.json"), plan, given.run)
+    judge = from_base(base)
+    if given.begin is not None:
+        exported.restore(given.begin, judge)
+    train(judge, groups, Encoder.of(base / "tokenizer.json"), plan, given.run)
 
 
 def _mean(given: argparse.Namespace) -> None:
@@ -69,6 +78,8 @@ def _parser() -> argparse.ArgumentParser:
     one = commands.add_parser("train", parents=[shared], help="train, or go on where a run stopped")
     one.add_argument("--steps", type=int, default=4000)
     one.add_argument("--cool-down", type=int, default=1500, help="last steps, over which the rate falls to 0")
+    one.add_argument("--rate", type=float, default=RATE, help="highest learning rate")
+    one.add_argument("--begin", type=Path, help="folder of an exported judge to begin with, in place of the base model")
     one.add_argument("--seed", type=int, default=20)
     one.add_argument("--exact", action="store_true", help="multiply in float32, for a CPU that has no bfloat16")
     one.set_defaults(command=_train)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from judges.training.base import NAME
+from judges.training.data import WRITTEN
 from judges.training.metrics import Figures, macro, table
 
 _LICENCES: Final[Mapping[str, str]] = {
@@ -43,6 +44,7 @@ _LICENCES: Final[Mapping[str, str]] = {
     "SummEval": "Apache-2.0 (tingofurro/summac)",
     "WiCE-subclaim-partial": "ODC-BY, text CC BY-SA (ryokamoi/wice)",
     "XSumFaith": "CC BY 4.0 (google-research-datasets/xsum_hallucination_annotations)",
+    WRITTEN: "Apache-2.0 (this project); passages as above",
 }
 _HEAD: Final = """\
 # The embedded judge
@@ -74,6 +76,13 @@ Before quantisation the macro balanced accuracy is {fp32:.3f}, the ROC-AUC {fp32
 ### The encoder alone, at 0.5
 
 {encoder}
+### Claims and replies written to measure with
+
+By the judge as it ships. "twins" are true claims, each beside a false one in much the same words, about passages that
+were kept from training; "replies" are sentences of an assistant's answers over one to four documents, with the mistakes
+that language models make (`judges/training/replies.jsonl`): of another hand, and never trained on.
+
+{written}
 ### Wording alone: boosted trees without a model and without signals
 
 On 7,000 rows of the training pool; means over twelve draws of them.
@@ -81,9 +90,11 @@ On 7,000 rows of the training pool; means over twelve draws of them.
 {wording}
 ## Training data
 
-{rows:,} labelled claims of public data sets, and claims made by rule from their passages (sentences repeated, merged,
-shortened; numbers, dates, names and polarity swapped; sentences taken out of the evidence). Licences are what each
-repository says, and no legal advice; `--stated-only` trains without those that state none.
+{rows:,} labelled claims: of public data sets, and such as were written for it (`judges/training/written/`) about their
+passages and others: true ones in quite other words, each beside a false one that differs in one thing. To them come
+claims made by rule from all these passages (sentences repeated, merged, shortened; numbers, dates, names and polarity
+swapped; sentences taken out of the evidence). Licences are what each repository says, and no legal advice;
+`--stated-only` trains without those that state none.
 
 | data set | rows | licence |
 |---|---|---|
@@ -94,9 +105,9 @@ repository says, and no legal advice; `--stated-only` trains without those that 
 - English alone: claims in other languages are left unverifiable unless they stand in the evidence.
 - It was trained on encyclopaedias, news, dialogue, health and contracts; measure it on your own replies before you
   block on its word, and set thresholds by calibration.
-- It is weak where a contradiction has nearly all the words of the passage (roles exchanged, one name for another, a
+- It is weaker where a false claim has nearly all the words of the passage (roles exchanged, one name for another, a
   condition dropped, something planned told as done): it may call that supported. A true statement in quite other words
-  it often leaves unverifiable. Both were seen on claims written for the purpose.
+  it may leave unverifiable. The claims and replies written to measure with say how often.
 - Arithmetic over several figures, long chains of inference and world knowledge are beyond it.
 - A claim that is true and not in the documents is not supported: that is what it is for.
 """
@@ -104,9 +115,9 @@ repository says, and no legal advice; `--stated-only` trains without those that 
 
 def write(report: Mapping[str, Any]) -> str:
     """The card in Markdown."""
-    judged, exact, encoder, wording = (
+    judged, exact, encoder, wording, written = (
         {source: Figures(**one) for source, one in report[name].items()}
-        for name in ("judge", "judge_fp32", "encoder_alone", "wording_alone")
+        for name in ("judge", "judge_fp32", "encoder_alone", "wording_alone", "written")
     )
     rows = report["training_rows"]
     return _HEAD.format(
@@ -122,6 +133,7 @@ def write(report: Mapping[str, Any]) -> str:
         fp32_auc=macro(exact, "roc_auc"),
         encoder=table(encoder),
         wording=table(wording),
+        written=table(written),
         rows=sum(rows.values()),
         sources="\n".join(f"| {source} | {count:,} | {_LICENCES.get(source, '')} |" for source, count in rows.items()),
     )

@@ -11,6 +11,8 @@ from typing import Final
 
 SNLI: Final = "SNLI"
 """The set of captions: the encoder alone learns from it."""
+WRITTEN: Final = "made-written"
+"""The claims written for training, see ``judges.training.written``."""
 HELD_OUT: Final = 0.06
 """Share of the premises that the encoder never sees; the combiner is fitted on them."""
 
@@ -57,6 +59,7 @@ SHARES: Final[Mapping[str, float]] = {
     "Q2-WoW": 1.5,
     "SNLI": 0.4,
     "SciFact-RTE": 2.5,
+    WRITTEN: 4.0,
 }
 """How often a source's rows are seen in an epoch, 1 where it is not named: more for human labels on passages, less for
 rule-made claims, captions and sets that are almost of one class."""

@@ -81,8 +81,10 @@ def look(folder: Path, asked: Sequence[Asked]) -> Sequence[Seen]:
 
 
 def judge(folder: Path, rows: Rows) -> tuple[Floats, Sequence[Label]]:
-    """P(entailed) and the verdict of each row's ``hypothesis`` against its ``premise``, given as one document."""
-    found = _in_processes(_judge, folder, [((row["premise"],), row["hypothesis"]) for row in rows])
+    """P(entailed) and the verdict of each row's ``hypothesis`` against its ``documents``, or against its ``premise`` as
+    the only one."""
+    asked = [(row.get("documents") or (row["premise"],), row["hypothesis"]) for row in rows]
+    found = _in_processes(_judge, folder, asked)
     return np.array([entailed for entailed, _ in found]), [label for _, label in found]
 
 

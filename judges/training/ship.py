@@ -12,7 +12,7 @@ from typing import Any, Final
 import torch
 
 from judges.signals import combiner
-from judges.training import card, evaluate, export, fit
+from judges.training import card, evaluate, export, fit, written
 from judges.training.base import base_folder
 from judges.training.batches import CLAIM_TOKENS, WINDOW_TOKENS, Encoder
 from judges.training.data import Group, load, split
@@ -41,16 +41,19 @@ def ship(data: Path, run: Path, folder: Path, *, stated_only: bool = False) -> d
     ``CARD.md`` and ``report.json`` beside the model. Returns the report."""
     model, step = restore(run)
     tokenizer = base_folder() / "tokenizer.json"
-    groups = load(data, stated_only=stated_only)
+    pool = load(data, stated_only=stated_only)
+    groups = [*pool, *written.load(pool)]
+    kept = split(groups)[1]
     rows = evaluate.load(data / "dev.jsonl.gz")
     export.export(model, tokenizer, folder, quantised=True, extra=_EXTRA)
     log.info("looking at premises that the encoder has not seen")
-    seen = fit.sample(folder, split(groups)[1], most=_SAMPLE)
-    worded = measure_rows(groups)
+    seen = fit.sample(folder, kept, most=_SAMPLE)
+    worded = measure_rows(pool)
     fit.write(fit.fit(seen, worded), Path(combiner.__file__).with_name(combiner.WEIGHTS_FILE))
     combiner.regressions.cache_clear()
     log.info("measuring on %d rows", len(rows))
     shipped = figures(rows, *judge(folder, rows))
+    hard = [*written.rows(kept), *written.replies()]
     with TemporaryDirectory() as place:
         export.export(model, tokenizer, Path(place), quantised=False, extra=_EXTRA)
         exact = figures(rows, *judge(Path(place), rows))
@@ -64,6 +67,7 @@ def ship(data: Path, run: Path, folder: Path, *, stated_only: bool = False) -> d
         "judge_fp32": _plain(exact),
         "encoder_alone": _plain(evaluate.by_source(rows, alone, threshold=0.5)),
         "wording_alone": _plain(floor(worded, rows)),
+        "written": _plain(figures(hard, *judge(folder, hard))),
         "int8_loss": macro(exact, "balanced_accuracy") - macro(shipped, "balanced_accuracy"),
         "claim_tokens": CLAIM_TOKENS - 2,
         "window_tokens": WINDOW_TOKENS,

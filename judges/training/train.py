@@ -19,6 +19,7 @@ from judges.training.model import Judge, loss
 
 log = logging.getLogger(__name__)
 
+RATE = 1.5e-4
 _LAST, _PLAN = "last.pt", "plan.json"
 
 
@@ -30,7 +31,7 @@ class Plan:
     steps: int
     warm_up: int = 300
     cool_down: int = 2000
-    rate: float = 1.5e-4
+    rate: float = RATE
     claims: int = 112
     tokens: int = 6000
     seed: int = 20

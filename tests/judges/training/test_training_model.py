@@ -19,6 +19,7 @@ from judges.types import Windows
 torch = pytest.importorskip("torch", reason="torch is not installed")
 model = pytest.importorskip("judges.training.model", reason="safetensors is not installed")
 export = pytest.importorskip("judges.training.export", reason="onnx is not installed")
+exported = pytest.importorskip("judges.training.exported")
 evaluate = pytest.importorskip("judges.training.evaluate")
 train = pytest.importorskip("judges.training.train")
 
@@ -192,6 +193,34 @@ def test_the_exported_graphs_say_what_the_encoder_says(tokenizer: Path, tmp_path
     items = [item(windows, ids[0]), item(windows[1:], ids[1])]
     expected = torch.from_numpy(np.stack([logits(judge, encoder, one)[0, 0] for one in items])).softmax(-1).numpy()
     assert np.array(asyncio.run(scores())) == pytest.approx(expected, abs=0.12 if quantised else 1e-2)
+
+
+def test_what_was_exported_is_trained_on_from_where_it_stood(tokenizer: Path, tmp_path: Path) -> None:
+    """Read back and exported again, it is the same; only words and positions that no graph has come from the base."""
+    judge, other = tiny(), tiny(seed=2)
+    other.words.load_state_dict(judge.words.state_dict())
+    export.export(judge, tokenizer, tmp_path / "one", quantised=True, extra={})
+    export.export(exported.restore(tmp_path / "one", other), tokenizer, tmp_path / "two", quantised=True, extra={})
+    for name in ("claim.onnx", "evidence.onnx"):
+        one, two = (constants(tmp_path / folder / name) for folder in ("one", "two"))
+        assert one.keys() == two.keys()
+        for constant, value in one.items():
+            assert two[constant] == pytest.approx(value, abs=1e-6)
+
+
+def constants(file: Path) -> dict[str, Any]:
+    import onnx
+
+    return {one.name: onnx.numpy_helper.to_array(one) for one in onnx.load(file).graph.initializer}
+
+
+def test_graphs_of_another_kind_are_not_trained_on(tokenizer: Path, tmp_path: Path) -> None:
+    export.export(tiny(), tokenizer, tmp_path, quantised=False, extra={})
+    with pytest.raises(ValueError, match="expected INT8 graphs of this size"):
+        exported.restore(tmp_path, tiny())
+    export.export(tiny(), tokenizer, tmp_path, quantised=True, extra={})
+    with pytest.raises(ValueError, match="expected INT8 graphs of this size"):
+        exported.restore(tmp_path, model.Judge(vocabulary=64, width=64, layers=2, heads=2, inner=64))
 
 
 def test_both_graphs_share_one_copy_of_the_weights(tokenizer: Path, tmp_path: Path) -> None:

@@ -1,0 +1,44 @@
+"""An exported judge as a model to train on, where its checkpoints are gone."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import torch
+from onnx import numpy_helper
+
+from judges.training.export import CLAIM, EVIDENCE, Array
+from judges.training.model import Judge
+
+
+def restore(folder: Path, base: Judge) -> Judge:
+    """``base`` with the encoder's weights from the INT8 graphs in ``folder``, as ``export`` wrote them.
+
+    The codes are multiplied out, so the weights are those that the graphs compute with. Words are never trained: their
+    embeddings stay those of ``base``, as do positions that no graph has. Raises FileNotFoundError, and ValueError for
+    graphs that are not quantised or not of this size.
+    """
+    claim, evidence = (_constants(folder / name) for name in (CLAIM, EVIDENCE))
+    state = base.state_dict()
+    for name in [name for name in state if not name.startswith(("words.", "positions.", "kinds."))]:
+        codes = claim.get(f"{name.removesuffix('weight')}codes") if name.endswith(".weight") else None
+        if codes is not None:
+            value = codes.T.astype(np.float32) * claim[f"{name.removesuffix('weight')}scales"][:, None]
+        else:
+            value = claim.get(name, np.empty(0))
+        if value.shape != state[name].shape:
+            raise ValueError(f"{folder}: expected INT8 graphs of this size, {name} is another")
+        state[name] = torch.from_numpy(value.copy())
+    start = 0
+    for kind, table in enumerate((claim["positions.0"], evidence["positions.1"])):
+        # A graph has the sum of both alone: the kind stays as it was, and its places take up the rest.
+        state["positions.weight"][start : start + len(table)] = (
+            torch.from_numpy(table.copy()) - state["kinds.weight"][kind]
+        )
+        start += len(table)
+    base.load_state_dict(state)
+    return base
+
+
+def _constants(file: Path) -> dict[str, Array]:
+    return {one.name: numpy_helper.to_array(one) for one in onnx.load(file).graph.initializer}
