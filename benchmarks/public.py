@@ -107,8 +107,8 @@ and nothing here says how it would do there.
   than a few milliseconds, put a larger cross-encoder [in its place](judging.md#judges), or
   [an LLM behind it](llm-judge.md).
 - It is weaker where a false claim has nearly all the words of the passage: roles exchanged, one name for another, a
-  condition dropped, something planned told as done, as in the twins and replies above. Where such mistakes are dear, let
-  [an LLM](llm-judge.md) score the reply as well.
+  condition dropped, something planned told as done, as in the twins and replies above. Where such mistakes are dear,
+  let [an LLM](llm-judge.md) score the reply as well.
 - The spread between sets is larger than that between models. [Measure](evaluation.md) on your own answers before a
   policy blocks on its word.
 """

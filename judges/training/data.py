@@ -11,7 +11,7 @@ from typing import Final
 
 SNLI: Final = "SNLI"
 """The set of captions: the encoder alone learns from it."""
-WRITTEN: Final = "made-written"
+WRITTEN: Final = "written"
 """The claims written for training, see ``judges.training.written``."""
 HELD_OUT: Final = 0.06
 """Share of the premises that the encoder never sees; the combiner is fitted on them."""

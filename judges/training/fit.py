@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from judges.signals import NAMES, WORDED, Features, spread
 from judges.training import augment
-from judges.training.data import Group, Row, Target
+from judges.training.data import WRITTEN, Group, Row, Target
 from judges.training.judged import THRESHOLDS, Asked, look
 from judges.training.metrics import Flags, Floats
 from judges.training.wording import Worded
@@ -36,6 +36,8 @@ _FEWEST: Final = 10
 _SMOOTHED: Final = 5
 """Steps to either side over which the gain of a threshold is averaged, so that it does not hang on a few claims."""
 _DISTRACTORS: Final = 3
+_WRITTEN: Final = 6
+"""How often the written claims have a source's share: they count for more than one where the threshold is placed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +80,11 @@ def sample(folder: Path, groups: Sequence[Group], *, most: int, seed: int = 7) -
 
 def _choose(groups: Sequence[Group], rng: random.Random, most: int) -> list[tuple[Group, list[Row]]]:
     """Groups in random order, with rows of each source until it has its share."""
-    share = max(1, most // len({group.source for group in groups}))
+    even = max(1, most // len({group.source for group in groups}))
     seen: Counter[str] = Counter()
     chosen: list[tuple[Group, list[Row]]] = []
     for group in rng.sample(list(groups), len(groups)):
+        share = even * (_WRITTEN if group.source == WRITTEN else 1)
         rows = list(group.rows)[: min(4, share - seen[group.source])]
         if rows:
             seen[group.source] += len(rows)
@@ -180,11 +183,14 @@ def even_weights(sources: Strings, wanted: Flags | None) -> Floats:
 
 def best_cut(scores: Floats, wanted: Flags, sources: Strings) -> float:
     """The score at which both classes are told apart best: balanced accuracy, the mean over sources that have enough of
-    both."""
-    masks = [(wanted & (sources == name), ~wanted & (sources == name)) for name in sorted(set(sources))]
-    both = [(yes, no) for yes, no in masks if min(yes.sum(), no.sum()) >= _FEWEST]
+    both. Written claims, where they are among them, count a third of all others: in public sets a claim that shares a
+    passage's words is mostly true, in an assistant's replies it need not be."""
+    masks = {name: (wanted & (sources == name), ~wanted & (sources == name)) for name in sorted(set(sources))}
+    both = {name: mask for name, mask in masks.items() if min(mask[0].sum(), mask[1].sum()) >= _FEWEST}
+    weights = [(len(both) - 1) / 3 if name == WRITTEN and len(both) > 1 else 1 for name in both]
     cuts = np.quantile(scores, np.linspace(0.05, 0.95, 91))
-    gains = [np.mean([(scores[yes] >= cut).mean() + (scores[no] < cut).mean() for yes, no in both]) for cut in cuts]
+    told = [[(scores[yes] >= cut).mean() + (scores[no] < cut).mean() for yes, no in both.values()] for cut in cuts]
+    gains = np.average(told, axis=1, weights=weights)
     window = np.ones(2 * _SMOOTHED + 1)
     smooth = np.convolve(gains, window, "same") / np.convolve(np.ones(len(gains)), window, "same")
     return float(cuts[int(np.argmax(smooth))])

@@ -47,7 +47,8 @@ def test_a_line_without_passage_or_claims_is_refused(tmp_path: Path, broken: dic
 
 
 def passages() -> list[dict[str, list[str]]]:
-    return [json.loads(line) for file in written.FOLDER.glob("*.jsonl") for line in file.open(encoding="utf-8")]
+    files = written.FOLDER.glob("*.jsonl")
+    return [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def test_no_claim_stands_under_two_labels_or_twice() -> None:
