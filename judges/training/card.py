@@ -106,8 +106,9 @@ swapped; sentences taken out of the evidence). Licences are what each repository
 - It was trained on encyclopaedias, news, dialogue, health and contracts; measure it on your own replies before you
   block on its word, and set thresholds by calibration.
 - It is weaker where a false claim has nearly all the words of the passage (roles exchanged, one name for another, a
-  condition dropped, something planned told as done): it may call that supported. A true statement in quite other words
-  it may leave unverifiable. The claims and replies written to measure with say how often.
+  condition dropped, something planned told as done): it often calls that supported, as it does with more than half of
+  the replies' sentences above that contradict their documents. A true statement in quite other words it may leave
+  unverifiable. Put a larger judge or an LLM behind it where that is dear.
 - Arithmetic over several figures, long chains of inference and world knowledge are beyond it.
 - A claim that is true and not in the documents is not supported: that is what it is for.
 """

@@ -7,6 +7,7 @@ pytest.importorskip("sklearn", reason="needs the extra training")
 
 from judges.signals import NAMES, WORDED, Features
 from judges.training.data import Target
+from judges.training.data import WRITTEN
 from judges.training.fit import Sample, best_cut, even_weights, fit
 from judges.training.floor import floor
 from judges.training.wording import Worded
@@ -22,6 +23,22 @@ def test_a_cut_is_where_both_classes_are_told_apart_in_each_source() -> None:
     wanted = np.repeat([False, True], 400)
     sources = np.tile(["small", *["large"] * 9], 80)
     assert 0.35 < best_cut(scores, wanted, sources) < 0.65
+
+
+def test_written_claims_move_the_cut_a_quarter_of_the_way() -> None:
+    """Five public sets are told apart at 0.3 and lose a little with each step up; the written ones gain with it. As one
+    set of six they would move nothing; as a quarter of all they do."""
+    rng = np.random.default_rng(4)
+    names = [*SOURCES[:5], WRITTEN]
+    sources = np.repeat(names, 400)
+    wanted = np.tile(np.repeat([False, True], 200), 6)
+    public = sources != WRITTEN
+    scores = np.where(wanted, rng.uniform(0.3, 1.0, 2400), rng.uniform(0.0, 0.3, 2400))
+    scores[~public & wanted] = rng.uniform(0.6, 1.0, 200)
+    scores[~public & ~wanted] = rng.uniform(0.3, 0.4, 200)
+    scores[public & wanted] = rng.choice([0.35, 0.9], 1000, p=[0.1, 0.9])
+    assert 0.28 < best_cut(scores[public], wanted[public], sources[public]) < 0.36
+    assert 0.36 < best_cut(scores, wanted, sources) < 0.62
 
 
 def test_both_classes_weigh_the_same_and_no_source_rules() -> None:
