@@ -35,6 +35,7 @@ def _train(given: argparse.Namespace) -> None:
         rate=given.rate,
         prefix=not given.plain,
         seed=given.seed,
+        begun=given.begin is not None,
         half=not given.exact,
     )
     judge = from_base(base)

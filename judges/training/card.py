@@ -79,8 +79,9 @@ Before quantisation the macro balanced accuracy is {fp32:.3f}, the ROC-AUC {fp32
 ### Claims and replies written to measure with
 
 By the judge as it ships. "twins" are true claims, each beside a false one in much the same words, about passages that
-were kept from training; "replies" are sentences of an assistant's answers over one to four documents, with the mistakes
-that language models make (`judges/training/replies.jsonl`): of another hand, and never trained on.
+were kept from training, though part of them place the threshold; "replies" are sentences of an assistant's answers over
+one to four documents, with the mistakes that language models make (`judges/training/replies.jsonl`): of another hand,
+and never trained on.
 
 {written}
 ### Wording alone: boosted trees without a model and without signals
@@ -143,5 +144,6 @@ def write(report: Mapping[str, Any]) -> str:
 def _made(report: Mapping[str, Any]) -> str:
     runs = report["plan"].get("mean_of")
     if not runs:
-        return f"`train` for {report['steps']:,} steps"
+        begun = " from an exported judge" if report["plan"].get("begun") else ""
+        return f"`train` for {report['steps']:,} steps{begun}"
     return f"`train` for {' and '.join(format(run['steps'], ',') for run in runs)} steps, the `mean` of these runs"

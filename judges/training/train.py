@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import nn
@@ -19,7 +19,7 @@ from judges.training.model import Judge, loss
 
 log = logging.getLogger(__name__)
 
-RATE = 1.5e-4
+RATE: Final = 1.5e-4
 _LAST, _PLAN = "last.pt", "plan.json"
 
 
@@ -37,6 +37,8 @@ class Plan:
     seed: int = 20
     prefix: bool = True
     every: int = 250
+    begun: bool = False
+    """Whether the run set out from an exported judge in place of the base model."""
     half: bool = True
     """Multiply in bfloat16, where the CPU is made for it three times as fast."""
 

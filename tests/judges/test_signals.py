@@ -21,7 +21,7 @@ from judges.signals import (
 from judges.signals.combiner import Regression, regressions
 from judges.types import Label, Probabilities, Thresholds
 
-UNSURE = Probabilities(0.20, 0.70, 0.10)
+UNSURE = Probabilities(0.25, 0.65, 0.10)
 """What the model says where it can hardly tell."""
 AGAINST = Probabilities(0.05, 0.85, 0.10)
 
