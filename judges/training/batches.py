@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from judges.lexical import substance, terms
 from judges.sentences import IncrementalSplitter
 from judges.training import augment
-from judges.training.data import SHARES, SNLI, Group, Row, Target
+from judges.training.data import SHARES, SNLI, WRITTEN, Group, Row, Target
 
 CLAIM_TOKENS: Final = 96
 """Positions kept for the claim, ``[CLS]`` and ``[SEP]`` included; evidence begins behind them."""
@@ -27,6 +27,8 @@ _MOST_CLAIMS: Final = 8
 _BUFFER: Final = 2048
 _RARE: Final = 60
 """Premises that a term may stand in to lead from one to another: such terms name what both are about."""
+_BESIDE: Final = 0.4
+"""How often another passage stands beside the one that the claims are about."""
 _ALIKE: Final = (0.15, 0.5)
 """Share of a claim's terms of substance that a passage on the same subject has without saying so: with more it may well
 say so."""
@@ -190,6 +192,9 @@ class Sampler:
         if group.source == SNLI:
             yield self._item([split(group.premise)], list(group.rows[:_MOST_CLAIMS]), rng)
             return
+        if group.source == WRITTEN:
+            yield self._written(group, rng)
+            return
         passage = split(group.premise)
         usable = augment.sentences(group.premise)
         other = self._neighbour(group, rng)
@@ -213,7 +218,7 @@ class Sampler:
             half = augment.merge(rng.sample([rng.choice(usable), rng.choice(others)], 2), rng)
             rows += [Row(half, Target.NEUTRAL, "half-elsewhere")] if half else []
         blocks = [passage]
-        if rng.random() < 0.4:
+        if rng.random() < _BESIDE:
             blocks.append(split(other.premise))
             if usable and others and rng.random() < 0.5:
                 joined = augment.merge([rng.choice(usable), rng.choice(others)], rng)
@@ -221,6 +226,15 @@ class Sampler:
             rows = [row for row in rows if not row.source.endswith("elsewhere")]
             rng.shuffle(blocks)
         yield self._item(blocks, rows[:_MOST_CLAIMS], rng)
+
+    def _written(self, group: Group, rng: random.Random) -> Item:
+        """Written claims, without made ones beside them: those share a passage's words where they are true."""
+        rows = rng.sample(group.rows, min(_MOST_CLAIMS, len(group.rows)))
+        blocks = [split(group.premise)]
+        if rng.random() < _BESIDE:
+            blocks.append(split(self._neighbour(group, rng).premise))
+        rng.shuffle(blocks)
+        return self._item(blocks, rows, rng)
 
     def _made(self, passage: list[str], usable: list[str], others: list[str], rng: random.Random) -> Item:
         """A passage that lacks one of its sentences: what that one said has become unsupported."""

@@ -142,8 +142,11 @@ def write(report: Mapping[str, Any]) -> str:
 
 
 def _made(report: Mapping[str, Any]) -> str:
-    runs = report["plan"].get("mean_of")
+    plan = report["plan"]
+    runs = plan.get("mean_of", [])
+    begun = " from an exported judge" if any(one.get("begun") for one in [plan, *runs]) else ""
     if not runs:
-        begun = " from an exported judge" if report["plan"].get("begun") else ""
         return f"`train` for {report['steps']:,} steps{begun}"
-    return f"`train` for {' and '.join(format(run['steps'], ',') for run in runs)} steps, the `mean` of these runs"
+    return (
+        f"`train` for {' and '.join(format(run['steps'], ',') for run in runs)} steps{begun}, the `mean` of these runs"
+    )

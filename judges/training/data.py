@@ -39,13 +39,13 @@ SHARES: Final[Mapping[str, float]] = {
     "BEGIN": 2.0,
     "BUMP": 1.5,
     "BreakingNLI": 0.5,
-    "CLIMATE-FEVER": 1.3,
+    "CLIMATE-FEVER": 2.0,
     "COVID-Fact": 1.5,
     "ConjNLI": 0.6,
     "ContractNLI-window": 3.0,
     "FactCC-annotated": 1.5,
     "FactCC-inconsistent": 1.5,
-    "FactCG-cg2c_doc": 3.0,
+    "FactCG-cg2c_doc": 5.0,
     "FEVER-binary": 0.7,
     "FIB-xsum": 0.3,
     "FoolMeTwice": 3.0,
@@ -57,9 +57,9 @@ SHARES: Final[Mapping[str, float]] = {
     "MoNLI": 0.4,
     "NLI4CT": 1.5,
     "Q2-WoW": 1.5,
-    "SNLI": 0.4,
+    "SNLI": 0.2,
     "SciFact-RTE": 2.5,
-    WRITTEN: 4.0,
+    WRITTEN: 2.0,
 }
 """How often a source's rows are seen in an epoch, 1 where it is not named: more for human labels on passages, less for
 rule-made claims, captions and sets that are almost of one class."""

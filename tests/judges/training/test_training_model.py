@@ -2,6 +2,8 @@
 
 import asyncio
 import random
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from judges.base import JudgeError
 from judges.cross_encoder import PrefixScorer, open_scorer
 from judges.training import batches
 from judges.training.batches import Encoder, Item, collate
-from judges.training.data import Group, Row, Target
+from judges.training.data import SHARES, WRITTEN, Group, Row, Target
 from judges.types import Windows
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -151,6 +153,17 @@ def test_the_same_seed_gives_the_same_batches_and_none_is_over_its_size(tokenize
         assert batch.claims.shape[0] * batch.claims.shape[1] <= 16
         flat = batch.windows.flatten()
         assert (flat[batch.places[batch.places >= 0]] > 0).all()
+
+
+def test_written_claims_come_alone_and_with_nothing_made_beside_them(tokenizer: Path) -> None:
+    encoder = Encoder.of(tokenizer)
+    written = [Group(one.premise, tuple(replace(row, source=WRITTEN) for row in one.rows), WRITTEN) for one in groups()]
+    items = list(batches.Sampler(written, encoder, seed=1).epoch(0))
+    told = {(tuple(claim), target) for item in items for claim, target in item.claims}
+    assert told == {(tuple(encoder.encode([row.claim])[0]), row.target) for one in written for row in one.rows}
+    assert Counter(len(item.claims) for item in items) == {2: len(written) * SHARES[WRITTEN]}
+    alone = encoder.windows(written[0].premise, 512)[0]
+    assert {len(alone) < sum(map(len, item.windows)) for item in items} == {True, False}
 
 
 def test_training_learns_and_goes_on_where_it_stopped(tokenizer: Path, tmp_path: Path) -> None:
