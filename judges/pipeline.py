@@ -40,6 +40,9 @@ log = logging.getLogger(__name__)
 _UNLOADED_MAX_TOKENS = 512
 _READ_AHEAD = 16
 """Windows read, and made ready for comparison, before a claim asks for them; the most relevant ones."""
+_BUILDING = 2
+"""Threads that cut documents at a time: they hold the interpreter by turns, and with each more the event loop waits
+longer for its own. Two, so that a large set of documents does not hold up all others."""
 _AGAIN_S = 5.0
 """Pause before a judge that is served elsewhere and did not answer is asked again."""
 _DECOMPOSING = 0.4
@@ -82,6 +85,7 @@ class GroundingChecker:
         self._splitter = splitter or (lambda: IncrementalSplitter(max_chars=max_sentence_chars))
         self._windowing = windowing
         self._starting = asyncio.Lock()
+        self._building = asyncio.Semaphore(_BUILDING)
         self._loaded = False
         self._again_at = 0.0
         self.fault: str | None = None
@@ -156,7 +160,8 @@ class GroundingChecker:
     async def prepare(self, chunks: Sequence[Chunk]) -> EvidenceIndex:
         """Cut ``chunks`` into evidence, off the event loop. Loads the judge if that has not been tried yet."""
         await self.start()
-        index = await asyncio.to_thread(self._build, chunks)
+        async with self._building:
+            index = await asyncio.to_thread(self._build, chunks)
         if self._loaded:
             await self._read_ahead(index)
         return index
