@@ -363,7 +363,8 @@ class _Reader(Cardinals, Calendar):
         while len(noun) < 2 and index < self._end and self._tokens[index].kind in ("word", "cjk"):
             if self.lower(index) in _NOT_COUNTED:
                 break
-            noun.append(self.lower(index))
+            word = self.lower(index)
+            noun.append(tables.SHORT_FORMS.get(word, word))
             index += 1
         return tuple(noun)
 

@@ -210,6 +210,36 @@ PERIODS: Final[dict[str, tuple[str, Decimal]]] = {
     "täglich": ("duration", Decimal(86400)),
     "hourly": ("duration", Decimal(3600)),
 }
+SHORT_FORMS: Final[dict[str, str]] = {
+    short: form
+    for forms in (
+        "request req reqs",
+        "message msg msgs",
+        "connection conn conns",
+        "transaction txn txns tx",
+        "operation op ops",
+        "developer dev devs",
+        "organization org orgs",
+        "application app apps",
+        "repository repo repos",
+        "configuration config configs",
+        "administrator admin admins",
+        "database db dbs",
+        "document doc docs",
+        "parameter param params",
+        "specification spec specs",
+        "account acct accts",
+        "information info",
+        "average avg",
+        "government govt",
+        "quantity qty",
+        "management mgmt",
+        "authentication auth",
+    )
+    for form, *shorts in [forms.split()]
+    for short in shorts
+}
+"""What is written short beside a number, in tables and in replies ("1000 req/min")."""
 PER: Final = _words("per a an each every pro je im am par por al à /")
 
 MONTHS: Final[dict[str, int]] = {

@@ -45,7 +45,7 @@ MOVES: Final[Mapping[str, tuple[float, float]]] = {
     "roles_swapped": (-3.5, 4.0),
     "name_differs": (-3.0, 3.5),
     "quantity_absent": (-0.4, 0.0),
-    "overclaims": (-1.6, 0.0),
+    "overclaims": (-2.5, 0.0),
 }
 """What each signal at 1 adds to the log-odds of (entailed, contradicted) against neither. Those that are exact are rare
 and weigh much; for the last two the claims kept from the encoder show little beyond what the model says itself."""

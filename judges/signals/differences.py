@@ -1,16 +1,37 @@
 """How a claim differs in roles and in reach from a sentence that is otherwise much like it. Each function returns its
 strength, 0 to 1."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from judges.signals.alignment import Pair, share_of
-from judges.signals.beside import ALIKE, crosswise, has_word, sides, words_of
-from judges.signals.lexicon import DEGREES, EXCLUSIVES, PERMITTING
+from judges.signals.beside import ALIKE, crosswise, has_content, has_word, sides, words_of
+from judges.signals.lexemes import lexeme
+from judges.signals.lexicon import (
+    AHEAD,
+    BETWEEN,
+    DEGREES,
+    EXCLUSIVES,
+    FUTURE,
+    IRREGULAR,
+    PERFECT,
+    PERMITTING,
+    PRESENT,
+    QUANTIFIERS,
+    UNIVERSAL,
+)
 from judges.signals.prepared import Sentence
 
 _FEWEST: Final = 3
 """Keys of a sentence that another one can be of one build with."""
+SURELY: Final = 0.5
+"""What an overclaim is above that keeps a claim from being said by the evidence, however alike the two are."""
+_BOUNDED: Final = 0.65
+_HEDGED: Final = 0.35
+_CONDITIONED: Final = 0.3
+_ARTICLES: Final = frozenset(("the", "a", "an", "of", "our", "your", "its", "their", "die", "der", "das", "les", "los"))
+_MODIFIERS: Final = 3
+"""Words at the beginning of a sentence that can narrow what it is about."""
 
 
 def roles_swapped(pair: Pair) -> float:
@@ -68,11 +89,62 @@ def _excludes(claim: Sentence, stronger: Sequence[str]) -> bool:
 
 
 def overclaims(pair: Pair) -> float:
+    """1 where the claim surely says more: of all for some, of a whole for a named part, of a plan as done. Less for a
+    word that bounds, and for hedges and conditions, which are often those of something else in the sentence."""
     claim, evidence = pair.claim, pair.evidence
-    hedged = evidence.hedged and not claim.hedged and not has_word(claim, PERMITTING)
-    if claim.quantifier > evidence.quantifier > 0 or hedged:
+    if claim.quantifier > evidence.quantifier > 0 or _widened(pair) or _told_as_done(pair):
         return 1.0
     for stronger, said in EXCLUSIVES:
         if _excludes(claim, stronger) and not has_word(evidence, said):
-            return 1.0
-    return 0.5 if evidence.conditions > claim.conditions else 0.0
+            return _BOUNDED
+    if evidence.hedged and not claim.hedged and not has_word(claim, PERMITTING):
+        return _HEDGED
+    return _CONDITIONED if evidence.conditions > claim.conditions else 0.0
+
+
+def _widened(pair: Pair) -> bool:
+    """ "All users" where the evidence begins with "premium users"."""
+    claim, evidence = pair.claim, pair.evidence
+    if claim.quantifier < UNIVERSAL or evidence.quantifier:
+        return False
+    mine = [word for word in words_of(claim)[1:] if word not in _ARTICLES]
+    if len(mine) < 3 or QUANTIFIERS.get(mine[0]) != UNIVERSAL or not has_content(mine[1]):
+        return False
+    head = lexeme(mine[1]).key
+    theirs = [word for word in words_of(evidence)[1:] if word not in _ARTICLES][: _MODIFIERS + 1]
+    place = next((place for place, word in enumerate(theirs) if lexeme(word).key == head), 0)
+    return place > 0 and all(has_content(word) and lexeme(word).key not in claim.weights for word in theirs[:place])
+
+
+def _told_as_done(pair: Pair) -> bool:
+    """ "Opened" where the evidence says that somebody plans to open, or will."""
+    claim, evidence = pair.claim, pair.evidence
+    if not has_word(evidence, AHEAD) or has_word(claim, AHEAD) or claim.negations:
+        return False
+    mine, theirs = words_of(claim), words_of(evidence)
+    done = {lexeme(word).key for place, word in enumerate(mine) if _past(mine, place)}
+    ahead = {lexeme(theirs[place]).key for place in _places_ahead(theirs)}
+    before = {lexeme(word).key for place, word in enumerate(theirs) if _past(theirs, place)}
+    return bool((done & ahead) - before - {""})
+
+
+def _past(words: Sequence[str], place: int) -> bool:
+    """Whether it is said to have happened, as far as forms tell: not "is opened", which may be a habit."""
+    word, before = words[place], words[max(0, place - 2) : place]
+    if any(auxiliary in PRESENT for auxiliary in before):
+        return False
+    regular = word.endswith("ed") and not word.endswith("eed") and words[place - 1] not in _ARTICLES
+    return regular or word in IRREGULAR or any(auxiliary in PERFECT for auxiliary in before)
+
+
+def _places_ahead(words: Sequence[str]) -> Iterator[int]:
+    """Where a sentence says what will be or shall be done."""
+    for place, word in enumerate(words):
+        if word in AHEAD:
+            at = place + 1
+            if word not in FUTURE:
+                at = next((to + 1 for to in range(at, min(at + 3, len(words))) if words[to] == "to"), len(words))
+            while at < len(words) and words[at] in BETWEEN:
+                at += 1
+            if at < len(words):
+                yield at

@@ -12,9 +12,10 @@ from msgspec.structs import replace
 from judges.numbers import Quantity, lacking
 from judges.signals.alignment import Pair, held, pair_up, ramp, share_of
 from judges.signals.amounts import has_all, numbers_exchanged, quantity_differs
-from judges.signals.differences import crossed, overclaims, roles_swapped
+from judges.signals.differences import SURELY, crossed, overclaims, roles_swapped
+from judges.signals.lexicon import UNIVERSAL
 from judges.signals.names import name_differs, name_replaced, replaced
-from judges.signals.polarity import UNIVERSAL, opposed, polarity_differs
+from judges.signals.polarity import opposed, polarity_differs
 from judges.signals.prepared import Prepared, Sentence
 from judges.signals.repeated import ordered, put_in_doubt, turned, verbatim
 
@@ -161,8 +162,9 @@ class _Seen:
                 self.wider = max(self.wider, look.overclaims * look.pair.coverage)
             else:
                 self.contained = max(self.contained, look.ordered)
-                if target.relation is None or look.pair.evidence.relation is not None:
-                    self.covered = max(self.covered, look.pair.coverage)
+            related = target.relation is None or look.pair.evidence.relation is not None
+            if related and look.overclaims <= SURELY:
+                self.covered = max(self.covered, look.pair.coverage)
 
     def settle(self, *, universal: bool) -> None:
         """The evidence says so in these words: what differs is of something else, save where all are meant."""

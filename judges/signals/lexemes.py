@@ -53,7 +53,8 @@ _LIGHT_STEMS: Final = frozenset(stem(word) for word in lexicon.LIGHT)
 
 @lru_cache(maxsize=50_000)
 def lexeme(word: str) -> Lexeme:
-    """What a lower-case word counts for."""
+    """What a lower-case word counts for; a short form as what it stands for."""
+    word = tables.SHORT_FORMS.get(word, word)
     if word in lexicon.CONCEPTS:
         concept, sign = lexicon.CONCEPTS[word]
         return Lexeme(f"={concept}", _LIGHT if word in lexicon.LIGHT else 1.0, sign)

@@ -135,6 +135,16 @@ INTENDING: Final[Mapping[str, frozenset[str]]] = {
     "plant": _words("die der das den eine einen ein"),
 }
 """The same before these words alone: a plan may be one of tariffs, and a plant in the ground."""
+FUTURE: Final = ("will",)
+AHEAD: Final = frozenset(FUTURE) | _words(
+    "plan plans planned planning intend intends intended expect expects expected hope hopes hoped aim aims want wants "
+    "propose proposes proposed scheduled"
+)
+"""Before "to" and a verb, or before the verb itself: what is not done yet."""
+BETWEEN: Final = _words("to be also then soon later only now have been")
+PERFECT: Final = _words("has have had 've")
+PRESENT: Final = _words("is are be being to will can may must should would")
+"""Before a verb's form in -ed: no word of what has happened."""
 BEFORE_A_BORDER: Final = _words(
     "before until till below under first during within vor bis unter avant jusqu antes hasta"
 )
@@ -177,6 +187,11 @@ QUANTIFIERS: Final[dict[str, int]] = {
     )
     for word in words.split()
 }
+
+UNIVERSAL: Final = 4
+"""The level of those that allow no exception."""
+WHOLE: Final = ("whole", "entire")
+"""Of a thing they say as much."""
 
 CONCEPTS: Final[dict[str, tuple[str, int]]] = {
     word: (concept, sign)

@@ -14,12 +14,12 @@ from judges.signals.lexicon import (
     EXCEPTIVES,
     NEGATIONS,
     RELATORS,
+    UNIVERSAL,
     WAIVING,
+    WHOLE,
 )
 from judges.signals.prepared import ELLIPSIS, Sentence
 
-UNIVERSAL: Final = 4
-"""The quantifiers that allow no exception."""
 UNCLEAR: Final = -1.0
 _OF_SUBJECT: Final = 2
 """The place up to which a word of a sentence belongs to its subject."""
@@ -33,7 +33,8 @@ def polarity_differs(pair: Pair) -> float:
     """One says that something is so, the other that it is not. ``UNCLEAR`` where one of them denies something, and what
     that is cannot be told: then neither is said by the other."""
     claim, evidence = pair.claim, pair.evidence
-    denied = evidence.quantifier == UNIVERSAL and pair.lacking == 1 and claim.signs.keys() & evidence.signs.keys()
+    universal = evidence.quantifier == UNIVERSAL or has_word(evidence, WHOLE)
+    denied = pair.lacking == 1 and claim.signs.keys() & evidence.signs.keys() and universal
     if (pair.lacking and not denied) or pair.coverage < 0.7 or claim.weight < 1.3:
         return 0.0
     if claim.quantities and evidence.quantities and not quantities_agree(pair):

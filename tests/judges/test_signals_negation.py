@@ -17,6 +17,8 @@ def polarity(evidence: str, claim: str) -> float:
         ("The treaty may or may not enter into force.", "The treaty may enter into force."),
         ("The new case reaches nothing but dead ends.", "The new case reaches dead ends."),
         ("New York is the largest city of the state.", "No, New York is the largest city of the state."),
+        ("Smoking is prohibited on the site.", "Smoking is allowed in one corner of the site."),
+        ("The list may exclude the whole county of Kent.", "The list may exclude parts of the county of Kent."),
         (
             "It is unknown whether or not the season will be announced.",
             "It is unknown whether the season will be announced.",
@@ -33,6 +35,8 @@ def test_these_say_the_same(evidence: str, claim: str) -> None:
         ("The sovereign state is neither dependent nor weak.", "The sovereign state is dependent."),
         ("The minister did not deny the report.", "The minister denied the report."),
         ("No cotton was grown in the northern states.", "Cotton was grown in the northern states."),
+        ("Smoking is prohibited on the whole site.", "Smoking is allowed in one corner of the site."),
+        ("Dogs are banned from the entire beach.", "Dogs are allowed on the northern beach."),
     ],
 )
 def test_these_say_the_opposite(evidence: str, claim: str) -> None:

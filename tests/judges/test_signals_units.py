@@ -22,3 +22,23 @@ def test_no_difference_is_seen(evidence: str, claim: str) -> None:
 def test_another_scale_differs() -> None:
     found = compute(prepare("The spread widened by 150 bps."), prepare("The spread widened by 150 billion."))
     assert found.quantity_differs == 1.0
+
+
+@pytest.mark.parametrize(
+    ("evidence", "claim"),
+    [
+        ("Premium users get 1000 requests per minute.", "Premium users get 1000 req/min."),
+        ("The queue holds 20 msgs per topic.", "The queue holds 20 messages per topic."),
+        ("The pool opens 50 conns.", "The pool opens 50 connections."),
+        ("Admins can rotate tokens of 3 apps.", "Administrators can rotate tokens of 3 applications."),
+    ],
+)
+def test_a_short_form_is_the_word_it_stands_for(evidence: str, claim: str) -> None:
+    found = compute(prepare(evidence), prepare(claim))
+    assert found.quantity_absent == 0.0
+    assert found.contained == 1.0
+
+
+def test_another_amount_differs_in_short_form_too() -> None:
+    found = compute(prepare("Premium users get 1000 requests per minute."), prepare("Premium users get 100 req/min."))
+    assert found.quantity_differs == 1.0
