@@ -1,19 +1,23 @@
 """How a claim differs in roles and in reach from a sentence that is otherwise much like it. Each function returns its
 strength, 0 to 1."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Final
 
 from judges.signals.alignment import Pair, share_of
-from judges.signals.beside import ALIKE, crosswise, has_content, has_word, sides, words_of
+from judges.signals.beside import ALIKE, crosswise, has_word, sides, words_of
 from judges.signals.lexemes import lexeme
 from judges.signals.lexicon import (
     AHEAD,
+    AT_ALL,
     BETWEEN,
     DEGREES,
     EXCLUSIVES,
     FUTURE,
+    HEDGES_OF_VERBS,
     IRREGULAR,
+    NARROWING,
+    NEGATIONS,
     PERFECT,
     PERMITTING,
     PRESENT,
@@ -29,9 +33,7 @@ SURELY: Final = 0.5
 _BOUNDED: Final = 0.65
 _HEDGED: Final = 0.35
 _CONDITIONED: Final = 0.3
-_ARTICLES: Final = frozenset(("the", "a", "an", "of", "our", "your", "its", "their", "die", "der", "das", "les", "los"))
-_MODIFIERS: Final = 3
-"""Words at the beginning of a sentence that can narrow what it is about."""
+_ARTICLES: Final = frozenset(("the", "a", "an", "of", "our", "your", "its", "their", "his", "her"))
 
 
 def roles_swapped(pair: Pair) -> float:
@@ -75,6 +77,11 @@ def _odd_word(pair: Pair) -> str | None:
         or len(pair.claim.keys) != len(pair.evidence.keys)
     ):
         return None
+    if any(
+        key in pair.evidence.signs and pair.evidence.signs[key][0][1] != places[0][1]
+        for key, places in pair.claim.signs.items()
+    ):
+        return None
     mine = [key for key in pair.claim.keys if key not in pair.evidence.keys]
     theirs = [key for key in pair.evidence.keys if key not in pair.claim.keys]
     return mine[0] if len(mine) == len(theirs) == 1 else None
@@ -85,66 +92,95 @@ def _excludes(claim: Sentence, stronger: Sequence[str]) -> bool:
     if not has_word(claim, stronger):
         return False
     words = words_of(claim)
-    return any(word in stronger and not words[place + 1].startswith("#") for place, word in enumerate(words))
+    return any(
+        word in stronger and not words[place + 1].startswith("#") and words[place - 1] not in NEGATIONS
+        for place, word in enumerate(words)
+    )
 
 
 def overclaims(pair: Pair) -> float:
-    """1 where the claim surely says more: of all for some, of a whole for a named part, of a plan as done. Less for a
-    word that bounds, and for hedges and conditions, which are often those of something else in the sentence."""
+    """1 where the claim surely says more: of all for some, of all for a named part, of a plan as done. Less for a word
+    that bounds and for a hedge left out, and little for hedges and conditions that may be those of something else."""
     claim, evidence = pair.claim, pair.evidence
-    if claim.quantifier > evidence.quantifier > 0 or _widened(pair) or _told_as_done(pair):
+    for_some = claim.quantifier > evidence.quantifier > 0 and not has_word(claim, AT_ALL)
+    if for_some or _widened(claim, evidence) or _told_as_done(claim, evidence):
         return 1.0
     for stronger, said in EXCLUSIVES:
         if _excludes(claim, stronger) and not has_word(evidence, said):
             return _BOUNDED
     if evidence.hedged and not claim.hedged and not has_word(claim, PERMITTING):
-        return _HEDGED
+        return _BOUNDED if _hedges_it(claim, evidence) else _HEDGED
     return _CONDITIONED if evidence.conditions > claim.conditions else 0.0
 
 
-def _widened(pair: Pair) -> bool:
-    """ "All users" where the evidence begins with "premium users"."""
-    claim, evidence = pair.claim, pair.evidence
-    if claim.quantifier < UNIVERSAL or evidence.quantifier:
-        return False
-    mine = [word for word in words_of(claim)[1:] if word not in _ARTICLES]
-    if len(mine) < 3 or QUANTIFIERS.get(mine[0]) != UNIVERSAL or not has_content(mine[1]):
-        return False
-    head = lexeme(mine[1]).key
-    theirs = [word for word in words_of(evidence)[1:] if word not in _ARTICLES][: _MODIFIERS + 1]
-    place = next((place for place, word in enumerate(theirs) if lexeme(word).key == head), 0)
-    return place > 0 and all(has_content(word) and lexeme(word).key not in claim.weights for word in theirs[:place])
-
-
-def _told_as_done(pair: Pair) -> bool:
-    """ "Opened" where the evidence says that somebody plans to open, or will."""
-    claim, evidence = pair.claim, pair.evidence
-    if not has_word(evidence, AHEAD) or has_word(claim, AHEAD) or claim.negations:
+def _widened(claim: Sentence, evidence: Sentence) -> bool:
+    """ "All users" where the evidence has "premium users" alone."""
+    if claim.quantifier < UNIVERSAL:
         return False
     mine, theirs = words_of(claim), words_of(evidence)
-    done = {lexeme(word).key for place, word in enumerate(mine) if _past(mine, place)}
-    ahead = {lexeme(theirs[place]).key for place in _places_ahead(theirs)}
-    before = {lexeme(word).key for place, word in enumerate(theirs) if _past(theirs, place)}
-    return bool((done & ahead) - before - {""})
+    said = {lexeme(word).key for word in mine if word in NARROWING}
+    for place in range(1, len(mine) - 2):
+        if QUANTIFIERS.get(mine[place]) != UNIVERSAL:
+            continue
+        head = lexeme(mine[next((at for at in range(place + 1, len(mine) - 1) if mine[at] not in _ARTICLES), 0)]).key
+        places = [at for at in range(1, len(theirs) - 1) if head and lexeme(theirs[at]).key == head]
+        if places and all(_narrows(theirs, at, said) for at in places):
+            return True
+    return False
 
 
-def _past(words: Sequence[str], place: int) -> bool:
-    """Whether it is said to have happened, as far as forms tell: not "is opened", which may be a habit."""
-    word, before = words[place], words[max(0, place - 2) : place]
-    if any(auxiliary in PRESENT for auxiliary in before):
+def _narrows(words: Sequence[str], place: int, said: Container[str]) -> bool:
+    """Whether a word before that at ``place`` tells a part of such things, which is not one of ``said``."""
+    return any(word in NARROWING and lexeme(word).key not in said for word in words[max(0, place - 2) : place])
+
+
+def _told_as_done(claim: Sentence, evidence: Sentence) -> bool:
+    """ "Opened" where the evidence says that somebody plans to open, or will."""
+    if not has_word(evidence, AHEAD) or has_word(claim, AHEAD) or claim.negations:
         return False
-    regular = word.endswith("ed") and not word.endswith("eed") and words[place - 1] not in _ARTICLES
-    return regular or word in IRREGULAR or any(auxiliary in PERFECT for auxiliary in before)
+    done = _done(claim)
+    return bool(done) and not done.isdisjoint(_ahead(evidence) - _done(evidence))
 
 
-def _places_ahead(words: Sequence[str]) -> Iterator[int]:
-    """Where a sentence says what will be or shall be done."""
+def _done(sentence: Sentence) -> set[str]:
+    """What it says has happened, as far as forms tell: "was opened", and "opened" where no verb is in the present."""
+    words = words_of(sentence)
+    present = not PRESENT.isdisjoint(words)
+    found: set[str] = set()
     for place, word in enumerate(words):
-        if word in AHEAD:
-            at = place + 1
-            if word not in FUTURE:
-                at = next((to + 1 for to in range(at, min(at + 3, len(words))) if words[to] == "to"), len(words))
-            while at < len(words) and words[at] in BETWEEN:
-                at += 1
-            if at < len(words):
-                yield at
+        if not (word.endswith("ed") and not word.endswith("eed")) and word not in IRREGULAR:
+            continue
+        before = [one for one in words[max(0, place - 4) : place] if one not in BETWEEN and not one.endswith("ly")]
+        last = before[-1] if before else ""
+        if last in PERFECT or (not present and last not in _ARTICLES and place > 1):
+            found.add(lexeme(word).key)
+    return found - {""}
+
+
+def _ahead(sentence: Sentence) -> set[str]:
+    """What it says will or shall be done."""
+    words = words_of(sentence)
+    return {lexeme(words[place]).key for place in _verbs_behind(words, AHEAD, FUTURE)} - {""}
+
+
+def _hedges_it(claim: Sentence, evidence: Sentence) -> bool:
+    """Whether the hedge of the evidence is that of a verb which the claim has."""
+    words = words_of(evidence)
+    hedged = {lexeme(words[place]).key for place in _verbs_behind(words, HEDGES_OF_VERBS, ())}
+    return not hedged.isdisjoint(claim.weights.keys() - _done(evidence))
+
+
+def _verbs_behind(words: Sequence[str], ahead: Container[str], bare: Container[str]) -> Iterator[int]:
+    """The places of the verbs behind such words: behind "to", or for those that are ``bare`` at once."""
+    for place, word in enumerate(words):
+        if word not in ahead:
+            continue
+        at = place + 1
+        if word in AHEAD and word not in bare:
+            at = next((to + 1 for to in range(at, min(at + 3, len(words))) if words[to] == "to"), len(words))
+        passive = False
+        while at < len(words) and (words[at] in BETWEEN or words[at].endswith("ly")):
+            passive = passive or words[at] == "be"
+            at += 1
+        if at < len(words) and (passive or not words[at].endswith(("ed", "s"))):
+            yield at

@@ -26,6 +26,8 @@ _SETTLED: Final = 0.95
 _WITHHELD: Final = 0.5
 """A difference that keeps a claim from being supported and is no contradiction: a question may name more than it asks
 about."""
+_MAY_WELL: Final = 0.35
+"""How much less of a claim a sentence may have than another one, and be the one that it is from."""
 _OF_SUBJECT: Final = 3
 """Words with content at the beginning of what stands before a claim: they say what it is about."""
 
@@ -139,7 +141,11 @@ class _Seen:
 
     contained: float = 0.0
     covered: float = 0.0
-    wider: float = 0.0
+    plain: float = 0.0
+    """The share of the claim in a sentence than which it does not surely say more."""
+    loosely: float = 0.0
+    wider: tuple[float, float] = (0.0, 0.0)
+    """How much the claim says more than another sentence, and the share of it there."""
     polarity: float = 0.0
     roles: float = 0.0
     quantity: tuple[float, str | None] = (0.0, None)
@@ -158,18 +164,28 @@ class _Seen:
         elif (other := _other_name(look, evidence))[0]:
             self.name = max(self.name, other, key=_strength)
         elif not absent and look.opposed >= 0.0 and not turned(look.pair):
-            if look.overclaims:
-                self.wider = max(self.wider, look.overclaims * look.pair.coverage)
-            else:
+            coverage = look.pair.coverage
+            if look.overclaims > SURELY:
+                self.wider = max(self.wider, (look.overclaims * coverage, coverage))
+                return
+            self.plain = max(self.plain, coverage)
+            self.loosely = max(self.loosely, look.overclaims * coverage)
+            if not look.overclaims:
                 self.contained = max(self.contained, look.ordered)
-            related = target.relation is None or look.pair.evidence.relation is not None
-            if related and look.overclaims <= SURELY:
-                self.covered = max(self.covered, look.pair.coverage)
+            if target.relation is None or look.pair.evidence.relation is not None:
+                self.covered = max(self.covered, coverage)
+
+    @property
+    def overclaims(self) -> float:
+        """Nothing of a sentence that says less, where another one may well be what the claim is from."""
+        sure, coverage = self.wider
+        return max(self.loosely, sure if self.plain < coverage - _MAY_WELL else 0.0)
 
     def settle(self, *, universal: bool) -> None:
         """The evidence says so in these words: what differs is of something else, save where all are meant."""
         self.quantity = self.name = (0.0, None)
-        self.roles = self.wider = 0.0
+        self.roles = self.loosely = 0.0
+        self.wider = (0.0, 0.0)
         if not universal:
             self.polarity = 0.0
 
@@ -331,7 +347,7 @@ class _Target:
             roles_swapped=seen.roles,
             name_differs=seen.name[0],
             quantity_absent=absent,
-            overclaims=seen.wider,
+            overclaims=seen.overclaims,
             detail=seen.quantity[1] or seen.name[1],
         )
 

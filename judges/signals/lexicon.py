@@ -4,9 +4,17 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+SEPARATOR: Final = "\x1f"
+"""Between the words of a run, at its beginning and its end."""
+
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
+
+
+def _phrases(text: str) -> tuple[str, ...]:
+    """Phrases, parted by commas there, as they stand in a run."""
+    return tuple(phrase.replace(" ", SEPARATOR) for phrase in text.split(","))
 
 
 STOP: Final = _words(
@@ -62,6 +70,10 @@ NOT_NEGATED: Final = _words(
 )
 """After a negation these make it something else ("not only", "no later than")."""
 
+LONGER: Final = _words("longer mehr länger")
+THAN: Final = _words("than als")
+"""Without these behind them they deny that something is still so ("no longer")."""
+
 _COLOURS: Final = _words("red blue green yellow black white brown orange purple pink grey gray")
 _PAIRS: Final = (
     "up down, more less, more fewer, most least, most fewest, many few, much little, man woman, men women, boy girl, "
@@ -88,8 +100,14 @@ OPPOSITES: Final[dict[str, frozenset[str]]] = {
 """Words that make two sentences of the same other words say opposite things."""
 
 EXCLUSIVES: Final = (
-    (("only", "solely", "exclusively"), ("only", "sole", "solely", "exclusively", "just", "alone", "merely", "except")),
-    (("always",), ("always", "all", "every", "each", "never", "whenever", "constantly")),
+    (
+        ("only", "solely", "exclusively"),
+        (
+            *("only", "sole", "solely", "exclusively", "exclusive", "just", "alone", "merely", "except", "limited"),
+            *("restricted", "reserved", "without", "unless", "nothing", "none", "nobody"),
+        ),
+    ),
+    (("always",), ("always", "all", "every", "each", "any", "anytime", "never", "whenever", "constantly")),
 )
 """Words that say more than their absence does, each with those that say the same."""
 
@@ -99,7 +117,15 @@ OFTEN: Final = ("each", "every", "per", "times", "twice", "je", "pro", "jede", "
 """Where the evidence has a part of what a claim has as a whole."""
 WAIVING: Final = ("waived", "waive", "waives", "exempt", "erlassen", "entfällt")
 EXCEPTING: Final = _words("except excepting excluding but außer sauf excepto salvo")
-EXCEPTIVES: Final = ("unless", "except", "until", "besides", "barring", "unlike")
+EXCEPTIVES: Final = (
+    "unless",
+    "except",
+    "until",
+    "besides",
+    "barring",
+    "unlike",
+    *_phrases("apart from,other than,aside from"),
+)
 """With a negation they say that something is so after all."""
 DOUBTING: Final = _words(
     "myth misconception denied denies deny denying rejected rejects reject refuted refutes disputed disputes false "
@@ -138,13 +164,31 @@ INTENDING: Final[Mapping[str, frozenset[str]]] = {
 FUTURE: Final = ("will",)
 AHEAD: Final = frozenset(FUTURE) | _words(
     "plan plans planned planning intend intends intended expect expects expected hope hopes hoped aim aims want wants "
-    "propose proposes proposed scheduled"
+    "propose proposes proposed scheduled set due going about agree agrees agreed promise promises promised pledge "
+    "pledges pledged prepare prepares preparing"
 )
 """Before "to" and a verb, or before the verb itself: what is not done yet."""
-BETWEEN: Final = _words("to be also then soon later only now have been")
-PERFECT: Final = _words("has have had 've")
-PRESENT: Final = _words("is are be being to will can may must should would")
-"""Before a verb's form in -ed: no word of what has happened."""
+HEDGES_OF_VERBS: Final = AHEAD.difference(FUTURE) | _words("may might could")
+BETWEEN: Final = _words("to be been also then soon later only now already not")
+"""What may stand between these and the verb."""
+PERFECT: Final = _words("has have had was were 've")
+PRESENT: Final = _words(
+    "is are be being 's 're has have do does can may must should would will get gets stay stays stayed remain remains "
+    "remained become becomes became need needs"
+)
+"""In a sentence that tells of what is so: a form in -ed is no word of what has happened there."""
+NARROWING: Final = _words(
+    "premium basic plus pro standard enterprise business team starter trial free paid gold silver platinum "
+    "bronze vip family student senior junior adult minor new existing returning current former regular "
+    "registered verified licensed certified insured selected eligible qualified authorised authorized annual "
+    "yearly monthly weekly daily seasonal temporary permanent foreign domestic international local regional "
+    "european national private public commercial residential corporate retail institutional online offline "
+    "digital mobile large larger small smaller older younger male female pregnant married single disabled "
+    "retired unemployed salaried full part evening day night weekend weekday morning summer winter peak early "
+    "late advanced intermediate administrative technical medical legal financial clinical industrial electric "
+    "electronic internal external direct indirect unused damaged defective used"
+)
+"""Before what they tell a part of: what is so of premium users is not so of users."""
 BEFORE_A_BORDER: Final = _words(
     "before until till below under first during within vor bis unter avant jusqu antes hasta"
 )
@@ -188,9 +232,16 @@ QUANTIFIERS: Final[dict[str, int]] = {
     for word in words.split()
 }
 
+AT_ALL: Final = _phrases("at all")
+"""Behind a negation it says no more than that."""
+SPANS: Final = _words(
+    "time times moment second minute minutes hour hours day days night nights morning evening week weeks month months "
+    "quarter year years"
+)
+"""Behind a quantifier they say how often, and not of how many."""
 UNIVERSAL: Final = 4
 """The level of those that allow no exception."""
-WHOLE: Final = ("whole", "entire")
+WHOLE: Final = _phrases("the whole,the entire,an entire")
 """Of a thing they say as much."""
 
 CONCEPTS: Final[dict[str, tuple[str, int]]] = {
@@ -214,7 +265,7 @@ CONCEPTS: Final[dict[str, tuple[str, int]]] = {
         (
             "open",
             "open opens opened geöffnet offen ouvert ouverte abierto abierta",
-            "closed geschlossen fermé fermée cerrado cerrada",
+            "closed shut geschlossen fermé fermée cerrado cerrada",
         ),
         (
             "rise",
@@ -339,7 +390,8 @@ DEGREES: Final[dict[str, int]] = {
 }
 
 _IRREGULAR: Final = (
-    "take took taken|pay paid|sell sold|hold held|begin began begun|build built|leave left|make made|give "
+    "take took taken|rise rose risen|fall fell fallen|grow grew grown|lose lost|win won|"
+    "pay paid|sell sold|hold held|begin began begun|build built|leave left|make made|give "
     "gave given|"
     "go went gone|send sent|keep kept|run ran|say said|find found|write wrote written|buy bought|bring brought|"
     "know knew known|see saw seen|lead led|become became|choose chose chosen|speak spoke spoken|break broke "

@@ -62,5 +62,5 @@ def name_replaced(pair: Pair, words: tuple[str, str], known: Container[str]) -> 
 
 def _spelled_alike(one: str, other: str) -> bool:
     short, long = sorted((one, other), key=len)
-    abbreviated = len(short) <= 3 and short[0] == long[0]
+    abbreviated = (len(short) <= 3 and short[0] == long[0]) or long.startswith(short)
     return abbreviated or SequenceMatcher(None, one, other, autojunk=False).ratio() > ALIKE

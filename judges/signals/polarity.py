@@ -25,6 +25,8 @@ _OF_SUBJECT: Final = 2
 """The place up to which a word of a sentence belongs to its subject."""
 _MOSTLY: Final = 0.74
 _NEAR: Final = 4
+_PASSED: Final = ("non", "longer")
+"""Behind a negation, before what it denies: "non-toxic", "no longer sold"."""
 _FIRST: Final = "#ordinal::1"
 _BORDERS: Final = BEFORE_A_BORDER | BEYOND_A_BORDER
 
@@ -83,14 +85,16 @@ def denials_of(claim: Sentence, evidence: Sentence, clauses: Container[int], anc
     last, count = anchors[-1][1], 0
     for clause, place in zip(evidence.negations, evidence.denials, strict=False):
         begun = any(at < place and evidence.clauses[at] == clause for _, at in anchors)
-        count += clause in clauses and place <= last and (_denied(evidence, place) in claim.keys or not begun)
+        denied = _denied(evidence, place)
+        named = denied in claim.keys and (place <= last or evidence.keys.count(denied) == 1)
+        count += clause in clauses and (named or (place <= last and not begun))
     return count
 
 
 def _denied(evidence: Sentence, place: int) -> str:
     """The word that a negation before ``place`` denies: the next one, or behind a light one that after it."""
     following = evidence.keys[place : place + 2]
-    passed = len(following) > 1 and (following[0] == "non" or evidence.weights.get(following[0], 1.0) < 1.0)
+    passed = len(following) > 1 and (following[0] in _PASSED or evidence.weights.get(following[0], 1.0) < 1.0)
     return following[1] if passed and following[0] not in evidence.signs else "".join(following[:1])
 
 

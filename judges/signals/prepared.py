@@ -16,8 +16,7 @@ _LINK: Final = re.compile(r"!?\[([^\]\[\n]{1,200})\]\([^()\s]{1,400}\)")
 _ENDS: Final = frozenset(".!?。！？")
 _CLAUSE_MARKS: Final = frozenset(",;:、；()")
 _BREAKS: Final = frozenset({"", ".", ";", ",", "!", "?"})
-SEPARATOR: Final = "\x1f"
-"""Between the words of a run, at its beginning and its end."""
+SEPARATOR: Final = lexicon.SEPARATOR
 ELLIPSIS: Final = -1
 """In the place of a clause: what the negation denies is left out ("the other does not")."""
 _QUOTES: Final = frozenset('"“”»」)')
@@ -233,7 +232,7 @@ class _Collector:
             self.negations.append(ELLIPSIS if following in _BREAKS else self.clause)
             if following not in _BREAKS:
                 self.denials.append(len(self.keys))
-        self.quantifier = max(self.quantifier, lexicon.QUANTIFIERS.get(word, 0))
+        self.quantifier = max(self.quantifier, self._quantifies(word, following))
         intends = word in lexicon.INTENDING and following in lexicon.INTENDING[word]
         self.hedged = self.hedged or word in lexicon.HEDGES or word == "may" or intends
         self.conditions += word in lexicon.CONDITIONS
@@ -244,12 +243,27 @@ class _Collector:
             self.relators += 1
             self.relation = (relation, sign * (self.degree if relation == "than" else 1), len(self.keys))
 
+    def _quantifies(self, word: str, following: str) -> int:
+        """The level of a quantifier: "not all" are some, and "at most" and "every month" quantify nothing."""
+        level = lexicon.QUANTIFIERS.get(word, 0)
+        before = self.run[-2] if len(self.run) > 1 else ""
+        if level and ((before == "at" and word != "all") or following in lexicon.SPANS):
+            return 0
+        return 1 if level == lexicon.UNIVERSAL and before == "not" else level
+
     def _negates(self, word: str, following: str) -> bool:
         if following in lexicon.NOT_NEGATED or (word == "no" and following in (".", ",")):
             return False
         before = self.run[-3:-1]
         left_open = not lexicon.EITHER.isdisjoint(before)
         return not left_open and not (word in lexicon.CORRELATIVES and bool(self.negations))
+
+
+def _following(tokens: Sequence[Token], index: int, last: int) -> str:
+    """The word there, and after "no" in "no longer": the one behind it, save in "no longer than"."""
+    if index + 1 < last and tokens[index].lower in lexicon.LONGER and tokens[index + 1].lower not in lexicon.THAN:
+        return tokens[index + 1].lower
+    return tokens[index].lower if index < last else ""
 
 
 def _read(tokens: Sequence[Token], first: int, last: int, quantities: Mapping[int, Quantity]) -> Sentence:
@@ -266,7 +280,7 @@ def _read(tokens: Sequence[Token], first: int, last: int, quantities: Mapping[in
         if token.kind == "mark":
             seen.clause += token.text in _CLAUSE_MARKS
         else:
-            seen.word(token, tokens[index].lower if index < last else "", last=index + 1 >= last)
+            seen.word(token, _following(tokens, index, last), last=index + 1 >= last)
     capitals = len(seen.names)
     names = seen.names if capitals <= max(2, 0.4 * len(seen.weights)) else {}
     return Sentence(
