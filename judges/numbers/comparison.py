@@ -19,6 +19,8 @@ _A_MOMENT: Final = 15
 """Minutes by which "about ten" may be missed."""
 _LARGEST: Final = Decimal(10) ** 15
 _ABOUT: Final = Decimal("0.05")
+_LOOSELY: Final = Decimal("0.12")
+_BINARY: Final = frozenset(Decimal("1.024") ** power for power in (1, 2, 3))
 _MONTH_SECONDS: Final = Decimal(2629800)
 _IN_MONTHS_TOLERANCE: Final = Decimal("0.05")
 
@@ -86,7 +88,7 @@ def relate(claim: Quantity, text: Quantity) -> Relation:
             return _ABSENT
         mine, theirs = claim.text.lower(), text.text.lower()
         same = mine.endswith(theirs) or theirs.endswith(mine) if claim.unit == "decade" else mine == theirs
-        return _AGREE if same else _DIFFER
+        return _AGREE if same or (claim.unit == "version" and _of_version(mine, theirs)) else _DIFFER
     if claim.kind in (_NUMBER, _ORDINAL) and not _same_noun(claim, text):
         return _ABSENT
     if claim.kind is _TIME:
@@ -96,17 +98,30 @@ def relate(claim: Quantity, text: Quantity) -> Relation:
     return _amounts(claim, text)
 
 
+def _of_version(one: str, other: str) -> bool:
+    """Whether one is the other with fewer places: 2.1 and 2.1.0."""
+    short, long = sorted((one.lstrip("v"), other.lstrip("v")), key=len)
+    return long.startswith(f"{short}.")
+
+
 def within(quantity: Quantity, low: Quantity, high: Quantity) -> bool:
     """Whether the quantity lies in the range that the two others are the ends of."""
     if not quantity.kind is low.kind is high.kind:
         return False
     if quantity.kind is _DATE:
-        return _order(low.date, quantity.date) >= 0 >= _order(high.date, quantity.date)
-    if quantity.kind is _WEEKDAY and low.values > high.values:
+        return _in_span(quantity.date, low.date, high.date)
+    if quantity.kind in (_WEEKDAY, _TIME) and low.values > high.values:
         return quantity.values >= low.values or quantity.values <= high.values
     if not (quantity.values and low.values and high.values) or quantity.unit != high.unit:
         return False
     return low.values[0] <= quantity.values[0] <= high.values[0]
+
+
+def _in_span(date: Date | None, low: Date | None, high: Date | None) -> bool:
+    """Without years a span may pass the end of one: from October to April."""
+    after, before = _order(low, date) >= 0, _order(high, date) <= 0
+    passes = low is not None and high is not None and low[0] is high[0] is None and _order(low, high) < 0
+    return after or before if passes else after and before
 
 
 def lacking(claim: Sequence[Quantity], text: Sequence[Quantity]) -> list[Quantity]:
@@ -159,6 +174,8 @@ def _derived(quantity: Quantity, text: Sequence[Quantity]) -> Quantity | None:
         for start, end in pairwise(times):
             if (end.values[0] - start.values[0]) * 60 == quantity.values[0]:
                 return end
+    if (before := _changed(quantity, text)) is not None:
+        return before
     if quantity.kind in (_MONEY, _MEASURE, _NUMBER):
         parts = [
             other for other in text if other.kind is quantity.kind and other.unit == quantity.unit and other.values
@@ -172,20 +189,36 @@ def _derived(quantity: Quantity, text: Sequence[Quantity]) -> Quantity | None:
     return None
 
 
+def _changed(quantity: Quantity, text: Sequence[Quantity]) -> Quantity | None:
+    """What something has become or was, where the text says by how much it changed: half a point to 4.5 percent."""
+    alike = [other for other in text if (other.kind, other.unit) == (quantity.kind, quantity.unit) and other.values]
+    by = [change for change in alike if change.change]
+    if quantity.kind is _PERCENT:
+        by = [change for change in text if change.kind is _POINTS]
+    pairs = ((change, other) for change in by for other in alike if other is not change and quantity.values)
+    return next(
+        (other for change, other in pairs if abs(other.values[0] - quantity.values[0]) == abs(change.values[0])), None
+    )
+
+
 def _across_kinds(claim: Quantity, text: Quantity) -> Relation:
     if claim.kind is _NUMBER:
         number, other = claim, text
     elif text.kind is _NUMBER:
         number, other = text, claim
     else:
-        return _ABSENT
+        alike = {claim.kind, text.kind} == {_PERCENT, _POINTS} and claim.values == text.values
+        return _AGREE if alike else _ABSENT
+    if other.kind is _PERCENT and not number.noun and 0 < number.values[0] <= 1:  # a share of 0.8 is one of 80 %
+        return _AGREE if number.values[0] * 100 == other.values[0] else _ABSENT
     if other.kind is _TIME:
         return _AGREE if other.values[0] == number.values[0] * 60 else _ABSENT
     if other.kind is _DATE:
         year = other.date[0] if other.date else None
         return _AGREE if year is not None and number.values[0] == year else _ABSENT
     bare = other.kind in _WITH_UNITS and not number.noun and not number.unit
-    return _limits(claim, text) if bare and claim.values == text.values else _ABSENT
+    same = claim.values == text.values or other.text.split(" ")[0] == number.text
+    return _limits(claim, text) if bare and same else _ABSENT
 
 
 def _dates(claim: Quantity, text: Quantity) -> Relation:
@@ -198,6 +231,8 @@ def _dates(claim: Quantity, text: Quantity) -> Relation:
     }
     if found == {_DIFFER} and _on_its_side(claim, text, _order(claim.date, text.date)):
         return _AGREE
+    if found == {_DIFFER} and claim.bound is _EXACT and _on_its_side(text, claim, _order(text.date, claim.date)):
+        return _ABSENT
     return _limits(claim, text) if _AGREE in found else _ABSENT if _ABSENT in found else _DIFFER
 
 
@@ -268,8 +303,6 @@ def _amounts(claim: Quantity, text: Quantity) -> Relation:
             return _durations(claim, text) if lasting else _ABSENT
         if CENTS not in (claim.unit, text.unit):
             return _DIFFER if set(mine) & set(theirs) else _ABSENT
-    if claim.unit == "mass" and _of_bodies(mine[0], theirs[0]):
-        return _ABSENT
     if claim.per and text.per and claim.per != text.per:
         if claim.per[0] != text.per[0]:
             return _DIFFER if mine == theirs else _ABSENT
@@ -279,6 +312,8 @@ def _amounts(claim: Quantity, text: Quantity) -> Relation:
         for other in theirs:
             if _fits(value, claim, other, text):
                 return _AGREE
+    if _alike(claim, text) or (claim.unit == "mass" and _of_bodies(claim.values[0], text.values[0])):
+        return _ABSENT
     if claim.change is not text.change:  # what it has become, or by how much: unequal as they are, both may be true
         return _ABSENT
     if not _excluded(mine[0], claim.bound, theirs[0], text.bound):
@@ -290,6 +325,33 @@ def _amounts(claim: Quantity, text: Quantity) -> Relation:
         text.factor >= _THOUSAND and _coarser(text, claim)
     )
     return _ABSENT if whole or coarse else _DIFFER
+
+
+def _alike(claim: Quantity, text: Quantity) -> bool:
+    """Whether they may be meant to be the same, though it cannot be seen: one rounded to two digits, one in the scale
+    of its table ("in thousands"), one in binary units, more than 50 and at least 51."""
+    mine, theirs = claim.values[0], text.values[0]
+    if claim.strict or text.strict or not mine or not theirs:
+        return False
+    if claim.unit == "data" and max(mine, theirs) / min(mine, theirs) in _BINARY:
+        return True
+    if claim.kind is _NUMBER and claim.bound is text.bound in (_AT_LEAST, _AT_MOST) and abs(mine - theirs) == 1:
+        return True
+    if (claim.bound is _ROUGHLY) is not (text.bound is _ROUGHLY) and abs(mine - theirs) <= _LOOSELY * max(mine, theirs):
+        return True
+    scaled = [theirs * 1000**power for power in (1, 2, 3)] if text.factor == 1 and claim.factor >= _THOUSAND else []
+    return mine in scaled or any(_shortened(mine / claim.factor, other / claim.factor) for other in (theirs, *scaled))
+
+
+def _shortened(value: Decimal, other: Decimal) -> bool:
+    """Whether ``value`` is ``other`` rounded to its own last place, two digits at least."""
+    written, exact = value.as_tuple(), other.normalize().as_tuple()
+    exponent, finer = written.exponent, exact.exponent
+    if not isinstance(exponent, int) or not isinstance(finer, int) or finer >= min(exponent, 0) or exponent > 0:
+        return False
+    if (len(value.normalize().as_tuple().digits) < 2 and exponent == 0) or abs(other) > _LARGEST:
+        return False
+    return len(written.digits) > 1 and other.quantize(Decimal(1).scaleb(exponent), rounding=ROUND_HALF_UP) == value
 
 
 def _of_bodies(one: Decimal, other: Decimal) -> bool:

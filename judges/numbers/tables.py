@@ -344,7 +344,7 @@ ERAS: Final = _words("AD BC CE BCE")
 NAMING_PREFIXES: Final = _words("mid pre post sub top non under over early late ex all anti semi")
 """Before a hyphen and a number that is one: mid-1990s, under-18."""
 FROM: Final = _words("from since after starting ab seit von nach dès depuis desde")
-JOINERS: Final = _words("to and or - , bis und oder à et ou a y o by")
+JOINERS: Final = _words("x × to and or - , bis und oder à et ou a y o by")
 
 CJK_DIGITS: Final[dict[str, int]] = {
     "一": 1,

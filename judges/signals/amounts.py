@@ -7,10 +7,12 @@ from typing import Final
 from judges.numbers import Bound, Kind, Quantity, Relation, compare_quantities, lacking, relate, within
 from judges.signals.alignment import Pair, gap
 from judges.signals.beside import ALIKE, ANOTHER, has_content, has_word, opposites, words_of
-from judges.signals.lexicon import EXCEPTING, OFTEN, TOTALS
+from judges.signals.lexicon import EXCEPTING, OF_THE_REST, OFTEN, OPEN_ENDED, SHIFTING, TOTALS
 from judges.signals.prepared import NAMING, Sentence
 
 _MOST_TIMES: Final = 400
+_EXCEPTED: Final = 4
+"""Words behind "except" in which days are named: "except on Sundays and Mondays"."""
 _NAMES_A_THING: Final = (*NAMING, Kind.DATE, Kind.ORDINAL)
 
 
@@ -26,21 +28,51 @@ def quantity_differs(pair: Pair) -> tuple[float, str | None]:
         agreeing = [
             other
             for other, theirs_ in theirs
-            if relate(quantity, theirs_) is Relation.AGREE and not _other_end(quantity, other, theirs)
+            if (relate(quantity, theirs_) is Relation.AGREE or _named_alike(quantity, theirs_, pair))
+            and not _other_end(quantity, other, theirs)
         ]
         taken.update(agreeing)
-        if not agreeing and not _follows(quantity, pair):
+        if not agreeing and not _bounded(quantity, theirs) and not _follows(quantity, pair):
             open_.append((place, quantity))
     if open_ and (_of_another(pair, open_) or opposites(pair)):
         strength *= ANOTHER
     excepted = _excepted(pair.evidence)
     free = [(place, other) for place, other in theirs if place not in taken and other.key not in excepted]
     best, detail = 0.0, None
+    open_ended = has_word(pair.evidence, OPEN_ENDED)
     for place, quantity in open_:
+        if open_ended and quantity.kind in (Kind.IDENTIFIER, Kind.NUMBER) and not quantity.noun:
+            continue  # "1.24 and earlier" has 1.23 in it
         sure, other = _counterpart(pair, place, quantity, free)
         if other is not None and sure * strength > best:
             best, detail = sure * strength, f"{quantity.text} where the source says {other.text}"
     return best, detail
+
+
+def _named_alike(quantity: Quantity, other: Quantity, pair: Pair) -> bool:
+    """Whether both number the same thing, whatever follows: Apollo 11, and Apollo 11."""
+    if quantity.kind is not Kind.NUMBER or other.kind is not Kind.NUMBER or quantity.values != other.values:
+        return False
+    mine, theirs = words_of(pair.claim), words_of(pair.evidence)
+    if quantity.key not in mine or other.key not in theirs:
+        return False
+    before = mine[mine.index(quantity.key) - 1]
+    return has_content(before) and before == theirs[theirs.index(other.key) - 1]
+
+
+def _bounded(quantity: Quantity, theirs: Sequence[tuple[int, Quantity]]) -> bool:
+    """Whether it lies within one of several bounds: 20 is above 10, whatever holds up to 10."""
+    if quantity.bound not in (Bound.EXACT, Bound.ABOUT) or not quantity.values:
+        return False
+    alike = [
+        other for _, other in theirs if (other.kind, other.unit) == (quantity.kind, quantity.unit) and other.values
+    ]
+    value = quantity.values[0]
+    return len(alike) > 1 and any(
+        (other.bound is Bound.AT_LEAST and value > other.values[0])
+        or (other.bound is Bound.AT_MOST and value < other.values[0])
+        for other in alike
+    )
 
 
 def _excepted(sentence: Sentence) -> set[str]:
@@ -48,7 +80,13 @@ def _excepted(sentence: Sentence) -> set[str]:
     if all(quantity.kind is not Kind.WEEKDAY for _, quantity in sentence.quantities):
         return set()
     words = words_of(sentence)
-    return {words[place + 1] for place, word in enumerate(words[:-1]) if word in EXCEPTING}
+    return {
+        behind
+        for place, word in enumerate(words)
+        if word in EXCEPTING
+        for behind in words[place + 1 : place + 1 + _EXCEPTED]
+        if behind.startswith("#weekday")
+    }
 
 
 def has_all(claim: Sentence, evidence: Sentence) -> bool:
@@ -183,7 +221,11 @@ def _counterpart(
     if quantity.kind is Kind.POINTS:
         found = compare_quantities([quantity], [other for _, other in pair.evidence.quantities]).findings[0]
         return (0.9 if found.relation is Relation.DIFFER else 0.0), found.other
-    differing = [(at, other) for at, other in free if relate(quantity, other) is Relation.DIFFER]
+    differing = [
+        (at, other)
+        for at, other in free
+        if relate(quantity, other) is Relation.DIFFER and not _complement(quantity, other, pair)
+    ]
     for at, other in differing:
         if low <= at < high:
             return 1.0, other
@@ -203,8 +245,21 @@ def _counterpart(
             and not _unit_left_out(quantity, other)
             and not _changed_by(pair)
         ):
-            return 1.0, other
+            figures = quantity.values == other.values or quantity.text.split(" ")[0] == other.text.split(" ")[0]
+            return (1.0 if figures else ANOTHER), other
     return 0.0, None
+
+
+def _complement(quantity: Quantity, other: Quantity, pair: Pair) -> bool:
+    """Whether one says what is so up to a border and the other, of what lies beyond, that it is not."""
+    if quantity.values[:1] != other.values[:1] or quantity.bound is other.bound:
+        return False
+    claim, evidence = pair.claim, pair.evidence
+    turned = len(claim.negations) != len(evidence.negations) or any(
+        has_word(one, SHIFTING) or has_word(one, OF_THE_REST) for one in (claim, evidence)
+    )
+    signs = [{sign for places in one.signs.values() for _, sign in places} for one in (claim, evidence)]
+    return turned or signs[0] != signs[1]
 
 
 def _unit_left_out(one: Quantity, other: Quantity) -> bool:
@@ -248,12 +303,21 @@ def numbers_exchanged(pair: Pair) -> float:
         return 0.0
     if len(pair.anchors) == len(pair.claim.keys):  # all of it stands there in its order
         return 0.0
-    for step in (1, -1):
-        mine, theirs = _beside(pair.claim, step), _beside(pair.evidence, step)
-        for one, other in combinations(sorted(mine.keys() & theirs.keys()), 2):
-            if mine[one] != mine[other] and (mine[one], mine[other]) == (theirs[other], theirs[one]):
-                return 1.0
-    return 0.0
+    mine, theirs = _labels(pair.claim), _labels(pair.evidence)
+    return float(
+        any(
+            one.partition(":")[0] == other.partition(":")[0]
+            and mine[one] != mine[other]
+            and (mine[one], mine[other]) == (theirs[other], theirs[one])
+            for one, other in combinations(sorted(mine.keys() & theirs.keys()), 2)
+        )
+    )
+
+
+def _labels(sentence: Sentence) -> dict[str, str]:
+    """What each quantity is of: the word behind it, or the one before where the last has none behind."""
+    last = sentence.quantities[-1][0]
+    return _beside(sentence, 1 if last + 1 < len(sentence.keys) else -1)
 
 
 def _beside(sentence: Sentence, step: int) -> dict[str, str]:

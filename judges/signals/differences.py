@@ -40,7 +40,7 @@ def roles_swapped(pair: Pair) -> float:
     claim, evidence = pair.claim, pair.evidence
     if claim.relation is None or evidence.relation is None or claim.relation[0] != evidence.relation[0]:
         return 0.0
-    if pair.coverage <= ALIKE:
+    if pair.coverage <= ALIKE or len(claim.negations) != len(evidence.negations):
         return 0.0
     same = claim.relation[1] == evidence.relation[1]
     if crosswise(pair):
@@ -49,8 +49,7 @@ def roles_swapped(pair: Pair) -> float:
     first, second = sides(evidence, evidence.relation[2])
     straight = bool(before & first and after & second and not after & first)
     whole = share_of(evidence.weights, claim.weights) >= ALIKE
-    alike = whole and len(claim.negations) == len(evidence.negations)
-    return 1.0 if straight and not same and alike and _compared_alike(pair) else 0.0
+    return 1.0 if straight and not same and whole and _compared_alike(pair) else 0.0
 
 
 def _compared_alike(pair: Pair) -> bool:
@@ -65,8 +64,13 @@ def _compared_alike(pair: Pair) -> bool:
 def crossed(pairs: Sequence[Pair]) -> bool:
     """Two sentences of one build, each with another single word than the claim: A does X and B does Y, told as A does
     Y."""
-    odd = [found for pair in pairs if (found := _odd_word(pair))]
+    odd = [found for pair in pairs if not _goes_on(pair.evidence) and (found := _odd_word(pair))]
     return any(one != other for one in odd for other in odd)
+
+
+def _goes_on(sentence: Sentence) -> bool:
+    """Whether it says of something said before that more is so of it: what holds there may hold here too."""
+    return sentence.leans or has_word(sentence, ("also", "too"))
 
 
 def _odd_word(pair: Pair) -> str | None:
@@ -75,6 +79,7 @@ def _odd_word(pair: Pair) -> str | None:
         len(pair.claim.keys) < _FEWEST
         or len(pair.anchors) != len(pair.claim.keys) - 1
         or len(pair.claim.keys) != len(pair.evidence.keys)
+        or len(pair.claim.negations) != len(pair.evidence.negations)
     ):
         return None
     if any(
@@ -136,7 +141,7 @@ def _narrows(words: Sequence[str], place: int, said: Container[str]) -> bool:
 
 def _told_as_done(claim: Sentence, evidence: Sentence) -> bool:
     """ "Opened" where the evidence says that somebody plans to open, or will."""
-    if not has_word(evidence, AHEAD) or has_word(claim, AHEAD) or claim.negations:
+    if not evidence.ahead or claim.ahead or claim.negations:
         return False
     done = _done(claim)
     return bool(done) and not done.isdisjoint(_ahead(evidence) - _done(evidence))

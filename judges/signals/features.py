@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from judges.numbers import Quantity, lacking
 from judges.signals.alignment import Pair, held, pair_up, ramp, share_of
 from judges.signals.amounts import has_all, numbers_exchanged, quantity_differs
+from judges.signals.beside import ANOTHER
 from judges.signals.differences import SURELY, crossed, overclaims, roles_swapped
 from judges.signals.lexicon import UNIVERSAL
 from judges.signals.names import name_differs, name_replaced, replaced
@@ -364,6 +365,8 @@ def _kind(quantity: Quantity) -> tuple[str, str]:
 
 def _other_name(look: _Look, evidence: Prepared) -> tuple[float, str | None]:
     found = name_differs(look.pair)
+    if found[0] and look.pair.claim.keys[-1] in evidence.keys:
+        found = min(found[0], ANOTHER), found[1]
     return name_replaced(look.pair, look.words, evidence.keys) if look.words and not found[0] else found
 
 

@@ -124,9 +124,48 @@ EXCEPTIVES: Final = (
     "besides",
     "barring",
     "unlike",
-    *_phrases("apart from,other than,aside from"),
+    *_phrases("apart from,other than,aside from,exception of"),
 )
 """With a negation they say that something is so after all."""
+SHIFTING: Final = (
+    *("free", "few", "hardly", "barely", "rarely", "seldom", "skip", "avoid", "refrain", "forget", "fail", "fails"),
+    *(
+        "failed",
+        "failing",
+        "failure",
+        "lack",
+        "lacks",
+        "lacked",
+        "lacking",
+        "missing",
+        "ban",
+        "off",
+        "exceed",
+        "unlike",
+    ),
+    *("reverse", "otherwise", "optional", "unlimited", "instead", "nichts", "kaum", "selten", "statt", "rarement"),
+    *_phrases("rather than,all but,or not,or without,out of,no later,no earlier,no more,no fewer"),
+    *_phrases("no less,later than,earlier than,no one,ohne weiteres"),
+)
+"""Beside these, what a negation denies is not what it seems to: the same may be said without one."""
+JOINING: Final = _words("and or but while yet then und oder aber et ou mais y o pero")
+"""Before a verb or an adjective they say that it has the subject of the one before."""
+OPEN_ENDED: Final = _words("earlier later newer older onwards onward upwards lower higher")
+"""Behind a version or a number they have those before or after it in it."""
+OF_THE_REST: Final = _words("smaller larger others other thereafter remaining rest excluded below under")
+"""Where a sentence goes on to speak of what lies beyond a border."""
+STANDING_FOR: Final = _words("is are was were does do did can has have will may")
+"""At its end they stand for a verb of the sentence: "the others do"."""
+ROLES: Final = _words(
+    "company employer plan policy bank lender borrower customer client buyer purchaser seller vendor supplier "
+    "contractor consultant employee worker provider agreement contract insurer insured member trust fund "
+    "issuer holder tenant lessee landlord lessor licensor licensee owner agency authority department office"
+)
+"""What documents call the same one by in several ways, with a capital."""
+NOT_ALL: Final = _phrases("not all,not every,not always,not everyone")
+BEFORE: Final = _words("before until till prior bevor bis avant antes hasta")
+AFTER: Final = _words("after once following nachdem nach après después")
+"""What is not so before something is so after it."""
 DOUBTING: Final = _words(
     "myth misconception denied denies deny denying rejected rejects reject refuted refutes disputed disputes false "
     "untrue incorrect wrong doubted doubts falsely claim claims claimed allege alleges alleged allegation argument "
@@ -361,6 +400,10 @@ SYNONYMS: Final[dict[str, str]] = {
         "leave leaves left depart departs departed departure",
         "arrive arrives arrived arrival",
         "licence licences license licenses licensed",
+        "tenant tenants lessee lessees",
+        "landlord landlords lessor lessors",
+        "supplier suppliers vendor vendors",
+        "buyer buyers purchaser purchasers",
     )
     for word in group.split()
 }

@@ -7,6 +7,7 @@ from typing import Final
 from judges.signals.alignment import Pair
 from judges.signals.beside import ALIKE, ANOTHER, has_content, has_word, words_of
 from judges.signals.lexemes import lexeme
+from judges.signals.lexicon import ROLES
 
 _REPLACED_IN: Final = 0.6
 """The least of a claim that a sentence has of it otherwise."""
@@ -56,7 +57,7 @@ def name_replaced(pair: Pair, words: tuple[str, str], known: Container[str]) -> 
         return 0.0, None
     written = pair.claim.names[mine], pair.evidence.names[theirs]
     return (
-        ANOTHER if mine in known or has_word(pair.claim, ("also",)) else 1.0
+        ANOTHER if mine in known or has_word(pair.claim, ("also",)) or ROLES.issuperset(words) else 1.0
     ), f"{written[0]} where the source says {written[1]}"
 
 

@@ -6,14 +6,21 @@ from typing import Final
 from judges.numbers import Kind, Relation, relate
 from judges.signals.alignment import Pair, share_of, touched
 from judges.signals.beside import ALIKE, ANOTHER, crosswise, has_word, opposites, quantities_agree, words_of
+from judges.signals.lexemes import lexeme
 from judges.signals.lexicon import (
+    AFTER,
     ATTRIBUTIVE,
+    BEFORE,
     BEFORE_A_BORDER,
     BEYOND_A_BORDER,
     CORRELATIVES,
     EXCEPTIVES,
+    JOINING,
     NEGATIONS,
+    NOT_ALL,
     RELATORS,
+    SHIFTING,
+    STANDING_FOR,
     UNIVERSAL,
     WAIVING,
     WHOLE,
@@ -28,6 +35,10 @@ _NEAR: Final = 4
 _PASSED: Final = ("non", "longer")
 """Behind a negation, before what it denies: "non-toxic", "no longer sold"."""
 _FIRST: Final = "#ordinal::1"
+_AMOUNTS: Final = (Kind.MONEY, Kind.PERCENT, Kind.MEASURE, Kind.NUMBER)
+_A_THING: Final = 2
+_TOLD_APART: Final = 0.2
+_FAR: Final = 0.5
 _BORDERS: Final = BEFORE_A_BORDER | BEYOND_A_BORDER
 
 
@@ -48,14 +59,14 @@ def polarity_differs(pair: Pair) -> float:
     mine -= sum(quantity.denied for sentence in (claim, evidence) for _, quantity in sentence.quantities)
     odd = (mine + sum(clause in clauses for clause in evidence.negations)) % 2
     sign = -1 if odd and (mine + denials_of(claim, evidence, clauses, pair.anchors)) % 2 else 1
-    for key, places in claim.signs.items():
-        if key in evidence.signs:
-            sign *= places[0][1] * _sign_near(evidence, evidence.signs[key], claim.keys, places[0][0])
-    elsewhere = _negative_elsewhere(claim, evidence)
+    poles = _signs_differ(pair)
+    sign *= poles
+    elsewhere = _negative_elsewhere(claim, evidence) or not poles
     if sign >= 0:
         return UNCLEAR if elsewhere else 0.0
     if (
         elsewhere
+        or _said_otherwise(pair)
         or _excepts(claim) != _excepts(evidence)
         or crosswise(pair)
         or opposites(pair)
@@ -72,9 +83,52 @@ def polarity_differs(pair: Pair) -> float:
 
 def _denies_by_word(sentence: Sentence) -> bool:
     """Whether it has nothing of something without a negation: a fee of zero, one that is waived."""
-    amounts = (quantity for _, quantity in sentence.quantities if quantity.kind in (Kind.MONEY, Kind.PERCENT))
-    zero = any(quantity.values and not quantity.values[0] for quantity in amounts)
+    amounts = [quantity.values for _, quantity in sentence.quantities if quantity.kind in _AMOUNTS and quantity.values]
+    zero = bool(amounts) and not any(values[0] for values in amounts)
     return zero or has_word(sentence, WAIVING)
+
+
+def _said_otherwise(pair: Pair) -> bool:
+    """Whether a negation that one of the two has alone may say what the other says without it, or with it elsewhere."""
+    claim, evidence = pair.claim, pair.evidence
+    mine, theirs = len(claim.negations), len(evidence.negations)
+    if mine == theirs:
+        return mine > 0 or _over_a_border(pair)
+    twice = has_word(evidence, ("without",)) and len(set(evidence.negations)) == 1  # none is without
+    if (max(mine, theirs) > 1 and not twice) or any(has_word(one, SHIFTING) for one in (claim, evidence)):
+        return True
+    if _signs_differ(pair) < 1 or (theirs and has_word(claim, ("only",))) or words_of(evidence)[-2] in STANDING_FOR:
+        return True
+    if has_word(evidence, NOT_ALL) and claim.quantifier < UNIVERSAL:
+        return True
+    if any((one.relation and one.relation[0] == "than") or has_word(one, ("as",)) for one in (claim, evidence)):
+        return True
+    ranked = any(quantity.kind is Kind.ORDINAL for _, quantity in evidence.quantities)
+    if mine and (ranked or any(word.endswith("est") for word in words_of(evidence)) or _contrasts(claim)):
+        return True
+    return any(map(_denies_one_of_two, (claim, evidence))) or _over_a_border(pair)
+
+
+def _denies_one_of_two(sentence: Sentence) -> bool:
+    """Whether it speaks of what it denies in another place too: patients with diabetes and those without."""
+    return any(
+        denied and sentence.keys.count(denied) > 1
+        for denied in (_denied(sentence, place) for place in sentence.denials)
+    )
+
+
+def _contrasts(claim: Sentence) -> bool:
+    """Whether its negation takes out one thing behind all the rest: "in Vienna, not in Salzburg"."""
+    clause = claim.negations[-1]
+    return clause > 0 and clause == max(claim.clauses, default=0) and 0 < claim.clauses.count(clause) <= _A_THING
+
+
+def _over_a_border(pair: Pair) -> bool:
+    """Whether one says what is before something and the other what is after it."""
+    mine, theirs = (
+        {word in AFTER for word in words_of(one) if word in BEFORE | AFTER} for one in (pair.claim, pair.evidence)
+    )
+    return mine != theirs and bool(mine or theirs)
 
 
 def denials_of(claim: Sentence, evidence: Sentence, clauses: Container[int], anchors: Sequence[tuple[int, int]]) -> int:
@@ -170,14 +224,76 @@ def _negative_elsewhere(claim: Sentence, evidence: Sentence) -> bool:
     return any(unmatched)
 
 
-def _sign_near(evidence: Sentence, places: Sequence[tuple[int, int]], keys: Sequence[str], place: int) -> int:
-    """The sign of a concept in the evidence; of both, that of the place nearest to what follows it in the claim, or to
-    what it follows there if that is its end."""
-    if len(places) == 1:
+def _signs_differ(pair: Pair) -> int:
+    """-1 where a concept of the claim stands in the evidence with the opposite sign, 1 where all stand there with the
+    same, 0 where of several some do and some do not, or where it cannot be told."""
+    signs = [
+        sign * _sign_near(pair, key, place)
+        for key, places in pair.claim.signs.items()
+        if key in pair.evidence.signs
+        for place, sign in places
+    ]
+    if all(sign == 1 for sign in signs):
+        return 1
+    return -1 if signs == [-1] else 0
+
+
+def _sign_near(pair: Pair, key: str, place: int) -> int:
+    """The sign that a concept of the claim has in the evidence. Of several there it is that of the place whose words
+    are those of the claim's ``place``; 0 where that cannot be told."""
+    places = pair.evidence.signs[key]
+    if len({sign for _, sign in places}) == 1:
         return places[0][1]
-    beside = set(keys[place + 1 :]) or set(keys[max(0, place - 1) : place])
-    positions = [position for position, key in enumerate(evidence.keys) if key in beside]
-    return min(places, key=lambda at: sum(abs(at[0] - position) for position in positions))[1]
+    mine = _belonging(pair.claim, key).get(place, {})
+    theirs = _belonging(pair.evidence, key)
+    best = {1: 0.0, -1: 0.0}
+    by_sign: dict[int, dict[str, float]] = {1: {}, -1: {}}
+    for at, sign in places:
+        words = theirs.get(at, {})
+        score = sum(weight * words.get(word, 0.0) for word, weight in mine.items())
+        if score > best[sign]:
+            best[sign], by_sign[sign] = score, words
+    apart = {word: by_sign[1].get(word, 0.0) - by_sign[-1].get(word, 0.0) for word in mine}
+    if max(apart.values(), default=0.0) >= _FAR and min(apart.values(), default=0.0) <= -_FAR:
+        return 0
+    told = best[1] - best[-1]
+    return 0 if abs(told) < _TOLD_APART else 1 if told > 0 else -1
+
+
+def _belonging(sentence: Sentence, key: str) -> dict[int, dict[str, float]]:
+    """How much each word of a sentence belongs to each place of a concept: to the one in its clause, the one that it
+    stands behind, or before as its subject."""
+    ordered = [at for at, _ in sentence.signs[key]]
+    bare = _bare(sentence, key)
+    found: dict[int, dict[str, float]] = {at: {} for at in ordered}
+    for index, word in enumerate(sentence.keys):
+        before = max((at for at in ordered if at < index), default=-1)
+        behind = min((at for at in ordered if at > index), default=-1)
+        for at in ordered:
+            if at != index:
+                weight = _weight(sentence, index, at, before, behind, bare)
+                found[at][word] = max(found[at].get(word, 0.0), weight)
+    return found
+
+
+def _bare(sentence: Sentence, key: str) -> set[int]:
+    """The places of a concept without a subject of their own: "rose in Europe and fell in Asia"."""
+    words = words_of(sentence)
+    led = [words[place - 1] in JOINING for place, word in enumerate(words) if lexeme(word).key == key]
+    return {at for (at, _), alone in zip(sentence.signs[key], led, strict=False) if alone}
+
+
+def _weight(sentence: Sentence, index: int, at: int, before: int, behind: int, bare: Container[int]) -> float:
+    """How much the word at ``index`` belongs to the concept ``at`` a place, where the nearest of its places stand
+    ``before`` and ``behind`` it, -1 for none."""
+    clause = sentence.clauses[index]
+    together = sentence.clauses[at] == clause
+    if at == behind and together and not (at in bare and before >= 0):
+        return 1.2 if at == index + 1 else 1.0 if before < 0 or sentence.clauses[before] != clause else 0.4
+    if at == before and (together or behind < 0 or sentence.clauses[behind] != clause):
+        owned = behind == index + 1 and sentence.clauses[behind] == clause and behind not in bare
+        return 0.6 if owned else 1.0
+    return 0.9 if before < 0 and (together or at in bare) else 0.3
 
 
 def opposed(pair: Pair) -> float:
@@ -187,6 +303,8 @@ def opposed(pair: Pair) -> float:
     if pair.lacking > 1 or pair.coverage < 0.7 or len(pair.anchors) < len(claim.keys) - 1:
         return 0.0
     found = opposites(pair)
+    if found and ((evidence.relation and not claim.relation) or _turned_twice(pair, found)):
+        return UNCLEAR  # "more common in one group than in the other"
     if len(found) != 1 or not _same_figures(pair) or crosswise(pair):
         return 0.0
     ((word, other, place),) = found
@@ -195,6 +313,11 @@ def opposed(pair: Pair) -> float:
     if word in RELATORS and share_of(evidence.weights, claim.weights) < ALIKE:
         return 0.0
     return ANOTHER if word in ATTRIBUTIVE and place <= _OF_SUBJECT else 1.0
+
+
+def _turned_twice(pair: Pair, found: Sequence[tuple[str, str, int]]) -> bool:
+    """Whether another word has its opposite as well: above it is taxable, below it is exempt."""
+    return _signs_differ(pair) < 1 and all(not lexeme(word).sign for word, _, _ in found)
 
 
 def _same_figures(pair: Pair) -> bool:

@@ -24,6 +24,7 @@ NAMING: Final = (Kind.REFERENCE, Kind.IDENTIFIER, Kind.WEEKDAY)
 _NAMING_WEIGHT: Final = 0.6
 _MAX_KEYS: Final = 120
 _FUNCTIONAL: Final = frozenset({"may"}).union(
+    lexicon.AHEAD,
     lexicon.INTENDING,
     lexicon.NEGATIONS,
     lexicon.QUANTIFIERS,
@@ -59,6 +60,8 @@ class Sentence(Struct, frozen=True):
     """The concepts, with the position and the sign of each place."""
     quantifier: int
     hedged: bool
+    ahead: bool
+    """It has a word of what is planned or will be."""
     conditions: int
     relation: tuple[str, int, int] | None
     """The relator, its sign and its position, where there is one alone."""
@@ -184,12 +187,16 @@ class _Collector:
     signs: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     quantifier: int = 0
     hedged: bool = False
+    ahead: bool = False
     conditions: int = 0
     relation: tuple[str, int, int] | None = None
     degree: int = 1
+    degrees: int = 0
     relators: int = 0
     clause: int = 0
     words: int = 0
+    answers: bool = False
+    """What comes next stands behind a colon."""
 
     def quantity(self, quantity: Quantity) -> None:
         key = quantity.key
@@ -235,9 +242,11 @@ class _Collector:
         self.quantifier = max(self.quantifier, self._quantifies(word, following))
         intends = word in lexicon.INTENDING and following in lexicon.INTENDING[word]
         self.hedged = self.hedged or word in lexicon.HEDGES or word == "may" or intends
+        self.ahead = self.ahead or word in lexicon.AHEAD
         self.conditions += word in lexicon.CONDITIONS
         self.clause += word in lexicon.CONTRASTS
         self.degree = lexicon.DEGREES.get(word, self.degree)
+        self.degrees += word in lexicon.DEGREES
         if word in lexicon.RELATORS:
             relation, sign = lexicon.RELATORS[word]
             self.relators += 1
@@ -252,10 +261,12 @@ class _Collector:
         return 1 if level == lexicon.UNIVERSAL and before == "not" else level
 
     def _negates(self, word: str, following: str) -> bool:
-        if following in lexicon.NOT_NEGATED or (word == "no" and following in (".", ",")):
+        if following in lexicon.NOT_NEGATED or (word == "no" and following in (".", ",") and not self.answers):
             return False
         before = self.run[-3:-1]
         left_open = not lexicon.EITHER.isdisjoint(before)
+        if self.answers and word == "no" and following in _BREAKS:
+            return True
         return not left_open and not (word in lexicon.CORRELATIVES and bool(self.negations))
 
 
@@ -279,8 +290,11 @@ def _read(tokens: Sequence[Token], first: int, last: int, quantities: Mapping[in
         index += 1
         if token.kind == "mark":
             seen.clause += token.text in _CLAUSE_MARKS
+            seen.answers = token.text == ":"
         else:
             seen.word(token, _following(tokens, index, last), last=index + 1 >= last)
+    if last > first and tokens[last - 1].text == "?":
+        seen.negations.append(ELLIPSIS)  # what it asks it does not say
     capitals = len(seen.names)
     names = seen.names if capitals <= max(2, 0.4 * len(seen.weights)) else {}
     return Sentence(
@@ -296,8 +310,9 @@ def _read(tokens: Sequence[Token], first: int, last: int, quantities: Mapping[in
         signs=seen.signs,
         quantifier=seen.quantifier,
         hedged=seen.hedged,
+        ahead=seen.ahead,
         conditions=seen.conditions,
-        relation=seen.relation if seen.relators == 1 else None,
+        relation=seen.relation if seen.relators == 1 and seen.degrees <= 1 else None,
         leans=bool(seen.run) and seen.run[0] in lexicon.LEANING,
         leads=last > first and any(token.text == ":" for token in tokens[max(first, last - 2) : last]),
     )
