@@ -80,8 +80,9 @@ Before quantisation the macro balanced accuracy is {fp32:.3f}, the ROC-AUC {fp32
 
 By the judge as it ships. "twins" are true claims, each beside a false one in much the same words, about passages that
 were kept from training, though part of them place the threshold; "replies" are sentences of an assistant's answers over
-one to four documents, with the mistakes that language models make (`judges/training/replies.jsonl`): of another hand,
-and never trained on.
+one to four documents, with the mistakes that language models make (`judges/training/replies.jsonl`); "paraphrases" are
+true sentences about one passage in the words of an assistant, and such with one thing wrong
+(`judges/training/paraphrases.jsonl`): both of another hand, and never trained on.
 
 {written}
 ### Wording alone: boosted trees without a model and without signals

@@ -19,14 +19,17 @@ from judges.training.data import Target
 LABELS: Final = ("entailment", "neutral", "contradiction")
 _MASKED: Final = -1e4
 _EPSILON: Final = 1e-12
+DROPOUT: Final = 0.1
+"""Share of what each sublayer adds that is left out in training, as BERT was trained (Devlin et al. 2019, A.2)."""
 
 
 class Layer(nn.Module):
     """One transformer layer of BERT (post-norm), over evidence and claims."""
 
-    def __init__(self, width: int, heads: int, inner: int) -> None:
+    def __init__(self, width: int, heads: int, inner: int, dropout: float) -> None:
         super().__init__()
         self.heads = heads
+        self.dropout = nn.Dropout(dropout)
         self.qkv = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width, width)
         self.norm = nn.LayerNorm(width, _EPSILON)
@@ -43,15 +46,22 @@ class Layer(nn.Module):
     def finish(self, states: Tensor, attended: Tensor) -> Tensor:
         """What follows attention: projection, norm, feed-forward, norm. ``attended`` is (rows, heads, tokens, size)."""
         flat = attended.transpose(1, 2).flatten(2)
-        middle = self.norm(states + self.out(flat))
-        return torch.as_tensor(self.end_norm(middle + self.down(functional.gelu(self.up(middle)))))
+        middle = self.norm(states + self.dropout(self.out(flat)))
+        return torch.as_tensor(self.end_norm(middle + self.dropout(self.down(functional.gelu(self.up(middle))))))
 
 
 class Judge(nn.Module):
     """Probabilities that evidence entails, leaves open or contradicts a claim."""
 
     def __init__(
-        self, *, vocabulary: int = 30522, width: int = 384, layers: int = 6, heads: int = 12, inner: int = 1536
+        self,
+        *,
+        vocabulary: int = 30522,
+        width: int = 384,
+        layers: int = 6,
+        heads: int = 12,
+        inner: int = 1536,
+        dropout: float = DROPOUT,
     ) -> None:
         super().__init__()
         self.heads = heads
@@ -59,7 +69,7 @@ class Judge(nn.Module):
         self.positions = nn.Embedding(512, width)
         self.kinds = nn.Embedding(2, width)
         self.norm = nn.LayerNorm(width, _EPSILON)
-        self._stack = [Layer(width, heads, inner) for _ in range(layers)]
+        self._stack = [Layer(width, heads, inner, dropout) for _ in range(layers)]
         self.layers = nn.ModuleList(self._stack)
         self.pool = nn.Linear(2 * width, width)
         self.classify = nn.Linear(width, len(LABELS))
@@ -150,10 +160,18 @@ def _attend(
         return from_far + from_own
 
 
-def loss(logits: Tensor, targets: Tensor) -> Tensor:
+def loss(logits: Tensor, targets: Tensor, priors: Tensor | None = None) -> Tensor:
     """Mean cross-entropy; where two classes are told alone, that of "entailed" against the sum of the other two.
-    Targets of -1 count for nothing."""
-    logs = functional.log_softmax(logits.float(), dim=-1)
+    Targets of -1 count for nothing.
+
+    ``priors``: the log-odds of "entailed" that the words of each claim tell without being read. They are added to the
+    model's own, so that it learns what they do not tell (product of experts, Clark et al. 2019, "Don't take the easy
+    way out"); the combiner has them in its own measure of wording.
+    """
+    logits = logits.float()
+    if priors is not None:
+        logits = logits + functional.pad(priors[..., None], (0, len(LABELS) - 1))
+    logs = functional.log_softmax(logits, dim=-1)
     wanted = targets.clamp(0, 2)
     exact = logs.gather(-1, wanted[..., None])[..., 0]
     either = torch.logsumexp(logs[..., Target.NEUTRAL :], dim=-1)

@@ -53,7 +53,7 @@ def ship(data: Path, run: Path, folder: Path, *, stated_only: bool = False) -> d
     combiner.regressions.cache_clear()
     log.info("measuring on %d rows", len(rows))
     shipped = figures(rows, *judge(folder, rows))
-    hard = [*written.rows(kept), *written.replies()]
+    hard = [*written.rows(kept), *written.measured(written.REPLIES), *written.measured(written.PARAPHRASES)]
     with TemporaryDirectory() as place:
         export.export(model, tokenizer, Path(place), quantised=False, extra=_EXTRA)
         exact = figures(rows, *judge(Path(place), rows))

@@ -64,7 +64,7 @@ def train(judge: Judge, groups: list[Group], encoder: Encoder, plan: Plan, folde
             group["lr"] = rate
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=plan.half):
             logits = judge(batch, prefix=plan.prefix)
-        value = loss(logits, torch.from_numpy(batch.targets))
+        value = loss(logits, torch.from_numpy(batch.targets), torch.from_numpy(batch.priors))
         optimizer.zero_grad(set_to_none=True)
         value.backward()
         nn.utils.clip_grad_norm_([one for one in judge.parameters() if one.requires_grad], 1.0)

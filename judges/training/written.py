@@ -15,6 +15,7 @@ from judges.training.data import WRITTEN, Group, Row, Target
 
 FOLDER: Final = Path(__file__).with_name("written")
 REPLIES: Final = Path(__file__).with_name("replies.jsonl")
+PARAPHRASES: Final = Path(__file__).with_name("paraphrases.jsonl")
 _LISTS: Final = (
     ("entailed", Target.ENTAILED),
     ("contradicted", Target.CONTRADICTED),
@@ -51,14 +52,15 @@ def rows(groups: Sequence[Group]) -> list[dict[str, Any]]:
     ]
 
 
-def replies(file: Path = REPLIES) -> list[dict[str, Any]]:
-    """Sentences of an assistant's replies to invented questions over invented documents, as rows to judge.
+def measured(file: Path) -> list[dict[str, Any]]:
+    """Claims about invented documents, as rows to judge: sentences of an assistant's answers over several
+    (``REPLIES``), or true and false ones in other words about a single passage (``PARAPHRASES``).
 
     They were written to measure with, by others than the claims to train on, and are never trained on.
     """
     cases = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     return [
-        {"documents": case["documents"], "hypothesis": claim, "label": name, "source": "replies"}
+        {"documents": case["documents"], "hypothesis": claim, "label": name, "source": file.stem}
         for case in cases
         for name, _ in _LISTS
         for claim in case.get(name, ())

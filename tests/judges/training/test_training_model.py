@@ -108,6 +108,30 @@ def test_the_loss_of_two_classes_is_that_of_either(tokenizer: Path) -> None:
     assert model.loss(given, torch.tensor([[1, 2, -1]])).item() == pytest.approx((np.log(3) + np.log(6)) / 2)
 
 
+def test_what_a_claims_words_tell_is_added_to_what_the_model_says() -> None:
+    """Odds of 3 to 3 for entailed, doubled by its words: 6 to 3, so the model need not say it itself."""
+    given = torch.log(torch.tensor([[[3.0, 2.0, 1.0]]]))
+    priors = torch.log(torch.tensor([[2.0]]))
+    assert model.loss(given, torch.tensor([[0]]), priors).item() == pytest.approx(-np.log(6 / 9))
+    assert model.loss(given, torch.tensor([[1]]), priors).item() == pytest.approx(-np.log(2 / 9))
+
+
+@pytest.mark.parametrize(
+    ("claim", "known", "found"),
+    [([1, 2, 3, 4, 5], {1, 2}, 2), ([1, 2, 9], {1, 2}, 5), ([1, 2], set(), 0), ([9], {1}, 4)],
+)
+def test_fifths_of_a_claim_that_are_known(claim: list[int], known: set[int], found: int) -> None:
+    """Of token 9, which says nothing, no account is taken."""
+    assert batches.fifths(claim, known, {9}) == found
+
+
+def test_parts_are_left_out_in_training_alone(tokenizer: Path) -> None:
+    judge, encoder = tiny(), Encoder.of(tokenizer)
+    assert logits(judge.eval(), encoder, ONE) == pytest.approx(logits(judge, encoder, ONE))
+    judge.train()
+    assert logits(judge, encoder, ONE) != pytest.approx(logits(judge, encoder, ONE))
+
+
 def test_sentences_are_packed_whole_and_long_ones_cut() -> None:
     assert batches.pack([[1] * 4, [2] * 4, [3] * 3, [4] * 11], 8) == [[1] * 4 + [2] * 4, [3] * 3, [4] * 8, [4] * 3]
     assert batches.pack([], 8) == []

@@ -77,3 +77,19 @@ def test_neither_length_nor_one_word_tells_true_claims_from_others() -> None:
         if not 1 / 1.7 < (shares[True].get(word, 0.0) + 0.01) / (shares[False].get(word, 0.0) + 0.01) < 1.7
     }
     assert not telling
+
+
+@pytest.mark.parametrize("file", [written.REPLIES, written.PARAPHRASES], ids=lambda file: file.stem)
+def test_what_is_measured_with_is_never_trained_on(file: Path) -> None:
+    rows = written.measured(file)
+    trained = {
+        claim
+        for one in sorted(written.FOLDER.glob("*.jsonl"))
+        for line in one.read_text(encoding="utf-8").splitlines()
+        for name in ("entailed", "contradicted", "neutral")
+        for claim in json.loads(line).get(name, ())
+    }
+    assert {row["source"] for row in rows} == {file.stem}
+    assert {"entailed", "contradicted"} <= {row["label"] for row in rows}
+    assert all(row["documents"] and all(row["documents"]) for row in rows)
+    assert trained.isdisjoint(row["hypothesis"] for row in rows)
