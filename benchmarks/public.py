@@ -90,9 +90,9 @@ over twelve draws of them. {floor}
 "Twins" are true claims, each beside a false one in much the same words, about passages that were kept from training;
 others like them were trained on, and by part of these the threshold was placed. "Replies" are sentences of an
 assistant's answers over one to four documents with several similar things in them, with the mistakes that language
-models make; "paraphrases" are true sentences about one passage in other words, and such with one thing wrong: both of
-another hand, and never trained on (`replies.jsonl` and `paraphrases.jsonl` in `judges/training`). Where documents are like that,
-this is what to expect.
+models make; "paraphrases" are true sentences about one passage in other words, and such with one thing wrong, which
+keep to the passage's own words: both of another hand, and never trained on (`replies.jsonl` and `paraphrases.jsonl` in
+`judges/training`). Where documents are like that, this is what to expect.
 
 ## Published figures of others
 

@@ -143,11 +143,11 @@ def write(report: Mapping[str, Any]) -> str:
 
 
 def _made(report: Mapping[str, Any]) -> str:
-    plan = report["plan"]
-    runs = plan.get("mean_of", [])
-    begun = " from an exported judge" if any(one.get("begun") for one in [plan, *runs]) else ""
-    if not runs:
-        return f"`train` for {report['steps']:,} steps{begun}"
-    return (
-        f"`train` for {' and '.join(format(run['steps'], ',') for run in runs)} steps{begun}, the `mean` of these runs"
-    )
+    return _told({**report["plan"], "steps": report["steps"]})
+
+
+def _told(plan: Mapping[str, Any]) -> str:
+    """How the weights of a run came about; those of a mean may be means themselves."""
+    if runs := plan.get("mean_of"):
+        return f"the `mean` of {' and '.join(f'({_told(run)})' if 'mean_of' in run else _told(run) for run in runs)}"
+    return f"`train` for {plan['steps']:,} steps{' from an exported judge' if plan.get('begun') else ''}"
