@@ -5,7 +5,7 @@ from collections.abc import Container, Iterator, Sequence
 from typing import Final
 
 from judges.signals.alignment import Pair, share_of
-from judges.signals.beside import ALIKE, crosswise, has_word, sides, words_of
+from judges.signals.beside import ALIKE, crosswise, has_content, has_word, sides, words_of
 from judges.signals.lexemes import lexeme
 from judges.signals.lexicon import (
     AHEAD,
@@ -21,6 +21,7 @@ from judges.signals.lexicon import (
     PERFECT,
     PERMITTING,
     PRESENT,
+    QUALIFYING,
     QUANTIFIERS,
     UNIVERSAL,
 )
@@ -32,6 +33,8 @@ SURELY: Final = 0.5
 """What an overclaim is above that keeps a claim from being said by the evidence, however alike the two are."""
 _BOUNDED: Final = 0.65
 _HEDGED: Final = 0.35
+_OF_A_PART: Final = 3
+"""Words behind "on" or "with" that say of which part something is."""
 _CONDITIONED: Final = 0.3
 _ARTICLES: Final = frozenset(("the", "a", "an", "of", "our", "your", "its", "their", "his", "her"))
 
@@ -129,7 +132,8 @@ def _widened(claim: Sentence, evidence: Sentence) -> bool:
             continue
         head = lexeme(mine[next((at for at in range(place + 1, len(mine) - 1) if mine[at] not in _ARTICLES), 0)]).key
         places = [at for at in range(1, len(theirs) - 1) if head and lexeme(theirs[at]).key == head]
-        if places and all(_narrows(theirs, at, said) for at in places):
+        begins = place == 1
+        if places and all(_narrows(theirs, at, said) or (begins and _qualified(theirs, at, claim)) for at in places):
             return True
     return False
 
@@ -137,6 +141,15 @@ def _widened(claim: Sentence, evidence: Sentence) -> bool:
 def _narrows(words: Sequence[str], place: int, said: Container[str]) -> bool:
     """Whether a word before that at ``place`` tells a part of such things, which is not one of ``said``."""
     return any(word in NARROWING and lexeme(word).key not in said for word in words[max(0, place - 2) : place])
+
+
+def _qualified(words: Sequence[str], place: int, claim: Sentence) -> bool:
+    """Whether what stands behind the word there tells a part of such things, of which the claim has no word: customers
+    on a plan."""
+    told = [word for word in words[place + 2 : place + 2 + _OF_A_PART] if word not in _ARTICLES]
+    if words[place + 1] not in QUALIFYING or not told or not has_content(told[0]):
+        return False
+    return lexeme(told[0]).key not in claim.weights
 
 
 def _told_as_done(claim: Sentence, evidence: Sentence) -> bool:

@@ -216,6 +216,8 @@ PRESENT: Final = _words(
     "remained become becomes became need needs"
 )
 """In a sentence that tells of what is so: a form in -ed is no word of what has happened there."""
+QUALIFYING: Final = _words("who whose with without on under over aged holding living")
+"""Behind what they tell a part of."""
 NARROWING: Final = _words(
     "premium basic plus pro standard enterprise business team starter trial free paid gold silver platinum "
     "bronze vip family student senior junior adult minor new existing returning current former regular "
