@@ -35,7 +35,7 @@ _NEAR: Final = 4
 _PASSED: Final = ("non", "longer")
 """Behind a negation, before what it denies: "non-toxic", "no longer sold"."""
 _FIRST: Final = "#ordinal::1"
-_AMOUNTS: Final = (Kind.MONEY, Kind.PERCENT, Kind.MEASURE, Kind.NUMBER)
+_AMOUNTS: Final = (Kind.MONEY, Kind.PERCENT, Kind.MEASURE)
 _A_THING: Final = 2
 _TOLD_APART: Final = 0.2
 _FAR: Final = 0.5
@@ -83,7 +83,11 @@ def polarity_differs(pair: Pair) -> float:
 
 def _denies_by_word(sentence: Sentence) -> bool:
     """Whether it has nothing of something without a negation: a fee of zero, one that is waived."""
-    amounts = [quantity.values for _, quantity in sentence.quantities if quantity.kind in _AMOUNTS and quantity.values]
+    amounts = [
+        quantity.values
+        for _, quantity in sentence.quantities
+        if quantity.values and (quantity.kind in _AMOUNTS or quantity.text.isalpha())  # not town 0, but zero fees
+    ]
     zero = bool(amounts) and not any(values[0] for values in amounts)
     return zero or has_word(sentence, WAIVING)
 
