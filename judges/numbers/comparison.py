@@ -1,7 +1,7 @@
 """Holds the quantities of a claim against those of a text."""
 
 from collections.abc import Sequence
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import Decimal
 from enum import StrEnum
 from itertools import pairwise
 from typing import Final
@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from judges.numbers.quantity import Bound, Kind, Quantity
+from judges.numbers.rounding import coarser, rounds_to, shortened
 from judges.numbers.tables import CENTS
 
 _LASTING: Final = ("duration", "months")
@@ -17,7 +18,6 @@ _ONE: Final = Decimal(1)
 _AN_HOUR: Final = 60
 _A_MOMENT: Final = 15
 """Minutes by which "about ten" may be missed."""
-_LARGEST: Final = Decimal(10) ** 15
 _ABOUT: Final = Decimal("0.05")
 _LOOSELY: Final = Decimal("0.12")
 _BINARY: Final = frozenset(Decimal("1.024") ** power for power in (1, 2, 3))
@@ -321,9 +321,7 @@ def _amounts(claim: Quantity, text: Quantity) -> Relation:
     whole = (text.leading is not None and mine[0] == text.leading) or (
         claim.leading is not None and theirs[0] == claim.leading
     )
-    coarse = (claim.factor >= _THOUSAND and _coarser(claim, text)) or (
-        text.factor >= _THOUSAND and _coarser(text, claim)
-    )
+    coarse = (claim.factor >= _THOUSAND and coarser(claim, text)) or (text.factor >= _THOUSAND and coarser(text, claim))
     return _ABSENT if whole or coarse else _DIFFER
 
 
@@ -340,18 +338,7 @@ def _alike(claim: Quantity, text: Quantity) -> bool:
     if (claim.bound is _ROUGHLY) is not (text.bound is _ROUGHLY) and abs(mine - theirs) <= _LOOSELY * max(mine, theirs):
         return True
     scaled = [theirs * 1000**power for power in (1, 2, 3)] if text.factor == 1 and claim.factor >= _THOUSAND else []
-    return mine in scaled or any(_shortened(mine / claim.factor, other / claim.factor) for other in (theirs, *scaled))
-
-
-def _shortened(value: Decimal, other: Decimal) -> bool:
-    """Whether ``value`` is ``other`` rounded to its own last place, two digits at least."""
-    written, exact = value.as_tuple(), other.normalize().as_tuple()
-    exponent, finer = written.exponent, exact.exponent
-    if not isinstance(exponent, int) or not isinstance(finer, int) or finer >= min(exponent, 0) or exponent > 0:
-        return False
-    if (len(value.normalize().as_tuple().digits) < 2 and exponent == 0) or abs(other) > _LARGEST:
-        return False
-    return len(written.digits) > 1 and other.quantize(Decimal(1).scaleb(exponent), rounding=ROUND_HALF_UP) == value
+    return mine in scaled or any(shortened(mine / claim.factor, other / claim.factor) for other in (theirs, *scaled))
 
 
 def _of_bodies(one: Decimal, other: Decimal) -> bool:
@@ -384,38 +371,11 @@ def _fits(value: Decimal, claim: Quantity, other: Decimal, text: Quantity) -> bo
         return claim.bound is not text.bound and abs(value - other) <= _ABOUT * max(abs(value), abs(other))
     if claim.strict or (value.same_quantum(_ONE) and claim.factor == 1):  # a whole number is no rounded one
         return False
-    return _rounds_to(value / claim.factor, other, claim.factor)
+    return rounds_to(value / claim.factor, other / claim.factor)
 
 
 def _opposed(one: Bound, other: Bound) -> bool:
     return (one is _AT_LEAST and other is _AT_MOST) or (one is _AT_MOST and other is _AT_LEAST)
-
-
-def _coarser(one: Quantity, other: Quantity) -> bool:
-    """Whether ``one``, given in thousands or more, gives to a decimal what ``other`` gives to more places."""
-    if one.strict:
-        return False
-    value = one.values[0] / one.factor
-    exponent = value.as_tuple().exponent
-    if not isinstance(exponent, int) or exponent >= 0:
-        return False
-    exact = other.values[0] / one.factor
-    if exact == value or abs(exact) > _LARGEST:
-        return False
-    return exact.quantize(Decimal(1).scaleb(max(exponent, -10)), rounding=ROUND_HALF_UP) == value
-
-
-def _rounds_to(value: Decimal, other: Decimal, factor: Decimal) -> bool:
-    """Whether ``value`` is ``other`` in its factor, rounded to its own last place, and still has three digits that mean
-    something."""
-    written = value.as_tuple()
-    exponent = written.exponent
-    if not isinstance(exponent, int) or exponent >= 0 or len(written.digits) < 3:
-        return False
-    other = other / factor
-    if abs(other) > _LARGEST:
-        return False
-    return other.quantize(Decimal(1).scaleb(max(exponent, -10)), rounding=ROUND_HALF_UP) == value
 
 
 def _excluded(mine: Decimal, claim: Bound, theirs: Decimal, text: Bound) -> bool:

@@ -265,8 +265,6 @@ class _Collector:
             return False
         before = self.run[-3:-1]
         left_open = not lexicon.EITHER.isdisjoint(before)
-        if self.answers and word == "no" and following in _BREAKS:
-            return True
         return not left_open and not (word in lexicon.CORRELATIVES and bool(self.negations))
 
 
