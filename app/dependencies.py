@@ -4,13 +4,13 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
-from app.audit_trail import act_as
+from app.auth import GatewayKey, KeyStore
+from app.auth.audit_log import act_as
+from app.auth.secrets import Vault
 from app.errors import UnauthorizedError
 from app.events.queries import EventQueries
-from app.keys import GatewayKey, KeyStore
-from app.policy_store import PolicyStore
+from app.policy_admin.store import PolicyStore
 from app.resources import Resources
-from app.vault import Vault
 
 
 # Coroutines, because the framework would call a plain function in a thread.

@@ -8,17 +8,18 @@ from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 
 from app import dashboard
-from app.api import admin, chat, completions, grounding, health, messages, passthrough, responses, runs
+from app.api import admin, completions, grounding, health, messages, passthrough, responses, runs
+from app.api import chat_completions as chat
 from app.api.authentication import Authentication
-from app.api.front import Front, FrontedApp
+from app.api.error_responses import install_error_handlers
+from app.api.fast_path import Front, FrontedApp
 from app.api.mcp import ROUTES as MCP_ROUTES
 from app.api.mcp import McpServer, open_mcp
-from app.api.problems import install_error_handlers
-from app.keys import GatewayKey
+from app.auth import GatewayKey
+from app.observability.tracing import Tracing, open_tracing
 from app.resources import Resources, open_resources
 from app.settings import Settings
-from app.tracing import Tracing, open_tracing
-from judges.base import PairScorer
+from judges.protocols import PairScorer
 
 _EXPOSED_HEADERS = [
     "x-groundlane-request-id",

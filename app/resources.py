@@ -12,36 +12,36 @@ from typing import Any
 
 import structlog
 
-from app.admin_auth import AdminAuth
-from app.bootstrap import put_in_force
-from app.comparing import cited_support, consistency
+from app.auth import KeyStore, RateLimiter, open_limiter
+from app.auth.admin_token import AdminAuth
+from app.auth.secrets import Vault
+from app.concurrency import TaskScope
 from app.config import load_config
-from app.db import Database, check_schema, upgrade
-from app.events.observing import Observer, Observers
+from app.db.database import Database, check_schema, upgrade
+from app.db.partitions import PartitionKeeper
+from app.db.tables import KEY_REVISION, POLICY_REVISION, SECRET_REVISION
+from app.events.observers import Observer, Observers
 from app.events.records import RequestEvent, RequestRow
-from app.events.writer import EventWriter
-from app.gateway import Gateway
-from app.judge_stack import JudgeStack, open_checker
-from app.keys import KeyStore, RateLimiter, open_limiter
-from app.llm_judge import llm_scores, open_llm_judge
-from app.partitions import PartitionKeeper
-from app.policy_store import PolicyStore
-from app.retention import Retention
-from app.revisions import RevisionWatch
-from app.runs import Runs
+from app.events.storage.retention import Retention
+from app.events.storage.writer import EventWriter
+from app.gateway.service import Gateway
+from app.judge_runtime.llm import llm_scores, open_llm_judge
+from app.judge_runtime.stack import JudgeStack, open_checker
+from app.observability import EventTotals, Metrics, log_often
+from app.observability.tracing import Tracing
+from app.policy_admin.bootstrap import put_in_force
+from app.policy_admin.store import PolicyStore
+from app.reply.statement_checks import cited_support, consistency
+from app.runs.service import Runs
 from app.settings import EventDurability, Settings
-from app.tables import KEY_REVISION, POLICY_REVISION, SECRET_REVISION
-from app.tasks import TaskScope
-from app.telemetry import EventTotals, Metrics, log_often
-from app.text_check import TextChecks
-from app.tracing import Tracing
+from app.text_checks.service import TextChecks
 from app.upstream import Upstreams
-from app.vault import Vault
-from app.workers import WorkerRegister
-from judges.base import PairScorer
+from app.worker_sync.change_feed import RevisionWatch
+from app.worker_sync.registry import WorkerRegister
+from judges.checker import GroundingChecker
 from judges.cross_encoder import open_scorer
 from judges.llm import LlmJudge
-from judges.pipeline import GroundingChecker
+from judges.protocols import PairScorer
 
 _log = structlog.stdlib.get_logger(__name__)
 _LINGER_S = 0.05

@@ -16,10 +16,10 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from judges.batching import Batcher
-from judges.caching import CachingScorer
+from judges.checker import GroundingChecker
 from judges.cross_encoder import open_scorer, spec_languages
-from judges.pipeline import GroundingChecker
+from judges.cross_encoder.batching import Batcher
+from judges.cross_encoder.score_cache import CachingScorer
 from judges.types import Chunk, Label, Thresholds
 
 PROBE_S = 0.001

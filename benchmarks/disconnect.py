@@ -12,10 +12,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from app.telemetry import configure_logging
-from tests.app.harness import DOCUMENTS, TRUE, chunk, sse
-from tests.e2e.gateway import Gateway
-from tests.e2e.upstream import Reply
+from app.observability import configure_logging
+from tests.support.in_process_gateway import DOCUMENTS, TRUE, chunk, sse
+from tests.support.live_gateway import Gateway
+from tests.support.mock_upstream import Reply
 
 STAGES = {
     "before the first token": ({"hold_head": True}, b""),

@@ -28,20 +28,20 @@ from pathlib import Path
 
 import uvloop
 
+from app.evaluation.case_files import read_cases
+from app.evaluation.case_judge import CaseJudge, JudgeKind
 from app.evaluation.cases import Case, as_documents
 from app.evaluation.evaluator import Evaluator, open_evaluator
-from app.evaluation.judging import CaseJudge, JudgeKind
-from app.evaluation.reading import read_cases
-from app.evaluation.running import run_cases
-from app.evaluation.store import RunFolder
+from app.evaluation.run import run_cases
+from app.evaluation.run_folder import RunFolder
 from app.settings import Settings
 from benchmarks.texts import chunk
 from judges import embedded
-from judges.base import PairScorer
 from judges.cross_encoder import PrefixScorer
-from judges.cross_encoder.files import cores
+from judges.cross_encoder.model_files import cores
+from judges.cross_encoder.wrapper import ScorerWrapper
+from judges.protocols import PairScorer
 from judges.types import Probabilities
-from judges.wrapper import ScorerWrapper
 
 _CLAIMS = 5
 _DOCUMENTS = 3

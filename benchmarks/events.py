@@ -20,10 +20,10 @@ from uuid import uuid4
 import structlog
 from sqlalchemy import text
 
-from app.db import Database, upgrade
-from app.events import tallies
+from app.db.database import Database, upgrade
 from app.events.records import ClaimRow, DocumentRow, RequestEvent, RequestRow
-from app.events.writer import EventWriter
+from app.events.rollups import counting as tallies
+from app.events.storage.writer import EventWriter
 from benchmarks.rows import AGENTS, MODELS, POLICIES
 from policies.types import Action, Decision, Phase
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from fastapi import FastAPI
 
+from app.cli.serve import to_serve
 from app.main import create_app
-from app.serving import to_serve
+from app.observability import configure_logging
 from app.settings import load_settings
-from app.telemetry import configure_logging
 from judges.testing import entails
 from judges.types import Probabilities
 

@@ -104,7 +104,7 @@ def uvicorn(app: str, *options: str) -> Callable[[int], list[str]]:
 
 
 def serve(port: int) -> list[str]:
-    return [sys.executable, "-c", "from app.cli import main; main()", "serve", "--port", str(port)]
+    return [sys.executable, "-c", "from app.cli.main import main; main()", "serve", "--port", str(port)]
 
 
 def contestants(folder: Path, upstream: int, bench: Path, options: argparse.Namespace) -> Iterator[Contestant]:

@@ -19,8 +19,8 @@ import onnxruntime
 
 from benchmarks.texts import chunk, sentence
 from judges import embedded
+from judges.checker import GroundingChecker
 from judges.cross_encoder import PrefixScorer
-from judges.pipeline import GroundingChecker
 from judges.types import Chunk, Thresholds
 
 _ROUNDS = 7

@@ -239,7 +239,7 @@ def _serve(folder: Path, log: Any, port: int, upstream: int, database: str, work
         "GROUNDLANE_ADMIN_TOKEN": TOKEN,
         "GROUNDLANE_DATABASE_URL": database,
     }
-    command = [sys.executable, "-c", "from app.cli import main; main()", "serve", "--port", str(port)]
+    command = [sys.executable, "-c", "from app.cli.main import main; main()", "serve", "--port", str(port)]
     return subprocess.Popen(
         [*command, "--workers", str(workers)], cwd=folder, env=environment, stderr=log, start_new_session=True
     )

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.texts import chunk, sentence
-from judges.base import PairScorer
-from judges.batching import Batcher
+from judges.checker import GroundingChecker
 from judges.cross_encoder import open_scorer, spec_languages
-from judges.cross_encoder.http import HttpScorer
-from judges.pipeline import GroundingChecker
+from judges.cross_encoder.batching import Batcher
+from judges.cross_encoder.remote.http_scorer import HttpScorer
+from judges.protocols import PairScorer
 from judges.types import Chunk, Thresholds
 
 _CLIENTS = 8

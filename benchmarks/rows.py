@@ -16,9 +16,9 @@ from alembic import command
 from sqlalchemy import Table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.db import Database, _alembic, upgrade
-from app.partitions import following, make_months, month_of
-from app.tables import EVENT_TABLES, claims, decisions, documents, policies, policy_versions, requests
+from app.db.database import Database, _alembic, upgrade
+from app.db.partitions import following, make_months, month_of
+from app.db.tables import EVENT_TABLES, claims, decisions, documents, policies, policy_versions, requests
 
 REQUESTS, DAYS, DECISIONS, WITH_CLAIMS = 1_000_000, 90, 5, 100_000
 AGENTS = [

@@ -17,8 +17,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from judges.language.detection import languages_of
-from judges.sentences import IncrementalSplitter
+from judges.sentences.splitter import IncrementalSplitter
+from judges.text.languages.detection import languages_of
 
 DEFAULT_CASES = Path(__file__).parents[1] / "tests" / "judges" / "data" / "segmentation.json"
 Splitter = Callable[[str, str], Sequence[str]]

@@ -159,7 +159,7 @@ async def run(seconds: float, streams: int) -> None:
             "GROUNDLANE_ADMIN_TOKEN": TOKEN,
             "GROUNDLANE_LOG_LEVEL": "error",
         }
-        code = "from app.cli import main; main()"
+        code = "from app.cli.main import main; main()"
         port = free_port()
         gateway = await asyncio.to_thread(
             subprocess.Popen,

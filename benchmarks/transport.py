@@ -20,8 +20,8 @@ import httpx
 import uvloop
 
 from app.config import Timeouts
-from app.upstream.address import address_of
-from app.upstream.transport import Transport
+from app.upstream.http.address import address_of
+from app.upstream.http.transport import Transport
 
 CHUNK = b'data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"word "}}]}\n\n'
 UPSTREAM = f"""

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.serving import build_app as build_gateway
+from app.cli.serve import build_app as build_gateway
 from benchmarks.latency import LAG
 
 _EVERY_S = 0.005

@@ -23,11 +23,11 @@ from typing import Any
 import httpx
 from playwright.sync_api import Page, sync_playwright
 
-from app.db import Database
-from app.demo.tour import Stage, stage
+from app.cli.demo.tour import Stage, stage
+from app.cli.terminal import Screen
+from app.db.database import Database
 from app.events.records import RequestEvent, RequestRow
-from app.events.writer import EventWriter
-from app.screen import Screen
+from app.events.storage.writer import EventWriter
 from app.settings import Settings
 from policies.types import Action, Decision, Phase
 

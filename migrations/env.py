@@ -1,4 +1,4 @@
-"""How Alembic reaches the database: through ``app.db``, in one transaction that no other process shares."""
+"""How Alembic reaches the database: through ``app.db.database``, in one transaction that no other process shares."""
 
 import asyncio
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from alembic import context
 from sqlalchemy import Connection, make_url
 
-from app.db import Database, compared, metadata
+from app.db.database import Database, compared, metadata
 from app.settings import load_settings
 
 

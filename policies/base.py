@@ -6,6 +6,7 @@ from typing import Annotated, Any, Protocol
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
+from judges.types import Consistency
 from policies.types import Phase, Record, Violation
 
 
@@ -61,3 +62,11 @@ class Category(Protocol):
     def evaluate(self, phase: Phase, rules: Any, record: Record) -> Findings | None:
         """Check ``record`` at ``phase``. None: this category has nothing to say there, and no decision is made."""
         ...
+
+
+def comparison_gaps(found: Consistency | None) -> dict[str, Any]:
+    """The part of a decision's metadata that says why a comparison of statements was not made, or not of every pair."""
+    if found is None:
+        return {}
+    gaps: dict[str, Any] = {} if found.reason is None else {"not_compared": found.reason}
+    return {**gaps, "pairs_skipped": found.skipped} if found.skipped else gaps

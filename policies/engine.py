@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 
-from policies.audit import Audit, SentenceRuling
-from policies.decisions import Ruling, Verdict, decide, decision_to_dict, rule
+from policies.evaluation import Ruling, Verdict, decide, decision_to_dict, rule
+from policies.grounding.reply_evaluation import Audit, SentenceRuling
 from policies.registry import CATEGORIES
-from policies.retrieval_rules import RetrievalRules
+from policies.retrieval.rules import RetrievalRules
 from policies.types import Names, Phase, Policy, Record
 
 __all__ = [

@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from policies.base import Category, Rules, RulesError
-from policies.grounding import GROUNDING
-from policies.retrieval import RETRIEVAL
+from policies.grounding.evaluator import GROUNDING
+from policies.retrieval.evaluator import RETRIEVAL
 
 CATEGORIES: Mapping[str, Category] = MappingProxyType({"retrieval": RETRIEVAL, "grounding": GROUNDING})
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from judges.types import Chunk, ClaimVerdict, Consistency, Label, Source, Thresholds
-from policies.audit import Audit
 from policies.engine import PolicySet
+from policies.grounding.reply_evaluation import Audit
 from policies.types import Action, Decision, Phase, Record, strictest
 
 NO_REPLY = "no_reply"

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.problems import error_response
+from app.api.error_responses import error_response
+from app.auth import Allowance, GatewayKey
 from app.errors import GatewayError, RateLimitError, WrongKeyError
-from app.keys import Allowance, GatewayKey
 from app.resources import Resources
 
 _GUARDED = ("/v1", "/mcp")

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 from fastapi import APIRouter, Request, Response
 
-from app.api.respond import govern
-from app.call import Dialect
-from app.dialects.text import TextDialect
-from app.intake import Intake, Limits
-from app.intake.text import read_text
+from app.api.governed import govern
+from app.gateway.types import Dialect
+from app.protocols.documents import Intake, Limits
+from app.protocols.openai_completions.adapter import TextDialect
+from app.protocols.openai_completions.request import read_text
 
 router = APIRouter(tags=["completions"])
 

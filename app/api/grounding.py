@@ -3,13 +3,13 @@
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from app.api.presence import ClientGoneError
-from app.api.respond import CLIENT_GONE, read_body, while_connected
-from app.check_view import shown_check
+from app.api.client_disconnect import ClientGoneError
+from app.api.governed import CLIENT_GONE, read_body, while_connected
+from app.auth import GatewayKey
 from app.errors import InvalidRequestError
-from app.intake.body import parse_json
-from app.keys import GatewayKey
+from app.protocols.documents.json_body import parse_json
 from app.resources import Resources
+from app.text_checks.presentation import shown_check
 
 router = APIRouter(prefix="/v1/grounding", tags=["grounding"])
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]

@@ -8,13 +8,13 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from app.db import Database, DatabaseUnavailableError
-from app.keys import RateLimiter
-from app.policy_store import PolicyStore
+from app.auth import RateLimiter
+from app.db.database import Database, DatabaseUnavailableError
+from app.policy_admin.store import PolicyStore
 from app.resources import Resources
 from app.settings import EventDurability
+from judges.checker import GroundingChecker
 from judges.llm import LlmJudge
-from judges.pipeline import GroundingChecker
 
 router = APIRouter(tags=["health"])
 _PING_LIMIT_S = 2.0

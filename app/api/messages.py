@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 from fastapi import APIRouter, Request, Response
 
-from app.api.respond import govern
-from app.call import Dialect
-from app.dialects.messages import MessagesDialect
-from app.intake import Intake, Limits
-from app.intake.messages import read_messages
+from app.api.governed import govern
+from app.gateway.types import Dialect
+from app.protocols.anthropic_messages import MessagesDialect
+from app.protocols.anthropic_messages.request import read_messages
+from app.protocols.documents import Intake, Limits
 
 PATH = "/v1/messages"
 

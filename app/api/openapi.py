@@ -10,9 +10,9 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
-from app.intake.options import Options, Reported
-from app.intake.runs import Closing, Opening
-from policies.grounding_rules import GroundingRules
+from app.protocols.documents.options import Options, Reported
+from app.runs.requests import Closing, Opening
+from policies.grounding.rules import GroundingRules
 
 Json = dict[str, Any]
 

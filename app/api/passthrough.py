@@ -5,10 +5,10 @@ from urllib.parse import unquote
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from app.api.respond import read_body
-from app.api.streams import Stream
+from app.api.governed import read_body
+from app.api.streaming_response import Stream
+from app.auth import GatewayKey
 from app.errors import InvalidRequestError
-from app.keys import GatewayKey
 from app.resources import Resources
 from app.upstream import Content, Undecoded, UpstreamRequest, returned_headers
 from app.upstream import Response as UpstreamResponse

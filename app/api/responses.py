@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 from fastapi import APIRouter, Request, Response
 
-from app.api.respond import govern
-from app.call import Dialect
-from app.dialects.responses import ResponsesDialect
-from app.intake import Intake, Limits
-from app.intake.responses import read_responses
+from app.api.governed import govern
+from app.gateway.types import Dialect
+from app.protocols.documents import Intake, Limits
+from app.protocols.openai_responses import ResponsesDialect
+from app.protocols.openai_responses.request import read_responses
 
 router = APIRouter(tags=["responses"])
 

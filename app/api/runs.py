@@ -6,12 +6,12 @@ from typing import Annotated, Any
 import orjson
 from fastapi import APIRouter, Depends, Header, Path, Request, Response
 
-from app.api.respond import read_body
+from app.api.governed import read_body
 from app.errors import InvalidRequestError
-from app.intake.runs import LARGEST_BODY, read_closing, read_grounding, read_opening, read_retrieved
 from app.resources import Resources
-from app.run_view import shown_run, shown_step
-from app.runs import Caller, Runs, Taken
+from app.runs.presentation import shown_run, shown_step
+from app.runs.requests import LARGEST_BODY, read_closing, read_grounding, read_opening, read_retrieved
+from app.runs.service import Caller, Runs, Taken
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"])
 RunId = Annotated[str, Path(min_length=1, max_length=200)]

@@ -4,7 +4,7 @@ Without the file there is one upstream, as the settings describe it. Keys are na
 the file holds no secret.
 """
 
-from app.config.reading import load_config, parse_policies, read_config
-from app.config.spec import Config, Timeouts, UpstreamSpec
+from app.config.loader import load_config, parse_policies, read_config
+from app.config.models import Config, Timeouts, UpstreamSpec
 
 __all__ = ["Config", "Timeouts", "UpstreamSpec", "load_config", "parse_policies", "read_config"]

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
-from app.dashboard.view import count
+from app.dashboard.templating import count
 
 _WIDTH, _HEIGHT = 1_000.0, 100.0
 Show = Callable[[float | None], str]

@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 
-from app.dashboard.guard import DashboardRoute, OpenRoute
+from app.dashboard.page_security import DashboardRoute, OpenRoute
 from app.dashboard.pages import (
     calibration,
     keys,

@@ -17,9 +17,9 @@ from typing import Annotated, cast
 from fastapi import Depends, Request, Response
 from sqlalchemy import delete, select
 
-from app.db import Database
+from app.db.database import Database
+from app.db.tables import meta
 from app.resources import Resources
-from app.tables import meta
 
 COOKIE, GUEST_COOKIE = "groundlane_session", "groundlane_guest"
 PATH = "/dashboard"

@@ -4,15 +4,15 @@
 
     results = evaluate([read_case({"output": "The tower is in Berlin.", "context": "The tower is in Paris."})])
 
-``aevaluate`` does the same where an event loop runs; ``app.evaluation.testing`` brings it to pytest.
+``aevaluate`` does the same where an event loop runs; ``app.evaluation.pytest_plugin`` brings it to pytest.
 """
 
-from app.evaluation.cache import CacheError
+from app.evaluation.case_files import CaseFileError, read_cases
+from app.evaluation.case_judge import JudgeKind
+from app.evaluation.case_result import CaseResult, Cost, JudgedClaim, Passage
 from app.evaluation.cases import Case, CaseError, Scoring, ScoringMode, read_case
 from app.evaluation.evaluator import Evaluator, GroundingTester, aevaluate, evaluate, open_evaluator
-from app.evaluation.judging import JudgeKind
-from app.evaluation.reading import CaseFileError, read_cases
-from app.evaluation.results import CaseResult, Cost, JudgedClaim, Passage
+from app.evaluation.verdict_cache import CacheError
 
 __all__ = [
     "CacheError",

@@ -6,8 +6,8 @@ from enum import StrEnum
 from typing import Any
 
 from app.errors import InvalidRequestError
-from app.intake.documents import Documents, Limits
-from app.intake.fields import read_flag, read_string, refuse
+from app.protocols.documents.collection import Documents, Limits
+from app.protocols.documents.fields import read_flag, read_string, refuse
 from judges.types import Chunk
 
 _LIMITS = Limits(documents=100_000, document_chars=100_000_000, total_chars=400_000_000)

@@ -7,11 +7,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from app.evaluation.cache import VerdictCache
+from app.evaluation.case_judge import CaseJudge, JudgeKind, Ruling, open_judge
+from app.evaluation.case_result import CaseResult, Judged
 from app.evaluation.cases import Case, as_documents
-from app.evaluation.judging import CaseJudge, JudgeKind, Ruling, open_judge
-from app.evaluation.processes import Processes
-from app.evaluation.results import CaseResult, Judged
+from app.evaluation.process_pool import Processes
+from app.evaluation.verdict_cache import VerdictCache
 from app.settings import Settings, load_settings
 from judges.types import Thresholds
 

@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import orjson
 
+from app.evaluation.case_judge import CaseJudge, Ruling
+from app.evaluation.case_result import Judged
 from app.evaluation.cases import Case
 from app.evaluation.evaluator import Evaluator
-from app.evaluation.judging import CaseJudge, Ruling
-from app.evaluation.results import Judged
-from app.evaluation.running import EngineMissingError, Progress, Recorder, RunStoppedError
-from app.evaluation.store import RunFolder
-from app.evaluation.summary import Summary
-from app.evaluation.worker import Worker
+from app.evaluation.judge_worker import Worker
+from app.evaluation.run import EngineMissingError, Progress, Recorder, RunStoppedError
+from app.evaluation.run_folder import RunFolder
+from app.evaluation.run_summary import Summary
 from app.settings import Settings
 from judges.types import Chunk, Thresholds
 

@@ -9,11 +9,11 @@ from uuid import uuid4
 
 from sqlalchemy import exists, insert, select, tuple_
 
-from app.audit_trail import note as audit
-from app.db import Database
+from app.auth.audit_log import note as audit
+from app.db.database import Database
+from app.db.tables import decisions, feedback, requests
 from app.errors import InvalidAdminRequestError, NotFoundError
 from app.events.queries import EventFilter, Key, within
-from app.tables import decisions, feedback, requests
 from policies.types import Action
 
 _AT_ONCE = 500

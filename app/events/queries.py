@@ -8,11 +8,11 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Select, Table, exists, func, select, tuple_
 
-from app.db import Database
+from app.db.database import Database
+from app.db.tables import claims, decisions, documents, requests
 from app.errors import NotFoundError
 from app.events.filters import EventFilter as EventFilter
-from app.events.hours import Kind, hours_with, needs_hours
-from app.tables import claims, decisions, documents, requests
+from app.events.rollups.active_hours import Kind, hours_with, needs_hours
 
 _TIMES = {"requests": requests.c.ts, "decisions": decisions.c.ts}
 _EXPORT_PAGE = 500

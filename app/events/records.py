@@ -45,7 +45,7 @@ class RequestRow(Struct, frozen=True, kw_only=True):
     """Prompt text, its hash or nothing, as ``GROUNDLANE_STORE_TEXT`` says; the same holds for every text below."""
     reply: str | None = None
     extra: Mapping[str, Any] = {}
-    """What the decisions can be made again from, beside documents and claims; ``app.request_log`` reads it."""
+    """What the decisions can be made again from, beside documents and claims; ``app.events.replay_data`` reads it."""
     regenerations: int = 0
     """How often the upstream was asked to go on anew, from what stood of its reply."""
 

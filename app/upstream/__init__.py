@@ -3,12 +3,12 @@
 The client is one of our own over llhttp; what goes wrong has httpx's names.
 """
 
-from app.upstream.decoding import Undecoded, decoded
+from app.upstream.client import Sent, Upstreams
+from app.upstream.decompression import Undecoded, decoded
 from app.upstream.headers import returned_headers
-from app.upstream.keys import KeySource
+from app.upstream.http.response import Headers, Response
 from app.upstream.request import Content, Form, UpstreamRequest
-from app.upstream.response import Headers, Response
-from app.upstream.upstreams import Sent, Upstreams
+from app.upstream.upstream_keys import KeySource
 
 __all__ = [
     "Content",

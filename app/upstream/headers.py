@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from app.settings import UpstreamApi
-from app.upstream.response import Headers, Response
+from app.upstream.http.response import Headers, Response
 
 _HOP_BY_HOP = frozenset(
     {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",

@@ -10,13 +10,13 @@ import structlog
 
 from app.config import UpstreamSpec
 from app.errors import UpstreamKeyError
-from app.upstream.address import address_of
-from app.upstream.foreign import Foreign, Proxied
 from app.upstream.headers import Outgoing, key_header
-from app.upstream.keys import KeySource
-from app.upstream.outcome import Outcome, of_error, of_response
+from app.upstream.http.address import address_of
+from app.upstream.http.httpx_transport import Foreign, Proxied
+from app.upstream.http.transport import Sender, Transport
 from app.upstream.request import Form, UpstreamRequest
-from app.upstream.transport import Sender, Transport
+from app.upstream.retry import Outcome, of_error, of_response
+from app.upstream.upstream_keys import KeySource
 from app.upstream.urls import by_deployment, url_of
 
 _log = structlog.stdlib.get_logger(__name__)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from app.upstream.response import Headers
+from app.upstream.http.response import Headers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

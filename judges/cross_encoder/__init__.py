@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from judges import embedded
-from judges.base import PairScorer
-from judges.cross_encoder.description import folder_languages
-from judges.cross_encoder.http import HttpScorer
+from judges.cross_encoder.cached_evidence import EVIDENCE_GRAPH, PrefixScorer
+from judges.cross_encoder.judge_spec import Spec, parse_spec
+from judges.cross_encoder.model_metadata import folder_languages
 from judges.cross_encoder.onnx import OnnxScorer
-from judges.cross_encoder.prefix import EVIDENCE_GRAPH, PrefixScorer
+from judges.cross_encoder.remote.http_scorer import HttpScorer
 from judges.cross_encoder.sentence_transformers import BACKENDS, SentenceTransformersScorer
-from judges.cross_encoder.spec import Spec, parse_spec
+from judges.protocols import PairScorer
 
 __all__ = ["HttpScorer", "OnnxScorer", "PrefixScorer", "SentenceTransformersScorer", "open_scorer", "spec_languages"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from judges.base import JudgeUnavailableError
+from judges.protocols import JudgeUnavailableError
 from judges.types import Probabilities
 
 _ENTAILED = frozenset({"entailment", "entailed", "entail", "entails", "supported", "supports", "support", "consistent"})

@@ -11,12 +11,12 @@ from typing import Any
 import onnxruntime
 from tokenizers import Tokenizer
 
-from judges.base import JudgeError, JudgeUnavailableError
-from judges.cross_encoder.description import warn_if_reranker
-from judges.cross_encoder.files import cores, digest_of, verify
 from judges.cross_encoder.labels import Labels, read_labels
-from judges.cross_encoder.threads import JudgeThreads
-from judges.cross_encoder.tokens import PairEncoder, read_limit
+from judges.cross_encoder.model_files import cores, digest_of, verify
+from judges.cross_encoder.model_metadata import warn_if_reranker
+from judges.cross_encoder.thread_pool import JudgeThreads
+from judges.cross_encoder.tokenization import PairEncoder, read_limit
+from judges.protocols import JudgeError, JudgeUnavailableError
 from judges.types import Probabilities
 
 log = logging.getLogger(__name__)

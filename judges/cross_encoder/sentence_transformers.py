@@ -6,10 +6,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
-from judges.base import JudgeError, JudgeUnavailableError
-from judges.cross_encoder.description import known_languages, warn_if_reranker
 from judges.cross_encoder.labels import Labels, read_labels
-from judges.cross_encoder.threads import JudgeThreads
+from judges.cross_encoder.model_metadata import known_languages, warn_if_reranker
+from judges.cross_encoder.thread_pool import JudgeThreads
+from judges.protocols import JudgeError, JudgeUnavailableError
 from judges.types import Probabilities
 
 Backend = Literal["torch", "onnx", "openvino"]

@@ -4,8 +4,8 @@ Knows no HTTP framework, no settings and no policy; keys come from a ``KeySource
 """
 
 from judges.llm.judge import LlmJudge
-from judges.llm.models import PROVIDERS, Endpoint, KeySource
 from judges.llm.prices import PriceTable
-from judges.llm.scoring import ScoringMode
+from judges.llm.providers import PROVIDERS, Endpoint, KeySource
+from judges.llm.scoring_modes import ScoringMode
 
 __all__ = ["PROVIDERS", "Endpoint", "KeySource", "LlmJudge", "PriceTable", "ScoringMode"]

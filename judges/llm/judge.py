@@ -4,17 +4,17 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 
-from judges.base import JudgeError
-from judges.llm.caller import Caller, Observe, why_skipped
-from judges.llm.chat import ChatModel, OpenAiChat
-from judges.llm.claims import ClaimReader
-from judges.llm.fences import Fence
-from judges.llm.models import PROVIDERS, Endpoint, KeySource
-from judges.llm.parsing import read_claims
+from judges.llm.claim_verdicts import ClaimReader
+from judges.llm.injection_fences import Fence
+from judges.llm.llm_call import Caller, Observe, why_skipped
+from judges.llm.openai_chat_model import ChatModel, OpenAiChat
 from judges.llm.prices import PriceTable
 from judges.llm.prompts import decompose_prompt
-from judges.llm.reply import ReplyScorer
-from judges.llm.scoring import ScoringMode
+from judges.llm.providers import PROVIDERS, Endpoint, KeySource
+from judges.llm.reply_score import ReplyScorer
+from judges.llm.response_parsing import read_claims
+from judges.llm.scoring_modes import ScoringMode
+from judges.protocols import JudgeError
 from judges.types import Chunk, Evidence, LlmCall, LlmScore, Opinion, ScoreRequest
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ def _ignore(_call: LlmCall) -> None:
 
 
 class LlmJudge:
-    """One per process. Implements ``judges.base.ClaimJudge``.
+    """One per process. Implements ``judges.protocols.ClaimJudge``.
 
     Args:
         keys: where the keys of the services come from.

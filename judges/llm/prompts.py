@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from judges.llm.fences import Fence
-from judges.llm.scoring import Scale
+from judges.llm.injection_fences import Fence
+from judges.llm.scoring_modes import Scale
 from judges.types import Evidence
 
 Schema = Mapping[str, Any]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from judges.sentences import IncrementalSplitter
+from judges.sentences.splitter import IncrementalSplitter
 from judges.training.data import Row, Target
 
 Rule = Callable[[str, random.Random], str | None]

@@ -1,4 +1,4 @@
-"""Fits the combiner of ``judges.signals`` on what the whole judge sees of premises that the encoder has not seen."""
+"""Fits the combiner of ``judges.features`` on what the whole judge sees of premises that the encoder has not seen."""
 
 import json
 import random
@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from judges.signals import NAMES, WORDED, Features, spread
+from judges.features import NAMES, WORDED, Features, spread
 from judges.training import augment
 from judges.training.data import WRITTEN, Group, Row, Target
 from judges.training.judged import THRESHOLDS, Asked, look
@@ -93,7 +93,7 @@ def _choose(groups: Sequence[Group], rng: random.Random, most: int) -> list[tupl
 
 
 def fit(seen: Sample, worded: Worded) -> dict[str, Any]:
-    """The combiner's weights, as ``judges.signals`` reads them.
+    """The combiner's weights, as ``judges.features`` reads them.
 
     What the model says is weighed by claims that it has not seen, wording by many more (``worded``); "entailed" by
     claims that were found, not made: made ones share a passage's wording whether true or not, which would teach that

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from judges import signals
-from judges.adjudication import Adjudicator, Signals
+from judges import features as signals
+from judges.checker import GroundingChecker
 from judges.cross_encoder import PrefixScorer
-from judges.cross_encoder.files import cores
-from judges.pipeline import GroundingChecker
-from judges.signals import Combined, Comparison, Features, Prepared, Wording, measure_wording, vector
+from judges.cross_encoder.model_files import cores
+from judges.features import Combined, Comparison, Features, Prepared, Wording, measure_wording, vector
 from judges.training.metrics import Figures, Floats, measure
 from judges.types import Chunk, Claim, ClaimVerdict, Label, Probabilities, Span, Thresholds
+from judges.verdicts.claim_judge import Adjudicator, Signals
 
 THRESHOLDS = Thresholds()
 """Those of a policy that sets none."""

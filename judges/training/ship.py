@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import torch
 
-from judges.signals import combiner
+from judges.features import calibration as combiner
 from judges.training import card, evaluate, export, fit, written
 from judges.training.base import base_folder
 from judges.training.batches import CLAIM_TOKENS, WINDOW_TOKENS, Encoder

@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from judges.cross_encoder.files import cores
-from judges.signals import Prepared, measure_wording, prepare
-from judges.signals.wording import share_of_runs, stands, words_of
+from judges.cross_encoder.model_files import cores
+from judges.features import Prepared, measure_wording, prepare
+from judges.features.ngram_overlap import share_of_runs, stands, words_of
 from judges.training.data import SNLI, Group, Target
 from judges.training.metrics import Floats
 

@@ -1,9 +1,10 @@
 """A live gateway, that of the end-to-end tests: a real server, a judge that knows the answers."""
 
 import pytest
-from e2e.conftest import gateway, log, shared_gateway
-from e2e.gateway import Gateway
 from playing import Player
+
+from tests.support.live_gateway import Gateway
+from tests.system.e2e.conftest import gateway, log, shared_gateway
 
 __all__ = ["gateway", "log", "shared_gateway"]
 

@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from e2e.gateway import Gateway
 from groundlane import AsyncGroundlane, Decision, Groundlane, RunRecord
+
+from tests.support.live_gateway import Gateway
 
 Step = Callable[[Any], Any]
 """What a run does: of a ``Run`` or an ``AsyncRun``, whose records it returns."""

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from e2e.gateway import Gateway
 from groundlane import AsyncGroundlane, CheckResult, GatewayStatusError, Groundlane
 
 from judges.types import Label
+from tests.support.live_gateway import Gateway
 
 LIMIT = "Premium users get 1000 requests per minute."
 SOURCE = "Premium users get 1000 requests per minute. Support answers within two days."

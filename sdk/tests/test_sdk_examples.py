@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from e2e.gateway import Gateway
 from groundlane import PolicyViolationError
 from playing import Player, Step
 
 from policies.templates import templates
+from tests.support.live_gateway import Gateway
 
 RULES = {template["name"]: (template["category"], template["rules"]) for template in templates()}
 Fields = dict[str, Any]

@@ -10,7 +10,6 @@ from typing import Any
 
 import httpx
 import pytest
-from e2e.gateway import Gateway
 from groundlane import (
     AsyncGroundlane,
     CheckResult,
@@ -28,6 +27,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from judges.types import Label
+from tests.support.live_gateway import Gateway
 
 PLANS, SUPPORT, LIE = "The plan costs 9 euros.", "Support answers within two days.", "The plan includes a boat."
 DOCUMENTS = [{"text": PLANS}, {"text": SUPPORT}]

@@ -7,11 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from e2e.answers import answer, streamed
-from e2e.gateway import Gateway
-from e2e.test_openai_sdk import CLOSED, DOCUMENTS, LIE, PLANS, SUPPORT
-from e2e.test_responses_sdk import reply_of
-from e2e.upstream import Reply, json_reply
 from groundlane import AsyncGroundlane, Claim, Grounding, Groundlane, PolicyViolationError
 from groundlane.openai import GroundedChatCompletion, GroundedResponse, grounding_of, wrap
 from openai import AsyncOpenAI, BadRequestError, OpenAI
@@ -19,6 +14,11 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response
 
 from judges.types import Label
+from tests.support.live_gateway import Gateway
+from tests.support.mock_upstream import Reply, json_reply
+from tests.support.scripted_answers import answer, streamed
+from tests.system.e2e.test_openai_sdk import CLOSED, DOCUMENTS, LIE, PLANS, SUPPORT
+from tests.system.e2e.test_responses_sdk import reply_of
 
 KEY = "sk-client-key-for-tests"
 REQUESTS: dict[str, dict[str, Any]] = {

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from e2e.answers import answer
-from e2e.gateway import Gateway
 
 from judges.types import Label
+from tests.support.live_gateway import Gateway
+from tests.support.scripted_answers import answer
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "docs" / "sdk.md", ROOT / "sdk" / "README.md"]

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from e2e.gateway import Gateway
 from groundlane import (
     AsyncGroundlane,
     AsyncRun,
@@ -21,6 +20,8 @@ from groundlane import (
     observe,
 )
 from playing import Player
+
+from tests.support.live_gateway import Gateway
 
 STALE = {"relevance_score": 0.9, "source": "old.pdf", "collection": "kb", "age_days": 400}
 FRESH = {**STALE, "source": "new.pdf", "age_days": 3}

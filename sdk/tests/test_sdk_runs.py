@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
-from e2e.gateway import Gateway
 from groundlane import Decision, GatewayStatusError, Groundlane, PolicyViolationError
 from playing import Player, Step
+
+from tests.support.live_gateway import Gateway
 
 BLOCKING = {"action_on_violation": "block"}
 

@@ -9,11 +9,11 @@ from uuid import uuid4
 
 import pytest
 from sqlalchemy import make_url
-from tables import put_tables
 
-from app.db import Database, upgrade
+from app.db.database import Database, upgrade
 from app.events.records import ClaimRow, DocumentRow, RequestEvent, RequestRow
 from policies.types import Action, Decision, Phase
+from tests.support.database_templates import put_tables
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 

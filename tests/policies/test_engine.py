@@ -4,11 +4,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from policy_builders import chunk, policy
 
 from policies.engine import DEFAULT_GROUNDING, PolicyEngine, PolicySet, decision_to_dict
-from policies.retrieval import RetrievalRules
+from policies.retrieval.evaluator import RetrievalRules
 from policies.types import Action, Phase, Policy, Record, Scope
+from tests.support.policy_builders import chunk, policy
 
 
 def names(policies: PolicySet) -> list[str]:

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.base import Rules, RulesError
-from policies.grounding import GroundingRules
+from policies.grounding.evaluator import GroundingRules
 from policies.registry import CATEGORIES, json_schema, parse_rules
-from policies.retrieval import RetrievalRules
+from policies.retrieval.evaluator import RetrievalRules
 
 RETRIEVAL_DEFAULTS: dict[str, Any] = {
     "min_relevance_score": 0.7,

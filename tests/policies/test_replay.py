@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from policy_builders import chunk, claim, policy
 
 from judges.types import Claim, Consistency, Contradiction, LlmScore, Span, Stated, Thresholds
 from policies.engine import PolicySet
@@ -24,6 +23,7 @@ from policies.replay import (
     shadow_decisions,
 )
 from policies.types import Action, Citation, Policy, Record
+from tests.support.policy_builders import chunk, claim, policy
 
 JUDGING = Judging(thresholds=Thresholds(), max_sources=5, max_claims=None)
 NEW, OLD = chunk(0), chunk(1, age_days=400)

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app.api.admin.common import AdminRoute, CursorText, Word, decode_cursor, encode_cursor, page
 from app.api.admin.events import Time
-from app.audit_trail import AuditFilter, entries
+from app.auth.audit_log import AuditFilter, entries
 from app.dependencies import ResourcesDep
 
 router = APIRouter(prefix="/audit", route_class=AdminRoute, tags=["audit"])

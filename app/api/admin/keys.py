@@ -7,9 +7,9 @@ from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.api.admin.common import AdminRoute, CursorText, Limit, Word, decode_cursor, encode_cursor
+from app.auth import KeyDraft, StoredKey
 from app.dependencies import KeysDep
-from app.keys import KeyDraft, StoredKey
-from app.policy_document import Globs, Line
+from app.policy_admin.document import Globs, Line
 
 router = APIRouter(prefix="/keys", route_class=AdminRoute, tags=["keys"])
 

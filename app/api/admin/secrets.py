@@ -6,9 +6,9 @@ from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, SecretStr, StringConstraints, field_validator
 
 from app.api.admin.common import AdminRoute
+from app.auth.secrets import SecretInfo
 from app.dependencies import VaultDep
 from app.settings import NAME
-from app.vault import SecretInfo
 
 router = APIRouter(prefix="/secrets", route_class=AdminRoute, tags=["secrets"])
 

@@ -9,15 +9,15 @@ import orjson
 from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from app import policy_rows
 from app.api.admin.common import AdminRoute, CursorText, Word, decode_cursor, encode_cursor
 from app.api.admin.events import FilterParams
 from app.dependencies import PoliciesDep, ResourcesDep
 from app.errors import InvalidAdminRequestError, InvalidRequestError
 from app.events.queries import Key
-from app.policy_document import PolicyDocument, PolicyDraft, StoredPolicy, draft, patched
+from app.policy_admin import rows as policy_rows
+from app.policy_admin.document import PolicyDocument, PolicyDraft, StoredPolicy, draft, patched
+from app.policy_simulation import GivenRequest, Tally, simulate_given, simulate_logged
 from app.resources import Resources
-from app.simulation import GivenRequest, Tally, simulate_given, simulate_logged
 from policies.base import Text
 from policies.types import Names, Policy
 

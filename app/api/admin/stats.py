@@ -7,13 +7,13 @@ import orjson
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
+from app.analytics.calibration import Good, Score, calibrate
+from app.analytics.service import Statistics
 from app.api.admin.common import AdminRoute
 from app.api.admin.events import FilterParams
 from app.dependencies import ResourcesDep
 from app.errors import InvalidAdminRequestError
-from app.events.calibration import Good, Score, calibrate
 from app.events.queries import EventFilter
-from app.statistics import Statistics
 
 router = APIRouter(route_class=AdminRoute, tags=["events"])
 

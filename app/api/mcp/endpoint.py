@@ -13,12 +13,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.mcp.guard import Guard
-from app.check_view import shown_check
+from app.auth import GatewayKey
+from app.concurrency import TaskScope
 from app.errors import GatewayError, InvalidRequestError
-from app.keys import GatewayKey
+from app.observability.tracing import Tracing
 from app.resources import Resources
-from app.tasks import TaskScope
-from app.tracing import Tracing
+from app.text_checks.presentation import shown_check
 
 _INVALID_REQUEST = -32600
 _INTERNAL_ERROR = -32603

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from policies.grounding_rules import GroundingRules
+from policies.grounding.rules import GroundingRules
 
 DESCRIPTION = (
     "Check a text against its sources, claim by claim, before you rely on it or show it to anybody. Each claim is "

@@ -26,7 +26,7 @@ from starlette.requests import Request
 
 from app.api.mcp.schemas import DESCRIPTION, INPUT, OUTPUT
 from app.errors import GatewayError
-from app.tracing import Tracing
+from app.observability.tracing import Tracing
 
 _log = structlog.stdlib.get_logger(__name__)
 

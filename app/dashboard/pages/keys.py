@@ -10,10 +10,10 @@ from pydantic import ValidationError
 
 from app.api.admin.common import CursorText, decode_cursor, encode_cursor
 from app.api.admin.keys import KeyDocument, KeyId
-from app.dashboard.guard import DashboardRoute
-from app.dashboard.view import page
+from app.auth import KeyDraft, KeyStore, StoredKey
+from app.dashboard.page_security import DashboardRoute
+from app.dashboard.templating import page
 from app.dependencies import KeysDep, ResourcesDep
-from app.keys import KeyDraft, KeyStore, StoredKey
 
 router = APIRouter(prefix="/keys", route_class=DashboardRoute)
 _PAGE = 50

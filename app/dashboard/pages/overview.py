@@ -12,17 +12,17 @@ from markupsafe import Markup
 from pydantic import BaseModel, BeforeValidator
 from sse_starlette.sse import EventSourceResponse
 
+from app.analytics.service import Numbers, Statistics
 from app.api.admin.common import Word
 from app.dashboard import charts
 from app.dashboard.charts import Part, Series
-from app.dashboard.guard import DashboardRoute
-from app.dashboard.live import Tail
-from app.dashboard.seen import seen
+from app.dashboard.known_values import seen
+from app.dashboard.live_feed import Tail
+from app.dashboard.page_security import DashboardRoute
 from app.dashboard.session import COOKIE, sessions_of
-from app.dashboard.view import duration, number, page
+from app.dashboard.templating import duration, number, page
 from app.dependencies import QueriesDep, ResourcesDep
 from app.events.queries import EventFilter
-from app.statistics import Numbers, Statistics
 
 router = APIRouter(route_class=DashboardRoute)
 

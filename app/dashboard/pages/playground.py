@@ -8,10 +8,11 @@ import orjson
 from fastapi import APIRouter, Query, Request, Response
 
 from app.api.admin.common import Word
-from app.api.streams import Stream
-from app.dashboard.examples import EXAMPLES, GivenDocument
-from app.dashboard.guard import DashboardRoute
-from app.dashboard.playground_form import (
+from app.api.streaming_response import Stream
+from app.dashboard.known_values import seen
+from app.dashboard.page_security import DashboardRoute
+from app.dashboard.playground.examples import EXAMPLES, GivenDocument
+from app.dashboard.playground.form import (
     IN_FORCE,
     PlaygroundForm,
     example_form,
@@ -20,16 +21,15 @@ from app.dashboard.playground_form import (
     read_form,
     rehearsed,
 )
-from app.dashboard.rehearsal import Heard, Instead, Left, Over, Rehearsed, Told, chunks_of, rehearse
-from app.dashboard.seen import seen
-from app.dashboard.trace_claims import Reader
-from app.dashboard.trace_text import shown
-from app.dashboard.trace_view import trace_view
-from app.dashboard.view import page, render
+from app.dashboard.playground.playground_runner import Heard, Instead, Left, Over, Rehearsed, Told, chunks_of, rehearse
+from app.dashboard.templating import page, render
+from app.dashboard.trace.claims import Reader
+from app.dashboard.trace.page_data import trace_view
+from app.dashboard.trace.text import shown
 from app.dependencies import QueriesDep, ResourcesDep
 from app.errors import GatewayError, InvalidRequestError, NotFoundError
-from app.policy_document import StoredPolicy
-from app.policy_store import PolicyStore
+from app.policy_admin.document import StoredPolicy
+from app.policy_admin.store import PolicyStore
 from app.resources import Resources
 from app.settings import StoreText
 from policies.base import RulesError

@@ -9,20 +9,20 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Form, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
+from app.analytics.service import Statistics
 from app.api.admin.common import Word
 from app.api.admin.status import get_status
-from app.dashboard.guard import DashboardRoute
-from app.dashboard.policy_changes import changes, draft_of, unusual
-from app.dashboard.policy_fields import basics, entries_of, rule_groups
-from app.dashboard.view import page
+from app.dashboard.page_security import DashboardRoute
+from app.dashboard.policies.form_fields import basics, entries_of, rule_groups
+from app.dashboard.policies.version_diff import changes, draft_of, unusual
+from app.dashboard.templating import page
 from app.dependencies import PoliciesDep, QueriesDep, ResourcesDep
 from app.errors import ConflictError, InvalidAdminRequestError, PreconditionError
 from app.events.feedback import Feedback
 from app.events.queries import EventFilter, EventQueries
-from app.policy_document import PolicyVersion, StoredPolicy
-from app.policy_store import PolicyStore
+from app.policy_admin.document import PolicyVersion, StoredPolicy
+from app.policy_admin.store import PolicyStore
 from app.resources import Resources
-from app.statistics import Statistics
 from policies.registry import CATEGORIES
 from policies.types import Action
 

@@ -10,10 +10,10 @@ from starlette.exceptions import HTTPException
 
 from app.api.admin.common import Word
 from app.api.admin.simulate import Logged, candidate, simulate_on_log
-from app.dashboard.guard import DashboardRoute
+from app.dashboard.known_values import seen
+from app.dashboard.page_security import DashboardRoute
 from app.dashboard.pages.policies import Number
-from app.dashboard.policy_changes import Clash, clashes, draft_of
-from app.dashboard.policy_fields import (
+from app.dashboard.policies.form_fields import (
     Entries,
     all_fields,
     basics,
@@ -22,14 +22,14 @@ from app.dashboard.policy_fields import (
     errors_by_field,
     rule_groups,
 )
-from app.dashboard.seen import seen
-from app.dashboard.view import page
+from app.dashboard.policies.version_diff import Clash, clashes, draft_of
+from app.dashboard.templating import page
 from app.dependencies import PoliciesDep, ResourcesDep
 from app.errors import ConflictError, InvalidAdminRequestError, NotFoundError, PreconditionError
-from app.policy_document import PolicyDraft, StoredPolicy, parse_document
-from app.policy_store import PolicyStore
+from app.policy_admin.document import PolicyDraft, StoredPolicy, parse_document
+from app.policy_admin.store import PolicyStore
+from app.policy_simulation import Tally
 from app.resources import Resources
-from app.simulation import Tally
 from policies.registry import CATEGORIES, json_schema
 from policies.templates import templates
 

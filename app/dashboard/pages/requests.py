@@ -9,9 +9,9 @@ from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, BeforeValidator
 
 from app.api.admin.common import CursorText, Word, decode_cursor, encode_cursor
-from app.dashboard.guard import DashboardRoute
-from app.dashboard.seen import seen
-from app.dashboard.view import page
+from app.dashboard.known_values import seen
+from app.dashboard.page_security import DashboardRoute
+from app.dashboard.templating import page
 from app.dependencies import QueriesDep, ResourcesDep
 from app.events.queries import EventFilter, EventQueries, Page
 

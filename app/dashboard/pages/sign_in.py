@@ -9,7 +9,7 @@ from fastapi import APIRouter, Form, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 
-from app.dashboard.guard import DashboardRoute, OpenRoute
+from app.dashboard.page_security import DashboardRoute, OpenRoute
 from app.dashboard.session import (
     COOKIE,
     GUEST_COOKIE,
@@ -21,7 +21,7 @@ from app.dashboard.session import (
     sessions_of,
     set_cookie,
 )
-from app.dashboard.view import STATIC, STATIC_VERSION, THEME_COOKIE, THEMES, page
+from app.dashboard.templating import STATIC, STATIC_VERSION, THEME_COOKIE, THEMES, page
 from app.dependencies import ResourcesDep
 
 router = APIRouter(route_class=OpenRoute)

@@ -10,12 +10,12 @@ from pydantic import BaseModel, BeforeValidator
 
 from app.api.admin.common import CursorText, Word, decode_cursor, encode_cursor
 from app.api.health import look, readiness
-from app.audit_trail import AuditFilter, entries
-from app.dashboard.guard import DashboardRoute
-from app.dashboard.view import page
+from app.auth.audit_log import AuditFilter, entries
+from app.dashboard.page_security import DashboardRoute
+from app.dashboard.templating import page
 from app.dependencies import ResourcesDep
 from app.resources import Resources
-from app.workers import Worker, live_workers
+from app.worker_sync.registry import Worker, live_workers
 
 router = APIRouter(route_class=DashboardRoute)
 _PAGE = 25

@@ -8,9 +8,9 @@ from fastapi.responses import RedirectResponse
 
 from app.api.admin.common import Word
 from app.api.admin.export import dump
-from app.dashboard.guard import DashboardRoute
-from app.dashboard.trace_view import trace_view
-from app.dashboard.view import page
+from app.dashboard.page_security import DashboardRoute
+from app.dashboard.templating import page
+from app.dashboard.trace.page_data import trace_view
 from app.dependencies import QueriesDep, ResourcesDep
 from app.errors import InvalidAdminRequestError
 from app.events.feedback import Feedback

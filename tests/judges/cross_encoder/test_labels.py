@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from judges.base import JudgeUnavailableError
 from judges.cross_encoder.labels import read_labels
+from judges.protocols import JudgeUnavailableError
 
 LOG = np.log
 

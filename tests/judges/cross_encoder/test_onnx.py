@@ -13,9 +13,9 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from judges import embedded
-from judges.base import JudgeError, JudgeUnavailableError
 from judges.cross_encoder import OnnxScorer
-from judges.cross_encoder.tokens import PairEncoder, read_limit
+from judges.cross_encoder.tokenization import PairEncoder, read_limit
+from judges.protocols import JudgeError, JudgeUnavailableError
 
 pytestmark = pytest.mark.anyio
 

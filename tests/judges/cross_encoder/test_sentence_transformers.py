@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from judges.base import JudgeError, JudgeUnavailableError
 from judges.cross_encoder import SentenceTransformersScorer
+from judges.protocols import JudgeError, JudgeUnavailableError
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("sklearn", reason="needs the extra training")
 
-from judges.signals import NAMES, WORDED, Features
+from judges.features import NAMES, WORDED, Features
 from judges.training.data import WRITTEN, Target
 from judges.training.fit import Sample, best_cut, even_weights, fit
 from judges.training.floor import floor

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from judges.base import JudgeError
 from judges.cross_encoder import PrefixScorer, open_scorer
+from judges.protocols import JudgeError
 from judges.training import batches
 from judges.training.batches import Encoder, Item, collate
 from judges.training.data import SHARES, WRITTEN, Group, Row, Target

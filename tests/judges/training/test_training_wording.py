@@ -2,7 +2,7 @@
 
 import pytest
 
-from judges.signals import WORDED, prepare
+from judges.features import WORDED, prepare
 from judges.training.data import Group, Row, Target
 from judges.training.wording import measure_rows, measures
 

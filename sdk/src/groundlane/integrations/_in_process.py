@@ -52,9 +52,9 @@ class InProcess:
 
 def _judge() -> Any:
     try:
-        return import_module("app.in_process")
+        return import_module("app.text_checks.in_process")
     except ModuleNotFoundError as error:
-        if error.name not in ("app", "app.in_process"):
+        if error.name not in ("app", "app.text_checks.in_process"):
             raise
         found = "" if error.name == "app" else f"; {_place()} is in the way of its module 'app'"
         raise ImportError(f"in_process needs the package groundlane installed beside groundlane-sdk{found}") from None

@@ -9,14 +9,14 @@ import pytest
 from fastapi import FastAPI
 from pydantic import SecretStr
 
-from app.admin_auth import AdminAuth
 from app.api import admin
-from app.api.problems import install_error_handlers
-from app.db import Database
-from app.events.writer import EventWriter
-from app.keys import KeyStore
-from app.policy_store import PolicyStore
-from app.vault import Vault, new_secret_key
+from app.api.error_responses import install_error_handlers
+from app.auth import KeyStore
+from app.auth.admin_token import AdminAuth
+from app.auth.secrets import Vault, new_secret_key
+from app.db.database import Database
+from app.events.storage.writer import EventWriter
+from app.policy_admin.store import PolicyStore
 
 TOKEN = "the-admin-token"
 

@@ -1,0 +1,1 @@
+"""Statistics and calibration over the event log."""

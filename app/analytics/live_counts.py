@@ -1,0 +1,184 @@
+"""The event log counted row by row: exact, for any filter, and as slow as there are rows."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Integer,
+    Select,
+    and_,
+    case,
+    cast,
+    extract,
+    func,
+    literal_column,
+    select,
+)
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.db.tables import decisions, requests
+from app.events.queries import EventFilter, decisions_matching, requests_matching, within
+from app.events.rollups.metrics import PERCENT, Decided, Numbers, Times
+
+By = Literal["agent", "model", "policy"] | int | None
+"""What requests are grouped by; a number: by time, in steps of so many seconds."""
+Group = str | int | None
+
+_of = requests.c
+_rest = _of.total_ms - func.coalesce(_of.upstream_ms, 0.0) - func.coalesce(_of.judge_ms, 0.0)
+LATENCIES: Mapping[str, ColumnElement[Any]] = {
+    "total": _of.total_ms,
+    "upstream": _of.upstream_ms,
+    "judge": _of.judge_ms,
+    "gateway": case((_rest > 0.0, _rest), else_=0.0),
+}
+
+
+async def count_requests(
+    connection: AsyncConnection, dialect: str, filter: EventFilter, by: By, found: dict[Group, Numbers]
+) -> None:
+    """Add the requests that match to ``found``, by group."""
+    query, groups = _grouped(dialect, filter, by)
+    kinds = [_unindexed(_of.action), _of.verdict, _of.status]
+    query = query.add_columns(*kinds, *_sums()).group_by(*groups, *kinds)
+    for row in await connection.execute(query):
+        numbers = found.setdefault(group_of(row[: len(groups)]), Numbers())
+        action, verdict, status, count, prompt, completion, trusted, trust, *times = row[len(groups) :]
+        numbers.requests += count
+        numbers.actions[action] += count
+        numbers.verdicts[verdict] += count
+        numbers.statuses[status] += count
+        # PostgreSQL adds up large integers as decimals.
+        numbers.prompt_tokens += int(prompt or 0)
+        numbers.completion_tokens += int(completion or 0)
+        numbers.trust_count += trusted
+        numbers.trust_sum += trust or 0.0
+        for place, part in enumerate(LATENCIES):
+            if times[3 * place]:
+                numbers.times.setdefault(part, Times()).add(*times[3 * place : 3 * place + 3])
+
+
+async def request_percentiles(
+    connection: AsyncConnection, dialect: str, filter: EventFilter, by: By, found: dict[Group, Numbers]
+) -> None:
+    """Tell the groups in ``found`` their percentiles."""
+    query, groups = _grouped(dialect, filter, by)
+    for part, value in LATENCIES.items():
+        values = query.add_columns(value.label("value")).where(value.is_not(None))
+        for *group, percentiles in _read(await connection.execute(_percentiles(values, groups)), groups):
+            found[group_of(group)].latency_ms[part] = percentiles
+
+
+def group_of(key: Sequence[Any]) -> Group:
+    """The group that a row is of. Nobody's name is the same as no name."""
+    return (key[0] or None if isinstance(key[0], str) else key[0]) if key else None
+
+
+async def count_decisions(
+    connection: AsyncConnection, filter: EventFilter, names: Sequence[str], found: dict[tuple[Any, ...], Decided]
+) -> None:
+    """Add the decisions that match to ``found``, by the columns of those names."""
+    keys = [_key(name) for name in names]
+    kinds = [*keys, _unindexed(decisions.c.action), _unindexed(decisions.c.reason_code)]
+    query = decisions_matching(filter, *kinds, func.count()).group_by(*kinds)
+    for *of, action, reason_code, count in await connection.execute(query):
+        decided = found.setdefault(tuple(of), Decided(of=dict(zip(names, of, strict=True))))
+        decided.add(action, reason_code, count)
+
+
+async def decision_percentiles(
+    connection: AsyncConnection, filter: EventFilter, names: Sequence[str], found: dict[tuple[Any, ...], Decided]
+) -> None:
+    """Tell the kinds in ``found`` their percentiles."""
+    keys = [_key(name) for name in names]
+    values = decisions_matching(filter, *keys, decisions.c.latency_ms.label("value"))
+    for *of, percentiles in _read(await connection.execute(_percentiles(values, keys)), keys):
+        found[tuple(of)].latency_ms = percentiles
+
+
+async def names_of_policies(connection: AsyncConnection, filter: EventFilter) -> dict[str, str]:
+    """What each policy was called, by its id."""
+    query = decisions_matching(filter, decisions.c.policy_id, func.max(decisions.c.policy_name))
+    return {row[0]: row[1] for row in await connection.execute(query.group_by(decisions.c.policy_id))}
+
+
+def _grouped(dialect: str, filter: EventFilter, by: By) -> tuple[Select[Any], list[ColumnElement[Any]]]:
+    """A query for the groups of the requests that match, and the groups: none, or one column."""
+    match by:
+        case None:
+            return requests_matching(filter), []
+        case "policy":
+            asked = select(decisions.c.request_id, decisions.c.ts, decisions.c.policy_id).distinct()
+            asked = asked.where(*within(filter, decisions.c.ts))
+            if filter.policy is not None:
+                asked = asked.where(decisions.c.policy_id == filter.policy)
+            by_policy = asked.subquery()
+            group: ColumnElement[Any] = by_policy.c.policy_id
+            same = and_(by_policy.c.request_id == _of.request_id, by_policy.c.ts == _of.ts)
+            query = requests_matching(filter, group.label("group"))
+            return query.select_from(requests.join(by_policy, same)), [group]
+        case int():
+            group = _epoch(dialect, _of.ts, by)
+        case _:
+            group = _unindexed(_of[by])
+    return requests_matching(filter, group.label("group")), [group]
+
+
+def _unindexed(text: ColumnElement[Any]) -> ColumnElement[Any]:
+    """A text to group by; none is an empty one. SQLite would else read the whole index of the text, not to sort, where
+    the time alone leads to a few rows."""
+    return func.coalesce(text, literal_column("''")).label(str(text.key))
+
+
+def _key(name: str) -> ColumnElement[Any]:
+    column = decisions.c[name]
+    return column if name == "shadow" else _unindexed(column)
+
+
+def _epoch(dialect: str, time: ColumnElement[Any], step: int) -> ColumnElement[Any]:
+    """``time`` in whole steps of so many seconds since 1970."""
+    if dialect == "sqlite":
+        # Without the fraction, by which SQLite would round up.
+        seconds: ColumnElement[Any] = cast(func.strftime("%s", func.substr(time, 1, 19)), Integer)
+    else:
+        seconds = cast(func.floor(extract("epoch", time)), BigInteger)
+    return seconds - seconds % step
+
+
+def _sums() -> list[ColumnElement[Any]]:
+    times = [each(value) for value in LATENCIES.values() for each in (func.count, func.sum, func.max)]
+    trust = func.count(_of.trust_score), func.sum(_of.trust_score)
+    return [func.count(), func.sum(_of.prompt_tokens), func.sum(_of.completion_tokens), *trust, *times]
+
+
+def _percentiles(values: Select[Any], groups: Sequence[ColumnElement[Any]]) -> Select[Any]:
+    """The percentiles (nearest rank) of the column ``value`` in each group. Both kinds of database have windows; only
+    one of them has percentiles."""
+    plain = values.subquery()
+    keys = [column for column in plain.c if column.key != "value"]
+    within = keys or None
+    ranked = select(
+        *keys,
+        plain.c.value,
+        func.row_number().over(order_by=plain.c.value, partition_by=within).label("rank"),
+        func.count().over(partition_by=within).label("size"),
+    ).subquery()
+    shown = [column for column in ranked.c if column.key not in ("value", "rank", "size")]
+    wanted = [
+        func.max(case((ranked.c.rank == (ranked.c.size * percent + 99) // 100, ranked.c.value))).label(f"p{percent}")
+        for percent in PERCENT
+    ]
+    query = select(*shown, *wanted, func.max(ranked.c.value).label("max"))
+    return query.group_by(*shown) if shown else query
+
+
+def _read(rows: Any, groups: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """The groups of each row, then its percentiles by name; rows without any value are left out."""
+    names = [f"p{percent}" for percent in PERCENT] + ["max"]
+    return [
+        (*row[: len(groups)], {name: round(value, 3) for name, value in zip(names, row[len(groups) :], strict=True)})
+        for row in rows
+        if row[-1] is not None
+    ]

@@ -1,0 +1,121 @@
+"""Every error as its client expects it: RFC 9457 problem JSON under ``/admin``, Anthropic's shape for its Messages API,
+OpenAI's everywhere else."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+
+from app.api import messages
+from app.db.database import DatabaseUnavailableError
+from app.errors import AdminError, GatewayError, InvalidRequestError, UnauthorizedError, WrongKeyError
+from app.policy_admin.document import invalid
+from app.protocols.anthropic_messages.errors import error_body
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+_CLIENT_GONE = 499
+
+
+class _UnavailableError(AdminError):
+    status = 503
+    title = "Service unavailable"
+
+
+class _HttpError(AdminError):
+    """An error of the framework's own: no such path, method not allowed."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message, status=status)
+        self.title = HTTPStatus(status).phrase
+        self.type = "invalid_request_error" if status < 500 else "server_error"
+
+
+class _UnexpectedError(AdminError):
+    status = 500
+    title = "Internal server error"
+
+
+def install_error_handlers(app: FastAPI) -> None:
+    """Let ``app`` answer every exception; none shows its trace or its message unless it was made for clients."""
+    for kind, handler in _HANDLERS.items():
+        app.exception_handler(kind)(handler)
+
+
+async def answer_error(request: Request, error: Exception) -> Response:
+    """What ``install_error_handlers`` lets an app answer."""
+    handler = next(_HANDLERS[kind] for kind in type(error).__mro__ if kind in _HANDLERS)
+    return await handler(request, error)
+
+
+async def _gateway_error(request: Request, error: GatewayError) -> JSONResponse:
+    return error_response(request, error)
+
+
+async def _validation_error(request: Request, error: RequestValidationError) -> JSONResponse:
+    errors: Sequence[Mapping[str, Any]] = [
+        {"loc": [part for part in item["loc"] if part != "body"], "msg": item["msg"]} for item in error.errors()
+    ]
+    problem = invalid(errors)
+    if _is_admin(request):
+        return _answer(request, problem)
+    where = ".".join(str(part) for part in errors[0]["loc"])
+    return _answer(request, InvalidRequestError(problem.message, param=where or None))
+
+
+async def _http_error(request: Request, error: HTTPException) -> JSONResponse:
+    return _answer(request, _HttpError(error.status_code, str(error.detail)), error.headers)
+
+
+async def _database_unavailable(request: Request, error: DatabaseUnavailableError) -> JSONResponse:
+    _log.warning("database_unavailable", path=request.url.path, error=str(error))
+    return _answer(request, _UnavailableError("the database is not available; try again"), {"Retry-After": "1"})
+
+
+async def _client_gone(_request: Request, _error: ClientDisconnect) -> Response:
+    """It left while it was sending: nobody reads this."""
+    return Response(status_code=_CLIENT_GONE)
+
+
+async def _unexpected(request: Request, error: Exception) -> JSONResponse:
+    _log.error("unexpected_error", path=request.url.path, exc_info=error)
+    return _answer(request, _UnexpectedError("something went wrong; the log says what"))
+
+
+_HANDLERS: Mapping[type[Exception], Callable[..., Awaitable[Response]]] = {
+    GatewayError: _gateway_error,
+    RequestValidationError: _validation_error,
+    HTTPException: _http_error,
+    DatabaseUnavailableError: _database_unavailable,
+    ClientDisconnect: _client_gone,
+    Exception: _unexpected,
+}
+
+
+def error_response(request: Request, error: GatewayError) -> JSONResponse:
+    """``error`` as the client of ``request`` expects it."""
+    headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, UnauthorizedError | WrongKeyError) else error.headers
+    return _answer(request, error, headers)
+
+
+def _answer(request: Request, error: GatewayError, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    if not _is_admin(request):
+        body = error_body(error) if request.url.path.rstrip("/") == messages.PATH else error.body()
+        return JSONResponse(body, status_code=error.status, headers=headers)
+    problem = error if isinstance(error, AdminError) else _HttpError(error.status, error.message)
+    return JSONResponse(
+        problem.problem(), status_code=error.status, headers=headers, media_type="application/problem+json"
+    )
+
+
+def _is_admin(request: Request) -> bool:
+    path = request.url.path
+    return path == "/admin" or path.startswith("/admin/")

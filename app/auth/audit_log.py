@@ -1,0 +1,90 @@
+"""Who changed what: a line for each change that an administrator makes, written in the transaction of the change."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import insert, select, tuple_
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.db.database import Database
+from app.db.tables import audit
+
+_actor: ContextVar[str] = ContextVar("actor", default="system")
+
+
+def act_as(actor: str) -> None:
+    """From here on, in this task, changes are made in the name of ``actor``."""
+    _actor.set(actor)
+
+
+@contextmanager
+def acting_as(actor: str) -> Iterator[None]:
+    """Changes within the block are made in the name of ``actor``."""
+    before = _actor.set(actor)
+    try:
+        yield
+    finally:
+        _actor.reset(before)
+
+
+async def note(
+    connection: AsyncConnection,
+    action: str,
+    target: str,
+    *,
+    before: Mapping[str, Any] | None = None,
+    after: Mapping[str, Any] | None = None,
+) -> None:
+    """Write down that whoever is acting did ``action`` (``policy.update``) to ``target``, its id or name.
+
+    ``before`` and ``after`` are plain JSON, and hold no secret; None: it was not there.
+    """
+    row = {
+        "id": f"aud_{uuid4().hex}",
+        "ts": datetime.now(UTC),
+        "actor": _actor.get(),
+        "action": action,
+        "target": target,
+        "before": before,
+        "after": after,
+    }
+    await connection.execute(insert(audit), row)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFilter:
+    """Which lines. None: any. ``since`` is the earliest time, ``until`` the first that is too late."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+    actor: str | None = None
+    action: str | None = None
+    target: str | None = None
+
+
+async def entries(
+    database: Database, filter: AuditFilter, *, limit: int, after: tuple[datetime, str] | None = None
+) -> Sequence[dict[str, Any]]:
+    """Up to ``limit`` lines, newest first, from the first past ``after`` (its time and id) on.
+
+    Raises DatabaseUnavailableError.
+    """
+    columns = audit.c
+    query = select(audit).order_by(columns.ts.desc(), columns.id.desc()).limit(limit)
+    for column in (columns.actor, columns.action, columns.target):
+        if (value := getattr(filter, column.key)) is not None:
+            query = query.where(column == value)
+    if filter.since is not None:
+        query = query.where(columns.ts >= filter.since)
+    if filter.until is not None:
+        query = query.where(columns.ts < filter.until)
+    if after is not None:
+        query = query.where(tuple_(columns.ts, columns.id) < tuple_(*after, types=[columns.ts.type, columns.id.type]))
+    async with database.read() as connection:
+        found = (await connection.execute(query)).all()
+    return [{str(name): value for name, value in row._mapping.items()} for row in found]

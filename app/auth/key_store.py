@@ -1,0 +1,192 @@
+"""The gateway keys: looked up in memory by every request, made and revoked in the database."""
+
+import asyncio
+import hmac
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import structlog
+from sqlalchemy import insert, or_, select, tuple_, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.auth.audit_log import note
+from app.auth.gateway_key import GatewayKey, hash_key, new_key, prefix_of
+from app.db.database import Database, DatabaseUnavailableError
+from app.db.tables import KEY_REVISION, api_keys
+from app.errors import NotFoundError
+from app.worker_sync.change_feed import raise_revision
+
+_log = structlog.stdlib.get_logger(__name__)
+_NOBODY = bytes(32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyDraft:
+    """What a key is to allow. ``models`` and ``collections`` are shell globs; empty: any."""
+
+    name: str
+    models: Sequence[str] = field(default_factory=list)
+    collections: Sequence[str] = field(default_factory=list)
+    requests_per_minute: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredKey:
+    """A key as the admin API answers it: nothing in it lets anybody in."""
+
+    id: str
+    name: str
+    prefix: str
+    models: Sequence[str]
+    collections: Sequence[str]
+    requests_per_minute: int | None
+    created_at: datetime
+    revoked_at: datetime | None
+
+    def draft(self) -> KeyDraft:
+        return KeyDraft(**{each.name: getattr(self, each.name) for each in fields(KeyDraft)})
+
+
+_SHOWN = tuple(api_keys.c[each.name] for each in fields(StoredKey))
+
+
+class KeyStore:
+    """All keys of one database. Requests are answered from memory, so that they need no database.
+
+    ``refresh`` reads them; whoever owns the store calls it at the start and when others have changed something. The
+    store's own changes raise DatabaseUnavailableError, and are in force in this process when they return.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._in_force: Mapping[str, GatewayKey] = {}
+        self._loading = asyncio.Lock()
+
+    def find(self, text: str) -> GatewayKey | None:
+        """The key in force that ``text`` is; takes the same time whatever is wrong with it."""
+        key = self._in_force.get(prefix_of(text))
+        same = hmac.compare_digest(hash_key(text), _NOBODY if key is None else key.digest)
+        return key if same else None
+
+    async def refresh(self) -> None:
+        """Read the keys now. Raises DatabaseUnavailableError."""
+        query = select(api_keys).where(api_keys.c.revoked_at.is_(None))
+        async with self._loading:
+            async with self._database.read() as connection:
+                found = (await connection.execute(query)).all()
+            self._in_force = {
+                row.prefix: GatewayKey(
+                    id=row.id,
+                    name=row.name,
+                    prefix=row.prefix,
+                    digest=bytes.fromhex(row.hash),
+                    models=tuple(row.models),
+                    collections=tuple(row.collections),
+                    requests_per_minute=row.requests_per_minute,
+                )
+                for row in found
+            }
+
+    # Reading.
+
+    async def list(
+        self,
+        *,
+        prefix: str | None = None,
+        name: str | None = None,
+        revoked: bool | None = None,
+        after: tuple[str, str] | None = None,
+        limit: int = 50,
+    ) -> Sequence[StoredKey]:
+        """Up to ``limit`` keys by name, from the first past ``after`` (name and prefix) on. ``prefix``: its begin."""
+        columns = api_keys.c
+        query = select(*_SHOWN).order_by(columns.name, columns.prefix).limit(limit)
+        if prefix is not None:
+            query = query.where(columns.prefix.startswith(prefix, autoescape=True))
+        if name is not None:
+            query = query.where(columns.name == name)
+        if revoked is not None:
+            query = query.where(columns.revoked_at.is_not(None) if revoked else columns.revoked_at.is_(None))
+        if after is not None:
+            query = query.where(tuple_(columns.name, columns.prefix) > tuple_(*after))
+        async with self._database.read() as connection:
+            return [_stored(row) for row in (await connection.execute(query)).all()]
+
+    async def get(self, key: str) -> StoredKey:
+        """The key of that id or prefix. Raises NotFoundError."""
+        async with self._database.read() as connection:
+            return await _get(connection, key)
+
+    # Changing.
+
+    async def create(self, draft: KeyDraft) -> tuple[StoredKey, str]:
+        """Make a key. Returns what is kept, and the key itself: the only time that it can be read."""
+        async with self._changing() as connection:
+            text = new_key()
+            while await _taken(connection, prefix_of(text)):
+                text = new_key()
+            made = StoredKey(
+                id=f"key_{uuid4().hex}",
+                prefix=prefix_of(text),
+                created_at=datetime.now(UTC),
+                revoked_at=None,
+                **asdict(draft),
+            )
+            await connection.execute(insert(api_keys), {**asdict(made), "hash": hash_key(text).hex()})
+            await note(connection, "key.create", made.id, after=_audited(made))
+        return made, text
+
+    async def change(self, key: str, changes: Mapping[str, Any]) -> StoredKey:
+        """Change fields of a KeyDraft; the key itself stays. Raises NotFoundError."""
+        return await self._update(key, changes, "key.update")
+
+    async def revoke(self, key: str) -> StoredKey:
+        """Let the key of that id or prefix in no more. Does nothing to one that is revoked. Raises NotFoundError."""
+        return await self._update(key, {"revoked_at": datetime.now(UTC)}, "key.revoke", only_in_force=True)
+
+    async def _update(
+        self, key: str, changes: Mapping[str, Any], action: str, *, only_in_force: bool = False
+    ) -> StoredKey:
+        async with self._changing() as connection:
+            before = await _get(connection, key)
+            if not changes or (only_in_force and before.revoked_at is not None):
+                return before
+            await connection.execute(update(api_keys).where(api_keys.c.id == before.id).values(**changes))
+            after = await _get(connection, before.id)
+            await note(connection, action, before.id, before=_audited(before), after=_audited(after))
+        return after
+
+    @asynccontextmanager
+    async def _changing(self) -> AsyncIterator[AsyncConnection]:
+        async with self._database.write() as connection:
+            await raise_revision(self._database, connection, KEY_REVISION)
+            yield connection
+        try:
+            await self.refresh()
+        except DatabaseUnavailableError:
+            _log.warning("key_refresh_failed")  # the change is made; the next look will see it
+
+
+async def _get(connection: AsyncConnection, key: str) -> StoredKey:
+    query = select(*_SHOWN).where(or_(api_keys.c.id == key, api_keys.c.prefix == key))
+    row = (await connection.execute(query)).one_or_none()
+    if row is None:
+        raise NotFoundError(f"there is no key {key!r}")
+    return _stored(row)
+
+
+async def _taken(connection: AsyncConnection, prefix: str) -> bool:
+    return (await connection.execute(select(api_keys.c.id).where(api_keys.c.prefix == prefix))).first() is not None
+
+
+def _stored(row: Any) -> StoredKey:
+    return StoredKey(**row._mapping)
+
+
+def _audited(key: StoredKey) -> dict[str, Any]:
+    revoked_at = None if key.revoked_at is None else key.revoked_at.isoformat()
+    return {**asdict(key.draft()), "prefix": key.prefix, "revoked_at": revoked_at}

@@ -1,0 +1,141 @@
+"""Rate limits that all workers and machines share, counted in Redis."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import structlog
+from pydantic import SecretStr
+
+from app.auth.rate_limit import Allowance, RateLimiter, TokenBuckets, allowance_of
+from app.settings import SettingsError
+
+_log = structlog.stdlib.get_logger(__name__)
+_SETTING = "GROUNDLANE_REDIS_URL"
+_ANSWER_S = 0.25
+"""Longest that a request waits for Redis."""
+_CONNECTIONS = 32
+_FIRST_RETRY_S, _LAST_RETRY_S = 0.5, 10.0
+_MICROSECONDS = 1e6
+
+# All that is kept of a bucket is when it will be full, by Redis' own clock, whatever those of the machines say.
+# One that is full is gone. Times are in microseconds; one of them is forgiven for the rounding.
+_TAKE = """
+local now = redis.call('TIME')
+now = now[1] * 1000000 + now[2]
+local interval = 60000000 / ARGV[1]
+local full = math.max(tonumber(redis.call('GET', KEYS[1]) or 0), now)
+local allowed = full - now + interval <= 60000000 + 1
+if allowed then
+    full = full + interval
+    redis.call('SET', KEYS[1], string.format('%.0f', full), 'PX', math.ceil((full - now) / 1000))
+end
+return {allowed and 1 or 0, full - now}
+"""
+
+
+def check_redis(url: SecretStr | None) -> None:
+    """Raises SettingsError for a URL that is none, or without the library."""
+    if url is None:
+        return
+    try:
+        from redis.asyncio.connection import parse_url
+    except ModuleNotFoundError:
+        raise SettingsError(f"{_SETTING} needs a library: install groundlane[redis]") from None
+    try:
+        parse_url(url.get_secret_value())
+    except ValueError:
+        raise SettingsError(f"{_SETTING}: expected redis://, rediss:// or unix:// and where it is") from None
+
+
+def open_limiter(url: SecretStr | None, *, counted_alone: Callable[[], None] = lambda: None) -> RateLimiter:
+    """Limits in Redis, or in the memory of this process where there is no ``url``. Raises SettingsError.
+
+    ``counted_alone`` is called for each request that should have been counted in Redis and could not be.
+    """
+    check_redis(url)
+    return TokenBuckets() if url is None else SharedBuckets(url.get_secret_value(), counted_alone=counted_alone)
+
+
+class SharedBuckets:
+    """What ``TokenBuckets`` is, in Redis: a request takes its token in one atomic step and one round trip.
+
+    While Redis is away or slow this process counts for itself, and says so once; one request in a while tries Redis
+    again, and no other waits for it. ``answer_s``: longest that a request waits, in seconds.
+    """
+
+    def __init__(
+        self, url: str, *, counted_alone: Callable[[], None] = lambda: None, answer_s: float = _ANSWER_S
+    ) -> None:
+        from redis.asyncio import BlockingConnectionPool, Redis
+        from redis.asyncio.retry import Retry
+        from redis.backoff import NoBackoff
+
+        # One deadline holds for all of it, in place of those that the library has for each part.
+        pool = BlockingConnectionPool.from_url(
+            url,
+            max_connections=_CONNECTIONS,
+            timeout=None,
+            socket_timeout=None,
+            socket_connect_timeout=None,
+            retry=Retry(NoBackoff(), 0),
+        )
+        self._redis = Redis.from_pool(pool)
+        self._script: Callable[..., Awaitable[Any]] = self._redis.register_script(_TAKE)
+        self._alone, self._counted_alone = TokenBuckets(), counted_alone
+        self._answer_s = answer_s
+        self._retry_s = _FIRST_RETRY_S
+        self._retry_at: float | None = None
+        """When to try Redis again; None while it is well."""
+
+    async def take(self, key: str, per_minute: int) -> Allowance:
+        if self._may_try():
+            answer = await self._ask(lambda: self._script(keys=[f"groundlane:rate:{key}"], args=[per_minute]))
+            if answer is not None:
+                allowed, full_us = answer
+                used = full_us / _MICROSECONDS * per_minute / 60
+                return allowance_of(per_minute, per_minute - used, allowed=bool(allowed))
+        self._counted_alone()
+        return await self._alone.take(key, per_minute)
+
+    async def fault(self) -> str | None:
+        await self._ask(self._redis.ping)
+        return None if self._retry_at is None else "no answer: each worker counts for itself"
+
+    async def aclose(self) -> None:
+        await self._redis.aclose()
+
+    def _may_try(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        if self._retry_at is None:
+            return True
+        if now < self._retry_at:
+            return False
+        self._retry_at = now + self._retry_s  # this request tries, and the next ones do not wait for it
+        return True
+
+    def _lost(self, error: Exception, *, again: bool) -> None:
+        if self._retry_at is None:
+            _log.warning("rate_limits_not_shared", error=type(error).__name__)
+            self._retry_s = _FIRST_RETRY_S
+        elif again:
+            self._retry_s = min(self._retry_s * 2, _LAST_RETRY_S)
+        else:
+            return  # one of those that found it out at the same time
+        self._retry_at = asyncio.get_running_loop().time() + self._retry_s
+
+    async def _ask(self, ask: Callable[[], Any]) -> Any:
+        """What Redis answers; None: nothing of use."""
+        from redis.exceptions import RedisError
+
+        was_away = self._retry_at is not None
+        try:
+            async with asyncio.timeout(self._answer_s):
+                answer = await ask()
+        except (RedisError, OSError, TimeoutError) as error:
+            self._lost(error, again=was_away)
+            return None
+        if self._retry_at is not None:
+            _log.info("rate_limits_shared_again")
+            self._retry_at = None
+        return answer

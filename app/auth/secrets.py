@@ -1,0 +1,150 @@
+"""Secrets, such as the keys of upstreams: encrypted in the database, readable in the memory of who serves.
+
+They are encrypted with Fernet (AES-128-CBC and HMAC-SHA256) under the key of ``GROUNDLANE_SECRET_KEY``, which is not in
+the database. It may hold several keys: the first encrypts, all decrypt.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import structlog
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from pydantic import SecretStr
+from sqlalchemy import delete, insert, select, update
+
+from app.auth.audit_log import note
+from app.db.database import Database, DatabaseUnavailableError
+from app.db.tables import SECRET_REVISION, secrets
+from app.errors import ConflictError, NotFoundError
+from app.settings import SettingsError
+from app.worker_sync.change_feed import raise_revision
+
+_log = structlog.stdlib.get_logger(__name__)
+_SETTING = "GROUNDLANE_SECRET_KEY"
+_MASKED = {"value": "***"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretInfo:
+    """All that is told of a secret."""
+
+    name: str
+    created_at: datetime
+    updated_at: datetime
+
+
+def new_secret_key() -> str:
+    """A key for the setting."""
+    return Fernet.generate_key().decode()
+
+
+class Vault:
+    """All secrets of one database.
+
+    ``keys`` is the setting: one or more Fernet keys, separated by commas; without it there is no secret, and changes
+    raise ConflictError. ``refresh`` reads the secrets; whoever owns the vault calls it at the start and when others
+    have changed something. Raises SettingsError for a key that is none.
+    """
+
+    def __init__(self, database: Database, keys: SecretStr | None) -> None:
+        self._database = database
+        self._cipher = None if keys is None else _cipher(keys.get_secret_value())
+        self._values: Mapping[str, str] = {}
+
+    def key(self, name: str) -> str | None:
+        """The secret of that name, from memory; None where there is none."""
+        return self._values.get(name)
+
+    async def refresh(self) -> None:
+        """Read the secrets now. One that the keys do not open is left out, with a line in the log.
+
+        Raises DatabaseUnavailableError.
+        """
+        if self._cipher is None:
+            return
+        async with self._database.read() as connection:
+            found = (await connection.execute(select(secrets.c.name, secrets.c.value))).all()
+        values: dict[str, str] = {}
+        for name, value in found:
+            try:
+                values[name] = self._cipher.decrypt(value.encode()).decode()
+            except InvalidToken:
+                _log.error("secret_unreadable", name=name, detail=f"no key of {_SETTING} opens it")
+        self._values = values
+
+    async def list(self) -> Sequence[SecretInfo]:
+        """The secrets by name, without their values. Raises ConflictError or DatabaseUnavailableError."""
+        self._open()
+        columns = (secrets.c.name, secrets.c.created_at, secrets.c.updated_at)
+        async with self._database.read() as connection:
+            found = (await connection.execute(select(*columns).order_by(secrets.c.name))).all()
+        return [SecretInfo(**row._mapping) for row in found]
+
+    async def put(self, name: str, value: str) -> SecretInfo:
+        """Keep ``value`` under ``name``, in place of one before. Raises ConflictError or DatabaseUnavailableError."""
+        encrypted, now = self._open().encrypt(value.encode()).decode(), datetime.now(UTC)
+        async with self._database.write() as connection:
+            await raise_revision(self._database, connection, SECRET_REVISION)
+            query = select(secrets.c.created_at).where(secrets.c.name == name)
+            created_at: datetime | None = (await connection.execute(query)).scalar_one_or_none()
+            changed = {"value": encrypted, "updated_at": now}
+            if created_at is None:
+                await connection.execute(insert(secrets), {"name": name, "created_at": now, **changed})
+            else:
+                await connection.execute(update(secrets).where(secrets.c.name == name).values(**changed))
+            await note(connection, "secret.put", name, before=None if created_at is None else _MASKED, after=_MASKED)
+        await self._refresh()
+        return SecretInfo(name=name, created_at=created_at or now, updated_at=now)
+
+    async def delete(self, name: str) -> None:
+        """Raises NotFoundError, ConflictError or DatabaseUnavailableError."""
+        self._open()
+        async with self._database.write() as connection:
+            await raise_revision(self._database, connection, SECRET_REVISION)
+            if (await connection.execute(delete(secrets).where(secrets.c.name == name))).rowcount == 0:
+                raise NotFoundError(f"there is no secret {name!r}")
+            await note(connection, "secret.delete", name, before=_MASKED)
+        await self._refresh()
+
+    async def rotate(self) -> int:
+        """Encrypt every secret anew, with the first key, so that the others can go. Returns how many there are.
+
+        Raises ConflictError, also if one cannot be opened (nothing is changed then), or DatabaseUnavailableError.
+        """
+        cipher = self._open()
+        async with self._database.write() as connection:
+            await raise_revision(self._database, connection, SECRET_REVISION)
+            found = (await connection.execute(select(secrets.c.name, secrets.c.value))).all()
+            for name, value in found:
+                try:
+                    anew = cipher.rotate(value.encode()).decode()
+                except InvalidToken:
+                    raise ConflictError(f"no key of {_SETTING} opens the secret {name!r}") from None
+                await connection.execute(update(secrets).where(secrets.c.name == name).values(value=anew))
+                await note(connection, "secret.rotate", name)
+        return len(found)
+
+    def _open(self) -> MultiFernet:
+        if self._cipher is None:
+            raise ConflictError(f"secrets cannot be kept: {_SETTING} is not set")
+        return self._cipher
+
+    async def _refresh(self) -> None:
+        try:
+            await self.refresh()
+        except DatabaseUnavailableError:
+            _log.warning("secret_refresh_failed")  # the change is made; the next look will see it
+
+
+def check_secret_keys(keys: SecretStr | None) -> None:
+    """Raises SettingsError for what is no Fernet key."""
+    if keys is not None:
+        _cipher(keys.get_secret_value())
+
+
+def _cipher(keys: str) -> MultiFernet:
+    try:
+        return MultiFernet([Fernet(key.strip()) for key in keys.split(",") if key.strip()])
+    except ValueError:
+        raise SettingsError(f"{_SETTING}: not a Fernet key; `groundlane secrets new-key` makes one") from None

@@ -1,0 +1,47 @@
+"""Policies in a file: TOML as the configuration has them, or JSON."""
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import orjson
+
+from app.config import parse_policies
+from app.policy_admin.document import PolicyDraft
+
+
+class PolicyFileError(ValueError):
+    """The file cannot be used; the message is one line that names the key."""
+
+
+def read_policies(text: str, *, json: bool) -> Sequence[PolicyDraft]:
+    """Read TOML with ``[[policies]]``, or JSON: a list of policies, or an object with one under ``policies``.
+
+    ``[[upstreams]]`` beside them, as in a configuration file, are passed over. Raises PolicyFileError.
+    """
+    try:
+        document: Any = orjson.loads(text) if json else tomllib.loads(text)
+        return parse_policies(_policies(document))
+    except (tomllib.TOMLDecodeError, orjson.JSONDecodeError) as error:
+        raise PolicyFileError(f"not {'JSON' if json else 'TOML'}: {error}") from None
+    except ValueError as error:
+        raise PolicyFileError(str(error)) from None
+
+
+def _policies(document: Any) -> Sequence[Any]:
+    if isinstance(document, dict):
+        unknown = sorted(document.keys() - {"policies", "upstreams"})
+        if unknown:
+            raise PolicyFileError(f"{unknown[0]}: unknown key")
+        if "policies" not in document:
+            raise PolicyFileError("policies: missing")
+        document = document["policies"]
+    if not isinstance(document, list):
+        raise PolicyFileError("policies: expected a list")
+    return document
+
+
+def policy_file(drafts: Sequence[PolicyDraft]) -> str:
+    """``drafts`` as JSON that ``read_policies`` reads."""
+    return orjson.dumps({"policies": [asdict(draft) for draft in drafts]}, option=orjson.OPT_INDENT_2).decode()

@@ -1,0 +1,71 @@
+"""Check a text against sources without a server: what ``groundlane check`` does."""
+
+import asyncio
+from collections.abc import Mapping
+
+import orjson
+
+from app.cli.terminal import Screen
+from app.judge_runtime.offline import JudgeMissingError, open_cross_encoder, open_llm
+from app.settings import Settings
+from app.text_checks.presentation import shown_claim, shown_report
+from judges.checker import GroundingChecker
+from judges.cross_encoder import spec_languages
+from judges.llm import LlmJudge
+from judges.types import Chunk, GroundingReport, ReplyVerdict, Thresholds
+
+
+def check_text(settings: Settings, text: str, sources: Mapping[str, str]) -> GroundingReport:
+    """Judge ``text`` against ``sources`` (name to text) by the default thresholds. Runs an event loop of its own.
+
+    An LLM that the settings name is asked as the gateway asks it, but for keys that are kept as secrets.
+
+    Raises SettingsError for a judge that does not exist, JudgeMissingError for one that cannot be loaded.
+    """
+    llm = open_llm(settings)
+    checker = GroundingChecker(
+        open_cross_encoder(settings),
+        llm=llm,
+        languages=spec_languages(settings.judge),
+        timeout_s=settings.judge_timeout_ms / 1e3,
+        max_sentence_chars=settings.max_sentence_chars,
+    )
+    chunks = [Chunk(id=name, text=source, source=name) for name, source in sources.items()]
+    return asyncio.run(_check(checker, llm, text, chunks))
+
+
+async def _check(checker: GroundingChecker, llm: LlmJudge, text: str, chunks: list[Chunk]) -> GroundingReport:
+    try:
+        evidence = await checker.prepare(chunks)
+        if not checker.available:
+            raise JudgeMissingError(f"the judge cannot be loaded: {checker.error}")
+        reply = checker.reply(evidence, thresholds=Thresholds())
+        for sentence in [*reply.push(text), *reply.flush()]:
+            await reply.check(sentence)
+        return reply.report()
+    finally:
+        await checker.aclose()
+        await llm.aclose()
+
+
+def is_grounded(report: GroundingReport) -> bool:
+    """Nothing contradicted, and at most half of the claims found in no source; a text without claims is grounded."""
+    return report.is_trusted or report.verdict is ReplyVerdict.NO_CLAIMS
+
+
+def report_json(report: GroundingReport) -> str:
+    """The report as indented JSON, with the names of ``POST /v1/grounding/check``."""
+    body = {"grounded": is_grounded(report), **shown_report(report)}
+    return orjson.dumps(body, option=orjson.OPT_INDENT_2).decode()
+
+
+def show_report(report: GroundingReport, screen: Screen) -> None:
+    """Each sentence with its verdict and evidence, then the whole."""
+    for sentence in report.sentences:
+        screen.field(sentence.label.value, sentence.sentence.plain or sentence.sentence.text)
+        for claim in sentence.claims:
+            screen.claim(shown_claim(claim))
+    screen.line()
+    screen.field(
+        "verdict", f"{report.verdict.value}: {report.summary}", color="green" if is_grounded(report) else "red"
+    )

@@ -1,0 +1,83 @@
+"""What the commands have in common: how they fail, and how they reach the database."""
+
+import getpass
+import os
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+import typer
+
+from app.settings import SettingsError
+
+if TYPE_CHECKING:
+    from app.db.database import Database
+
+T = TypeVar("T")
+
+
+class CommandError(Exception):
+    """The command failed; the message is one line."""
+
+    exit_code = 1
+
+
+class UsageError(CommandError):
+    """An argument or a setting is wrong."""
+
+    exit_code = 2
+
+
+@contextmanager
+def database_errors() -> Iterator[None]:
+    """Turn what is wrong with the database into one line that names its setting."""
+    from app.db.database import DatabaseUnavailableError, DatabaseUrlError, SchemaError
+
+    try:
+        yield
+    except DatabaseUrlError as error:
+        raise SettingsError(f"GROUNDLANE_DATABASE_URL: {error}") from None
+    except (DatabaseUnavailableError, SchemaError) as error:
+        raise CommandError(f"GROUNDLANE_DATABASE_URL: {error}") from None
+
+
+def with_database(url: str, work: Callable[["Database"], Awaitable[T]]) -> T:
+    """The result of ``work`` on the database at ``url``, in the name of who runs the command.
+
+    Raises SettingsError or CommandError.
+    """
+    import asyncio
+
+    from app.auth.audit_log import acting_as
+    from app.db.database import Database, check_schema
+    from app.errors import AdminError
+
+    async def run() -> T:
+        database = Database(url)
+        try:
+            await check_schema(database)
+            with acting_as(f"cli:{_user()}"):
+                return await work(database)
+        finally:
+            await database.aclose()
+
+    with database_errors():
+        try:
+            return asyncio.run(run())
+        except AdminError as error:
+            raise CommandError(error.message) from None
+
+
+def show_columns(rows: Sequence[Sequence[str]]) -> None:
+    """Print ``rows``, the first of them the heading, in columns."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        typer.echo("  ".join(cells).rstrip())
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name, as containers have it
+        return str(os.getuid())

@@ -1,0 +1,129 @@
+"""The demo as a whole: upstream and gateway up, the walk-through, and on serving until Ctrl-C."""
+
+import secrets
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+
+import httpx
+from pydantic import HttpUrl, SecretStr
+
+from app.cli.demo.content import Content, load_content
+from app.cli.demo.servers import ServerStartError, bind, serving
+from app.cli.demo.upstream import ScriptedUpstream
+from app.cli.demo.walkthrough import Outcome, Walkthrough, WalkthroughError
+from app.cli.serve import prepare
+from app.cli.terminal import Screen
+from app.main import create_app
+from app.observability import configure_logging
+from app.settings import Settings, StoreText, UpstreamApi
+
+
+class TourError(Exception):
+    """The demo cannot go on; the message is one line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """The running demo: the gateway's ``url`` and admin ``token``, the upstream behind it, the folder of its files."""
+
+    url: str
+    token: str
+    upstream: ScriptedUpstream
+    content: Content
+    folder: Path
+
+    def walkthrough(self, screen: Screen) -> Walkthrough:
+        return Walkthrough(
+            base_url=self.url,
+            admin_token=self.token,
+            content=self.content,
+            upstream=self.upstream,
+            folder=self.folder,
+            screen=screen,
+        )
+
+
+def tour(settings: Settings, *, port: int, folder: Path | None, leave: bool) -> dict[str, Outcome]:
+    """Run the demo on ``port`` (0: any free one). ``folder`` keeps database and request files there; None: they go with
+    the demo. ``leave``: end after the walk-through, whose outcomes are returned. Raises TourError, SettingsError,
+    DatabaseUrlError or DatabaseUnavailableError.
+    """
+    screen = Screen()
+    try:
+        with stage(settings, port=port, folder=folder) as running:
+            screen.title("Groundlane")
+            screen.paragraph(
+                "A scripted model stands in for the real one. Policies, judge, stream and event log are real."
+            )
+            outcomes = running.walkthrough(screen).run()
+            if not leave:
+                _show_next_steps(screen, running)
+                _wait_until_stopped(screen)
+            return outcomes
+    except (ServerStartError, WalkthroughError, httpx.HTTPError) as error:
+        raise TourError(str(error) or type(error).__name__) from None
+
+
+@contextmanager
+def stage(settings: Settings, *, port: int, folder: Path | None) -> Iterator[Stage]:
+    """Upstream and gateway, served for as long as the block runs. Raises TourError for a port that is taken."""
+    with ExitStack() as stack:
+        try:
+            sock = stack.enter_context(bind(port))
+        except OSError as error:
+            raise TourError(f"port {port}: {error.strerror or error}. Choose another with --port.") from None
+        if folder is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="groundlane-demo-")))
+        folder.mkdir(parents=True, exist_ok=True)
+        folder = folder.absolute()
+        configure_logging("warning", "console")
+        content = load_content()
+        upstream = ScriptedUpstream(content.answers)
+        upstream_url = stack.enter_context(serving(upstream.app, bind(0)))
+        token = secrets.token_urlsafe(24)
+        settings = settings.model_copy(
+            update={
+                "upstream_base_url": HttpUrl(f"{upstream_url}/v1"),
+                "upstream_api_key": SecretStr("scripted"),
+                "upstream_api": UpstreamApi.OPENAI,
+                "config": None,
+                "database_url": f"sqlite+aiosqlite:///{folder / 'groundlane.db'}",
+                "event_journal": None,
+                "admin_token": SecretStr(token),
+                "require_keys": False,
+                "retention_days": None,
+                "store_text": StoreText.FULL,
+            }
+        )
+        prepare(settings)
+        url = stack.enter_context(serving(create_app(settings), sock))
+        yield Stage(url=url, token=token, upstream=upstream, content=content, folder=folder)
+
+
+def _show_next_steps(screen: Screen, running: Stage) -> None:
+    screen.title("Go on from here")
+    screen.field("base url", f"{running.url}/v1   (any OpenAI client; model scripted-1)")
+    screen.field("dashboard", f"{running.url}/dashboard/   (sign in with the admin token)")
+    screen.field("admin token", running.token)
+    screen.command(f"curl -s {running.url}/admin/v1/requests -H 'authorization: Bearer {running.token}'")
+    screen.command(f"curl -s {running.url}/readyz")
+    screen.command(f"curl -s {running.url}/metrics")
+    screen.line()
+
+
+def _wait_until_stopped(screen: Screen) -> None:
+    """Until Ctrl-C or SIGTERM. The servers then end in order."""
+    stopped = Event()
+    before = {name: signal.signal(name, lambda *_: stopped.set()) for name in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        screen.paragraph("Serving. Press Ctrl-C to end.")
+        stopped.wait()
+        screen.line()
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)

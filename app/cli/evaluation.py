@@ -1,0 +1,303 @@
+"""``groundlane eval``: answers of a file judged by their documents."""
+
+import sys
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from app.cli.common import CommandError, UsageError
+from app.cli.evaluation_shown import show_comparison, show_estimate, show_summary
+from app.settings import Settings, SettingsError, load_settings
+
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    from app.evaluation import Evaluator
+    from app.evaluation.cost_estimate import RunEstimate
+    from app.evaluation.run import Progress
+    from app.evaluation.run_summary import Summary
+
+evaluation = typer.Typer(
+    help="Evaluate answers by their documents: files of cases in, reports out.", no_args_is_help=True
+)
+
+_FAILED = 1
+_INTERRUPTED = 130
+_TERMINATED = 143
+_LONG = 200
+"""Cases from which a run is long: they take some ten seconds, the start of the processes two."""
+
+
+class Metric(StrEnum):
+    GROUNDING = "grounding"
+
+
+class Judge(StrEnum):
+    CROSS_ENCODER = "cross-encoder"
+    LLM = "llm"
+    CASCADE = "cascade"
+
+
+class Engine(StrEnum):
+    LOCAL = "local"
+    RAY = "ray"
+
+
+Input = Annotated[Path, typer.Option("--input", "-i", help="Cases: a .json, .jsonl, .csv or .parquet file")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Take the first cases only, so many")]
+Which = Annotated[
+    Judge, typer.Option(help="The cross-encoder, an LLM, or the LLM where the cross-encoder comes to no verdict")
+]
+CacheFile = Annotated[Path | None, typer.Option(help="File of verdicts kept; default: in the user's cache folder")]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither read nor keep verdicts")]
+Entailment = Annotated[float, typer.Option(min=0.0, max=1.0, help="Supported at or above this probability")]
+Contradiction = Annotated[float, typer.Option(min=0.0, max=1.0, help="Contradicted at or above this probability")]
+Metrics = Annotated[Metric, typer.Argument(help="What to measure")]
+
+
+@evaluation.command()
+def run(
+    metric: Metrics,
+    input: Input,
+    output_dir: Annotated[Path, typer.Option("--output-dir", "-o", help="Folder for the results; used again: go on")],
+    limit: Limit = None,
+    judge: Which = Judge.CROSS_ENCODER,
+    fail_under: Annotated[
+        float | None, typer.Option(min=0.0, max=1.0, help="Exit code 1 if the score is lower, or if there is none")
+    ] = None,
+    entailment_threshold: Entailment = 0.7,
+    contradiction_threshold: Contradiction = 0.7,
+    cache: CacheFile = None,
+    no_cache: NoCache = False,
+    engine: Annotated[Engine, typer.Option(help="Judge here, or on a Ray cluster")] = Engine.LOCAL,
+    processes: Annotated[
+        int | None, typer.Option(min=0, help="Processes that judge, 0 for this one; default: as many as help")
+    ] = None,
+    ray_address: Annotated[str | None, typer.Option(help="Address of the cluster; default: RAY_ADDRESS")] = None,
+    ray_judges: Annotated[int | None, typer.Option(min=1, help="Judges on the cluster; default: one a core")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON")] = False,
+) -> None:
+    """Judge every case of a file. Exit code 1: a case failed, or the score is under --fail-under."""
+    from asyncio import CancelledError
+    from functools import partial
+
+    from app.evaluation.case_files import count_cases, read_cases
+    from app.evaluation.run import run_cases
+    from app.evaluation.run_folder import RunFolder
+
+    settings = load_settings()
+    with evaluation_errors():
+        total = count_cases(input, limit=limit)
+        if processes and engine is Engine.RAY:
+            raise UsageError("--processes is of the local engine; --ray-judges says how many judge on a cluster")
+        if processes is None:
+            processes = default_processes(settings, judge, total) if engine is Engine.LOCAL else 0
+        evaluator = _open(settings, judge, entailment_threshold, contradiction_threshold, cache, no_cache, processes)
+        work = run_cases
+        if engine is Engine.RAY:
+            from app.evaluation.ray_engine import Cluster, run_cases_on_ray
+
+            cluster = Cluster(judges=ray_judges, address=ray_address)
+            work = partial(run_cases_on_ray, settings=settings, cluster=cluster)
+
+        async def judged(progress: "Progress") -> "Summary":
+            with _ended_by_sigterm():
+                async with evaluator:
+                    return await work(evaluator, read_cases(input, limit=limit), RunFolder(output_dir), progress)
+
+        try:
+            with _progress(total, quiet) as progress:
+                summary = _run(judged(progress))
+        except (KeyboardInterrupt, CancelledError) as stop:
+            typer.echo("Stopped. What was judged is kept: the same command goes on.", err=True)
+            raise typer.Exit(_INTERRUPTED if isinstance(stop, KeyboardInterrupt) else _TERMINATED) from None
+    show_summary(summary, output_dir, json=json)
+    raise typer.Exit(_exit_code(summary, fail_under))
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """By the event loop that leaves most of the cores to the judge."""
+    if sys.platform == "win32":
+        import asyncio
+
+        return asyncio.run(work)
+    import uvloop
+
+    return uvloop.run(work)
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM cancels the task that this is in, which can then end the processes that it started."""
+    if sys.platform == "win32":
+        yield
+        return
+    import asyncio
+    import signal
+
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    if task is not None:
+        loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+
+
+@evaluation.command()
+def estimate(
+    metric: Metrics,
+    input: Input,
+    limit: Limit = None,
+    judge: Which = Judge.CROSS_ENCODER,
+    entailment_threshold: Entailment = 0.7,
+    contradiction_threshold: Contradiction = 0.7,
+    cache: CacheFile = None,
+    no_cache: NoCache = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the estimate as JSON")] = False,
+) -> None:
+    """Say what a run would cost. No LLM is asked anything, and none needs a key."""
+    import asyncio
+
+    from app.evaluation.case_files import read_cases
+    from app.evaluation.cost_estimate import estimate_run
+    from app.judge_runtime.llm import open_prices
+
+    settings = load_settings()
+    with evaluation_errors():
+        evaluator = _open(settings, judge, entailment_threshold, contradiction_threshold, cache, no_cache)
+        prices = open_prices(settings)
+
+        async def estimated() -> "RunEstimate":
+            try:
+                await evaluator.judge.start(ask_llm=False)
+                return await estimate_run(
+                    evaluator,
+                    lambda: read_cases(input, limit=limit),
+                    model=settings.llm_judge_model,
+                    prices=prices,
+                )
+            finally:
+                await evaluator.aclose()
+
+        found = asyncio.run(estimated())
+    show_estimate(found, json=json)
+
+
+@evaluation.command()
+def compare(
+    before: Annotated[Path, typer.Argument(help="Folder of a run")],
+    after: Annotated[Path, typer.Argument(help="Folder of the run to hold against it")],
+    fail_on_regression: Annotated[
+        bool, typer.Option("--fail-on-regression", help="Exit code 1 if a claim was accepted and is no more")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON")] = False,
+) -> None:
+    """Hold two runs against each other: which claims flipped, and what became of the score."""
+    from app.evaluation.run_comparison import compare_runs
+
+    with evaluation_errors():
+        found = compare_runs(before, after)
+    show_comparison(found, json=json)
+    raise typer.Exit(_FAILED if fail_on_regression and found.worse else 0)
+
+
+@evaluation.command()
+def sample() -> None:
+    """Print the cases that ship with the package, as JSON Lines."""
+    from importlib.resources import files
+
+    typer.echo((files("app.evaluation") / "sample.jsonl").read_text("utf-8"), nl=False)
+
+
+@contextmanager
+def evaluation_errors() -> Iterator[None]:
+    """Turn what can go wrong into one line: with the input into a UsageError, with the judge into a SettingsError."""
+    from app.evaluation import CacheError, CaseFileError
+    from app.evaluation.run import EngineMissingError, RunStoppedError
+    from app.evaluation.run_folder import RunFolderError
+    from app.judge_runtime.offline import JudgeMissingError
+
+    try:
+        yield
+    except (CaseFileError, RunFolderError) as error:
+        raise UsageError(str(error)) from None
+    except JudgeMissingError as error:
+        raise SettingsError(f"GROUNDLANE_JUDGE: {error}") from None
+    except CacheError as error:
+        raise CommandError(f"the cache: {error}; --no-cache does without") from None
+    except EngineMissingError as error:
+        raise UsageError(str(error)) from None
+    except RunStoppedError as error:
+        raise CommandError(f"{error} What was judged is kept: the same command goes on.") from None
+
+
+def _open(
+    settings: Settings,
+    judge: Judge,
+    entailment: float,
+    contradiction: float,
+    cache: Path | None,
+    no_cache: bool,
+    processes: int = 0,
+) -> "Evaluator":
+    from app.evaluation import JudgeKind, open_evaluator
+    from app.evaluation.verdict_cache import default_cache
+    from judges.types import Thresholds
+
+    return open_evaluator(
+        settings,
+        judge=JudgeKind(judge.value),
+        thresholds=Thresholds(entailment=entailment, contradiction=contradiction),
+        cache=None if no_cache else cache or default_cache(),
+        processes=processes,
+    )
+
+
+def default_processes(settings: Settings, judge: Judge, total: int) -> int:
+    """How many to judge ``total`` cases in: one a core for a run that is long enough to be worth their start, by the
+    embedded judge, which is small enough to be had several times. An LLM is waited for in this process."""
+    from judges.cross_encoder.model_files import cores
+
+    worth = judge is Judge.CROSS_ENCODER and settings.judge == "embedded" and total >= _LONG
+    return cores() if worth and cores() > 1 else 0
+
+
+@contextmanager
+def _progress(total: int, quiet: bool) -> Iterator["Progress"]:
+    """A bar on stderr, where that is a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _line: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+    )
+    with bar:
+        task = bar.add_task("judging", total=total)
+        yield lambda _line: bar.advance(task)
+
+
+def _exit_code(summary: "Summary", fail_under: float | None) -> int:
+    if summary.errors:
+        typer.echo(f"{summary.errors} cases could not be judged in full; the same command tries them again.", err=True)
+        return _FAILED
+    if fail_under is None:
+        return 0
+    score = summary.score.value
+    if score is not None and score >= fail_under:
+        return 0
+    shown = "no case has a score" if score is None else f"the score {score:.3f} is under {fail_under:g}"
+    typer.echo(f"Failed: {shown}.", err=True)
+    return _FAILED

@@ -1,0 +1,74 @@
+"""The newest decisions as they come, whichever worker made them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+
+from sse_starlette.event import ServerSentEvent
+
+from app.api.admin.common import utc
+from app.dashboard.templating import render
+from app.db.database import Database, DatabaseUnavailableError
+from app.events.queries import EventFilter, EventQueries
+
+LOOK_S = 1.0
+_LATE = timedelta(minutes=10)
+"""A decision has the time of its request, and is written when the reply has ended."""
+_AT_ONCE = 200
+_LOOKS_PER_SESSION_CHECK = 15
+
+
+class Tail:
+    """Looks into the event log once a second. ``after``: the id of an event that was shown, as ``event_id`` makes it;
+    what is newer than that is new. Without it everything is new that comes from now on."""
+
+    def __init__(self, database: Database, filter: EventFilter, *, after: str | None = None) -> None:
+        self._queries = EventQueries(database)
+        self._filter = filter
+        self._after = _time_of(after) or datetime.now(UTC)
+        self._shown: dict[str, datetime] = {}
+        self._begun = False
+
+    async def run(self, signed_in: Callable[[], Awaitable[object | None]]) -> AsyncIterator[ServerSentEvent]:
+        """One event for each decision until the session ends. ``signed_in`` says whether it still goes on."""
+        looks = 0
+        while True:
+            try:
+                if looks % _LOOKS_PER_SESSION_CHECK == 0 and await signed_in() is None:
+                    yield ServerSentEvent(event="end", data="signed out")
+                    return
+                for decision in await self.look():
+                    line = render("decision.html", decision=decision)
+                    yield ServerSentEvent(event="decision", id=event_id(decision), data=line)
+            except DatabaseUnavailableError:
+                yield ServerSentEvent(event="away", data="the database is not available")
+            looks += 1
+            await asyncio.sleep(LOOK_S)
+
+    async def look(self) -> list[dict[str, object]]:
+        """What has come since the last look, the oldest first. Raises DatabaseUnavailableError."""
+        since = datetime.now(UTC) - _LATE
+        wanted = EventFilter(
+            since=since, agent=self._filter.agent, model=self._filter.model, policy=self._filter.policy
+        )
+        found = (await self._queries.events(wanted, limit=_AT_ONCE)).items
+        self._shown = {id: ts for id, ts in self._shown.items() if ts >= since}
+        fresh = [decision for decision in reversed(found) if decision["id"] not in self._shown]
+        self._shown |= {decision["id"]: decision["ts"] for decision in fresh}
+        if not self._begun:
+            self._begun = True
+            fresh = [decision for decision in fresh if decision["ts"] > self._after]
+        return fresh
+
+
+def event_id(decision: dict[str, object]) -> str:
+    """What a browser remembers of the last decision that it has seen."""
+    ts = decision["ts"]
+    return ts.isoformat() if isinstance(ts, datetime) else ""
+
+
+def _time_of(event_id: str | None) -> datetime | None:
+    try:
+        return None if not event_id else utc(datetime.fromisoformat(event_id.replace(" ", "+")))
+    except ValueError:
+        return None

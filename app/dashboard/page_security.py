@@ -1,0 +1,152 @@
+"""What stands before every page: the session, the token that a change must bring, errors as pages, security headers."""
+
+from collections.abc import Callable, Coroutine
+from http import HTTPStatus
+from typing import Any, ClassVar
+from urllib.parse import urlencode
+
+import structlog
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, RedirectResponse
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from app.auth.audit_log import act_as
+from app.dashboard.session import COOKIE, CSRF_FIELD, CSRF_HEADER, GUEST_COOKIE, PATH, same, sessions_of
+from app.dashboard.templating import page
+from app.db.database import DatabaseUnavailableError
+from app.errors import GatewayError
+from app.resources import Resources
+
+_log = structlog.stdlib.get_logger(__name__)
+
+LARGEST_FORM = 8 * 1024 * 1024
+"""Bytes; documents that are pasted into the playground must fit."""
+
+_FORM = "application/x-www-form-urlencoded"
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+class _RefusedError(Exception):
+    """``message`` is for whoever sits before the browser."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
+
+
+class _SignedOutError(Exception):
+    """There is no session."""
+
+
+class OpenRoute(APIRoute):
+    """A page for anybody: what it changes still needs the token of the browser's own form."""
+
+    needs_operator: ClassVar[bool] = False
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def guarded(request: Request) -> Response:
+            try:
+                await _admit(request, self.needs_operator)
+                response = await handle(request)
+            except _SignedOutError:
+                response = _sign_in(request)
+            except Exception as error:
+                response = _error(request, error)
+            _secure(response)
+            return response
+
+        return guarded
+
+
+class DashboardRoute(OpenRoute):
+    """A page for those who have signed in. ``request.state.operator`` is who that is, and changes are made in the name
+    of the admin token. A POST must bring the form field ``csrf``, or the header ``x-csrf-token`` if it is no form."""
+
+    needs_operator = True
+
+
+async def _admit(request: Request, needs_operator: bool) -> None:
+    request.state.operator = None
+    sessions = sessions_of(request)
+    resources: Resources = request.state.resources
+    if cookie := request.cookies.get(COOKIE):
+        request.state.operator = await sessions.find(cookie)
+    operator = request.state.operator
+    if needs_operator:
+        if operator is None:
+            raise _SignedOutError
+        act_as(f"token:{resources.admin.id}")
+    if request.method not in ("GET", "HEAD"):
+        nonce = request.cookies.get(GUEST_COOKIE)
+        expected = operator.csrf if operator is not None else sessions.guest(nonce) if nonce else None
+        await _check_csrf(request, expected)
+
+
+async def _check_csrf(request: Request, expected: str | None) -> None:
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        raise _RefusedError(403, "This came from another site. Nothing was changed.")
+    length = request.headers.get("content-length", "")
+    if not length.isdecimal():
+        raise _RefusedError(411, "The form came without its length. Nothing was changed.")
+    if int(length) > LARGEST_FORM:
+        raise _RefusedError(413, f"The form is larger than {LARGEST_FORM // 1024 // 1024} MB. Nothing was changed.")
+    given = request.headers.get(CSRF_HEADER)
+    if given is None and request.headers.get("content-type", "").partition(";")[0].strip().lower() == _FORM:
+        field = (await request.form(max_fields=2_000)).get(CSRF_FIELD)
+        given = field if isinstance(field, str) else None
+    if given is None or expected is None or not same(given, expected):
+        raise _RefusedError(
+            403, "This form is out of date. Nothing was changed: go back, load the page anew, try again."
+        )
+
+
+def _sign_in(request: Request) -> Response:
+    """The way to sign in for a page that a person asked for; for what a script asked for, that there is no session."""
+    if request.headers.get("sec-fetch-mode", "navigate") != "navigate":
+        return JSONResponse({"error": "signed out"}, status_code=401)
+    query = f"?{request.url.query}" if request.url.query else ""
+    wanted = request.url.path + query if request.method == "GET" else f"{PATH}/"
+    after = "" if wanted.rstrip("/") == PATH else "?" + urlencode({"next": wanted})
+    return RedirectResponse(f"{PATH}/sign-in{after}", status_code=303)
+
+
+def _error(request: Request, error: Exception) -> Response:
+    match error:
+        case _RefusedError():
+            status, message = error.status, error.message
+        case GatewayError():
+            status, message = error.status, error.message
+        case DatabaseUnavailableError():
+            _log.warning("database_unavailable", path=request.url.path, error=str(error))
+            status, message = 503, "The database is not available. The gateway may still serve; try again in a moment."
+        case RequestValidationError():
+            first = error.errors()[0]
+            status, message = 422, f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
+        case HTTPException():
+            status, message = error.status_code, str(error.detail)
+        case ClientDisconnect():
+            return Response(status_code=499)
+        case _:
+            _log.error("unexpected_error", path=request.url.path, exc_info=error)
+            status, message = 500, "Something went wrong; the log says what."
+    return page(request, "error.html", status=status, title=HTTPStatus(status).phrase, message=message)
+
+
+def _secure(response: Response) -> None:
+    for name, value in _HEADERS.items():
+        response.headers.setdefault(name, value)
+    response.headers.setdefault("Cache-Control", "no-store")

@@ -1,0 +1,155 @@
+"""What differs between two versions of a policy, field by field, for people."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from difflib import SequenceMatcher
+from functools import cache
+from typing import Any, Literal
+
+from app.dashboard.policies.form_fields import all_fields
+from app.policy_admin.document import PolicyDraft, PolicyVersion
+
+_WORDS = re.compile(r"\s+|[^\s]+")
+_MOST_WORDS = 2_000
+_SEVERAL_WORDS = 4
+_CATEGORY = "category"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of a value: the ``same`` in both, ``gone`` or ``new``."""
+
+    kind: Literal["same", "gone", "new"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A field whose value differs. ``pieces`` show both values in one line."""
+
+    key: str
+    meaning: str
+    before: str
+    after: str
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clash:
+    """A field that differs between what somebody saved and what was entered meanwhile. ``by``: who changed it."""
+
+    key: str
+    theirs: str
+    ours: str
+    by: Literal["them", "you", "both"]
+
+
+def draft_of(version: PolicyVersion) -> PolicyDraft:
+    """What a version says."""
+    return PolicyDraft(**{field.name: getattr(version, field.name) for field in fields(PolicyDraft)})
+
+
+def changes(before: PolicyDraft, after: PolicyDraft) -> list[Change]:
+    """What is not the same in both, in the order of the form."""
+    old, new = _values(before), _values(after)
+    shown = {**_shown_as(before.category), **_shown_as(after.category)}
+    return [
+        Change(
+            key=key,
+            meaning=meaning,
+            before=words(old.get(key)),
+            after=words(new.get(key)),
+            pieces=_pieces(old.get(key), new.get(key)),
+        )
+        for key, meaning in shown.items()
+        if old.get(key) != new.get(key)
+    ]
+
+
+def unusual(draft: PolicyDraft) -> list[tuple[str, str, str, str]]:
+    """The rules that are not at their defaults: key, value, default, meaning."""
+    values = _values(draft)
+    return [
+        (field.name, words(values.get(field.key)), words(field.default), field.meaning)
+        for field in all_fields(draft.category)
+        if field.path[0] == "rules" and values.get(field.key) != field.default
+    ]
+
+
+def clashes(base: PolicyDraft, theirs: PolicyDraft, ours: PolicyDraft) -> list[Clash]:
+    """Where ``theirs`` and ``ours`` differ, both having begun as ``base``."""
+    was, saved, entered = _values(base), _values(theirs), _values(ours)
+    return [
+        Clash(
+            key=key,
+            theirs=words(saved.get(key)),
+            ours=words(entered.get(key)),
+            by="you" if saved.get(key) == was.get(key) else "them" if entered.get(key) == was.get(key) else "both",
+        )
+        for key in _shown_as(ours.category)
+        if saved.get(key) != entered.get(key)
+    ]
+
+
+def words(value: Any) -> str:
+    """A value in words."""
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return "on" if value else "off"
+        case float():
+            return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+        case list() | tuple():
+            return ", ".join(map(str, value)) if value else "none"
+        case "":
+            return "empty"
+    return str(value)
+
+
+@cache
+def _shown_as(category: str) -> Mapping[str, str]:
+    return {_CATEGORY: "", **{field.key: field.meaning for field in all_fields(category)}}
+
+
+def _values(draft: PolicyDraft) -> dict[str, Any]:
+    return dict(_flat(asdict(draft), ""))
+
+
+def _flat(values: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", value
+
+
+def _pieces(before: Any, after: Any) -> tuple[Piece, ...]:
+    match before, after:
+        case list(), list() if set(before) != set(after):
+            return _by_item(before, after)
+        case str(), str() if max(len(before.split()), len(after.split())) >= _SEVERAL_WORDS:
+            return _by_word(before, after)
+    return Piece("gone", words(before)), Piece("new", words(after))
+
+
+def _by_item(before: Sequence[Any], after: Sequence[Any]) -> tuple[Piece, ...]:
+    gone = [Piece("gone", str(item)) for item in before if item not in after]
+    new = [Piece("new", str(item)) for item in after if item not in before]
+    same = [Piece("same", str(item)) for item in before if item in after]
+    return (*same, *gone, *new)
+
+
+def _by_word(before: str, after: str) -> tuple[Piece, ...]:
+    old, new = _WORDS.findall(before), _WORDS.findall(after)
+    if max(len(old), len(new)) > _MOST_WORDS:
+        return Piece("gone", before), Piece("new", after)
+    pieces: list[Piece] = []
+    for _, old_from, old_to, new_from, new_to in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if old[old_from:old_to] == new[new_from:new_to]:
+            pieces.append(Piece("same", "".join(old[old_from:old_to])))
+            continue
+        both = Piece("gone", "".join(old[old_from:old_to])), Piece("new", "".join(new[new_from:new_to]))
+        pieces += [piece for piece in both if piece.text]
+    return tuple(pieces)

@@ -1,0 +1,126 @@
+"""A reply put together from its record: what was said, sentence by sentence, and what of it reached the client."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from app.reply.edits import correction
+
+Row = Mapping[str, Any]
+_HASH = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+class Storage(StrEnum):
+    """What of a request's texts was kept."""
+
+    FULL = "full"
+    HASH = "hash"
+    NONE = "none"
+
+
+class Fate(StrEnum):
+    """What became of a sentence on its way to the client. ``RETRACTED``: the upstream was asked to say it anew."""
+
+    SENT = "sent"
+    CORRECTED = "corrected"
+    WITHHELD = "withheld"
+    RETRACTED = "retracted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A stretch of the reply. ``sentence`` is its place among the sentences; None: text that nobody judged, or that
+    stands ``instead`` of what was left out. ``lead`` is the white space before it. ``choice``: one begins here, by its
+    number, where the reply has several."""
+
+    text: str | None
+    lead: str = ""
+    sentence: int | None = None
+    fate: Fate = Fate.SENT
+    instead: bool = False
+    choice: int | None = None
+
+
+def storage_of(trace: Mapping[str, Any], default: str) -> Storage:
+    """By what is there of the texts; ``default`` where nothing tells."""
+    sentences = [row["text"] for sentence in trace["sentences"] for row in sentence["claims"][:1]]
+    texts = [trace["request"]["prompt"], trace["request"]["reply"], *(doc["text"] for doc in trace["documents"])]
+    known = [text for text in (*texts, *sentences) if text]
+    if known:
+        return Storage.HASH if all(_HASH.fullmatch(text) for text in known) else Storage.FULL
+    return Storage(default) if not sentences and not trace["documents"] else Storage.NONE
+
+
+def fate_of(sentence: Row) -> Fate:
+    """What became of a sentence of a trace."""
+    extras = [row["extra"] or {} for row in sentence["claims"]]
+    if any(extra.get("retracted") for extra in extras):
+        return Fate.RETRACTED
+    return Fate.SENT if sentence["delivered"] else Fate.WITHHELD
+
+
+def pieces_of(reply: str, sentences: Sequence[Row]) -> list[Piece]:
+    """The reply in order. ``reply`` is all that the client got, of one choice after the other."""
+    return list(_Composition(reply, sentences).pieces())
+
+
+def corrections_of(sentence: Row) -> list[str]:
+    """What the documents support in place of a sentence's claims, where an LLM said so."""
+    verdicts = [(row["extra"] or {}).get("verdict") or {} for row in sentence["claims"]]
+    return [verdict["correction"] for verdict in verdicts if verdict.get("correction")]
+
+
+class _Composition:
+    """Looks the sentences up in the reply, in their order."""
+
+    def __init__(self, reply: str, sentences: Sequence[Row]) -> None:
+        self._reply, self._sentences = reply, sentences
+        self._at = 0
+        self._left_out = False
+
+    def pieces(self) -> Iterator[Piece]:
+        several = len({sentence["choice"] for sentence in self._sentences}) > 1
+        choice = None
+        for place, sentence in enumerate(self._sentences):
+            if several and sentence["choice"] != choice:
+                choice = sentence["choice"]
+                yield Piece(text=None, choice=choice)
+            yield from self._sentence(place, sentence)
+        yield from self._between(len(self._reply))
+
+    def _sentence(self, place: int, sentence: Row) -> Iterator[Piece]:
+        raw = sentence["claims"][0]["text"] or ""
+        text, fate = raw.strip(), fate_of(sentence)
+        if fate is Fate.WITHHELD and (corrections := corrections_of(sentence)):
+            standing = correction(corrections)
+            found = self._reply.find(standing, self._at)
+            if found >= 0:
+                yield Piece(text=text, lead=self._lead(raw), sentence=place, fate=Fate.CORRECTED)
+                yield from self._between(found + len(standing), instead=True)
+                return
+        if fate is not Fate.SENT:
+            self._left_out = True
+            yield Piece(text=text, lead=self._lead(raw), sentence=place, fate=fate)
+            return
+        found = self._reply.find(text, self._at)
+        lead = self._lead(raw)
+        if found >= 0:
+            between = self._reply[self._at : found]
+            lead = between[len(between.rstrip()) :]
+            yield from self._between(found - len(lead))
+            self._at = found + len(text)
+        self._left_out = False
+        yield Piece(text=text, lead=lead, sentence=place)
+
+    def _between(self, end: int, *, instead: bool = False) -> Iterator[Piece]:
+        """What the client got up to ``end`` that is none of the sentences."""
+        text, self._at = self._reply[self._at : end], max(end, self._at)
+        if text.strip():
+            own = text.lstrip()
+            yield Piece(text=own, lead=text[: len(text) - len(own)] or " ", instead=instead or self._left_out)
+
+    def _lead(self, raw: str) -> str:
+        own = raw[: len(raw) - len(raw.lstrip())]
+        return own or (" " if self._at else "")

@@ -1,0 +1,224 @@
+"""The event log by months. On PostgreSQL its tables are partitioned by the request's time, in UTC, so that a month goes
+at once; on SQLite there is nothing to do here.
+
+A row whose month has no partition lies in the table's default partition, and is moved when the month's is made. Who
+makes or drops a month waits for the others only a moment, because the others wait for him meanwhile; then he lets them
+go on, and tries again.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TypeVar
+
+import structlog
+from sqlalchemy import MetaData, Table, delete, func, insert, select, text
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.concurrency import TaskScope
+from app.db.database import Database, DatabaseUnavailableError
+from app.db.rollup_tables import STATISTICS, in_days
+from app.db.tables import EVENT_TABLES, feedback, requests
+
+_log = structlog.stdlib.get_logger(__name__)
+T = TypeVar("T")
+
+_AHEAD = 2
+"""Months after this one that are made ahead."""
+_EVERY_S, _RETRY_S = 86_400.0, 60.0
+_LOCK = 0x6D6F6E746873  # any number, as long as everybody takes the same
+_PATIENCE_MS = 100
+"""How long to wait for a lock. Eight of these waits are shorter than PostgreSQL takes to look for a deadlock, so that
+one ends here, and costs neither an event nor a query."""
+_ATTEMPTS = 5
+_PAUSE_S = 0.1
+_IN_USE = ("55P03", "40P01")
+"""What PostgreSQL calls a lock that was not to be had, and a deadlock."""
+
+
+class MonthInUseError(Exception):
+    """Others kept a table locked for as long as was waited."""
+
+
+async def make_months(database: Database, now: datetime) -> list[datetime]:
+    """Make the partitions of this month, of those to come, and of all that rows of the default partition are from.
+
+    Returns the beginnings of the months that were made; none where another process is at it. Raises MonthInUseError or
+    DatabaseUnavailableError.
+    """
+    made: list[datetime] = []
+    if database.dialect == "sqlite":
+        return made
+    while (month := await _patiently(partial(_make_next, database, now))) is not None:
+        _log.info("events_month_made", month=f"{month:%Y-%m}")
+        made.append(month)
+    return made
+
+
+async def drop_months(database: Database, before: datetime, *, keep_marked: bool) -> int:
+    """Drop the partitions of the months that were over by then, with their feedback; return how many requests went.
+
+    Months that others use without a pause stay, and so do those with feedback where ``keep_marked``: what is old in
+    them is to be deleted row by row. Raises DatabaseUnavailableError.
+    """
+    if database.dialect == "sqlite":
+        return 0
+    async with database.read() as connection:
+        months = await _months(connection)
+    count = 0
+    for month in sorted(month for month in months if following(month) <= before):
+        try:
+            gone = await _patiently(partial(_drop, database, month, keep_marked))
+        except MonthInUseError:
+            _log.warning("events_month_in_use", month=f"{month:%Y-%m}")
+            continue
+        if gone is not None:
+            _log.info("events_month_dropped", month=f"{month:%Y-%m}", requests=gone)
+            count += gone
+    return count
+
+
+def month_of(time: datetime) -> datetime:
+    """The beginning of the month of that time, in UTC."""
+    return time.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+
+
+def following(month: datetime) -> datetime:
+    """The beginning of the month after the one that begins then."""
+    return month_of(month + timedelta(days=31))
+
+
+async def _patiently(action: Callable[[], Awaitable[T]]) -> T:
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            return await action()
+        except DBAPIError as error:
+            if getattr(error.orig, "sqlstate", None) not in _IN_USE:
+                raise
+        await asyncio.sleep(_PAUSE_S * attempt)
+    raise MonthInUseError
+
+
+async def _alone(connection: AsyncConnection) -> bool:
+    """Whether nobody else makes or drops months until the transaction ends. Waits are short from here on."""
+    await connection.execute(text(f"SET LOCAL lock_timeout = {_PATIENCE_MS}"))
+    taken = await connection.execute(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": _LOCK})
+    return bool(taken.scalar_one())
+
+
+async def _months(connection: AsyncConnection) -> Mapping[datetime, set[str]]:
+    """The months that have partitions, with the names of the tables that have one."""
+    query = text(
+        "SELECT child.relname FROM pg_inherits JOIN pg_class child ON child.oid = inhrelid"
+        " WHERE inhparent = to_regclass(:name)"
+    )
+    found: dict[datetime, set[str]] = defaultdict(set)
+    for table in (each.name for each in EVENT_TABLES):
+        for name in (await connection.execute(query, {"name": table})).scalars():
+            try:
+                month = datetime.strptime(name, f"{table}_%Y_%m").replace(tzinfo=UTC)
+            except ValueError:
+                continue  # the default partition, or one that somebody else made
+            found[month].add(table)
+    return found
+
+
+async def _make_next(database: Database, now: datetime) -> datetime | None:
+    async with database.write() as connection:
+        if not await _alone(connection):
+            return None
+        months = await _months(connection)
+        wanted = [month_of(now)]
+        for _ in range(_AHEAD):
+            wanted.append(following(wanted[-1]))
+        strays = select(func.date_trunc("month", _named(requests, "default").c.ts, "UTC")).distinct()
+        wanted += (await connection.execute(strays)).scalars()
+        for month in sorted(wanted):
+            if missing := [table for table in EVENT_TABLES if table.name not in months.get(month, ())]:
+                await _make(connection, month, missing)
+                return month
+    return None
+
+
+async def _make(connection: AsyncConnection, month: datetime, tables: Sequence[Table]) -> None:
+    end = following(month)
+    # No writer may be on its way to the default partition: it would find that its row no longer belongs there.
+    await _execute(connection, f"LOCK TABLE {_only(EVENT_TABLES)} IN SHARE ROW EXCLUSIVE MODE")
+    await _execute(connection, f"LOCK TABLE {_only(_named(table, 'default') for table in tables)}")
+    for table in tables:
+        default, partition = _named(table, "default"), _named(table, _suffix(month))
+        # Made beside the table and attached when the strays are in it; readers of other months go on.
+        await _execute(connection, f"CREATE TABLE {partition} (LIKE {table} INCLUDING ALL)")
+        strays = delete(default).where(default.c.ts >= month, default.c.ts < end).returning(*default.c).cte("strays")
+        await connection.execute(insert(partition).from_select([*partition.c.keys()], select(strays)))
+        bounds = f"FROM ('{month.isoformat()}') TO ('{end.isoformat()}')"
+        await _execute(connection, f"ALTER TABLE {table} ATTACH PARTITION {partition} FOR VALUES {bounds}")
+
+
+async def _drop(database: Database, month: datetime, keep_marked: bool) -> int | None:
+    """The number of requests that went; None where the month stays, or is gone."""
+    old = [_named(table, _suffix(month)) for table in EVENT_TABLES]
+    marked = feedback.c.request_id.in_(select(old[0].c.request_id))
+    async with database.write() as connection:
+        if not await _alone(connection) or len((await _months(connection)).get(month, ())) < len(old):
+            return None
+        count = int((await connection.execute(select(func.count()).select_from(old[0]))).scalar_one())
+        await _execute(connection, f"LOCK TABLE {_only(EVENT_TABLES)}")
+        if keep_marked and (await connection.execute(select(feedback.c.id).where(marked).limit(1))).first() is not None:
+            return None
+        await connection.execute(delete(feedback).where(marked))
+        await _execute(connection, f"DROP TABLE {', '.join(str(table) for table in old)}")
+        for counted in STATISTICS:
+            await connection.execute(delete(counted).where(*in_days(counted, month, following(month))))
+    return count
+
+
+def _suffix(month: datetime) -> str:
+    return f"{month:%Y_%m}"
+
+
+def _named(table: Table, suffix: str) -> Table:
+    """The partition of that table."""
+    return table.to_metadata(MetaData(), name=f"{table.name}_{suffix}")
+
+
+def _only(tables: Iterable[Table]) -> str:
+    return ", ".join(f"ONLY {table}" for table in tables)
+
+
+async def _execute(connection: AsyncConnection, statement: str) -> None:
+    await connection.exec_driver_sql(statement)
+
+
+class PartitionKeeper:
+    """Makes months ahead: at the start, and once a day for as long as it is open."""
+
+    def __init__(self, database: Database, *, every_s: float = _EVERY_S, retry_s: float = _RETRY_S) -> None:
+        self._database, self._every_s, self._retry_s = database, every_s, retry_s
+        self._scope = TaskScope()
+
+    async def start(self) -> None:
+        """Make what is missing, and go on from there. Never raises: events do not depend on it."""
+        if self._database.dialect != "sqlite":
+            wait_s = await self._turn()
+            self._scope.start(self._run(wait_s))
+
+    async def aclose(self) -> None:
+        await self._scope.aclose()
+
+    async def _run(self, wait_s: float) -> None:
+        while True:
+            await asyncio.sleep(wait_s)
+            wait_s = await self._turn()
+
+    async def _turn(self) -> float:
+        """The time to the next turn, in seconds."""
+        try:
+            await make_months(self._database, datetime.now(UTC))
+        except (DatabaseUnavailableError, MonthInUseError, SQLAlchemyError) as error:
+            _log.warning("events_months_not_made", error=type(error).__name__)
+            return self._retry_s
+        return self._every_s

@@ -1,0 +1,100 @@
+"""The tables of the numbers that are counted ahead, and the histogram of latencies in them.
+
+The event log's writer adds to them in the transaction that stores the events; see ``app.events.rollups.counting``.
+"""
+
+from bisect import bisect_left
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Boolean, Column, ColumnElement, Double, Integer, String, Table
+
+from app.db.tables import UTCDateTime
+from app.db.tables import metadata as metadata
+
+HOUR, DAY = 3_600, 86_400
+"""What ``step`` may be, in seconds: how much time a row covers from ``start`` on, in UTC."""
+NONE = ""
+"""What stands in a key for an agent, a model or a reason code that there is none of, and for all policies."""
+
+_LONGEST_NAME = 200
+
+BOUNDS_MS = tuple(2.0**power for power in range(-4, 17))
+"""Upper ends of the bins of a histogram, each twice the one before; one more bin holds what is above the last."""
+BINS = range(len(BOUNDS_MS) + 1)
+
+PARTS = ("total", "upstream", "judge", "gateway")
+"""What the time of a request went to. ``gateway`` is what is left of the total without upstream and judge."""
+VERDICTS = ("supported", "has_contradictions", "has_unverifiable", "no_claims", "no_sources", "not_checked")
+STATUSES = ("completed", "blocked", "cancelled", "incomplete", "upstream_error", "failed")
+
+
+def bin_of(latency_ms: float) -> int:
+    """The bin that a latency falls into; an upper end belongs to its bin."""
+    return bisect_left(BOUNDS_MS, latency_ms)
+
+
+def key_of(name: str | None) -> str:
+    """An agent or model as it stands in a key: none is a name too, and a long one is cut to fit into an index."""
+    return (name or NONE)[:_LONGEST_NAME]
+
+
+def _number(name: str, kind: type[Integer | Double[float]] = Integer) -> Column[Any]:
+    return Column(name, kind, nullable=False, server_default="0")
+
+
+def _latency(part: str) -> list[Column[Any]]:
+    """How many have this latency, their sum and largest (in milliseconds), and how many fall into each bin."""
+    return [
+        _number(f"{part}_count"),
+        _number(f"{part}_ms", Double),
+        _number(f"{part}_max", Double),
+        *(_number(f"{part}_{bin:02d}") for bin in BINS),
+    ]
+
+
+# A row with a policy counts the requests that the policy decided on, in force or in shadow.
+request_statistics = Table(
+    "request_statistics",
+    metadata,
+    Column("step", Integer, primary_key=True, autoincrement=False),
+    Column("start", UTCDateTime, primary_key=True),
+    Column("policy_id", String, primary_key=True),
+    Column("agent", String, primary_key=True),
+    Column("model", String, primary_key=True),
+    Column("action", String, primary_key=True),
+    _number("requests"),
+    *(_number(f"verdict_{verdict}") for verdict in VERDICTS),
+    *(_number(f"status_{status}") for status in STATUSES),
+    # Whole numbers all the same: what an upstream says it took may be more than an integer holds.
+    _number("prompt_tokens", Double),
+    _number("completion_tokens", Double),
+    _number("trust_count"),
+    _number("trust_sum", Double),
+    *(column for part in PARTS for column in _latency(part)),
+)
+
+decision_statistics = Table(
+    "decision_statistics",
+    metadata,
+    Column("step", Integer, primary_key=True, autoincrement=False),
+    Column("start", UTCDateTime, primary_key=True),
+    Column("policy_id", String, primary_key=True),
+    Column("shadow", Boolean, primary_key=True),
+    Column("category", String, primary_key=True),
+    Column("phase", String, primary_key=True),
+    Column("action", String, primary_key=True),
+    Column("reason_code", String, primary_key=True),
+    Column("agent", String, primary_key=True),
+    Column("model", String, primary_key=True),
+    Column("policy_name", String, nullable=False),
+    _number("decisions"),
+    *_latency("latency"),
+)
+
+STATISTICS = (request_statistics, decision_statistics)
+
+
+def in_days(table: Table, since: datetime, until: datetime) -> tuple[ColumnElement[bool], ...]:
+    """Conditions on the rows of those whole days."""
+    return table.c.step.in_((HOUR, DAY)), table.c.start >= since, table.c.start < until

@@ -1,0 +1,324 @@
+"""The tables, as SQLAlchemy Core. Every column that a filter of the admin API reads has an index in keyset order.
+
+Events are written once and never changed; their keys are made from the request, so that writing one twice adds nothing.
+On PostgreSQL the tables of the event log are partitioned by month; ``app.db.partitions`` says how.
+"""
+
+from datetime import UTC, datetime
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Dialect,
+    Double,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    false,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+class UTCDateTime(TypeDecorator[datetime]):
+    """A point in time. Aware both ways, also on SQLite, which keeps no time zone; a naive value is refused."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError("a time without a time zone cannot be stored")
+        return value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+Json = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+
+
+ONE_DIALECT = "one_dialect"
+"""Key in a constraint's ``info``: the only dialect that has it."""
+
+
+def _of_request() -> ForeignKeyConstraint:
+    # A table that is partitioned by time has no key that names a request alone. PostgreSQL is left without this one:
+    # an event is written in one transaction, and who deletes requests deletes what hangs on them.
+    key = ForeignKeyConstraint(
+        ["request_id"], ["requests.request_id"], ondelete="CASCADE", info={ONE_DIALECT: "sqlite"}
+    )
+    return key.ddl_if(dialect="sqlite")
+
+
+policies = Table(
+    "policies",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("name", String, nullable=False, unique=True),
+    Column("category", String, nullable=False),
+    Column("rules", Json, nullable=False),
+    Column("scope", Json, nullable=False),
+    Column("enabled", Boolean, nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("mode", String, nullable=False),
+    Column("canary_percent", Integer, nullable=False, server_default="100"),
+    Column("version", Integer, nullable=False),
+    Column("created_at", UTCDateTime, nullable=False),
+    Column("updated_at", UTCDateTime, nullable=False),
+)
+
+# No foreign key: the versions of a deleted policy stay, because events still name them.
+policy_versions = Table(
+    "policy_versions",
+    metadata,
+    Column("policy_id", String, primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("change", String, nullable=False),
+    Column("ts", UTCDateTime, nullable=False),
+    Column("name", String, nullable=False),
+    Column("category", String, nullable=False),
+    Column("rules", Json, nullable=False),
+    Column("scope", Json, nullable=False),
+    Column("enabled", Boolean, nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("mode", String, nullable=False),
+    Column("canary_percent", Integer, nullable=False, server_default="100"),
+)
+
+requests = Table(
+    "requests",
+    metadata,
+    Column("request_id", String, primary_key=True),
+    Column("ts", UTCDateTime, nullable=False),
+    Column("api", String, nullable=False),
+    Column("model", String),
+    Column("resolved_model", String),
+    Column("agent", String),
+    Column("run_id", String),
+    Column("key_prefix", String),
+    Column("stream", Boolean, nullable=False),
+    Column("status", String, nullable=False),
+    Column("http_status", Integer, nullable=False),
+    Column("action", String, nullable=False),
+    Column("verdict", String, nullable=False),
+    Column("trust_score", Double),
+    Column("documents", Integer, nullable=False),
+    Column("sentences", Integer, nullable=False),
+    Column("prompt_tokens", BigInteger),
+    Column("completion_tokens", BigInteger),
+    Column("usage_estimated", Boolean, nullable=False),
+    Column("upstream_ms", Double),
+    Column("judge_ms", Double),
+    Column("total_ms", Double, nullable=False),
+    Column("finish_reason", String),
+    Column("error", Text),
+    Column("prompt", Text),
+    Column("reply", Text),
+    Column("extra", Json, nullable=False, server_default="{}"),
+    Column("regenerations", Integer, nullable=False, server_default="0"),
+    Index(None, "ts", "request_id"),
+    Index(None, "agent", "ts", "request_id"),
+    Index(None, "model", "ts", "request_id"),
+    Index(None, "action", "ts", "request_id"),
+    Index(None, "run_id", "ts"),
+)
+
+decisions = Table(
+    "decisions",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("request_id", String, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("run_id", String),
+    Column("ts", UTCDateTime, nullable=False),
+    Column("agent", String),
+    Column("model", String),
+    Column("policy_id", String, nullable=False),
+    Column("policy_version", Integer, nullable=False),
+    Column("policy_name", String, nullable=False),
+    Column("category", String, nullable=False),
+    Column("phase", String, nullable=False),
+    Column("action", String, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("reason_code", String),
+    Column("metadata", Json, nullable=False),
+    Column("latency_ms", Double, nullable=False),
+    Column("shadow", Boolean, nullable=False, server_default=false()),
+    _of_request(),
+    Index(None, "request_id", "position"),
+    Index(None, "run_id", "ts", "id"),
+    *(
+        Index(None, *column, "ts", "id")
+        for column in ((), ("agent",), ("model",), ("policy_id",), ("phase",), ("action",), ("reason_code",))
+    ),
+)
+
+claims = Table(
+    "claims",
+    metadata,
+    Column("request_id", String, primary_key=True),
+    Column("seq", Integer, primary_key=True),
+    Column("position", Integer, nullable=False),
+    Column("choice", Integer, nullable=False),
+    Column("sentence_index", Integer, nullable=False),
+    Column("start", Integer, nullable=False),
+    Column("end", Integer, nullable=False),
+    Column("label", String, nullable=False),
+    Column("score", Double),
+    Column("confidence", Double),
+    Column("document_id", String),
+    Column("document_index", Integer),
+    Column("evidence_start", Integer),
+    Column("evidence_end", Integer),
+    Column("delivered", Boolean, nullable=False),
+    Column("reason", String),
+    Column("judge_ms", Double),
+    Column("text", Text),
+    Column("evidence", Text),
+    Column("extra", Json, nullable=False),
+    Column("ts", UTCDateTime, nullable=False),
+    _of_request(),
+)
+
+documents = Table(
+    "documents",
+    metadata,
+    Column("request_id", String, primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("document_id", String, nullable=False),
+    Column("source", String),
+    Column("collection", String),
+    Column("relevance_score", Double),
+    Column("age_days", Double),
+    Column("title", Text),
+    Column("url", Text),
+    Column("kept", Boolean, nullable=False),
+    Column("reason", Text),
+    Column("text", Text),
+    Column("ts", UTCDateTime, nullable=False),
+    _of_request(),
+)
+
+EVENT_TABLES = (requests, decisions, claims, documents)
+"""An event's rows, in the order in which they are written; ``ts`` is the request's time in all of them."""
+
+# ``version`` is the number of the last step, ``state`` what holds for all of them.
+runs = Table(
+    "runs",
+    metadata,
+    Column("run_id", String, primary_key=True),
+    Column("agent", String),
+    Column("key_prefix", String),
+    Column("status", String, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("state", Json, nullable=False),
+    Column("created_at", UTCDateTime, nullable=False),
+    Column("updated_at", UTCDateTime, nullable=False),
+    Index(None, "created_at", "run_id"),
+)
+
+# What a run was told, in order: steps are added, so that two workers cannot undo what the other recorded.
+run_steps = Table(
+    "run_steps",
+    metadata,
+    Column("run_id", String, ForeignKey("runs.run_id", ondelete="CASCADE"), primary_key=True),
+    Column("seq", Integer, primary_key=True),
+    Column("ts", UTCDateTime, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("key", String),
+    Column("data", Json, nullable=False),
+    Column("decisions", Json, nullable=False),
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("name", String, nullable=False),
+    Column("prefix", String, nullable=False, index=True),
+    Column("hash", String, nullable=False, unique=True),
+    Column("models", Json, nullable=False),
+    Column("collections", Json, nullable=False, server_default="[]"),
+    Column("requests_per_minute", Integer),
+    Column("created_at", UTCDateTime, nullable=False),
+    Column("revoked_at", UTCDateTime),
+)
+
+# ``value`` is encrypted; see app/auth/secrets.py.
+secrets = Table(
+    "secrets",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("value", Text, nullable=False),
+    Column("created_at", UTCDateTime, nullable=False),
+    Column("updated_at", UTCDateTime, nullable=False),
+)
+
+# Lines are written with the change they tell of, never changed, and outlive what they are about.
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("ts", UTCDateTime, nullable=False),
+    Column("actor", String, nullable=False),
+    Column("action", String, nullable=False),
+    Column("target", String, nullable=False),
+    Column("before", Json),
+    Column("after", Json),
+    *(Index(None, *column, "ts", "id") for column in ((), ("actor",), ("action",), ("target",))),
+)
+
+feedback = Table(
+    "feedback",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("request_id", String, nullable=False, index=True),
+    Column("decision_id", String),
+    Column("correct", Boolean, nullable=False),
+    Column("note", Text),
+    Column("created_at", UTCDateTime, nullable=False),
+    _of_request(),
+)
+
+# One row for each worker process, renewed every few seconds. ``versions``: what it has loaded, by policy id.
+workers = Table(
+    "workers",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("host", String, nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("versions", Json, nullable=False),
+    Column("started_at", UTCDateTime, nullable=False),
+    Column("loaded_at", UTCDateTime, nullable=False),
+    Column("seen_at", UTCDateTime, nullable=False),
+)
+
+meta = Table("meta", metadata, Column("key", String, primary_key=True), Column("value", Text, nullable=False))
+
+POLICY_REVISION = "policy_revision"
+"""Key in ``meta`` of the counter that every change of a policy raises; the first migration puts it there."""
+
+KEY_REVISION, SECRET_REVISION = "key_revision", "secret_revision"
+"""The same for gateway keys and for secrets; they are there from the first change on."""

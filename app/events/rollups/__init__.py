@@ -1,0 +1,1 @@
+"""Statistics added up as events are stored."""

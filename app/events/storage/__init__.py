@@ -1,0 +1,1 @@
+"""How events reach the database: the writer, the journal, inserts and retention."""

@@ -1,0 +1,76 @@
+"""Rows into the database: a batch in one transaction, nothing twice, and no bad event at the cost of the others."""
+
+from collections.abc import Iterator, Sequence
+
+import structlog
+from sqlalchemy import Connection
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.exc import ProgrammingError, SQLAlchemyError
+
+from app.db.database import Database, DatabaseUnavailableError
+from app.db.tables import EVENT_TABLES, requests
+from app.events.rollups import counting as tallies
+from app.events.storage.serialization import Rows
+from app.events.storage.sqlite_bulk_insert import insert_rows, known_requests
+
+_log = structlog.stdlib.get_logger(__name__)
+_ROWS_AT_ONCE = 100
+
+
+async def store(database: Database, batch: Sequence[Rows]) -> list[Rows]:
+    """Store ``batch`` and return those events that the database refuses for what is in them. Rows that are there
+    already are left out. Raises DatabaseUnavailableError, and then a part of the batch may be stored.
+    """
+    try:
+        await _insert(database, batch)
+    except SQLAlchemyError as error:
+        if len(batch) == 1:
+            _log.error("event_refused", request_id=batch[0]["requests"][0]["request_id"], error=type(error).__name__)
+            return list(batch)
+    else:
+        return []
+    return [refused for rows in batch for refused in await store(database, [rows])]
+
+
+async def _insert(database: Database, batch: Sequence[Rows]) -> None:
+    def insert(connection: Connection) -> None:
+        added = (_insert_sqlite if database.dialect == "sqlite" else _insert_postgresql)(connection, batch)
+        tallies.add(connection, _added(batch, added))
+
+    try:
+        await database.transact(insert)
+    except ProgrammingError as error:
+        # A table or column is missing: it is the database that is not as it should be, not the event.
+        raise DatabaseUnavailableError(str(error.orig)) from error
+
+
+def _insert_sqlite(connection: Connection, batch: Sequence[Rows]) -> set[str]:
+    """The ids of the requests that were not there before."""
+    ids = [event["requests"][0]["request_id"] for event in batch]
+    known = known_requests(connection, ids)
+    for table in EVENT_TABLES:
+        insert_rows(connection, table, [row for event in batch for row in event[table.name]])
+    return set(ids).difference(known)
+
+
+def _insert_postgresql(connection: Connection, batch: Sequence[Rows]) -> set[str]:
+    added: set[str] = set()
+    for table in EVENT_TABLES:
+        statement = postgresql.insert(table).on_conflict_do_nothing()
+        rows = [row for event in batch for row in event[table.name]]
+        # In pieces, because the event loop stands still while the parameters of one are made ready.
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            piece = rows[start : start + _ROWS_AT_ONCE]
+            if table is requests:
+                added.update(connection.execute(statement.returning(requests.c.request_id), piece).scalars())
+            else:
+                connection.execute(statement, piece)
+    return added
+
+
+def _added(batch: Sequence[Rows], ids: set[str]) -> Iterator[Rows]:
+    """The events whose requests are among ``ids``, each once."""
+    for event in batch:
+        if (request_id := event["requests"][0]["request_id"]) in ids:
+            ids.remove(request_id)
+            yield event

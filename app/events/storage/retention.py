@@ -1,0 +1,170 @@
+"""Deleting what the event log has kept long enough: whole months at once where it is partitioned, and the rest in small
+pieces, so that nobody waits for it."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+from typing import Any
+
+import structlog
+from sqlalchemy import Column, Select, Table, and_, delete, exists, func, or_, select, update
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.auth.audit_log import acting_as, note
+from app.concurrency import TaskScope
+from app.db.database import Database, DatabaseUnavailableError
+from app.db.partitions import drop_months
+from app.db.tables import EVENT_TABLES, feedback, meta, requests, runs
+from app.events.rollups import counting as tallies
+from app.events.storage.serialization import Rows
+
+_log = structlog.stdlib.get_logger(__name__)
+_BATCH = 500
+_PAUSE_S = 0.02
+"""Between two pieces: a writer that waits gets its turn."""
+_EVERY_S = 3600.0
+_LAST_RUN = "retention_at"
+_JUMP = timedelta(minutes=10)
+"""A clock that is off by more, compared with the one that only counts, was set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """How many rows went, or would go; with a request go its decisions, claims, documents and feedback."""
+
+    requests: int
+    runs: int
+
+
+async def prune(
+    database: Database, before: datetime, *, keep_marked: bool = False, dry_run: bool = False, batch: int = _BATCH
+) -> Pruned:
+    """Delete the requests from before that time with all that hangs on them, and the runs not touched since.
+
+    ``keep_marked``: requests with feedback stay. ``dry_run``: count only. Each month that is dropped, and each piece of
+    ``batch`` rows, is a transaction of its own; what was deleted stays deleted if a later one fails. Leaves a line in
+    the audit trail where anything was deleted. Raises DatabaseUnavailableError.
+    """
+    old_requests = select(requests.c.request_id, requests.c.ts).where(requests.c.ts < before).order_by(requests.c.ts)
+    if keep_marked:
+        old_requests = old_requests.where(~exists().where(feedback.c.request_id == requests.c.request_id))
+    old_runs = select(runs.c.run_id).where(and_(runs.c.created_at < before, runs.c.updated_at < before))
+    if dry_run:
+        return Pruned(requests=await _count(database, old_requests), runs=await _count(database, old_runs))
+    dropped = await drop_months(database, before, keep_marked=keep_marked)
+    gone = Pruned(
+        requests=dropped + await _delete(database, old_requests, batch, _delete_requests),
+        runs=await _delete(database, old_runs.order_by(runs.c.created_at), batch, _delete_runs),
+    )
+    if gone.requests or gone.runs:
+        async with database.write() as connection:
+            after = {"before": before.isoformat(), "requests": gone.requests, "runs": gone.runs}
+            await note(connection, "events.prune", "events", after=after)
+    return gone
+
+
+async def _count(database: Database, query: Select[Any]) -> int:
+    async with database.read() as connection:
+        counted = await connection.execute(select(func.count()).select_from(query.order_by(None).subquery()))
+    return int(counted.scalar_one())
+
+
+_Delete = Callable[[AsyncConnection, Sequence[Any]], Awaitable[None]]
+
+
+async def _delete(database: Database, query: Select[Any], batch: int, delete_these: _Delete) -> int:
+    count = 0
+    while True:
+        async with database.write() as connection:
+            found = (await connection.execute(query.limit(batch))).all()
+            if found:
+                await delete_these(connection, found)
+        count += len(found)
+        if len(found) < batch:
+            return count
+        await asyncio.sleep(_PAUSE_S)
+
+
+async def _delete_requests(connection: AsyncConnection, found: Sequence[Any]) -> None:
+    """Delete requests that were found with the oldest first, and what hangs on them."""
+    ids = [row.request_id for row in found]
+    gone: dict[str, list[dict[str, Any]]] = {}
+    # Children first: on SQLite they would go with the requests, untold.
+    for table in reversed(EVENT_TABLES):
+        of_these = table.c.request_id.in_(ids), table.c.ts.between(found[0].ts, found[-1].ts)
+        told = delete(table).where(*of_these).returning(*_counted(table))
+        gone[table.name] = [{**row} for row in (await connection.execute(told)).mappings()]
+    await connection.run_sync(tallies.take_away, _events(gone))
+    # After the requests: from here on none of them can be marked.
+    await connection.execute(delete(feedback).where(feedback.c.request_id.in_(ids)))
+
+
+def _counted(table: Table) -> list[Column[Any]]:
+    """The columns that statistics are made of."""
+    return [table.c[name] for name in tallies.COUNTED.get(table.name, ["request_id"])]
+
+
+def _events(rows: Rows) -> list[Rows]:
+    decided: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows["decisions"]:
+        decided[row["request_id"]].append(row)
+    return [{"requests": [row], "decisions": decided[row["request_id"]]} for row in rows["requests"]]
+
+
+async def _delete_runs(connection: AsyncConnection, found: Sequence[Any]) -> None:
+    await connection.execute(delete(runs).where(runs.c.run_id.in_([row.run_id for row in found])))
+
+
+class Retention:
+    """Prunes once an hour for as long as it is open. Of all processes on a database, one does it each time.
+
+    When the clock was set meanwhile, nothing is deleted until the next turn: it may be wrong, and be set right by then.
+    """
+
+    def __init__(self, database: Database, *, days: int, every_s: float = _EVERY_S) -> None:
+        self._database, self._kept, self._every_s = database, timedelta(days=days), every_s
+        self._scope = TaskScope()
+        self._seen = datetime.now(UTC), monotonic()
+
+    def start(self) -> None:
+        self._scope.start(self._run())
+
+    async def aclose(self) -> None:
+        await self._scope.aclose()
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                if not self._clock_was_set() and await self._turn():
+                    with acting_as("retention"):
+                        gone = await prune(self._database, datetime.now(UTC) - self._kept)
+                    _log.info("events_pruned", requests=gone.requests, runs=gone.runs)
+            except (DatabaseUnavailableError, SQLAlchemyError) as error:
+                _log.warning("prune_failed", error=type(error).__name__)
+            await asyncio.sleep(self._every_s)
+
+    def _clock_was_set(self) -> bool:
+        """Since this was asked last."""
+        before, now = self._seen, (datetime.now(UTC), monotonic())
+        self._seen = now
+        jump = now[0] - before[0] - timedelta(seconds=now[1] - before[1])
+        if abs(jump) <= _JUMP:
+            return False
+        _log.warning("clock_was_set", by_s=round(jump.total_seconds()), pruning="put off")
+        return True
+
+    async def _turn(self) -> bool:
+        """Whether it is this process that prunes now: the last time, by whomever, was long enough ago."""
+        now = datetime.now(UTC)
+        due = (now - timedelta(seconds=self._every_s / 2)).isoformat()
+        # Whoever pruned with a clock that ran ahead must not put off all others until then.
+        ahead = (now + timedelta(seconds=self._every_s)).isoformat()
+        async with self._database.write() as connection:
+            await connection.execute(self._database.insert_ignore(meta), [{"key": _LAST_RUN, "value": ""}])
+            mine = meta.c.key == _LAST_RUN, or_(meta.c.value <= due, meta.c.value > ahead)
+            taken = await connection.execute(update(meta).where(*mine).values(value=now.isoformat()))
+        return taken.rowcount == 1

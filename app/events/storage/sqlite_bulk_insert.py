@@ -1,0 +1,63 @@
+"""Rows into SQLite, many at once: values are made ready by hand, because SQLAlchemy's care for each costs several times
+what the database does for them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection, Table
+from sqlalchemy.dialects import sqlite
+
+from app.db.tables import Json, UTCDateTime
+
+_KNOWN = "SELECT request_id FROM requests WHERE request_id IN (SELECT value FROM json_each(?))"
+
+Row = Mapping[str, Any]
+
+
+def insert_rows(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+    """Insert ``rows``, which all name the same columns; those that are there already are left out."""
+    if rows:
+        statement, values_of, encoders = _prepared(table, tuple(rows[0]))
+        values = [[*values_of(row)] for row in rows]
+        for place, encode in encoders:
+            for row in values:
+                row[place] = encode(row[place])
+        connection.exec_driver_sql(statement, [*map(tuple, values)])
+
+
+def known_requests(connection: Connection, ids: Sequence[str]) -> set[str]:
+    """Those of ``ids`` whose requests are in the event log."""
+    return set(connection.exec_driver_sql(_KNOWN, (orjson.dumps(ids).decode(),)).scalars())
+
+
+@lru_cache(maxsize=64)
+def _prepared(
+    table: Table, names: tuple[str, ...]
+) -> tuple[str, Callable[[Row], tuple[Any, ...]], Sequence[tuple[int, Callable[[Any], Any]]]]:
+    """The statement, what reads its parameters from a row, and by their place what makes some of them ready."""
+    insert = sqlite.insert(table).on_conflict_do_nothing()
+    compiled = insert.compile(dialect=sqlite.dialect(paramstyle="qmark"), column_keys=names)
+    order = names if compiled.positiontup is None else compiled.positiontup
+    encoders = [(place, encode) for place, name in enumerate(order) if (encode := _encoder(table, name)) is not None]
+    return str(compiled), itemgetter(*order), encoders
+
+
+def _encoder(table: Table, name: str) -> Callable[[Any], Any] | None:
+    """As SQLAlchemy's own types write to SQLite, so that they can read it."""
+    kind = table.c[name].type
+    if isinstance(kind, UTCDateTime):
+        return _stamp
+    return _json if kind is Json else None
+
+
+@lru_cache(maxsize=1024)  # all rows of an event have the same
+def _stamp(value: datetime | None) -> str | None:
+    return None if value is None else value.astimezone(UTC).isoformat(" ", "microseconds")[:26]
+
+
+def _json(value: Any) -> str | None:
+    return None if value is None else orjson.dumps(value).decode()

@@ -1,0 +1,344 @@
+"""The event log's writer: a bounded queue, one transaction a batch, and a journal for when the database is away."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import structlog
+
+from app.concurrency import TaskScope
+from app.db.database import Database
+from app.errors import EventLostError
+from app.events.records import RequestEvent
+from app.events.storage.insert import store
+from app.events.storage.journal import Journal
+from app.events.storage.serialization import Rows, dump, event_rows, load
+from app.settings import EventDurability
+
+_log = structlog.stdlib.get_logger(__name__)
+_SPILL_WAIT_S = 0.004
+"""How long a reply waits where neither queue has room; then its event is given up, and counted."""
+_DRAIN_S = 5.0
+_CLOSE_S = 5.0
+"""How long the end waits for a database that says nothing before the journal takes what waits for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    event: RequestEvent
+    stored: asyncio.Future[None] | None
+    """Whom to tell; None where nobody waits."""
+
+    def rows(self) -> Rows | None:
+        """None where the event has none for a fault of ours, which must not cost those beside it."""
+        try:
+            return event_rows(self.event)
+        except Exception as error:
+            _log.error("event_without_rows", error=f"{type(error).__name__}: {error}")
+            return None
+
+    def settle(self, error: Exception | None = None) -> None:
+        if self.stored is None or self.stored.done():
+            return
+        if error is None:
+            self.stored.set_result(None)
+        else:
+            self.stored.set_exception(error)
+
+
+def _rows_of(batch: Sequence[_Entry]) -> tuple[list[Rows], list[_Entry]]:
+    """What ``batch`` leaves, and those of it that leave nothing."""
+    found = [(entry, entry.rows()) for entry in batch]
+    return [rows for _, rows in found if rows is not None], [entry for entry, rows in found if rows is None]
+
+
+def default_journal(database: Database) -> Path:
+    """Where the journal lies unless a setting says otherwise: beside the database, or in the working directory."""
+    return (
+        Path("groundlane.events") if database.path is None else database.path.with_name(database.path.name + ".events")
+    )
+
+
+class EventWriter:
+    """An ``EventLog``. Events are taken before ``start`` and after ``aclose`` too, and then wait for the next start.
+
+    ``batched``: ``append`` returns at once. A batch is up to ``batch_limit`` events or ``linger_s`` of them.
+    ``sync``: ``append`` returns once the event is committed; what waits at the same time shares a commit. While the
+    database is away it returns once the event is fsynced to the journal instead, also if the database says nothing for
+    ``patience_s``.
+
+    A batch that the database does not take goes to the journal, and so does what finds ``queue_limit`` events waiting.
+    Where the journal does not take it either, it waits in memory, as far as there is room, until one of the two does.
+    The journal is replayed at start and, at growing intervals between ``retry_s``, when the database is back. Keys come
+    from the request's id, which must therefore be unique; a replay adds nothing twice. An event that the database
+    refuses for what is in it is set aside in ``<journal>.rejected``.
+
+    Counters, in events since the start: ``written`` to the database, ``journaled``, ``dropped`` (lost, because the
+    journal failed too), ``rejected``; and ``failures``, the times the database did not take a batch.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        durability: EventDurability = EventDurability.BATCHED,
+        queue_limit: int = 10_000,
+        journal_path: Path | None = None,
+        batch_limit: int = 500,
+        linger_s: float = 0.1,
+        retry_s: tuple[float, float] = (0.5, 30.0),
+        patience_s: float = 10.0,
+    ) -> None:
+        self.written = self.journaled = self.dropped = self.rejected = self.failures = 0
+        self._database = database
+        self._sync = durability is EventDurability.SYNC
+        self._queue_limit, self._batch_limit, self._linger_s = queue_limit, batch_limit, linger_s
+        self._journal = Journal(journal_path or default_journal(database))
+        self._pending: deque[_Entry] = deque()
+        self._spilled: deque[_Entry] = deque()
+        self._wake, self._full, self._spill = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._spill_space, self._ending = asyncio.Event(), asyncio.Event()
+        self._patience_s = patience_s
+        self._disk_full = False
+        """The journal took nothing when it was asked last."""
+        self._first_retry_s, self._last_retry_s = retry_s
+        self._retry_s = self._first_retry_s
+        self._retry_at: float | None = None
+        """When to try the database again; None while it is well."""
+        self._closing = self._closed = False
+        self._scope = TaskScope()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def queue_depth(self) -> int:
+        """Events that are neither in the database nor in the journal yet."""
+        return len(self._pending) + len(self._spilled)
+
+    @property
+    def journal_bytes(self) -> int:
+        """What waits in the journal to be replayed."""
+        return self._journal.waiting
+
+    async def start(self) -> None:
+        """Take over what earlier processes left in their journals, and begin to write. Raises OSError."""
+        await asyncio.to_thread(self._journal.adopt)
+        self._tasks = {self._scope.start(self._write()), self._scope.start(self._write_spilled())}
+
+    async def append(self, event: RequestEvent) -> None:
+        """Take ``event``. ``batched``: never waits for the database and never raises. ``sync``: see above; raises
+        EventLostError."""
+        stored = asyncio.get_running_loop().create_future() if self._sync else None
+        entry = _Entry(event, stored)
+        if self._closed:
+            await self._spill_now([entry])
+        elif len(self._pending) < self._queue_limit:
+            self._pending.append(entry)
+            self._wake.set()
+            if len(self._pending) >= self._batch_limit:
+                self._full.set()
+        else:
+            await self._append_spilled(entry)
+        if stored is not None:
+            await self._until(stored, entry)
+
+    async def _until(self, stored: asyncio.Future[None], entry: _Entry) -> None:
+        try:
+            async with asyncio.timeout(self._patience_s):
+                await asyncio.shield(stored)
+        except TimeoutError:
+            # It stays in its queue too; being stored twice makes it no two.
+            if not await self._to_journal([entry]):
+                raise EventLostError() from None
+
+    async def _append_spilled(self, entry: _Entry) -> None:
+        if len(self._spilled) >= self._queue_limit:
+            self._spill_space.clear()
+            try:
+                async with asyncio.timeout(_SPILL_WAIT_S):
+                    await self._spill_space.wait()
+            except TimeoutError:
+                self._lose([entry], TimeoutError("the journal cannot keep up"))
+                return
+        if self._closed:
+            await self._spill_now([entry])
+            return
+        self._spilled.append(entry)
+        self._spill.set()
+
+    async def aclose(self) -> None:
+        """Write what waits, to the database or to the journal, and end."""
+        self._closing = True
+        for event in (self._wake, self._full, self._spill, self._ending):
+            event.set()
+        try:
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=_CLOSE_S)
+        finally:
+            await self._scope.aclose()
+            self._closed = True
+            self._keep([*self._pending, *self._spilled])
+            self._journal.close()
+
+    def _keep(self, left: Sequence[_Entry]) -> None:
+        """What is left where the tasks never ran or were cancelled; no thread is waited for then."""
+        self._pending.clear()
+        self._spilled.clear()
+        try:
+            unmade = self._journal_rows(left) if left else []
+        except OSError as error:
+            self._lose(left, error)
+        else:
+            self._journaled(left, unmade)
+
+    # The two tasks. An entry leaves its queue only once it is stored, so that a cancelled task loses nothing.
+
+    async def _write(self) -> None:
+        while not self._closing or self._pending:
+            await self._wait()
+            if self._replay_due():
+                await self._attempt(self._replay)
+            if batch := list(islice(self._pending, self._batch_limit)):
+                if await self._store(batch):
+                    for _ in batch:
+                        self._pending.popleft()
+                elif self._closing:
+                    return
+                else:
+                    await self._rest()
+        deadline = asyncio.get_running_loop().time() + _DRAIN_S
+        while self._replay_due() and asyncio.get_running_loop().time() < deadline:
+            await self._attempt(self._replay)
+
+    async def _wait(self) -> None:
+        """Until there is a batch, or it is time to replay, or the end."""
+        if not self._pending and not self._closing and not self._replay_due():
+            try:
+                async with asyncio.timeout_at(self._retry_at if self._journal.waiting else None):
+                    await self._wake.wait()
+            except TimeoutError:
+                return
+        if not self._sync and 0 < len(self._pending) < self._batch_limit and not self._closing:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._linger_s):
+                    await self._full.wait()
+        self._wake.clear()
+        self._full.clear()
+
+    async def _rest(self) -> None:
+        """Neither the database nor the journal takes anything: give them time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._first_retry_s):
+                await self._ending.wait()
+
+    async def _write_spilled(self) -> None:
+        while not self._closing or self._spilled:
+            await self._spill.wait()
+            self._spill.clear()
+            while batch := list(self._spilled):
+                await self._spill_now(batch)
+                for _ in batch:
+                    self._spilled.popleft()
+                self._spill_space.set()
+                self._wake.set()
+            if self._closing:
+                return
+
+    # Where events go.
+
+    async def _store(self, batch: Sequence[_Entry]) -> bool:
+        """Whether the database or the journal has it now. Whoever waits is told either way."""
+        if self._due() and await self._attempt(lambda: self._insert(batch)):
+            for entry in batch:
+                entry.settle()
+            return True
+        if await self._to_journal(batch):
+            return True
+        for entry in batch:
+            entry.settle(EventLostError())
+        return False
+
+    async def _insert(self, batch: Sequence[_Entry]) -> None:
+        # In a thread and all at once, which costs a fraction of one by one while their requests are answered.
+        rows, unmade = await asyncio.to_thread(_rows_of, batch)
+        await self._insert_rows(rows)
+        self._reject(unmade)
+
+    async def _insert_rows(self, batch: Sequence[Rows]) -> None:
+        refused = await store(self._database, batch)
+        if refused:
+            await asyncio.to_thread(self._journal.reject, [dump(rows) for rows in refused])
+        self.rejected += len(refused)
+        self.written += len(batch) - len(refused)
+
+    async def _replay(self) -> None:
+        payloads, done = await asyncio.to_thread(self._journal.replay, self._batch_limit)
+        if payloads:
+            await self._insert_rows([load(payload) for payload in payloads])
+        await asyncio.to_thread(done)
+
+    def _due(self) -> bool:
+        return self._retry_at is None or asyncio.get_running_loop().time() >= self._retry_at
+
+    def _replay_due(self) -> bool:
+        return self._journal.waiting > 0 and self._due()
+
+    async def _attempt(self, action: Callable[[], Awaitable[None]]) -> bool:
+        """Do ``action``, say whether it worked, and find out so whether the database is away or back."""
+        try:
+            await action()
+        except Exception as error:  # whatever went wrong, the events are kept and the writer goes on
+            self.failures += 1
+            if self._retry_at is None:
+                _log.warning("event_database_away", error=f"{type(error).__name__}: {error}")
+            else:
+                self._retry_s = min(self._retry_s * 2, self._last_retry_s)
+            self._retry_at = asyncio.get_running_loop().time() + self._retry_s
+            return False
+        if self._retry_at is not None:
+            _log.info("event_database_back")
+            self._retry_at, self._retry_s = None, self._first_retry_s
+        return True
+
+    async def _to_journal(self, batch: Sequence[_Entry]) -> bool:
+        try:
+            unmade = await asyncio.to_thread(self._journal_rows, batch)
+        except OSError as error:
+            if not self._disk_full:
+                _log.error("event_journal_away", error=f"{type(error).__name__}: {error}")
+            self._disk_full = True
+            return False
+        self._disk_full = False
+        self._journaled(batch, unmade)
+        return True
+
+    def _journal_rows(self, batch: Sequence[_Entry]) -> list[_Entry]:
+        """Those that leave nothing. In a thread, but for the end."""
+        rows, unmade = _rows_of(batch)
+        self._journal.append([dump(each) for each in rows])
+        return unmade
+
+    def _journaled(self, batch: Sequence[_Entry], unmade: Sequence[_Entry]) -> None:
+        self._reject(unmade)
+        self.journaled += len(batch) - len(unmade)
+        for entry in batch:
+            entry.settle()
+
+    def _reject(self, unmade: Sequence[_Entry]) -> None:
+        self.rejected += len(unmade)
+        for entry in unmade:
+            entry.settle(EventLostError())
+
+    async def _spill_now(self, batch: Sequence[_Entry]) -> None:
+        """To the journal, or else they are lost: there is no room for them in memory."""
+        if not await self._to_journal(batch):
+            self._lose(batch, OSError("the journal does not take them"))
+
+    def _lose(self, batch: Sequence[_Entry], error: OSError) -> None:
+        self.dropped += len(batch)
+        _log.error("events_lost", count=len(batch), error=f"{type(error).__name__}: {error}")
+        for entry in batch:
+            entry.settle(EventLostError())

@@ -1,0 +1,1 @@
+"""One governed request, from the call to the record."""

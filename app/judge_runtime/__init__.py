@@ -1,0 +1,1 @@
+"""The judges of the settings: opened, served over HTTP, and run by commands."""

@@ -1,0 +1,103 @@
+"""The LLM judge of the process: its services, keys and prices from the settings, and what it is asked of a reply."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+from app.config import UpstreamSpec
+from app.reply.final_checks import Inquiry, Said
+from app.settings import Settings, SettingsError, UpstreamApi
+from judges.llm import PROVIDERS, Endpoint, KeySource, LlmJudge, PriceTable, ScoringMode
+from judges.llm.llm_call import Observe
+
+_AZURE_V1 = "/openai/v1"
+
+
+class LlmKeys:
+    """Where the LLM judge has its keys from: the setting of the provider, else the secret of that name, else the key of
+    the upstream that is called so or is at the same host."""
+
+    def __init__(self, settings: Settings, upstreams: Sequence[UpstreamSpec], secrets: KeySource) -> None:
+        self._secrets = secrets
+        self._own: Mapping[str, SecretStr | None] = {
+            "openai": settings.openai_api_key,
+            "anthropic": settings.anthropic_api_key,
+            "groq": settings.groq_api_key,
+        }
+        self._upstreams = {name: [s for s in upstreams if _serves(s, name)] for name in PROVIDERS}
+        self._upstreams |= {spec.name: [spec] for spec in upstreams}
+
+    def key(self, name: str) -> str | None:
+        """The key of the service called ``name``; None where there is none."""
+        own = self._own.get(name)
+        if own is not None:
+            return own.get_secret_value()
+        if (secret := self._secrets.key(name)) is not None:
+            return secret
+        keys = (self._key_of(spec) for spec in self._upstreams.get(name, ()))
+        return next((key for key in keys if key is not None), None)
+
+    def _key_of(self, spec: UpstreamSpec) -> str | None:
+        if spec.secret is not None:
+            return self._secrets.key(spec.secret)
+        return spec.key.get_secret_value() if spec.key is not None else None
+
+
+def open_llm_judge(
+    settings: Settings, upstreams: Sequence[UpstreamSpec], secrets: KeySource, observe: Observe
+) -> LlmJudge:
+    """The judge that ``settings`` describe; any upstream can serve it too, as ``upstream/model``. ``observe`` is told
+    of every call. Nothing is asked or imported yet. Raises SettingsError for a file of prices that cannot be used."""
+    return LlmJudge(
+        keys=LlmKeys(settings, upstreams, secrets),
+        model=settings.llm_judge_model,
+        endpoints={**PROVIDERS, **{spec.name: _endpoint(spec) for spec in upstreams}},
+        prices=open_prices(settings),
+        timeout_s=settings.llm_judge_timeout_ms / 1e3,
+        token_budget=settings.llm_judge_token_budget,
+        concurrency=settings.llm_judge_concurrency,
+        scoring_mode=ScoringMode(settings.llm_judge_scoring),
+        include_reasoning=settings.llm_judge_reasoning,
+        observe=observe,
+    )
+
+
+def open_prices(settings: Settings) -> PriceTable:
+    """What calls cost. Raises SettingsError for a file of prices that cannot be used."""
+    try:
+        return PriceTable.read(Path(settings.llm_judge_prices)) if settings.llm_judge_prices else PriceTable()
+    except ValueError as error:
+        raise SettingsError(f"GROUNDLANE_LLM_JUDGE_PRICES: {error}") from None
+
+
+def llm_scores(judge: LlmJudge) -> Inquiry:
+    """Asks ``judge`` for the scores that policies want of a whole reply."""
+
+    async def ask(said: Said) -> Mapping[str, Any]:
+        requests = said.audit.score_requests
+        if not requests or not said.chunks or not said.text.strip():
+            return {}
+        scores = await asyncio.gather(*(judge.score(request, said.text, said.chunks) for request in requests))
+        return {"llm_scores": tuple(scores)}
+
+    return ask
+
+
+def _endpoint(spec: UpstreamSpec) -> Endpoint:
+    known = any(_serves(spec, name) for name in PROVIDERS)
+    return Endpoint(
+        name=spec.name,
+        base_url=spec.base_url,
+        api_version=None if spec.base_url.endswith(_AZURE_V1) else spec.api_version,
+        # A server of one's own may want no key. The caller's key is for the caller's own request, not for this one.
+        needs_key=known or spec.secret is not None or spec.api is not UpstreamApi.OPENAI,
+        headers=spec.headers,
+    )
+
+
+def _serves(spec: UpstreamSpec, provider: str) -> bool:
+    return urlsplit(spec.base_url).hostname == urlsplit(PROVIDERS[provider].base_url).hostname

@@ -1,0 +1,34 @@
+"""The judges of the settings, for commands that work without a gateway and its database."""
+
+from app.config import load_config
+from app.judge_runtime.llm import open_llm_judge
+from app.settings import Settings, SettingsError
+from judges.cross_encoder import open_scorer
+from judges.llm import LlmJudge
+from judges.protocols import PairScorer
+
+
+class JudgeMissingError(Exception):
+    """There is no judge to ask; the message says why."""
+
+
+def open_cross_encoder(settings: Settings) -> PairScorer | None:
+    """The cross-encoder of the settings, not loaded yet. Raises SettingsError for one that does not exist."""
+    try:
+        key = settings.judge_api_key.get_secret_value() if settings.judge_api_key else None
+        return open_scorer(settings.judge, threads=settings.judge_threads, api_key=key)
+    except ValueError as error:
+        raise SettingsError(f"GROUNDLANE_JUDGE: {error}") from None
+
+
+def open_llm(settings: Settings) -> LlmJudge:
+    """The LLM judge of the settings, without the keys that are kept as secrets. Raises SettingsError."""
+    upstreams = load_config(settings).upstreams if settings.llm_judge_model is not None else ()
+    return open_llm_judge(settings, upstreams, _NoSecrets(), lambda _call: None)
+
+
+class _NoSecrets:
+    """The secrets are in the gateway's database, which is not opened here."""
+
+    def key(self, name: str) -> str | None:
+        return None

@@ -1,0 +1,155 @@
+"""The judge of the settings over HTTP, for gateways elsewhere; ``judges.cross_encoder.remote.groundlane_protocol`` is what it speaks.
+
+An ASGI app that any server runs: ``uvicorn --factory app.judge_runtime.server:build_app``. On Ray Serve: ``on_ray``.
+"""
+
+import hashlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from hmac import compare_digest
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final
+
+import orjson
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from app.judge_runtime.stack import JudgeStack
+from app.observability import configure_logging
+from app.settings import Settings, SettingsError, load_settings
+from judges.cross_encoder import open_scorer, spec_languages
+from judges.cross_encoder.judge_spec import parse_spec
+from judges.cross_encoder.remote.groundlane_protocol import answer_of, info_of, pairs_of
+from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableError, PairScorer
+
+_PAIRS: Final = 64
+"""Most pairs in one request."""
+_MAX_BODY_BYTES: Final = 4 * 1024 * 1024
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def build_app() -> Starlette:
+    """The app of one process, from the environment. Raises SettingsError."""
+    settings = load_settings()
+    configure_logging(settings.log_level, settings.log_format)
+    return judge_app(settings)
+
+
+def judge_app(settings: Settings) -> Starlette:
+    """The app; its lifespan loads the judge and lets it go. The cross-encoder of ``settings`` judges, with their
+    threads, queue limit and cache; where they have a judge's key, callers must bring it.
+
+    Raises SettingsError where they name no judge, or one that is served elsewhere itself.
+    """
+    scorer = _open(settings)
+    judge = JudgeStack(settings, scorer).scorer
+    if scorer is None or judge is None:
+        raise SettingsError("GROUNDLANE_JUDGE: there is no judge to serve")
+    key = settings.judge_api_key.get_secret_value() if settings.judge_api_key else None
+    server = _Server(judge, spec_languages(settings.judge), _tokenizer(scorer))
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        await judge.start()
+        try:
+            yield
+        finally:
+            await judge.aclose()
+
+    return Starlette(
+        routes=[
+            Route("/healthz", _alive),
+            Route("/info", _guarded(server.info, key)),
+            Route("/tokenizer", _guarded(server.tokenizer, key)),
+            Route("/judge", _guarded(server.judge, key), methods=["POST"]),
+        ],
+        lifespan=lifespan,
+    )
+
+
+class _Server:
+    def __init__(self, judge: PairScorer, languages: frozenset[str] | None, tokenizer: bytes | None) -> None:
+        self._judge = judge
+        self._languages = languages
+        self._tokenizer = tokenizer
+        self._digest = None if tokenizer is None else hashlib.sha256(tokenizer).hexdigest()
+
+    async def info(self, _request: Request) -> Response:
+        languages = self._languages or getattr(self._judge, "languages", None)
+        return JSONResponse(info_of(self._judge, batch=_PAIRS, languages=languages, tokenizer=self._digest))
+
+    async def tokenizer(self, _request: Request) -> Response:
+        if self._tokenizer is None:
+            return _refused(HTTPStatus.NOT_FOUND, "this judge has no tokenizer to hand out")
+        return Response(self._tokenizer, media_type="application/json")
+
+    async def judge(self, request: Request) -> Response:
+        body = await _body(request)
+        if body is None:
+            return _refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {_MAX_BODY_BYTES} bytes")
+        try:
+            # Not orjson: a text may have half a surrogate pair, which is no matter for a judge to fail at.
+            pairs = pairs_of(json.loads(body), batch=_PAIRS)
+        except (ValueError, RecursionError) as error:
+            told = error if type(error) is ValueError else "the body is no JSON"
+            return _refused(HTTPStatus.BAD_REQUEST, str(told))
+        try:
+            scores = await self._judge.score(pairs)
+        except JudgeOverloadedError:
+            return _refused(HTTPStatus.TOO_MANY_REQUESTS, "too many pairs wait", {"Retry-After": "1"})
+        except JudgeUnavailableError as error:
+            return _refused(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+        except JudgeError as error:
+            return _refused(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
+        return Response(orjson.dumps(answer_of(scores, self._judge.name)), media_type="application/json")
+
+
+async def _alive(_request: Request) -> Response:
+    return JSONResponse({"status": "alive"})
+
+
+def _guarded(handler: Handler, key: str | None) -> Handler:
+    if key is None:
+        return handler
+    expected = f"Bearer {key}".encode()
+
+    async def checked(request: Request) -> Response:
+        given = request.headers.get("authorization", "").encode("latin-1")
+        if not compare_digest(given, expected):
+            return _refused(HTTPStatus.UNAUTHORIZED, "wrong key", {"WWW-Authenticate": "Bearer"})
+        return await handler(request)
+
+    return checked
+
+
+async def _body(request: Request) -> bytes | None:
+    """The body; None for one that is too long, of which no more is read than that."""
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > _MAX_BODY_BYTES:
+            return None
+    return bytes(body)
+
+
+def _refused(status: HTTPStatus, error: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"error": error}, status_code=status, headers=headers)
+
+
+def _open(settings: Settings) -> PairScorer | None:
+    try:
+        if parse_spec(settings.judge).kind in ("http", "none"):
+            raise ValueError(f"a judge that is to be served runs here, unlike {settings.judge!r}")
+        return open_scorer(settings.judge, threads=settings.judge_threads)
+    except ValueError as error:
+        raise SettingsError(f"GROUNDLANE_JUDGE: {error}") from None
+
+
+def _tokenizer(scorer: PairScorer) -> bytes | None:
+    file: Path | None = getattr(scorer, "tokenizer_file", None)
+    return file.read_bytes() if file is not None and file.is_file() else None

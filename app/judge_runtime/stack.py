@@ -1,0 +1,52 @@
+"""A judge as processes run it: batches and a cache before the back end, and the checker over them."""
+
+from app.observability import JudgeTotals
+from app.settings import Settings
+from judges.checker import GroundingChecker
+from judges.cross_encoder import spec_languages
+from judges.cross_encoder.batching import Batcher
+from judges.cross_encoder.score_cache import CachingScorer
+from judges.llm import LlmJudge
+from judges.protocols import PairScorer
+
+
+class JudgeStack:
+    """``backend`` with the queue limit and the cache of ``settings``; None where there is no cross-encoder."""
+
+    def __init__(self, settings: Settings, backend: PairScorer | None) -> None:
+        self._batcher = None if backend is None else Batcher(backend, queue_limit=settings.judge_queue_limit)
+        self._cache: CachingScorer | None = None
+        if self._batcher is not None and settings.judge_cache_mb > 0:
+            self._cache = CachingScorer(self._batcher, max_bytes=settings.judge_cache_mb * 1024 * 1024)
+
+    @property
+    def scorer(self) -> PairScorer | None:
+        """What is to be asked."""
+        return self._batcher if self._cache is None else self._cache
+
+    def totals(self) -> JudgeTotals:
+        """What it has done so far."""
+        batcher, cache = self._batcher, self._cache
+        return JudgeTotals(
+            queue_depth=0 if batcher is None else batcher.queue_depth,
+            batches=0 if batcher is None else batcher.batches,
+            pairs=0 if batcher is None else batcher.pairs,
+            failed=0 if batcher is None else batcher.failed,
+            overloaded=0 if batcher is None else batcher.overloaded,
+            cache_bytes=0 if cache is None else cache.nbytes,
+            cache_hits=0 if cache is None else cache.hits,
+            cache_misses=0 if cache is None else cache.misses,
+            cache_evictions=0 if cache is None else cache.evictions,
+        )
+
+
+def open_checker(settings: Settings, scorer: PairScorer | None, llm: LlmJudge, *, stands_in: bool) -> GroundingChecker:
+    """The checker over ``scorer`` and ``llm``. ``stands_in``: the scorer is not the one that the settings name, so that
+    the languages which they name are not its."""
+    return GroundingChecker(
+        scorer,
+        llm=llm,
+        languages=None if stands_in else spec_languages(settings.judge),
+        timeout_s=settings.judge_timeout_ms / 1e3,
+        max_sentence_chars=settings.max_sentence_chars,
+    )

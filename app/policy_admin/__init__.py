@@ -1,0 +1,1 @@
+"""Policies as operators manage them: documents, the store, bootstrap."""

@@ -1,0 +1,46 @@
+"""Policies that the configuration file brings along: in force from the start, whoever starts first."""
+
+from collections.abc import Sequence
+
+import structlog
+
+from app.auth.audit_log import acting_as
+from app.errors import ConflictError, PreconditionError
+from app.policy_admin.document import PolicyDraft
+from app.policy_admin.store import PolicyStore
+
+_log = structlog.stdlib.get_logger(__name__)
+
+_ATTEMPTS = 5
+
+
+async def put_in_force(drafts: Sequence[PolicyDraft], store: PolicyStore) -> None:
+    """Make each policy, or replace the one of its name where it differs. A second run changes nothing.
+
+    Raises DatabaseUnavailableError; ConflictError or PreconditionError if others keep changing the same policies.
+    """
+    with acting_as("config"):
+        for draft in drafts:
+            if (change := await _put(draft, store, attempts=_ATTEMPTS)) is not None:
+                _log.info("policy_bootstrapped", policy=draft.name, change=change)
+
+
+async def _put(draft: PolicyDraft, store: PolicyStore, *, attempts: int) -> str | None:
+    try:
+        return await _put_once(draft, store)
+    except (ConflictError, PreconditionError):
+        # Another worker is doing the same; what it did is seen next time.
+        if attempts == 1:
+            raise
+        return await _put(draft, store, attempts=attempts - 1)
+
+
+async def _put_once(draft: PolicyDraft, store: PolicyStore) -> str | None:
+    found = await store.list(name=draft.name, limit=1)
+    if not found:
+        await store.create(draft)
+        return "created"
+    if found[0].draft() == draft:
+        return None
+    await store.replace(found[0].id, draft, expected=found[0].version)
+    return "replaced"

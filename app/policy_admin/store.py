@@ -1,0 +1,201 @@
+"""The policies: read from memory by every request, changed in the database, and seen by every worker in a moment."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, fields, replace
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import structlog
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.db.database import Database, DatabaseUnavailableError
+from app.db.tables import POLICY_REVISION, policies, policy_versions
+from app.errors import NotFoundError
+from app.policy_admin import rows
+from app.policy_admin.document import PolicyDraft, PolicyVersion, StoredPolicy, patched
+from app.worker_sync.change_feed import raise_revision
+from policies.base import RulesError
+from policies.engine import PolicyEngine
+from policies.types import Policy
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+class PolicyStore:
+    """All policies of one database. Requests are ruled from memory, so that they need no database.
+
+    ``refresh`` reads them; whoever owns the store calls it at the start (without its policies a gateway must not serve)
+    and when others have changed something. The store's own changes raise DatabaseUnavailableError, and are in force in
+    this worker when they return.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._engine = PolicyEngine(())
+        self._loaded: dict[str, Policy] = {}
+        self._unreadable: dict[str, str] = {}
+        self._watchers: list[Callable[[], None]] = []
+        self._loading = asyncio.Lock()
+        self._ready = False
+
+    @property
+    def engine(self) -> PolicyEngine:
+        """The policies in force: an immutable snapshot, to be taken once a request."""
+        return self._engine
+
+    @property
+    def ready(self) -> bool:
+        """True once the policies were read."""
+        return self._ready
+
+    @property
+    def unreadable(self) -> Mapping[str, str]:
+        """Stored policies whose rules this version does not understand, by id, and why."""
+        return dict(self._unreadable)
+
+    @property
+    def loaded_versions(self) -> Mapping[str, int]:
+        """The version of each policy that this worker has loaded, by id."""
+        return {policy.id: policy.version for policy in self._loaded.values()}
+
+    def watch(self, told: Callable[[], None]) -> None:
+        """Call ``told`` each time that policies were loaded; they are in force by then."""
+        self._watchers.append(told)
+
+    async def refresh(self) -> None:
+        """Read the policies now. Raises DatabaseUnavailableError."""
+        async with self._loading:
+            async with self._database.read() as connection:
+                found = (await connection.execute(select(policies))).all()
+            self._take([StoredPolicy(**row._mapping) for row in found])
+            self._ready = True
+
+    def _take(self, stored: Sequence[StoredPolicy]) -> None:
+        loaded: dict[str, Policy] = {}
+        unreadable: dict[str, str] = {}
+        for policy in stored:
+            try:
+                loaded[policy.id] = rows.as_policy(policy)
+            except RulesError as error:
+                unreadable[policy.id] = str(error)
+                # A policy must not fall silently out of force: what was known of it stands.
+                if policy.id in self._loaded:
+                    loaded[policy.id] = self._loaded[policy.id]
+                if policy.id not in self._unreadable:
+                    _log.error("policy_unreadable", policy_id=policy.id, error=str(error))
+        self._engine, self._loaded, self._unreadable = PolicyEngine(list(loaded.values())), loaded, unreadable
+        for told in self._watchers:
+            told()
+
+    # Reading.
+
+    async def list(
+        self,
+        *,
+        category: str | None = None,
+        enabled: bool | None = None,
+        name: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> Sequence[StoredPolicy]:
+        """Up to ``limit`` policies by name, from the first name after ``after`` on."""
+        query = select(policies).order_by(policies.c.name).limit(limit)
+        for column, value in ((policies.c.category, category), (policies.c.enabled, enabled), (policies.c.name, name)):
+            if value is not None:
+                query = query.where(column == value)
+        if after is not None:
+            query = query.where(policies.c.name > after)
+        async with self._database.read() as connection:
+            return [StoredPolicy(**row._mapping) for row in (await connection.execute(query)).all()]
+
+    async def get(self, policy_id: str) -> StoredPolicy:
+        """Raises NotFoundError."""
+        async with self._database.read() as connection:
+            return await rows.get(connection, policy_id)
+
+    async def versions(self, policy_id: str, *, before: int | None = None, limit: int = 50) -> Sequence[PolicyVersion]:
+        """Up to ``limit`` versions, newest first, from the first below ``before`` on; also of a deleted policy.
+
+        Raises NotFoundError.
+        """
+        query = select(policy_versions).where(policy_versions.c.policy_id == policy_id)
+        if before is not None:
+            query = query.where(policy_versions.c.version < before)
+        async with self._database.read() as connection:
+            found = (await connection.execute(query.order_by(policy_versions.c.version.desc()).limit(limit))).all()
+        if not found and before is None:
+            raise rows.unknown(policy_id)
+        return [PolicyVersion(**row._mapping) for row in found]
+
+    # Changing. ``expected`` is the version that the caller has seen; PreconditionError if it is no longer the newest.
+
+    async def create(self, draft: PolicyDraft) -> StoredPolicy:
+        """Raises ConflictError if the name is taken."""
+        now = datetime.now(UTC)
+        new = StoredPolicy(id=f"pol_{uuid4().hex}", version=1, created_at=now, updated_at=now, **asdict(draft))
+        async with self._changing() as connection:
+            await rows.check_name(connection, new)
+            await connection.execute(insert(policies), asdict(new))
+            await rows.keep_version(connection, new, "create")
+        return new
+
+    async def replace(self, policy_id: str, draft: PolicyDraft, *, expected: int | None = None) -> StoredPolicy:
+        """Raises NotFoundError, PreconditionError, or ConflictError if the name is taken."""
+        return await self._update(policy_id, lambda _: draft, expected)
+
+    async def patch(self, policy_id: str, patch: Mapping[str, Any], *, expected: int | None = None) -> StoredPolicy:
+        """Apply a JSON merge patch. Raises what ``replace`` raises, and InvalidAdminRequestError."""
+        return await self._update(policy_id, lambda current: patched(current, patch), expected)
+
+    async def rollback(self, policy_id: str, version: int, *, expected: int | None = None) -> StoredPolicy:
+        """Make ``version`` the newest again, as a version of its own. Raises what ``replace`` raises, and
+        InvalidAdminRequestError if its rules are no longer valid."""
+        async with self._database.read() as connection:
+            query = select(policy_versions).where(
+                policy_versions.c.policy_id == policy_id, policy_versions.c.version == version
+            )
+            row = (await connection.execute(query)).one_or_none()
+        if row is None:
+            raise NotFoundError(f"there is no version {version} of policy {policy_id!r}")
+        earlier = {field.name: row._mapping[field.name] for field in fields(PolicyDraft)}
+        # The empty patch checks it by the rules of today.
+        return await self._update(policy_id, lambda _: patched(PolicyDraft(**earlier), {}), expected, "rollback")
+
+    async def delete(self, policy_id: str, *, expected: int | None = None) -> None:
+        """Its versions stay. Raises NotFoundError or PreconditionError."""
+        async with self._changing() as connection:
+            current = await rows.get(connection, policy_id, expected)
+            await connection.execute(delete(policies).where(policies.c.id == policy_id))
+            last = replace(current, version=current.version + 1, updated_at=datetime.now(UTC))
+            await rows.keep_version(connection, last, "delete", before=current)
+
+    async def _update(
+        self,
+        policy_id: str,
+        change: Callable[[PolicyDraft], PolicyDraft],
+        expected: int | None,
+        label: str = "update",
+    ) -> StoredPolicy:
+        async with self._changing() as connection:
+            current = await rows.get(connection, policy_id, expected)
+            changed = replace(
+                current, **asdict(change(current.draft())), version=current.version + 1, updated_at=datetime.now(UTC)
+            )
+            await rows.check_name(connection, changed)
+            await connection.execute(update(policies).where(policies.c.id == policy_id), asdict(changed))
+            await rows.keep_version(connection, changed, label, before=current)
+        return changed
+
+    @asynccontextmanager
+    async def _changing(self) -> AsyncIterator[AsyncConnection]:
+        async with self._database.write() as connection:
+            await raise_revision(self._database, connection, POLICY_REVISION)
+            yield connection
+        try:
+            await self.refresh()
+        except DatabaseUnavailableError:
+            _log.warning("policy_refresh_failed")  # the change is made; the next look will see it

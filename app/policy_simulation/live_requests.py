@@ -1,0 +1,106 @@
+"""A policy over requests that are given, each with the reply that an upstream would make: through the gateway itself,
+twice, with nothing sent anywhere and nothing logged."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import httpx
+
+from app.config.models import UpstreamSpec
+from app.errors import PolicyBlockedError
+from app.events.records import RequestEvent
+from app.gateway.service import Gateway
+from app.gateway.types import Call
+from app.policy_simulation.comparison import Brief, Comparison, Outcome, Tally
+from app.policy_simulation.logged_requests import replacing
+from app.protocols.documents import Limits, read_chat
+from app.protocols.openai_chat.adapter import ChatDialect
+from app.upstream import Upstreams
+from policies.engine import PolicyEngine
+from policies.types import Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenRequest:
+    """``body`` is that of a request to ``/v1/chat/completions``; ``reply`` the text of the reply to it."""
+
+    body: Mapping[str, Any]
+    reply: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fixed:
+    engine: PolicyEngine
+
+
+@dataclass(slots=True)
+class _Kept:
+    """An event log of one event."""
+
+    events: list[RequestEvent] = field(default_factory=list)
+
+    async def append(self, event: RequestEvent) -> None:
+        self.events.append(event)
+
+
+async def simulate_given(
+    gateway: Gateway, engine: PolicyEngine, candidate: Policy, given: Sequence[GivenRequest], *, show: int
+) -> Tally:
+    """Decide each of ``given`` under ``engine``, and again with ``candidate`` in place of the policy of its id.
+
+    Raises InvalidRequestError for a body that the gateway would refuse.
+    """
+    tally = Tally(show=show)
+    for request in given:
+        before, after = [await _decided(gateway, one, request) for one in (engine, replacing(engine, candidate))]
+        tally.add(
+            Comparison(
+                request_id=None,
+                ts=None,
+                agent=after.request.agent,
+                model=after.request.model,
+                before=_outcome(before),
+                after=_outcome(after),
+            )
+        )
+    return tally
+
+
+async def _decided(gateway: Gateway, engine: PolicyEngine, given: GivenRequest) -> RequestEvent:
+    upstream = Upstreams([_SPEC], transport=httpx.MockTransport(lambda _request: _answer(given)))
+    log = _Kept()
+    dry = replace(gateway, policies=_Fixed(engine), upstream=upstream, events=log, observers=())
+    # Written so that whatever JSON can hold is read as it would be from a client, or refused as it would be.
+    intake = read_chat(json.dumps(_body(given)).encode(), {}, Limits.of(gateway.settings))
+    try:
+        await dry.respond(Call(dialect=ChatDialect(), intake=intake, headers=[]))
+    except PolicyBlockedError:
+        pass  # the event says so
+    finally:
+        await upstream.aclose()
+    return log.events[-1]
+
+
+def _body(given: GivenRequest) -> dict[str, Any]:
+    # A reply that is known whole needs no stream; what is decided of it is the same.
+    body: dict[str, Any] = {**given.body, "stream": False, "n": 1}
+    if isinstance(options := body.get("grounding"), Mapping):
+        # Nothing is added to a run.
+        body["grounding"] = {name: value for name, value in options.items() if name != "run_id"}
+    return body
+
+
+def _answer(given: GivenRequest) -> httpx.Response:
+    message = {"role": "assistant", "content": given.reply}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    reply = {"id": "simulated", "object": "chat.completion", "created": 0, "model": "simulated", "choices": [choice]}
+    return httpx.Response(200, json=reply)
+
+
+def _outcome(event: RequestEvent) -> Outcome:
+    return Outcome.of(event.request.action, map(Brief.of, event.decisions))
+
+
+_SPEC = UpstreamSpec(name="simulated", base_url="http://simulated.invalid/v1")

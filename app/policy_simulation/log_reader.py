@@ -1,0 +1,154 @@
+"""The event log as decisions are made again from it: page by page, as plain rows, and little of each."""
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Table, Text, cast, select
+
+from app.db.database import Database
+from app.db.tables import claims, decisions, documents, requests
+from app.events.queries import EventFilter, Key, before_key, requests_matching
+from app.events.replay_data import LoggedRows
+from app.policy_simulation.comparison import Brief
+from judges.types import Chunk
+
+_PAGE = 200
+# As text, to be decoded in a thread, and not on the event loop by the driver.
+_EXTRA = cast(requests.c.extra, Text).label("extra")
+_CLAIM_EXTRA = cast(claims.c.extra, Text).label("extra")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedRequest:
+    """A request with what was decided of it by policies in force. ``unit``: what canaries were drawn by."""
+
+    request_id: str
+    ts: datetime
+    agent: str | None
+    model: str | None
+    key_prefix: str | None
+    unit: str
+    action: str
+    decisions: Sequence[Brief]
+    rows: LoggedRows
+
+
+@dataclass(frozen=True, slots=True)
+class RawPage:
+    """Rows of some requests, as the database gave them."""
+
+    requests: Sequence[Any]
+    claims: Sequence[Any]
+    documents: Sequence[Any]
+    decisions: Sequence[Any]
+
+    @property
+    def last(self) -> Key:
+        row = self.requests[-1]
+        return row.ts, row.request_id
+
+    def parse(self) -> list[LoggedRequest]:
+        """The requests, in order. Takes a while: call it in a thread."""
+        of_claims: dict[str, list[tuple[int, str]]] = defaultdict(list)
+        for request_id, choice, extra in self.claims:
+            of_claims[request_id].append((choice, extra))
+        of_documents: dict[str, list[tuple[Chunk, bool]]] = defaultdict(list)
+        for request_id, kept, *values in self.documents:
+            of_documents[request_id].append((_chunk(*values), kept))
+        of_decisions: dict[str, list[Brief]] = defaultdict(list)
+        for request_id, *values in self.decisions:
+            of_decisions[request_id].append(Brief(**dict(zip(_BRIEF, values, strict=True))))
+        return [
+            LoggedRequest(
+                request_id=row.request_id,
+                ts=row.ts,
+                agent=row.agent,
+                model=row.model,
+                key_prefix=row.key_prefix,
+                unit=row.run_id or row.request_id,
+                action=row.action,
+                decisions=of_decisions[row.request_id],
+                rows=LoggedRows(
+                    extra=row.extra,
+                    stream=row.stream,
+                    blocked=row.status == "blocked",
+                    claims=of_claims[row.request_id],
+                    documents=of_documents[row.request_id],
+                ),
+            )
+            for row in self.requests
+        ]
+
+
+_BRIEF = ("policy_id", "policy_name", "phase", "action", "reason", "reason_code")
+_CHUNK = ("document_id", "source", "collection", "relevance_score", "age_days", "title", "url")
+
+
+def _chunk(
+    document_id: str,
+    source: str | None,
+    collection: str | None,
+    relevance_score: float | None,
+    age_days: float | None,
+    title: str | None,
+    url: str | None,
+) -> Chunk:
+    return Chunk(
+        id=document_id,
+        text="",
+        source=source,
+        collection=collection,
+        relevance_score=relevance_score,
+        age_days=age_days,
+        title=title,
+        url=url,
+    )
+
+
+async def read_pages(
+    database: Database, filter: EventFilter, *, limit: int, after: Key | None = None
+) -> AsyncIterator[RawPage]:
+    """Up to ``limit`` requests that match, newest first; no transaction is open between two pages.
+
+    Raises DatabaseUnavailableError.
+    """
+    columns = requests.c
+    wanted = (columns.request_id, columns.ts, columns.agent, columns.model, columns.key_prefix, columns.run_id)
+    query = requests_matching(filter, *wanted, columns.action, columns.status, columns.stream, _EXTRA)
+    # What runs are told and texts that are checked on demand are no replies: policies look at them otherwise.
+    query = query.where(columns.api.not_like("runs.%"), columns.api != "grounding.check")
+    query = query.order_by(columns.ts.desc(), columns.request_id.desc())
+    while limit > 0:
+        of_page = query.limit(min(limit, _PAGE))
+        if after is not None:
+            of_page = of_page.where(*before_key(after, columns.ts, columns.request_id))
+        async with database.read() as connection:
+            found = (await connection.execute(of_page)).all()
+            if not found:
+                return
+            page = RawPage(found, *[(await connection.execute(each)).all() for each in _parts(found)])
+        yield page
+        limit -= len(found)
+        after = page.last
+
+
+def _parts(found: Sequence[Any]) -> Sequence[Any]:
+    ids = [row.request_id for row in found]
+
+    def of_page(table: Table) -> ColumnElement[bool]:
+        return table.c.request_id.in_(ids) & table.c.ts.between(found[-1].ts, found[0].ts)
+
+    return (
+        select(claims.c.request_id, claims.c.choice, _CLAIM_EXTRA)
+        .where(of_page(claims))
+        .order_by(claims.c.request_id, claims.c.seq),
+        select(documents.c.request_id, documents.c.kept, *(documents.c[name] for name in _CHUNK))
+        .where(of_page(documents))
+        .order_by(documents.c.request_id, documents.c.position),
+        select(decisions.c.request_id, *(decisions.c[name] for name in _BRIEF))
+        .where(of_page(decisions), decisions.c.shadow.is_(False))
+        .order_by(decisions.c.request_id, decisions.c.position),
+    )

@@ -1,0 +1,77 @@
+"""A policy over requests of the event log."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+from app.db.database import Database
+from app.events.queries import EventFilter, Key
+from app.events.replay_data import read_log
+from app.policy_simulation.comparison import Brief, Comparison, Outcome, Tally
+from app.policy_simulation.log_reader import LoggedRequest, RawPage, read_pages
+from policies.engine import PolicyEngine
+from policies.replay import replay
+from policies.types import Names, Policy
+
+KeyNames = Callable[[str | None], Names]
+"""What the scope of a policy may know a gateway key by, given its prefix."""
+
+
+async def simulate_logged(
+    database: Database,
+    engine: PolicyEngine,
+    candidate: Policy,
+    filter: EventFilter,
+    *,
+    limit: int,
+    show: int,
+    key_names: KeyNames,
+    after: Key | None = None,
+) -> tuple[Tally, Key | None]:
+    """Decide up to ``limit`` requests again with ``candidate`` enforced in place of the policy of its id, beside the
+    others of ``engine``. The second value is where to go on from; None: there are no more requests.
+
+    The work is done in a thread, page by page. Raises DatabaseUnavailableError.
+    """
+    tally = Tally(show=show)
+    with_it = replacing(engine, candidate)
+    seen = 0
+    async for page in read_pages(database, filter, limit=limit, after=after):
+        await asyncio.to_thread(_compare, page, with_it, key_names, tally)
+        seen += len(page.requests)
+        after = page.last
+    return tally, after if seen >= limit else None
+
+
+def replacing(engine: PolicyEngine, candidate: Policy) -> PolicyEngine:
+    """``engine`` with ``candidate`` in force on every request in its scope, in place of the policy of its id."""
+    others = [policy for policy in engine.enabled if policy.id != candidate.id]
+    return PolicyEngine([*others, replace(candidate, enabled=True, mode="enforce", canary_percent=100)])
+
+
+def _compare(page: RawPage, engine: PolicyEngine, key_names: KeyNames, tally: Tally) -> None:
+    for request in page.parse():
+        compared = _compared(request, engine, key_names)
+        if compared is None:
+            tally.unreadable += 1
+        else:
+            tally.add(compared)
+
+
+def _compared(request: LoggedRequest, engine: PolicyEngine, key_names: KeyNames) -> Comparison | None:
+    log = read_log(request.rows)
+    if log is None:
+        return None
+    policies = engine.in_scope(
+        agent=request.agent, model=request.model, key=key_names(request.key_prefix), unit=request.unit
+    )
+    replayed = replay(policies, log)
+    return Comparison(
+        request_id=request.request_id,
+        ts=request.ts,
+        agent=request.agent,
+        model=request.model,
+        before=Outcome.of(request.action, request.decisions),
+        after=Outcome.of(replayed.action.value, map(Brief.of, replayed.decisions)),
+        doubts=sorted(replayed.doubts),
+    )

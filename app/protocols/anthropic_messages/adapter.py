@@ -1,0 +1,111 @@
+"""The Messages API as the pipeline knows it."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any
+
+from app.errors import GatewayError, UpstreamConnectError
+from app.events.recorder import Trace
+from app.protocols.anthropic_messages import prompt
+from app.protocols.anthropic_messages.allowlist import plain
+from app.protocols.anthropic_messages.decoder import Reader
+from app.protocols.anthropic_messages.document_numbers import References
+from app.protocols.anthropic_messages.encoder import Writer
+from app.protocols.anthropic_messages.event_types import TextBlock, event_bytes, object_of
+from app.protocols.anthropic_messages.request import MessagesRequest
+from app.protocols.anthropic_messages.whole_reply import events_of, message_of
+from app.protocols.common.sse import EventTooLargeError, SSEEvent, SSEParser
+from app.protocols.common.sse_json import dump, read_object
+from app.protocols.common.stream_events import Event, Failure, Output
+from judges.types import Chunk
+
+
+class MessagesDialect:
+    """Made for one request: it keeps count of the blocks of its reply."""
+
+    api = "messages"
+    path = "/messages"
+
+    def __init__(self, request: MessagesRequest) -> None:
+        self._request = request
+        self._chunks = request.intake.chunks
+        self._texts: dict[int, TextBlock] = {}
+        self._writer = Writer(self._texts, References(request.blocks, self._chunks))
+
+    def prompt_text(self, body: Mapping[str, Any]) -> str:
+        return prompt.prompt_text(body)
+
+    def inject(self, body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
+        """Of ``chunks``, those are written in that came in our field; what stands in the body already is left there."""
+        standing = {block.document for block in self._request.blocks}
+        given = [chunk for position, chunk in enumerate(self._chunks) if position not in standing]
+        ours = [chunk for chunk in chunks if any(chunk is other for other in given)]
+        return prompt.inject(body, ours, where=where) if ours else dict(body)
+
+    async def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncGenerator[Event, None]:
+        """The events of a reply. A whole message is laid out as events, so that both take the same way."""
+        dropped = frozenset(trace.dropped)
+        stops = self._request.intake.body.get("stop_sequences")
+        reader = Reader(
+            trace,
+            References(self._request.blocks, self._chunks, dropped),
+            self._texts,
+            stops=stops if isinstance(stops, list) else (),
+            needs_start=not self._request.intake.stream,
+        )
+        if "event-stream" not in content_type:
+            whole = b"".join([data async for data in body])
+            for event in events_of(read_object(whole)):
+                for read in reader.read(event_bytes(event), event):
+                    yield read
+            return
+        parser = SSEParser()
+        try:
+            async for data in body:
+                for parsed in _feed(parser, data):
+                    for read in _read(reader, parsed):
+                        yield read
+        except GatewayError:
+            for read in reader.settle():
+                yield read
+            raise
+        for parsed in parser.close():
+            # Its blank line is missing; without one what follows would run into it.
+            for read in _read(reader, SSEEvent(parsed.raw + b"\n\n", parsed.data, parsed.event)):
+                yield read
+        for read in reader.settle():
+            yield read
+
+    def encode(self, output: Output) -> bytes:
+        return self._writer.write(output)
+
+    def collect(self, body: bytes, outputs: Sequence[Output]) -> bytes:
+        """The body of a unary reply: the upstream's, with the text delivered and what was found of it.
+
+        A reply that passes untouched and begins no message is answered as it is. Raises UpstreamConnectError where the
+        upstream reports an error in its place.
+        """
+        failed = next((output for output in outputs if isinstance(output, Failure) and not output.broken), None)
+        if failed is not None:
+            raise UpstreamConnectError(f"The upstream reports an error: {failed.message}")
+        message = message_of(b"".join(map(self.encode, outputs)))
+        if message is None:
+            return body
+        whole = object_of(body)
+        if whole is not None and "usage" in whole:
+            message["usage"] = plain(whole["usage"])  # a reply that is blocked was paid for in full
+        return dump(message)
+
+
+def _feed(parser: SSEParser, data: bytes) -> Sequence[SSEEvent]:
+    try:
+        return parser.feed(data)
+    except EventTooLargeError as error:
+        raise UpstreamConnectError(f"The upstream's reply is malformed: {error}.") from None
+
+
+def _read(reader: Reader, parsed: SSEEvent) -> Iterator[Event]:
+    if parsed.data is None or not parsed.data.strip():
+        yield from reader.without_data(parsed.raw)
+        return
+    event = object_of(parsed.data)
+    yield from reader.unread(parsed.raw) if event is None else reader.read(parsed.raw, event)

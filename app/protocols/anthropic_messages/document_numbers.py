@@ -1,0 +1,115 @@
+"""The documents of a Messages request as the API numbers them.
+
+``document`` and ``search_result`` blocks are counted apart, from zero; the documents of our own field come after the
+caller's ``document`` blocks.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+from app.protocols.anthropic_messages.allowlist import name_of, word_of
+from app.protocols.anthropic_messages.request import Block
+from app.protocols.common.stream_events import Cited, Support
+from judges.types import Chunk
+
+_NUMBERS = {
+    "char_location": ("document", "document_index"),
+    "page_location": ("document", "document_index"),
+    "content_block_location": ("document", "document_index"),
+    "search_result_location": ("search_result", "search_result_index"),
+}
+"""Kind of block, and name of its number, by the type of a citation."""
+
+
+class References:
+    """``blocks`` and ``chunks`` are the request's; ``dropped`` are the positions of chunks that did not go upstream."""
+
+    def __init__(self, blocks: Sequence[Block], chunks: Sequence[Chunk], dropped: Collection[int] = ()) -> None:
+        self._chunks = chunks
+        self._by_document = {block.document: block for block in blocks if block.document is not None}
+        self._given = {kind: [block for block in blocks if block.kind == kind] for kind, _ in _NUMBERS.values()}
+        self._sent = {kind: [b for b in of if b.document not in dropped] for kind, of in self._given.items()}
+
+    def renumbered(self, citation: dict[str, Any]) -> dict[str, Any]:
+        """A citation of the upstream's with the number that the client knows its document by."""
+        block = self._cited(citation)
+        if block is None:
+            return citation
+        kind, name = _NUMBERS[citation["type"]]
+        number = self._given[kind].index(block)
+        return citation if citation[name] == number else {**citation, name: number}
+
+    def cited(self, citation: Mapping[str, Any], place: int) -> Cited:
+        """What a citation of the upstream's, as it came, says of the text at ``place``."""
+        block = self._cited(citation)
+        marker = self._marker(citation)
+        if block is not None:
+            return Cited(
+                choice=0, place=place, marker=marker, document=block.document, unreadable=block.document is None
+            )
+        return Cited(choice=0, place=place, marker=marker, document=self._named(marker))
+
+    def says(self, quoted: str) -> bool:
+        """Whether a document of the request has that text."""
+        said = "".join(quoted.split())
+        return any(said in "".join(chunk.text.split()) for chunk in self._chunks)
+
+    def citation(self, support: Support) -> dict[str, Any]:
+        """A citation of our own: the passage that supports a sentence."""
+        block, chunk, span = self._by_document.get(support.position), support.chunk, support.source.span
+        if block is None or block.plain:
+            documents = self._given["document"]
+            number = len(documents) + support.position if block is None else documents.index(block)
+            return {
+                "type": "char_location",
+                "cited_text": chunk.text[span.start : span.end],
+                "document_index": number,
+                "document_title": chunk.title or chunk.source,
+                "start_char_index": span.start,
+                "end_char_index": span.end,
+            }
+        ends = list(accumulate(len(text) + 1 for text in block.texts))
+        first = next(index for index, end in enumerate(ends) if span.start < end)
+        last = next(index for index, end in enumerate(ends) if span.end <= end)
+        place = {
+            "cited_text": "".join(block.texts[first : last + 1]),
+            "start_block_index": first,
+            "end_block_index": last + 1,
+        }
+        number = self._given[block.kind].index(block)
+        if block.kind == "document":
+            return {"type": "content_block_location", "document_index": number, "document_title": block.title, **place}
+        return {
+            "type": "search_result_location",
+            "search_result_index": number,
+            "source": block.source or "",
+            "title": block.title,
+            **place,
+        }
+
+    def _cited(self, citation: Mapping[str, Any]) -> Block | None:
+        kind, name = _NUMBERS.get(str(citation.get("type")), ("", ""))
+        number, sent = citation.get(name), self._sent.get(kind, [])
+        return sent[number] if isinstance(number, int) and 0 <= number < len(sent) else None
+
+    def _marker(self, citation: Mapping[str, Any]) -> str:
+        """What a citation calls its document. Free text is taken for a name only where a document has it."""
+        known = {name for chunk in self._chunks for name in (chunk.title, chunk.source, chunk.url)}
+        for field in ("url", "source", "document_title", "title"):
+            name = citation.get(field)
+            if isinstance(name, str) and (name in known or word_of(name)):
+                return name
+        kind = name_of(citation.get("type"))
+        number = citation.get(_NUMBERS[kind][1]) if kind in _NUMBERS else None
+        return f"{kind} {number}" if isinstance(number, int) else kind
+
+    def _named(self, marker: str) -> int | None:
+        """The document of that source or URL, for citations of what the upstream found itself."""
+        return next((i for i, chunk in enumerate(self._chunks) if marker in (chunk.url, chunk.source)), None)
+
+
+def document_key(citation: Mapping[str, Any]) -> tuple[str, Any]:
+    """Which document a citation is of; for telling whether two are of the same."""
+    kind, name = _NUMBERS.get(str(citation.get("type")), ("", "url"))
+    return kind, citation.get(name)

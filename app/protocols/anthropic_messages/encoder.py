@@ -1,0 +1,273 @@
+"""What the client gets of a message, as events."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.protocols.anthropic_messages.document_numbers import References, document_key
+from app.protocols.anthropic_messages.event_types import (
+    EMPTY_TEXT,
+    TextBlock,
+    block_of,
+    delta_of,
+    error_event,
+    event_bytes,
+    index_of,
+    parse_event,
+)
+from app.protocols.common.stream_events import (
+    CountedUsage,
+    Done,
+    Ended,
+    Failure,
+    Judged,
+    Output,
+    Passing,
+    Refused,
+    Released,
+    Replacement,
+    Support,
+    Usage,
+)
+
+_REFUSED: Mapping[str, Any] = {
+    "stop_reason": "refusal",
+    "stop_sequence": None,
+    "stop_details": {"type": "refusal", "category": None, "explanation": "A grounding policy blocked the reply."},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Open:
+    """The block that is open for the client. ``ours``: we opened it, when the first of its text could leave."""
+
+    index: int
+    number: int
+    text: bool
+    ours: bool
+
+
+class Writer:
+    """Writes one message.
+
+    A text block whose text is held is opened with the first of it that leaves, and closed when what follows does. One
+    that nothing is left of is left out, and the blocks behind it are numbered anew. ``texts`` are the upstream's text
+    blocks, by its index.
+    """
+
+    def __init__(self, texts: Mapping[int, TextBlock], references: References) -> None:
+        self._texts = texts
+        self._references = references
+        self._numbers: dict[int, int] = {}
+        self._open: _Open | None = None
+        self._support: list[Support] = []
+        self._ended: Ended | None = None
+        self._complete = False
+        self._decided = 0
+        self._withheld: list[str] = []
+
+    def write(self, output: Output) -> bytes:
+        match output:
+            case Passing(raw=raw):
+                return self._passing(raw)
+            case Released():
+                return self._released(output)
+            case Judged():
+                return self._judged(output)
+            case Replacement(text=text):
+                return self._enter_any() + self._text(text)
+            case Ended():
+                self._ended = output
+                return self._close(whole=not output.blocked)
+            case Usage(frame=frame):
+                return self._message_delta(frame.json if frame is not None else {})
+            case CountedUsage(completion_tokens=tokens):
+                return self._message_delta({"usage": {"output_tokens": tokens}})
+            case Refused(reason=reason, reason_code=code, decisions=decisions):
+                more = {"kind": "grounding_policy_violation", "code": code, "violations": list(decisions)}
+                return error_event("invalid_request_error", reason, **more)
+            case Failure(message=message, raw=raw, code=code):
+                return raw or error_event("api_error", message, **({} if code is None else {"code": code}))
+            case Done(raw=raw):
+                if self._ended is None:  # it passes as it is
+                    return raw
+                return event_bytes({"type": "message_stop"}) if raw or self._complete else b""
+        return b""  # a shell: text shares its event with nothing
+
+    # Blocks
+
+    def _passing(self, raw: bytes) -> bytes:
+        """An event of the upstream's. Those that begin and end blocks are followed; others change by number alone."""
+        if b"content_block_st" not in raw and not (self._renumbers and b"content_block_delta" in raw):
+            return raw
+        event = parse_event(raw)
+        kind = event.get("type")
+        if kind == "content_block_start":
+            return self._start(raw, event)
+        if kind == "content_block_stop":
+            return self._stop(raw, event)
+        return self._numbered(raw, event) if kind == "content_block_delta" else raw
+
+    @property
+    def _renumbers(self) -> bool:
+        return any(index != number for index, number in self._numbers.items())
+
+    def _start(self, raw: bytes, event: dict[str, Any]) -> bytes:
+        index = index_of(event)
+        closed = self._close() if self._open is not None and self._open.ours else b""
+        self._open = _Open(
+            index=index, number=self._number(index), text=block_of(event).get("type") == "text", ours=False
+        )
+        return closed + self._numbered(raw, event)
+
+    def _stop(self, raw: bytes, event: dict[str, Any]) -> bytes:
+        index = index_of(event)
+        block = self._texts.get(index)
+        if block is not None and block.announced and index not in self._numbers:
+            return b""  # nothing of its text was left
+        tail = b"".join(self._tail(self._open, whole=True)) if self._open is not None else b""
+        self._open = None
+        return tail + self._numbered(raw, event)
+
+    def _numbered(self, raw: bytes, event: Mapping[str, Any]) -> bytes:
+        index = index_of(event)
+        number = self._numbers.get(index, index)
+        return raw if number == index else event_bytes({**event, "index": number})
+
+    def _number(self, index: int) -> int:
+        """The client's number for a block: the upstream's, less the text blocks before it that were left out."""
+        left_out = sum(i < index and i not in self._numbers for i in self._texts)
+        return self._numbers.setdefault(index, index - left_out)
+
+    def _enter(self, index: int) -> bytes:
+        """Open the text block of the upstream's index, unless it is open."""
+        if self._open is not None and self._open.index == index:
+            return b""
+        closed = self._close()
+        return closed + self._begin(index, self._number(index), self._texts[index].start)
+
+    def _enter_any(self) -> bytes:
+        """Go on in the text block that is open, or in one of our own behind all others."""
+        if self._open is not None and self._open.text:
+            return b""
+        closed = self._close()
+        return closed + self._begin(-1, max(self._numbers.values(), default=-1) + 1, EMPTY_TEXT)
+
+    def _begin(self, index: int, number: int, block: Mapping[str, Any]) -> bytes:
+        self._open = _Open(index=index, number=number, text=True, ours=True)
+        return event_bytes({"type": "content_block_start", "index": number, "content_block": dict(block)})
+
+    def _close(self, *, whole: bool = True) -> bytes:
+        """End the block that is open. ``whole``: its text has not been cut off, so the upstream's citations hold."""
+        if self._open is None:
+            return b""
+        opened, self._open = self._open, None
+        stop = {"type": "content_block_stop", "index": opened.number}
+        return b"".join(self._tail(opened, whole=whole)) + event_bytes(stop)
+
+    def _tail(self, opened: _Open, *, whole: bool) -> Iterator[bytes]:
+        """What follows the text of a block: what the upstream said of it, and the passages that support it."""
+        block = self._texts.get(opened.index)
+        tail = block.tail if block is not None and whole else ()
+        if opened.ours and block is not None:
+            self._withhold(opened.index)
+            tail = [event for event in tail if self._may_leave(block, delta_of(event)["citation"])]
+            for event in tail:
+                yield event_bytes({**event, "index": opened.number})
+        told = {document_key(delta_of(event).get("citation") or {}) for event in tail}
+        seen: list[dict[str, Any]] = []
+        support, self._support = self._support, []
+        for citation in map(self._references.citation, support):
+            if citation not in seen and document_key(citation) not in told:
+                seen.append(citation)
+                yield self._delta(opened.number, {"type": "citations_delta", "citation": citation})
+
+    def _withhold(self, index: int) -> None:
+        """Note what was left out of the text up to the end of a block, which is decided by now."""
+        numbers = list(self._texts)
+        for number in numbers[self._decided : numbers.index(index) + 1]:
+            self._decided += 1
+            self._withheld.extend(text for _, text in self._texts[number].withheld() if text.strip())
+
+    def _may_leave(self, block: TextBlock, citation: Mapping[str, Any]) -> bool:
+        """Whether a citation is of text that left, and quotes none that did not, unless a document says the same."""
+        said = "".join(block.said)
+        begins = len(said) - len(said.lstrip())
+        if any(at <= begins < at + len(text) for at, text in block.withheld()):
+            return False
+        quoted = [said for said in citation.values() if isinstance(said, str)] if self._withheld else []
+        quotes = (said for said in quoted if any(_share(text, said) for text in self._withheld))
+        return all(self._references.says(said) for said in quotes)
+
+    # Text
+
+    def _released(self, released: Released) -> bytes:
+        pieces = _by_block(released)
+        written = []
+        for position, (index, text) in enumerate(pieces):
+            written.append(self._enter(index))
+            self._texts[index].shown.append(text[released.lead :] if position == 0 else text)
+            written.append(self._text(text, claims=released.claims if position == len(pieces) - 1 else ()))
+        if pieces:
+            self._support.extend(released.support)
+        return b"".join(written)
+
+    def _judged(self, judged: Judged) -> bytes:
+        """Verdicts on text that was shown before. No event can follow the end of its block, so none does."""
+        if self._open is None or not self._open.text:
+            return b""
+        self._support.extend(judged.support)
+        return self._text("", claims=judged.claims) if judged.claims else b""
+
+    def _text(self, text: str, *, claims: Sequence[Mapping[str, Any]] = ()) -> bytes:
+        told = {"grounding": {"claims": list(claims)}} if claims else {}
+        number = self._open.number if self._open is not None else 0
+        return self._delta(number, {"type": "text_delta", "text": text}, **told)
+
+    def _delta(self, number: int, delta: Mapping[str, Any], **more: Any) -> bytes:
+        return event_bytes({"type": "content_block_delta", "index": number, "delta": delta, **more})
+
+    # The end
+
+    def _message_delta(self, source: Mapping[str, Any]) -> bytes:
+        """The last event but one: why the message ends, what it took, and what was found of it."""
+        ended = self._ended
+        if ended is None:
+            return b""
+        self._complete = True
+        event = {"type": "message_delta", "delta": {}, **source}
+        if ended.blocked:
+            event["delta"] = {**event["delta"], **_REFUSED}
+        if ended.summary is not None:
+            event["grounding"] = ended.summary
+        return event_bytes(event)
+
+
+_RUN = 4
+"""Words in a row by which a quotation is known."""
+
+
+def _share(withheld: str, quoted: str) -> bool:
+    """Whether ``quoted`` repeats ``withheld``, which is no white space alone, or a run of its words."""
+    words, within = withheld.split(), " ".join(quoted.split())
+    runs = (" ".join(words[at : at + _RUN]) for at in range(max(1, len(words) - _RUN + 1)))
+    return any(run in within for run in runs)
+
+
+def _by_block(released: Released) -> list[tuple[int, str]]:
+    """The text by the blocks it came in. What was taken off its beginning is missing from the first of them; text that
+    is another than what came belongs to the block where that began."""
+    came = "".join(piece.text for piece in released.slices)
+    if not came.endswith(released.text):
+        return [(int(released.slices[0].frame.json["index"]), released.text)]
+    missing = len(came) - len(released.text)
+    pieces: list[tuple[int, str]] = []
+    for piece in released.slices:
+        text = piece.text[missing:]
+        missing = max(0, missing - len(piece.text))
+        index = int(piece.frame.json["index"])
+        if text and pieces and pieces[-1][0] == index:
+            pieces[-1] = index, pieces[-1][1] + text
+        elif text:
+            pieces.append((index, text))
+    return pieces

@@ -1,0 +1,85 @@
+"""Events of a Messages stream as bytes and as JSON, and the text blocks that they are about."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.protocols.common.sse import SSEParser
+from app.protocols.common.sse_json import dump, load
+
+
+@dataclass(slots=True, kw_only=True)
+class TextBlock:
+    """A text block of the upstream's. ``start`` is the block as it begins, without text.
+
+    ``tail`` are the events of its citations; ``place`` is where its text begins in the text of the message.
+    ``announced``: the upstream said that it begins. ``said`` is the text that came of it, ``shown`` what left of that.
+    """
+
+    start: Mapping[str, Any]
+    tail: list[dict[str, Any]] = field(default_factory=list)
+    place: int | None = None
+    announced: bool = True
+    said: list[str] = field(default_factory=list)
+    shown: list[str] = field(default_factory=list)
+
+    def withheld(self) -> Iterator[tuple[int, str]]:
+        """What came of its text and did not leave, each with the place in it."""
+        said, done = "".join(self.said), 0
+        for text in self.shown:
+            at = said.find(text, done)
+            if at > done:
+                yield done, said[done:at]
+            done = max(done, at + len(text)) if at >= 0 else done
+        if said[done:]:
+            yield done, said[done:]
+
+
+EMPTY_TEXT: Mapping[str, Any] = {"type": "text", "text": ""}
+
+
+def event_bytes(event: Mapping[str, Any]) -> bytes:
+    """The event, framed under its name: clients pass over one without."""
+    return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), dump(event))
+
+
+def error_event(name: str, message: str, **more: Any) -> bytes:
+    """An error in mid-stream; ``name`` is its type."""
+    return event_bytes({"type": "error", "error": {"type": name, "message": message, **more}})
+
+
+def object_of(data: bytes | None) -> dict[str, Any] | None:
+    """The JSON object that ``data`` is; None where it is none."""
+    value = load(data or b"")
+    return value if isinstance(value, dict) else None
+
+
+def parse_event(raw: bytes) -> dict[str, Any]:
+    """The JSON object in the bytes of one event; an empty one where there is none."""
+    parser = SSEParser()
+    parsed = [*parser.feed(raw), *parser.close()]
+    return (object_of(parsed[0].data) if parsed else None) or {}
+
+
+def index_of(event: Mapping[str, Any]) -> int:
+    index = event.get("index")
+    return index if isinstance(index, int) and not isinstance(index, bool) else 0
+
+
+def block_of(event: Mapping[str, Any]) -> dict[str, Any]:
+    """The block that a ``content_block_start`` brings."""
+    block = event.get("content_block")
+    return block if isinstance(block, dict) else {}
+
+
+def delta_of(event: Mapping[str, Any]) -> dict[str, Any]:
+    delta = event.get("delta")
+    return delta if isinstance(delta, dict) else {}
+
+
+def input_tokens(usage: Any) -> int | None:
+    """All tokens of the prompt, those that a cache held or took included."""
+    if not isinstance(usage, dict) or not isinstance(usage.get("input_tokens"), int):
+        return None
+    cached = (usage.get(f"cache_{how}_input_tokens") for how in ("creation", "read"))
+    return int(usage["input_tokens"]) + sum(count for count in cached if isinstance(count, int))

@@ -1,0 +1,164 @@
+"""Anthropic Messages requests: our fields beside the API's own, and documents that stand in it as blocks of its own."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from app.errors import InvalidRequestError
+from app.protocols.documents.collection import Documents, Limits
+from app.protocols.documents.content_blocks import parts_of, plain_text
+from app.protocols.documents.fields import inside, join_path, read_flag, refuse
+from app.protocols.documents.json_body import parse_json
+from app.protocols.documents.options import read_options
+from app.protocols.documents.request import Intake, Path, read_model, wants_json, without
+from app.protocols.documents.tool_results import take_result
+from judges.types import Chunk
+
+_WEB = ("http://", "https://")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A ``document`` or ``search_result`` block of a request.
+
+    ``texts`` are the blocks it is made of, in order, an empty one for what is no text; ``plain``: it was given as one
+    text. ``document`` is its position among the documents of the request, None where nobody can read it.
+    """
+
+    kind: str
+    path: Path
+    texts: Sequence[str]
+    plain: bool
+    source: str | None
+    title: str | None
+    document: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagesRequest:
+    """``blocks`` are in the order in which the API numbers them."""
+
+    intake: Intake
+    blocks: Sequence[Block]
+
+
+def read_messages(raw: bytes, headers: Mapping[str, str], limits: Limits) -> MessagesRequest:
+    """Read a Messages request with our extension. Raises InvalidRequestError."""
+    body = parse_json(raw)
+    documents = Documents(limits)
+    documents.take_all(body.get("documents"))
+    options = read_options(body.get("grounding"), headers)
+    messages = _messages(body.get("messages"))
+    blocks = [_read(block, path, documents) for block, path in _evidence(messages)]
+    forwarded = without(body)
+    fixed = any(block.document is not None and _leaves_nothing(messages, block.path) for block in blocks)
+    readable = {block.document: block.path for block in blocks if block.document is not None}
+    intake = Intake(
+        body=forwarded,
+        raw=raw if forwarded is body else None,
+        chunks=documents.chunks,
+        paths=documents.paths,
+        documents=body.get("documents"),
+        blocks={} if fixed else readable,
+        standing=len(readable) if fixed else 0,
+        from_tools=partial(_tool_results, messages, limits),
+        notes=tuple(_note(block) for block in blocks if block.document is None),
+        options=options,
+        model=read_model(body),
+        stream=read_flag(body.get("stream"), "stream"),
+        is_json=wants_json(body.get("output_format") or inside(body, "output_config", "format")),
+        include_usage=True,  # every message says how much it took
+    )
+    return MessagesRequest(intake=intake, blocks=blocks)
+
+
+def _messages(value: Any) -> Sequence[Mapping[str, Any]]:
+    if not isinstance(value, list):
+        refuse("messages", "a list of messages", value)
+    if not value:
+        raise InvalidRequestError("messages: the list is empty, at least one message is needed.", param="messages")
+    for index, message in enumerate(value):
+        if not isinstance(message, dict):
+            refuse(f"messages[{index}]", "an object", message)
+    return value
+
+
+def _evidence(messages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Path]]:
+    """The blocks that are documents, each with its path: in messages, and in the results of tools within them."""
+    for number, message in enumerate(messages):
+        yield from _evidence_in(message, ("messages", number))
+
+
+def _evidence_in(holder: Mapping[str, Any], path: Path) -> Iterator[tuple[Mapping[str, Any], Path]]:
+    content = holder.get("content")
+    for index, block in enumerate(content if isinstance(content, list) else ()):
+        where = (*path, "content", index)
+        if _is_evidence(block):
+            yield block, where
+        elif isinstance(block, dict) and block.get("type") == "tool_result":
+            yield from _evidence_in(block, where)
+
+
+def _is_evidence(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") in ("document", "search_result")
+
+
+def _read(block: Mapping[str, Any], path: Path, documents: Documents) -> Block:
+    given = block.get("source")
+    named = {name: block[name] for name in ("source", "title") if isinstance(block.get(name), str) and block[name]}
+    texts, plain = _texts(block, given)
+    source, title = named.get("source"), named.get("title")
+    position = None
+    if any(text.strip() for text in texts):
+        position = len(documents.chunks)
+        context = block.get("context")
+        chunk = Chunk(
+            id=documents.next_id,
+            text="\n".join(texts),
+            source=source or title,
+            title=title,
+            url=source if source is not None and source.startswith(_WEB) else None,
+            metadata={"context": context} if isinstance(context, str) else {},
+        )
+        documents.add(chunk, join_path("", path))
+    return Block(
+        kind=str(block["type"]), path=path, texts=texts, plain=plain, source=source, title=title, document=position
+    )
+
+
+def _texts(block: Mapping[str, Any], source: Any) -> tuple[Sequence[str], bool]:
+    """The texts that a block is made of, and whether it was given as one; none where it is no text (a PDF, a file)."""
+    content = block.get("content")
+    if block["type"] == "document":
+        kind = source.get("type") if isinstance(source, dict) else None
+        content = source.get("data") if kind == "text" else source.get("content") if kind == "content" else None
+    if isinstance(content, str):
+        return (content,), True
+    return [plain_text([part]) for part, _ in parts_of(content, "")], False
+
+
+def _leaves_nothing(messages: Sequence[Mapping[str, Any]], path: Path) -> bool:
+    """Whether the message at ``path`` would have no content left without the documents in it."""
+    if len(path) > len(("messages", 0, "content", 0)):
+        return False  # the result of a tool may be empty
+    return all(_is_evidence(block) for block in messages[int(path[1])]["content"])
+
+
+def _note(block: Block) -> str:
+    return f"{join_path('', block.path)}: the {block.kind} goes upstream, but has no text that can be read as evidence"
+
+
+def _tool_results(messages: Sequence[Mapping[str, Any]], limits: Limits) -> Documents:
+    """The results of tools that are texts rather than blocks of documents."""
+    documents = Documents(limits, prefix="tool")
+    named: dict[Any, Any] = {}
+    for number, message in enumerate(messages):
+        for block, path in parts_of(message.get("content"), f"messages[{number}].content"):
+            if block.get("type") == "tool_use" and isinstance(block.get("id"), str):
+                named[block["id"]] = block.get("name")
+            elif block.get("type") == "tool_result":
+                call = block.get("tool_use_id")
+                name = named.get(call) if isinstance(call, str) else None
+                take_result(documents, plain_text(block.get("content")), f"{path}.content", tool=name)
+    return documents

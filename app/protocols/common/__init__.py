@@ -1,0 +1,1 @@
+"""What the client APIs share: stream events, SSE, log-probabilities, document prompts."""

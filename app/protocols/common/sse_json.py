@@ -1,0 +1,123 @@
+"""Server-sent frames of JSON objects that end with ``[DONE]``: what the completion APIs of OpenAI have in common."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import orjson
+
+from app.errors import UpstreamConnectError
+from app.protocols.common.sse import EventTooLargeError, SSEEvent, SSEParser
+from app.protocols.common.stream_events import Done, Event, Passing
+
+_DONE = b"data: [DONE]\n\n"
+
+
+class Decoder:
+    """Upstream bytes to events. ``read`` makes the event of a frame's bytes and the JSON object in it."""
+
+    def __init__(self, read: Callable[[bytes, dict[str, Any]], Event]) -> None:
+        self._parser = SSEParser()
+        self._read = read
+        self._ids_seen = False
+
+    def feed(self, data: bytes) -> Iterator[Event]:
+        try:
+            events = self._parser.feed(data)
+        except EventTooLargeError as error:
+            raise UpstreamConnectError(f"The upstream's reply is malformed: {error}.") from None
+        for event in events:
+            if (read := self._event(event)) is not None:
+                yield read
+
+    def close(self) -> Iterator[Event]:
+        for event in self._parser.close():
+            # Its blank line is missing; without one what follows would run into it.
+            if (read := self._event(SSEEvent(event.raw + b"\n\n", event.data, event.event))) is not None:
+                yield read
+
+    def _event(self, event: SSEEvent) -> Event | None:
+        """None where clients are to get nothing for it."""
+        data = event.data
+        if data is None:
+            return self._without_data(event)
+        if not self._ids_seen and b"id:" in event.raw:
+            self._ids_seen = b"\nid:" in b"\n" + event.raw.replace(b"\r", b"\n")
+        data = data.strip()
+        if not data:
+            return None  # a keep-alive that clients would try to parse
+        if data == b"[DONE]":
+            return Event(raw=event.raw, parts=(Done(event.raw),))
+        chunk = load(data)
+        if isinstance(chunk, dict):
+            return self._read(event.raw, chunk)
+        unread = Passing(raw=event.raw, choice=0, unchecked="unreadable", opaque=True)
+        return Event(raw=event.raw, parts=(unread,))
+
+    def _without_data(self, event: SSEEvent) -> Event | None:
+        """Comments pass; control fields alone do not, since clients take them for an empty event.
+
+        After an event with an id even the blank line behind a comment makes such an event, so it is left out.
+        """
+        lines = [line for line in event.raw.replace(b"\r", b"\n").split(b"\n") if line]
+        comments = [line for line in lines if line.startswith(b":")]
+        if not comments:
+            return None
+        raw = event.raw
+        if self._ids_seen or len(comments) < len(lines):
+            raw = b"".join(comment + b"\n" for comment in comments)
+        return Event(raw=raw, parts=(Passing(raw=raw),))
+
+
+def load(data: bytes) -> Any:
+    """The JSON value in ``data``, read as clients read it. None where it is no JSON at all.
+
+    Halves of a character, stray bytes, NaN and long integers are taken.
+    """
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        try:
+            return json.loads(data.decode("utf-8", "replace"), strict=False)
+        except (ValueError, RecursionError):
+            return None
+
+
+def dump(value: Any) -> bytes:
+    """``value`` as JSON. Halves of a character are escaped, so that two of them make one again."""
+    try:
+        return orjson.dumps(value)
+    except (TypeError, orjson.JSONEncodeError):
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def frame_of(chunk: Mapping[str, Any]) -> bytes:
+    """A frame that carries ``chunk``."""
+    return b"data: " + dump(chunk) + b"\n\n"
+
+
+def done_frame(raw: bytes) -> bytes:
+    """The last frame, ``raw`` if the upstream sent one, with its blank line whole."""
+    if raw.endswith(b"\r\n\r"):
+        return raw + b"\n"  # the LF of a last CR LF may not have come by then
+    return raw if raw.endswith((b"\n\n", b"\r\r", b"\r\n\r\n")) else _DONE
+
+
+def objects_in(raw: bytes) -> Iterator[dict[str, Any]]:
+    """The JSON objects that whole frames carry."""
+    for event in SSEParser().feed(raw):
+        if event.data is not None and is_object(event.data):
+            yield load(event.data)
+
+
+def is_object(body: bytes) -> bool:
+    """Whether ``body`` is a JSON object."""
+    return isinstance(load(body), dict)
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """The JSON object of a whole reply. Raises UpstreamConnectError where it is none."""
+    value = load(body)
+    if not isinstance(value, dict):
+        raise UpstreamConnectError("The upstream's reply is not a JSON object.")
+    return value

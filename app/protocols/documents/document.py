@@ -1,0 +1,140 @@
+"""One retrieved document, by any of the names that clients have for its fields."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from app.errors import InvalidRequestError
+from app.protocols.documents.fields import read_number, read_share, read_stamp, read_string, refuse
+from app.protocols.documents.shapes import Layer, Shape, find
+from judges.types import Chunk
+
+_SECONDS_PER_DAY = 86_400
+_CLOCK_SKEW = timedelta(days=1)
+
+_TEXT = ("text", "content", "snippet", "page_content", "chunk", "data")
+_ID = ("id", "id_", "node_id", "doc_id", "document_id")
+_SOURCE = ("source", "filename", "file_id", "file_name", "file_path")
+_SCORE = ("relevance_score", "score", "similarity", "relevance")
+_AGE = ("age_days",)
+_DATES = ("updated_at", "published_at", "created_at", "last_modified_date", "creation_date")
+_UNSAID = frozenset({"id", "_excludes"})
+"""Keys of Cohere's ``data`` that are no content."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A document and where in the request its text stands."""
+
+    chunk: Chunk
+    text_path: str
+
+
+def read_document(
+    document: Mapping[str, Any], path: str, *, default_id: str, now: datetime, needs_text: bool = True
+) -> Found:
+    """The document at ``path`` of the request; ``now`` dates it. Without ``needs_text`` it may have none, and then has
+    an empty one. Raises InvalidRequestError."""
+    shape = Shape.of(document, path)
+    text_path, text = _text(shape, path) if needs_text or find(shape.layers, _TEXT) else (path, "")
+    source = _string(shape.layers, _SOURCE)
+    chunk = Chunk(
+        id=_identifier(shape) or default_id,
+        text=text,
+        source=source,
+        collection=_string(shape.layers, ("collection",)),
+        relevance_score=_score(shape.layers),
+        age_days=_age(shape.layers, now),
+        title=_string(shape.layers, ("title",)),
+        url=_string(shape.layers, ("url",)) or (source if source and source.startswith(_WEB) else None),
+        metadata=shape.metadata[0].fields if shape.metadata else {},
+    )
+    return Found(chunk, text_path)
+
+
+_WEB = ("https://", "http://")
+
+
+def _text(shape: Shape, path: str) -> tuple[str, str]:
+    found = find(shape.layers, _TEXT, blank=True) or _described(shape)
+    if found is None:
+        raise InvalidRequestError(f"{path}.text: a document needs a text.", param=f"{path}.text")
+    where, value = found
+    text = join_texts(value, where) if isinstance(value, list) else value
+    if not isinstance(text, str):
+        refuse(where, "a string", text)
+    if not text.strip():
+        raise InvalidRequestError(f"{where}: the text is empty.", param=where)
+    return where, text
+
+
+def _described(shape: Shape) -> tuple[str, str] | None:
+    """Cohere's ``data`` may have any keys: each is a line of the text."""
+    for layer in shape.own:
+        if layer.path.endswith(".data"):
+            excluded = layer.fields.get("_excludes")
+            left_out = _UNSAID.union(name for name in excluded if isinstance(name, str)) if excluded else _UNSAID
+            lines = [
+                f"{name}: {value}"
+                for name, value in layer.fields.items()
+                if name not in left_out and isinstance(value, str | int | float)
+            ]
+            return layer.path, "\n".join(lines)
+    return None
+
+
+def join_texts(parts: Sequence[Any], path: str) -> str:
+    """The text of a list of strings and text parts; parts of another type have none. Raises InvalidRequestError."""
+    texts = []
+    for index, part in enumerate(parts):
+        if isinstance(part, dict) and part.get("type", "text") == "text":
+            text = part.get("text")
+            if not isinstance(text, str):
+                refuse(f"{path}[{index}].text", "a string", text)
+            texts.append(text)
+        elif isinstance(part, str):
+            texts.append(part)
+        elif not isinstance(part, dict):
+            refuse(f"{path}[{index}]", "a text part or a string", part)
+    return "\n".join(texts)
+
+
+def _identifier(shape: Shape) -> str | None:
+    found = find(shape.own, _ID)
+    if found is None:
+        return None
+    path, value = found
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        refuse(path, "a string", value)
+    return str(value)
+
+
+def _string(layers: Sequence[Layer], names: Sequence[str]) -> str | None:
+    found = find(layers, names)
+    return read_string(found[1], found[0]) if found else None
+
+
+def _score(layers: Sequence[Layer]) -> float | None:
+    found = find(layers, _SCORE, blank=True)
+    return read_share(found[1], found[0]) if found else None
+
+
+def _age(layers: Sequence[Layer], now: datetime) -> float | None:
+    found = find(layers, (*_AGE, *_DATES), blank=True)
+    if found is None:
+        return None
+    path, value = found
+    if not path.endswith(_AGE):
+        return _days_since(read_stamp(value, path), now, path, value)
+    expected = "a number of days, 0 or more"
+    age = read_number(value, path, expected)
+    if age < 0:
+        refuse(path, expected, value)
+    return age
+
+
+def _days_since(stamp: datetime, now: datetime, path: str, value: Any) -> float:
+    if stamp > now + _CLOCK_SKEW:
+        raise InvalidRequestError(f"{path}: {value!r} lies in the future.", param=path)
+    return float(max(0, int((now - stamp).total_seconds() // _SECONDS_PER_DAY)))

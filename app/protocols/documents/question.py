@@ -1,0 +1,46 @@
+"""What the reader asks, which says what a short answer is about."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from app.protocols.documents.content_blocks import parts_of, plain_text
+from judges.claims.context import last_question
+
+_LONGEST: Final = 200
+"""Characters of a message without a question mark that is taken for a request as a whole."""
+_ASIDE: Final = 3
+"""Words behind a question that ask nothing: "Thanks!"."""
+_PROMPTED: Final = 600
+"""Characters from which a message is taken for a prompt that has more in it than a question: then the question stands
+in its last paragraph, or in its first."""
+
+
+def asked_in(body: Mapping[str, Any]) -> str:
+    """The question of the last message of a user in a request to any of the APIs; "" where there is none."""
+    turns = next((body[name] for name in ("messages", "input", "prompt") if body.get(name) is not None), None)
+    if isinstance(turns, list) and len(turns) == 1 and isinstance(turns[0], str):
+        turns = turns[0]
+    if isinstance(turns, str):
+        return question_of(turns)
+    for turn in reversed(turns) if isinstance(turns, list) else ():
+        if isinstance(turn, dict) and turn.get("role") == "user" and (text := _text(turn.get("content")).strip()):
+            return question_of(text)  # one without a text has the result of a tool
+    return ""
+
+
+def _text(content: Any) -> str:
+    if not isinstance(content, list):
+        return plain_text(content)
+    texts = (part.get("text") for part, _ in parts_of(content, "") if part.get("type") in ("text", "input_text"))
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def question_of(text: str) -> str:
+    """The question in a message of a user; all of one that is short and has none."""
+    text = text.strip()
+    if len(text) > _PROMPTED:
+        paragraphs = text.split("\n\n")
+        return last_question(paragraphs[-1][-_PROMPTED:]) or last_question(paragraphs[0][-_PROMPTED:])
+    asked = last_question(text)
+    behind = text.rpartition(asked)[2] if asked else text
+    return text if len(text) <= _LONGEST and len(behind.split()) > _ASIDE else asked

@@ -1,0 +1,141 @@
+"""What is known of a request once it is read, whatever its API, and readers of the fields that all have."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from app.protocols.documents.collection import Documents
+from app.protocols.documents.fields import read_flag, refuse
+from app.protocols.documents.options import Options
+from judges.types import Chunk
+
+_MOST_CHOICES = 128
+"""As many as OpenAI takes."""
+
+_LONGEST_MODEL = 512
+"""Characters: the event log finds requests by it, and no index takes a name of thousands."""
+
+_JSON_FORMS = ("json_object", "json_schema")
+OUR_FIELDS = ("documents", "grounding")
+Path = tuple[str | int, ...]
+"""Where in a body something stands: names of fields and positions in lists."""
+
+
+class Intake(Struct, frozen=True, kw_only=True):
+    """A request, read. ``body`` goes upstream, without our fields; ``raw`` is its bytes where they need no change.
+
+    ``paths`` says where in the request each of ``chunks`` stands. ``from_tools`` reads what the results of tools say,
+    which is evidence only where a setting or a policy wants it to be. ``query`` is what the documents were retrieved
+    for.
+    """
+
+    body: dict[str, Any]
+    raw: bytes | None
+    chunks: tuple[Chunk, ...]
+    options: Options
+    model: str | None
+    stream: bool
+    include_usage: bool
+    choices: int | None = None
+    """How many choices the reply will have (``n``); None where it is one of any number of parts."""
+    paths: tuple[str, ...] = ()
+    from_tools: Callable[[], Documents] | None = None
+    standing: int = 0
+    """How many of the last ``chunks`` stand in the prompt and cannot be taken out of it."""
+    blocks: Mapping[int, Path] = field(default_factory=dict)
+    """Where in ``body`` those of ``chunks`` stand, by position, that are blocks of its API and can be taken out."""
+    late: bool = False
+    """The reply may bring documents along: results of a search that the upstream makes."""
+    notes: Sequence[str] = ()
+    """What the client should know of how its documents were read."""
+    query: str | None = None
+    documents: Any = None
+    """The field of that name as it was given, for an upstream that reads it."""
+    is_json: bool = False
+    """The reply is to be JSON."""
+
+    def path_of(self, index: int) -> str:
+        """Where in the request the document at ``index`` of ``chunks`` stands."""
+        return self.paths[index] if index < len(self.paths) else f"documents[{index}]"
+
+    @property
+    def injectable(self) -> bool:
+        """What the model sees of every document is the gateway's doing, so one that is dropped stays out of it."""
+        if self.standing:
+            return False
+        return self.options.inject != "none" or 0 < len(self.chunks) == len(self.blocks)
+
+    def drop(self, positions: Collection[int]) -> "Intake":
+        """The request without those blocks of it that are the documents at ``positions``."""
+        body = self.body
+        for path in sorted((self.blocks[position] for position in positions if position in self.blocks), reverse=True):
+            body = _removed(body, path)
+        return self if body is self.body else replace(self, body=body, raw=None)
+
+    def with_tools(self) -> "Intake":
+        """The request with the results of tools among its documents. Raises InvalidRequestError."""
+        found = self.from_tools() if self.from_tools is not None else None
+        if found is None or not found.chunks:
+            return self
+        return self.with_chunks(found.chunks, found.paths)
+
+    def with_chunks(self, chunks: Sequence[Chunk], paths: Sequence[str]) -> "Intake":
+        """The request with ``chunks`` among its documents, which nobody can take out of the prompt any more."""
+        standing = self.standing + len(chunks)
+        known = tuple(self.path_of(index) for index in range(len(self.chunks)))
+        return replace(self, chunks=(*self.chunks, *chunks), paths=(*known, *paths), standing=standing)
+
+
+def read_model(body: Mapping[str, Any]) -> str | None:
+    model = body.get("model")
+    if model is not None and not isinstance(model, str):
+        refuse("model", "a string", model)
+    if model is not None and len(model) > _LONGEST_MODEL:
+        refuse("model", f"at most {_LONGEST_MODEL} characters", model)
+    return model
+
+
+def read_stream(body: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Whether a stream is wanted, and whether its usage is (``stream_options.include_usage``)."""
+    options = body.get("stream_options")
+    if options is not None and not isinstance(options, dict):
+        refuse("stream_options", "an object", options)
+    return read_flag(body.get("stream"), "stream"), bool(options and options.get("include_usage"))
+
+
+def read_choices(body: Mapping[str, Any]) -> int:
+    """How many choices ``n`` asks for, exactly: a reply with more of them would leave some unjudged.
+
+    Raises InvalidRequestError.
+    """
+    choices = body.get("n")
+    if choices is None:
+        return 1
+    if isinstance(choices, bool) or not isinstance(choices, int) or not 1 <= choices <= _MOST_CHOICES:
+        refuse("n", f"a whole number from 1 to {_MOST_CHOICES}", choices)
+    return choices
+
+
+def wants_json(form: Any) -> bool:
+    """Whether the form that a request asks its reply to have is JSON."""
+    return isinstance(form, dict) and form.get("type") in _JSON_FORMS
+
+
+def without(body: dict[str, Any], names: Sequence[str] = OUR_FIELDS) -> dict[str, Any]:
+    """``body`` itself where it has none of ``names``, else a copy without them."""
+    if not any(name in body for name in names):
+        return body
+    return {name: value for name, value in body.items() if name not in names}
+
+
+def _removed(value: Any, path: Path) -> Any:
+    """A copy of ``value`` without what stands at ``path``; what lies beside the way is shared."""
+    first, rest = path[0], path[1:]
+    copy = value.copy()
+    if rest:
+        copy[first] = _removed(value[first], rest)
+    else:
+        del copy[first]
+    return copy

@@ -1,0 +1,72 @@
+"""What the results of tools say, as documents: for where a setting or a policy counts them as evidence.
+
+Their form is the tools' own: what is no list of documents is a text.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from app.errors import InvalidRequestError
+from app.protocols.documents.collection import Documents, Limits
+from app.protocols.documents.content_blocks import plain_text
+from judges.types import Chunk
+
+_ROLES = ("tool", "function")
+_LISTS = ("documents", "results")
+
+
+def tool_documents(messages: Sequence[Mapping[str, Any]], limits: Limits) -> Documents:
+    """The results of tools among chat ``messages``. Raises InvalidRequestError where they exceed ``limits``."""
+    documents = Documents(limits, prefix="tool")
+    named: dict[Any, Any] = {}
+    for index, message in enumerate(messages):
+        named.update(_calls(message))
+        if message.get("role") in _ROLES:
+            call = message.get("tool_call_id")
+            name = message.get("name") or (named.get(call) if isinstance(call, str) else None)
+            take_result(documents, plain_text(message.get("content")), f"messages[{index}].content", tool=name)
+    return documents
+
+
+def take_result(documents: Documents, text: str, path: str, *, tool: Any = None) -> None:
+    """A tool's result: the documents that it lists as JSON, else its text as one document, of the source ``tool``.
+
+    Raises InvalidRequestError where it exceeds the limits.
+    """
+    if not text.strip():
+        return
+    source = tool if isinstance(tool, str) and tool else None
+    for chunk in _listed(text, documents.next_id) or (Chunk(id=documents.next_id, text=text),):
+        documents.add(chunk if chunk.source else replace(chunk, source=source), path)
+
+
+def _listed(text: str, prefix: str) -> Sequence[Chunk]:
+    """The documents of a JSON list, or of one under a usual name; none where it is no such list."""
+    if text.lstrip()[0] not in "[{":
+        return ()
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return ()
+    if isinstance(value, dict):
+        value = next((value[name] for name in _LISTS if isinstance(value.get(name), list)), None)
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        return ()
+    documents = Documents(Limits(), prefix=prefix)
+    try:
+        documents.take_all(value)
+    except InvalidRequestError:
+        return ()
+    return documents.chunks
+
+
+def _calls(message: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The calls that an assistant's message makes: id and name of the function."""
+    calls = message.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict) and isinstance(call.get("id"), str):
+            yield call["id"], function.get("name")

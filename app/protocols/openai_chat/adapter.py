@@ -1,0 +1,362 @@
+"""OpenAI Chat Completions: upstream chunks to events, outputs to chunks.
+
+What needs no change is never rebuilt: a frame's own bytes go on. Where a frame is changed, its JSON is patched, so that
+fields this code knows nothing of stay as they came.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from app.errors import UpstreamConnectError
+from app.events.recorder import Trace
+from app.protocols.common.document_prompt import inject
+from app.protocols.common.sse_json import Decoder, done_frame, dump, frame_of, load, read_object
+from app.protocols.common.stream_events import (
+    CountedUsage,
+    Done,
+    Ended,
+    Event,
+    Failure,
+    Finish,
+    Frame,
+    Judged,
+    Output,
+    Part,
+    Passing,
+    Refused,
+    Released,
+    Replacement,
+    Shell,
+    Text,
+    Turn,
+    Usage,
+)
+from app.protocols.common.upstream_citations import cited_in
+from app.protocols.openai_chat.continuation import not_resumable, resume
+from app.protocols.openai_chat.whole_reply import Completion, chunks_of, completion_of, total_of
+from judges.types import Chunk
+
+_PLAIN_DELTA = frozenset({"role", "content"})
+_MISPLACED = ("message", "text")
+
+
+class ChatDialect:
+    """Stateless; one serves all requests."""
+
+    api = "chat.completions"
+    path = "/chat/completions"
+
+    def prompt_text(self, body: Mapping[str, Any]) -> str:
+        return "\n".join(text for message in body["messages"] for text in _texts(message.get("content")))
+
+    def inject(self, body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
+        return inject(body, chunks, where=where)
+
+    def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncGenerator[Event, None]:
+        """The events of a reply. A whole completion is cut into chunks, so that both take the same way."""
+        return _events(body, content_type, lambda raw, chunk: _read_chunk(raw, chunk, trace))
+
+    def not_resumable(self, body: Mapping[str, Any]) -> str | None:
+        return not_resumable(body)
+
+    def resume(self, body: Mapping[str, Any], turn: Turn) -> dict[str, Any]:
+        return resume(body, turn)
+
+    def resumed(
+        self, body: AsyncIterator[bytes], content_type: str, trace: Trace, like: Frame
+    ) -> AsyncGenerator[Event, None]:
+        return _events(body, content_type, lambda raw, chunk: _read_resumed(chunk, trace, like))
+
+    def encode(self, output: Output) -> bytes:
+        match output:
+            case Passing(raw=raw):
+                return raw
+            case Shell(json=json):
+                return frame_of(json)
+            case Released():
+                return frame_of(released_chunk(output))
+            case Judged(choice=index, claims=claims, frame=frame):
+                told = {**_chunk(frame, index, {}), "grounding": {"claims": list(claims)}}
+                return frame_of(told) if claims else b""
+            case Replacement(choice=index, text=text, frame=frame):
+                return frame_of(_chunk(frame, index, {"content": text}))
+            case Ended():
+                return frame_of(_ended_chunk(output))
+            case Refused(reason=reason, reason_code=code, decisions=decisions):
+                error = {"message": reason, "type": "grounding_policy_violation", "param": None, "code": code}
+                return frame_of({"error": {**error, "violations": list(decisions)}})
+            case Usage():
+                return _told_usage(output)
+            case CountedUsage():
+                return frame_of(_usage_chunk(output))
+            case Failure(message=message, raw=raw, code=code):
+                return raw or frame_of(
+                    {"error": {"message": message, "type": "upstream_error", "param": None, "code": code}}
+                )
+            case Done(raw=raw):
+                return done_frame(raw)
+
+    def collect(self, body: bytes, outputs: Sequence[Output]) -> bytes:
+        """The body of a unary reply: the upstream's, with the delivered text and what was found of it."""
+        if failure := next((output for output in outputs if isinstance(output, Failure)), None):
+            raise UpstreamConnectError(failure.message)
+        whole = load(body)
+        template, streamed = (whole, False) if isinstance(whole, dict) else (completion_of(outputs), True)
+        if not any(isinstance(output, Ended) for output in outputs) and streamed:
+            return dump(template)  # nothing was decided about it: it passes, in the form that was asked for
+        completion = Completion(template, streamed=streamed)
+        for output in outputs:
+            completion.take(output)
+        return dump(completion.body())
+
+
+async def _events(
+    body: AsyncIterator[bytes], content_type: str, read: Callable[[bytes, dict[str, Any]], Event]
+) -> AsyncGenerator[Event, None]:
+    if "event-stream" not in content_type:
+        whole = b"".join([data async for data in body])
+        for chunk in chunks_of(read_object(whole)):
+            yield read(b"", chunk)
+        yield Event(raw=b"", parts=(Done(last=True),))
+        return
+    decoder = Decoder(read)
+    async for data in body:
+        for event in decoder.feed(data):
+            yield event
+    for event in decoder.close():
+        yield event
+
+
+def _read_resumed(chunk: dict[str, Any], trace: Trace, like: Frame) -> Event:
+    """A chunk of a further call, under the ids of the first. Its role has been said."""
+    ours = {name: like.json[name] for name in _ENVELOPE if name in like.json}
+    chunk = {**chunk, **ours} if not chunk.get("error") else chunk
+    for choice in chunk.get("choices") or ():
+        delta = choice.get("delta") if isinstance(choice, dict) else None
+        if isinstance(delta, dict) and "role" in delta:
+            rest = {name: value for name, value in delta.items() if name != "role"}
+            choices = [{**choice, "delta": rest}]
+            chunk = {**chunk, "choices": choices}
+            if not _says_something(choices[0]) and _usage(chunk) is None:
+                return Event(raw=b"", parts=())
+    return _read_chunk(frame_of(chunk), chunk, trace)
+
+
+def _read_chunk(raw: bytes, chunk: dict[str, Any], trace: Trace) -> Event:
+    error = chunk.get("error")
+    if error:
+        message = error.get("message") if isinstance(error, dict) else error
+        # What else the frame says is not judged, so it does not leave with the error.
+        told = raw if len(chunk) == 1 else frame_of({"error": error})
+        return Event(raw=raw, parts=(Failure(message=str(message), raw=told),))
+    if trace.resolved_model is None and isinstance(chunk.get("model"), str):
+        trace.resolved_model = chunk["model"]
+    if (said := _said(chunk)) is not None:
+        return Event(raw=raw, parts=(said,))
+    given = chunk.get("choices")
+    choices = [choice for choice in given if isinstance(choice, dict)] if isinstance(given, list) else []
+    if given and len(choices) != len(given if isinstance(given, list) else (given,)):
+        return Event(raw=raw, parts=(Passing(raw=raw, choice=0, unchecked="choices", opaque=True),))
+    usage = _usage(chunk)
+    if usage is not None and not any(_says_something(choice) for choice in choices):
+        return Event(raw=raw, parts=(_read_usage(usage, Frame(json=chunk), raw),))
+    parts: list[Part] = []
+    for choice in choices:
+        # Several choices in one chunk are told apart; one alone keeps the chunk's own bytes.
+        alone = len(choices) == 1
+        parts.extend(_read_choice(raw if alone else b"", chunk if alone else {**chunk, "choices": [choice]}, choice))
+    if usage is not None:
+        parts.append(_read_usage(usage, None, b""))
+    return Event(raw=raw, parts=parts or (Passing(raw=raw),))
+
+
+def _said(chunk: dict[str, Any]) -> Text | None:
+    """The text of a chunk that brings nothing else; None for any other. It is what most chunks are."""
+    choices = chunk.get("choices")
+    if chunk.get("usage") is not None or "x_groq" in chunk or type(choices) is not list or len(choices) != 1:
+        return None
+    choice = choices[0]
+    if type(choice) is not dict or choice.get("finish_reason") is not None or choice.get("logprobs") is not None:
+        return None
+    index, delta = choice.get("index"), choice.get("delta")
+    if type(index) is not int or index < 0 or type(delta) is not dict or len(delta) != 1:
+        return None
+    text = delta.get("content")
+    if type(text) is not str or not text or choice.get("message") or choice.get("text"):
+        return None
+    return Text(choice=index, text=text, frame=Frame(json=chunk))
+
+
+def _usage(chunk: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The token counts: in their place, or where Groq puts them."""
+    vendor = chunk.get("x_groq")
+    for holder in (chunk, vendor if isinstance(vendor, dict) else {}):
+        if isinstance(usage := holder.get("usage"), dict):
+            return usage
+    return None
+
+
+def _read_usage(usage: Mapping[str, Any], frame: Frame | None, raw: bytes) -> Usage:
+    prompt, completion = _count(usage, "prompt"), _count(usage, "completion")
+    return Usage(prompt_tokens=prompt, completion_tokens=completion, frame=frame, raw=raw)
+
+
+def _says_something(choice: Mapping[str, Any]) -> bool:
+    """Whether a choice of a chunk with token counts is more than the empty one that some put there for form's sake."""
+    delta = choice.get("delta")
+    said = isinstance(delta, dict) and any(
+        value not in (None, [], "") for name, value in delta.items() if name != "role"
+    )
+    return said or bool(choice.get("finish_reason"))
+
+
+def _read_choice(raw: bytes, chunk: Mapping[str, Any], choice: Mapping[str, Any]) -> Iterator[Part]:
+    index = choice.get("index")
+    index = index if isinstance(index, int) and index >= 0 else 0
+    if misplaced := [name for name in _MISPLACED if choice.get(name)]:
+        # Text where a stream has none, the same as the delta's perhaps: clients don't look there, and neither do we.
+        choice = {name: value for name, value in choice.items() if name not in _MISPLACED}
+        raw, chunk = b"", {**chunk, "choices": [choice]}
+        yield Passing(raw=b"", choice=index, unchecked=misplaced[0])
+    delta = choice.get("delta")
+    if delta is not None and not isinstance(delta, dict):
+        raw, delta = b"", {}
+        choice = {**choice, "delta": delta}
+        chunk = {**chunk, "choices": [choice]}
+        yield Passing(raw=b"", choice=index, unchecked="delta")
+    delta = delta if isinstance(delta, dict) else {}
+    yield from cited_in(delta.get("annotations"), index)
+    text, rest = _split_content(delta.get("content"))
+    extra = [name for name, value in delta.items() if name not in _PLAIN_DELTA and value not in (None, [], "")]
+    reason = choice.get("finish_reason") or None
+    if not text and reason is None and (extra or rest or not _tokens(choice)):
+        passed = raw or frame_of(chunk)
+        yield Passing(raw=passed, choice=index, unchecked=_kind(extra, rest))
+        return
+    if text or (not extra and not rest and _tokens(choice)):
+        frame = Frame(json=chunk, tokens=_tokens(choice), as_list=isinstance(delta.get("content"), list))
+        needs_shell = bool(extra or rest or delta.get("role"))
+        shell = _without_text(chunk, choice, delta, rest) if needs_shell else None
+        if kind := _kind(extra, rest):
+            yield Passing(raw=b"", choice=index, unchecked=kind)
+        yield Text(choice=index, text=text, frame=frame, shell=shell)
+    elif extra or rest:
+        # What a finishing chunk brings besides passes in its place; the finish itself waits for the end.
+        yield Passing(
+            raw=frame_of(_without_text(chunk, choice, delta, rest)), choice=index, unchecked=_kind(extra, rest)
+        )
+    if reason is not None:
+        yield Finish(choice=index, reason=str(reason), frame=Frame(json=chunk))
+
+
+def _split_content(content: Any) -> tuple[str, list[Any]]:
+    """The text of a content, and its parts that are no text."""
+    if isinstance(content, str):
+        return content, []
+    if not isinstance(content, list):
+        return "", [] if content is None else [content]
+    texts, rest = [], []
+    for part in content:
+        if isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str):
+            texts.append(part["text"])
+        else:
+            rest.append(part)
+    return "".join(texts), rest
+
+
+def _without_text(
+    chunk: Mapping[str, Any], choice: Mapping[str, Any], delta: Mapping[str, Any], rest: Sequence[Any]
+) -> dict[str, Any]:
+    """The chunk without its text, the log-probabilities of that text, and its finish."""
+    kept = {**choice, "delta": {**delta, "content": list(rest) if rest else ""}, "finish_reason": None}
+    if choice.get("logprobs") is not None and _tokens(choice):
+        kept["logprobs"] = None
+    return {name: value for name, value in {**chunk, "choices": [kept]}.items() if name != "usage"}
+
+
+def released_chunk(released: Released) -> dict[str, Any]:
+    """The chunk that carries a released text: the frames it came in, merged, the later one first."""
+    chunk: dict[str, Any] = {}
+    choice: dict[str, Any] = {}
+    tokens: list[Mapping[str, Any]] = []
+    logprobs: dict[str, Any] | None = None
+    for piece in released.slices:
+        source = piece.frame.json["choices"][0]
+        chunk.update(piece.frame.json)
+        choice.update(source)
+        if isinstance(source.get("logprobs"), dict):
+            logprobs = {"refusal": None} if "refusal" in source["logprobs"] else {}
+        tokens.extend(piece.tokens)
+    chunk.pop("usage", None)
+    as_list = any(piece.frame.as_list for piece in released.slices)
+    content = [{"type": "text", "text": released.text}] if as_list else released.text
+    choice.update(index=released.choice, delta={"content": content}, finish_reason=None)
+    if logprobs is not None:
+        choice["logprobs"] = {"content": tokens, **logprobs}
+    chunk["choices"] = [choice]
+    if released.claims:
+        chunk["grounding"] = {"claims": list(released.claims)}
+    return chunk
+
+
+def _chunk(frame: Frame, index: int, delta: Mapping[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
+    """A chunk of our own, with the ids of the upstream's."""
+    ours = {name: frame.json[name] for name in _ENVELOPE if name in frame.json}
+    return {**ours, "choices": [{"index": index, "delta": dict(delta), "finish_reason": finish_reason}]}
+
+
+_ENVELOPE = ("id", "object", "created", "model", "system_fingerprint", "service_tier")
+
+
+def _ended_chunk(ended: Ended) -> dict[str, Any]:
+    if ended.blocked:
+        chunk = _chunk(ended.frame, ended.choice, {}, ended.reason)
+    else:
+        source = ended.frame.json["choices"][0]
+        kept = {**source, "delta": {}, "finish_reason": ended.reason}
+        if kept.get("logprobs") is not None:
+            kept["logprobs"] = None
+        chunk = {**ended.frame.json, "choices": [kept]}
+    if ended.annotations:
+        chunk["choices"][0]["delta"] = {"annotations": list(ended.annotations)}
+    if ended.summary is not None:
+        chunk["grounding"] = ended.summary
+    return chunk
+
+
+def _told_usage(usage: Usage) -> bytes:
+    if usage.raw or usage.frame is None:
+        return usage.raw
+    return frame_of({**usage.frame.json, "usage": total_of(usage)} if usage.before else usage.frame.json)
+
+
+def _usage_chunk(usage: CountedUsage) -> dict[str, Any]:
+    ours = {name: usage.frame.json[name] for name in _ENVELOPE if name in usage.frame.json}
+    counts = {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+    }
+    return {**ours, "choices": [], "usage": counts}
+
+
+def _tokens(choice: Mapping[str, Any]) -> Sequence[Mapping[str, Any]] | None:
+    logprobs = choice.get("logprobs")
+    content = logprobs.get("content") if isinstance(logprobs, dict) else None
+    return [token for token in content if isinstance(token, dict)] if isinstance(content, list) else None
+
+
+def _kind(extra: Sequence[str], rest: Sequence[Any]) -> str | None:
+    """A name for content that no judge looks at."""
+    return extra[0] if extra else "content_parts" if rest else None
+
+
+def _count(usage: Mapping[str, Any], side: str) -> int | None:
+    value = usage.get(f"{side}_tokens")
+    return value if isinstance(value, int) else None
+
+
+def _texts(content: Any) -> Iterator[str]:
+    text, _ = _split_content(content)
+    if text:
+        yield text

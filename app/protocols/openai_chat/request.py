@@ -1,0 +1,159 @@
+"""Chat Completions requests.
+
+Beside ``documents`` and ``grounding``, which are taken out of what goes upstream, evidence may stand in the prompt:
+
+- ``chat_template_kwargs.documents``, and ``search_result`` and ``document`` blocks: they are the prompt's own and go
+  upstream as they are, unless the gateway is to write the documents in (``inject``); then they go, since it does;
+- ``grounding_source`` and ``query`` parts, which no model knows: they go upstream as the texts that they are, except
+  for sources that the gateway is to write in.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from app.errors import InvalidRequestError
+from app.protocols.documents.collection import Documents, Limits
+from app.protocols.documents.content_blocks import GROUNDING_SOURCE, TOOL_RESULT, parts_of, take_blocks
+from app.protocols.documents.fields import inside, refuse
+from app.protocols.documents.json_body import parse_json
+from app.protocols.documents.options import read_options
+from app.protocols.documents.request import (
+    OUR_FIELDS,
+    Intake,
+    read_choices,
+    read_model,
+    read_stream,
+    wants_json,
+    without,
+)
+from app.protocols.documents.tool_results import tool_documents
+
+_QUERY = "query"
+_PROMPT_ROLES = ("system", "developer", "user")
+
+
+def read_chat(raw: bytes, headers: Mapping[str, str], limits: Limits) -> Intake:
+    """Read a Chat Completions request with our extension. Raises InvalidRequestError."""
+    body = parse_json(raw)
+    documents = Documents(limits)
+    documents.take_all(body.get("documents"))
+    for name in ("extra_body", "chat_template_kwargs"):
+        documents.take_all(inside(body, name, "documents"), f"{name}.documents")
+    if (nested := inside(body, "extra_body", "grounding")) is not None and body.get("grounding") is None:
+        options = read_options(nested, headers, path="extra_body.grounding")
+    else:
+        options = read_options(body.get("grounding"), headers)
+    messages = _messages(body.get("messages"))
+    for index, message in enumerate(messages):
+        take_blocks(documents, message.get("content"), f"messages[{index}].content")
+    query = _query(messages)
+    model = read_model(body)
+    stream, include_usage = read_stream(body)
+    texts = {path: chunk.text for path, chunk in zip(documents.paths, documents.chunks, strict=True)}
+    forwarded = _forwarded(body, messages, _Prompt(texts, written=options.inject != "none"))
+    return Intake(
+        body=forwarded,
+        raw=raw if forwarded is body else None,
+        chunks=documents.chunks,
+        paths=documents.paths,
+        from_tools=partial(tool_documents, messages, limits),
+        documents=body.get("documents"),
+        query=options.query or query,
+        options=options,
+        model=model,
+        stream=stream,
+        choices=read_choices(body),
+        include_usage=include_usage,
+        is_json=wants_json(body.get("response_format")),
+    )
+
+
+def _messages(messages: Any) -> Sequence[Mapping[str, Any]]:
+    if not isinstance(messages, list):
+        refuse("messages", "a list of messages", messages)
+    if not messages:
+        raise InvalidRequestError("messages: the list is empty, at least one message is needed.", param="messages")
+    for index, message in enumerate(messages):
+        if not isinstance(message, dict):
+            refuse(f"messages[{index}]", "an object", message)
+    return messages
+
+
+def _query(messages: Sequence[Mapping[str, Any]]) -> str | None:
+    """What the ``query`` parts ask."""
+    texts = []
+    for index, message in enumerate(messages):
+        for part, path in parts_of(message.get("content"), f"messages[{index}].content"):
+            if part.get("type") == _QUERY:
+                if not isinstance(part.get("text"), str):
+                    refuse(f"{path}.text", "a string", part.get("text"))
+                texts.append(part["text"])
+    return "\n".join(texts) or None
+
+
+@dataclass(frozen=True, slots=True)
+class _Prompt:
+    """Makes messages as models know them; what needs no change is returned itself.
+
+    ``texts`` are those of the documents found, by their paths; ``written``: the gateway writes them into the prompt.
+    """
+
+    texts: Mapping[str, str]
+    written: bool
+
+    def messages(self, messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        changed = [self._message(message, f"messages[{index}]") for index, message in enumerate(messages)]
+        if all(new is old for new, old in zip(changed, messages, strict=True)):
+            return messages
+        return [message for message in changed if message is not None]
+
+    def _message(self, message: Mapping[str, Any], path: str) -> Mapping[str, Any] | None:
+        """None where a message of the prompt was evidence alone."""
+        content = message.get("content")
+        kept = self._content(content, f"{path}.content")
+        if kept is content:
+            return message
+        if not kept and message.get("role") in _PROMPT_ROLES:
+            return None
+        return {**message, "content": kept or ""}
+
+    def _content(self, content: Any, path: str) -> Any:
+        if not isinstance(content, list):
+            return content
+        parts = [self._part(part, f"{path}[{index}]") for index, part in enumerate(content)]
+        if all(new is old for new, old in zip(parts, content, strict=True)):
+            return content
+        return [part for part in parts if part is not None]
+
+    def _part(self, part: Any, path: str) -> Any:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind == _QUERY:
+            return {"type": "text", "text": part["text"]}
+        if kind == TOOL_RESULT:
+            content = self._content(part.get("content"), f"{path}.content")
+            return part if content is part.get("content") else {**part, "content": content}
+        if path not in self.texts or not (self.written or kind == GROUNDING_SOURCE):
+            return part
+        return None if self.written else {"type": "text", "text": self.texts[path]}
+
+
+def _forwarded(body: dict[str, Any], messages: Sequence[Mapping[str, Any]], prompt: _Prompt) -> dict[str, Any]:
+    """What goes upstream: ``body`` itself where nothing of it is ours."""
+    forwarded = _without_inside(without(body), "extra_body", OUR_FIELDS)
+    if prompt.written:
+        forwarded = _without_inside(forwarded, "chat_template_kwargs", ("documents",))
+    plain = prompt.messages(messages)
+    return forwarded if plain is messages else {**forwarded, "messages": plain}
+
+
+def _without_inside(body: dict[str, Any], outer: str, names: Sequence[str]) -> dict[str, Any]:
+    """``body`` without ``names`` of one of its objects, and without the object where that leaves nothing."""
+    value = body.get(outer)
+    if not isinstance(value, dict):
+        return body
+    kept = without(value, names)
+    if kept is value:
+        return body
+    return {**body, outer: kept} if kept else without(body, (outer,))

@@ -1,0 +1,1 @@
+"""The legacy completions API of OpenAI."""

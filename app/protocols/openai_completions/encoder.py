@@ -1,0 +1,238 @@
+"""Plain completions on their way out: what was released of each choice, and where it stands in the text delivered.
+
+A repeated prompt stands before the text that was judged, so places in that text move by its length.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.errors import UpstreamConnectError
+from app.protocols.common.logprobs import entries_of, joined, logprobs_of
+from app.protocols.common.merge_choices import merge_summaries
+from app.protocols.common.sse_json import objects_in
+from app.protocols.common.stream_events import Ended, Output, Passing, Released, Replacement, Usage
+from app.protocols.openai_completions.allowlist import index_of, indices_of, sift_choice, sift_envelope, sift_usage
+
+_NO_COMPLETION = "The upstream's reply is not a completion."
+
+
+@dataclass(slots=True)
+class _Sent:
+    """What is known of a choice: of its prompt, ``hidden`` code points that stay here and what is repeated of the rest;
+    the offset of its first token."""
+
+    hidden: int = 0
+    echoed: str = ""
+    logprobs: list[Mapping[str, Any]] = field(default_factory=list)
+    first_offset: int | None = None
+
+
+class TextReply:
+    """Takes in the choices of one reply as they are read, and makes what is told of them."""
+
+    def __init__(self) -> None:
+        self._choices: dict[int, _Sent] = {}
+
+    # In
+
+    def begin(self, index: int, entries: Sequence[Mapping[str, Any]] | None, hidden: int) -> None:
+        """A piece of a choice has come; the client does not get its first ``hidden`` code points."""
+        sent = self._of(index)
+        sent.hidden += hidden
+        offset = entries[0].get("offset") if entries else None
+        if sent.first_offset is None and isinstance(offset, int):
+            sent.first_offset = offset
+
+    def echoed(self, choice: Mapping[str, Any], index: int) -> dict[str, Any]:
+        """A piece of the prompt goes to the client."""
+        sent = self._of(index)
+        sent.echoed += choice["text"]
+        moved = self.moved(choice, index)
+        if isinstance(moved.get("logprobs"), dict):
+            sent.logprobs.append(moved["logprobs"])
+        return moved
+
+    def hides(self, index: int) -> bool:
+        """The client does not get all that the upstream repeats of the prompt."""
+        return self._of(index).hidden > 0
+
+    def moved(self, choice: Mapping[str, Any], index: int) -> dict[str, Any]:
+        """``choice`` with the offsets of its tokens in a text without what is hidden."""
+        back, entries = self._of(index).hidden, entries_of(choice)
+        if not back or not entries:
+            return dict(choice)
+        return {**choice, "logprobs": logprobs_of(choice["logprobs"], entries, back=back)}
+
+    # Out
+
+    def released(self, released: Released, back: int | None = None) -> dict[str, Any]:
+        """The chunk that carries a released text: the frames it came in, merged, the later one first.
+
+        Offsets of tokens go ``back``, by what is hidden where that is not said.
+        """
+        chunk: dict[str, Any] = {}
+        choice: dict[str, Any] = {}
+        template: dict[str, Any] | None = None
+        for piece in released.slices:
+            source = piece.frame.json["choices"][0]
+            chunk.update(piece.frame.json)
+            choice.update(source)
+            if isinstance(source.get("logprobs"), dict):
+                template = {**(template or {}), **source["logprobs"]}
+        choice.update(index=released.choice, text=released.text, finish_reason=None)
+        if template is not None:
+            back = self._of(released.choice).hidden if back is None else back
+            choice["logprobs"] = logprobs_of(template, _tokens(released), back=back)
+        chunk["choices"] = [choice]
+        if released.claims:
+            chunk["grounding"] = {"claims": self.placed(released.claims, released.choice)}
+        return chunk
+
+    def whole(self, template: Mapping[str, Any], outputs: Sequence[Output], *, streamed: bool) -> dict[str, Any]:
+        """A reply with what was delivered of it.
+
+        ``template`` is the upstream's, of which only choices are left that were decided on; or it is ``streamed``, made
+        of what left. Raises UpstreamConnectError where it is no completion, or none of its choices is left.
+        """
+        released: dict[int, list[Released]] = {}
+        ends: dict[int, Ended] = {}
+        for output in outputs:
+            if isinstance(output, Released):
+                released.setdefault(output.choice, []).append(output)
+            elif isinstance(output, Ended):
+                ends[output.choice] = output
+        given = template.get("choices")
+        if not isinstance(given, list):
+            raise UpstreamConnectError(_NO_COMPLETION)
+        body = dict(template) if streamed else sift_envelope(template).kept
+        body["choices"] = choices = []
+        indices = [choice["index"] for choice in given] if streamed else indices_of(given)
+        for index, choice in zip(indices, given, strict=True):
+            if index in ends:
+                choices.append(self._delivered(sift_choice(choice, index).kept, ends[index], released.get(index, ())))
+            elif streamed:
+                choices.append(dict(choice))
+        if (given and not choices) or (streamed and not given):
+            raise UpstreamConnectError(_NO_COMPLETION)
+        if isinstance(template.get("usage"), dict):
+            body["usage"] = sift_usage(template["usage"]).kept
+        summaries = [self.told(end.summary, index) for index, end in sorted(ends.items()) if end.summary is not None]
+        if summaries:
+            body["grounding"] = merge_summaries(summaries)
+        return body
+
+    def placed(self, claims: Sequence[Mapping[str, Any]], index: int) -> list[dict[str, Any]]:
+        """The claims of a choice, their places in the text that the client gets."""
+        by = len(self._of(index).echoed)
+        return [{**claim, "span": _shifted(claim.get("span"), by)} if by else dict(claim) for claim in claims]
+
+    def told(self, summary: Mapping[str, Any], index: int) -> dict[str, Any]:
+        """The ``grounding`` object of a choice, with its claims so placed."""
+        return {**summary, "claims": self.placed(summary["claims"], index)} if "claims" in summary else dict(summary)
+
+    def annotated(self, annotations: Sequence[Mapping[str, Any]], index: int) -> list[dict[str, Any]]:
+        """The annotations of a choice, likewise."""
+        by = len(self._of(index).echoed)
+        return [{name: _shifted(value, by) for name, value in note.items()} for note in annotations]
+
+    def _delivered(self, choice: Mapping[str, Any], end: Ended, released: Sequence[Released]) -> dict[str, Any]:
+        sent = self._of(end.choice)
+        text = sent.echoed + end.text
+        changed = {**choice, "text": text, "finish_reason": end.reason}
+        if end.blocked:
+            changed["logprobs"] = None
+        elif text != choice.get("text") and isinstance(choice.get("logprobs"), dict):
+            # Log-probabilities of text that was left out go with it.
+            changed["logprobs"] = joined(choice["logprobs"], [*sent.logprobs, *self._kept(sent, released)])
+        if end.annotations:
+            changed["annotations"] = self.annotated(end.annotations, end.choice)
+        return changed
+
+    def _kept(self, sent: _Sent, released: Sequence[Released]) -> Iterator[Mapping[str, Any]]:
+        """The log-probabilities of what was delivered, each with its offset there."""
+        place = len(sent.echoed)
+        for output in released:
+            logprobs = self.released(output, _beyond(output, sent.first_offset, place))["choices"][0].get("logprobs")
+            place += len(output.text)
+            if isinstance(logprobs, dict):
+                yield logprobs
+
+    def _of(self, index: int) -> _Sent:
+        return self._choices.setdefault(index, _Sent())
+
+
+def chunks_of(completion: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A completion as the chunks of a stream that would have brought it: text, finish, and last the usage."""
+    if completion.get("error"):
+        yield dict(completion)
+        return
+    given = completion.get("choices")
+    choices = given if isinstance(given, list) else []
+    shared = {name: value for name, value in completion.items() if name not in ("choices", "usage")}
+    for index, choice in zip(indices_of(choices), choices, strict=True):
+        if isinstance(choice, dict):
+            reason = choice.get("finish_reason") or "stop"
+            choice = {**choice, "index": index, "finish_reason": reason}
+        yield {**shared, "choices": [choice]}
+    if completion.get("usage"):
+        yield {**shared, "choices": [], "usage": completion["usage"]}
+
+
+def reply_of(outputs: Sequence[Output]) -> dict[str, Any]:
+    """A completion from the chunks of a stream that came where a whole reply was asked for."""
+    reply: dict[str, Any] = {}
+    texts: dict[int, str] = {}
+    reasons: dict[int, Any] = {}
+    for output in outputs:
+        for chunk in _chunks(output):
+            reply = {**{name: value for name, value in chunk.items() if name != "choices"}, **reply}
+            for choice in _objects(chunk.get("choices")):
+                index, text = index_of(choice, 0), choice.get("text")
+                texts[index] = texts.get(index, "") + (text if isinstance(text, str) else "")
+                reasons[index] = choice.get("finish_reason") or reasons.get(index)
+    choices = [
+        {"index": index, "text": text, "logprobs": None, "finish_reason": reasons[index]}
+        for index, text in sorted(texts.items())
+    ]
+    return {**reply, "choices": choices}
+
+
+def _objects(values: Any) -> Sequence[Mapping[str, Any]]:
+    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else ()
+
+
+def _chunks(output: Output) -> Iterator[Mapping[str, Any]]:
+    match output:
+        case Passing(raw=raw):
+            yield from objects_in(raw)
+        case Released(choice=index, text=text, slices=slices) if slices:
+            yield {**slices[0].frame.json, "choices": [{"index": index, "text": text}]}
+        case Replacement(choice=index, text=text, frame=frame):
+            yield {**frame.json, "choices": [{"index": index, "text": text}]}
+        case Usage(frame=frame) if frame is not None:
+            yield frame.json
+
+
+def _tokens(released: Released) -> list[Mapping[str, Any]]:
+    return [token for piece in released.slices for token in piece.tokens]
+
+
+def _beyond(released: Released, first_offset: int | None, place: int) -> int:
+    """By how much the upstream's offsets lie beyond the place of ``released`` in the text delivered."""
+    first = next(iter(_tokens(released)), None)
+    if first is None or first_offset is None or not isinstance(first.get("offset"), int):
+        return 0
+    word = str(first.get("token"))
+    begins = released.text.find(word.lstrip()) - (len(word) - len(word.lstrip()))
+    return int(first["offset"]) - first_offset - place - max(0, begins)
+
+
+def _shifted(places: Any, by: int) -> Any:
+    """An object of places in a text, each moved; anything else as it is."""
+    if not isinstance(places, dict):
+        return places
+    return {name: value + by if name in _PLACES and isinstance(value, int) else value for name, value in places.items()}
+
+
+_PLACES = frozenset({"start", "end", "start_index", "end_index"})

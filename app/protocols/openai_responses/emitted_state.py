@@ -1,0 +1,204 @@
+"""What the client has seen of a response, and with it how the events that repeat the text must read."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.protocols.openai_responses.event_types import (
+    ANNOTATION,
+    ITEM_ADDED,
+    ITEM_DONE,
+    LIFECYCLE,
+    PART_ADDED,
+    PART_DONE,
+    TEXT_DELTA,
+    TEXT_DONE,
+    Place,
+    TextPart,
+    index_of,
+    is_text,
+    object_of,
+    objects_in,
+    place_of,
+    text_of,
+)
+from app.protocols.openai_responses.text_parts import Texts
+
+
+@dataclass(slots=True, kw_only=True)
+class Sent:
+    """What left of a text part. ``waiting`` are annotations of the upstream that its end decides about."""
+
+    texts: list[str] = field(default_factory=list)
+    tokens: list[Mapping[str, Any]] = field(default_factory=list)
+    annotations: list[Mapping[str, Any]] = field(default_factory=list)
+    waiting: list[Mapping[str, Any]] = field(default_factory=list)
+    ours: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
+
+
+class Ledger:
+    """Keeps the books of one reply. ``see`` takes in each event of the upstream as it leaves."""
+
+    def __init__(self, texts: Texts) -> None:
+        self.response: dict[str, Any] = {}
+        self.items: dict[int, dict[str, Any]] = {}
+        self._contents: dict[int, dict[int, dict[str, Any]]] = {}
+        self._done: set[tuple[int, ...]] = set()
+        self._sent: dict[int, Sent] = {}
+        self._texts = texts
+
+    def sent(self, choice: int) -> Sent:
+        return self._sent.setdefault(choice, Sent())
+
+    def announced(self, part: TextPart) -> tuple[bool, bool]:
+        """Whether the client knows of the item that ``part`` belongs to, and of the part."""
+        output_index, content_index = part.place
+        return output_index in self.items, content_index in self._contents.get(output_index, {})
+
+    def see(self, event: dict[str, Any]) -> dict[str, Any]:
+        """The event as the client may see it: itself, unless it repeats text that was not delivered so."""
+        kind = event.get("type")
+        if kind in LIFECYCLE:
+            self.response = object_of(event.get("response"))
+        elif kind == ITEM_ADDED:
+            self._see_item(event)
+        elif kind == ITEM_DONE:
+            index = index_of(event, "output_index")
+            item = self.item(index, object_of(event.get("item")))
+            self.items[index] = item
+            self._done.add((index,))
+            return _with(event, item=item)
+        elif kind in (PART_ADDED, PART_DONE):
+            return self._see_part(event)
+        elif kind == TEXT_DONE:
+            return self._see_text(event)
+        elif kind in (TEXT_DELTA, ANNOTATION):
+            self._see_live(event)
+        return event
+
+    def part(self, part: TextPart, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The part of content ``given``, with what was delivered of its text."""
+        sent = self.sent(part.choice)
+        text, original = sent.text, text_of(given)
+        changed = dict(given)
+        annotations: list[Mapping[str, Any]] = [found for _, found in objects_in(given.get("annotations"))]
+        if text != original:
+            changed["text"] = text
+            if given.get("logprobs"):
+                changed["logprobs"] = list(sent.tokens)
+            annotations = self.valid(part, annotations)
+        if sent.ours or len(annotations) != len(given.get("annotations") or ()):
+            changed["annotations"] = [*annotations, *sent.ours]
+        return changed
+
+    def item(self, index: int, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The output item ``given``, with what was delivered of its text."""
+        if given.get("type") != "message" or not isinstance(given.get("content"), list):
+            return dict(given)
+        return {**given, "content": [self._content((index, i), given, part) for i, part in enumerate(given["content"])]}
+
+    def valid(self, part: TextPart, annotations: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """The upstream's annotations that still point at the text they were made for: where nothing changed before."""
+        kept = _shared(part.text, self.sent(part.choice).text)
+        return [annotation for annotation in annotations if _reach(annotation) <= kept]
+
+    def standing(self) -> list[dict[str, Any]]:
+        """The output as far as the client has seen it."""
+        return [self.standing_item(index) for index in sorted(self.items)]
+
+    def standing_part(self, part: TextPart) -> dict[str, Any]:
+        """A text part as far as the client has seen it."""
+        sent = self.sent(part.choice)
+        base = {"type": "output_text", **self._contents.get(part.place[0], {}).get(part.place[1], {})}
+        if base.get("logprobs") is not None:
+            base["logprobs"] = list(sent.tokens)
+        return {**base, "text": sent.text, "annotations": [*sent.annotations]}
+
+    def standing_item(self, index: int) -> dict[str, Any]:
+        """An output item as far as the client has seen it; a message that is not done ends here."""
+        item, contents = self.items[index], self._contents.get(index, {})
+        if item.get("type") != "message" or (index,) in self._done:
+            return dict(item)
+        parts = {part.place: part for part in self._texts.parts if part.place not in self._done}
+        content = [
+            self.standing_part(parts[index, i]) if (index, i) in parts else part for i, part in sorted(contents.items())
+        ]
+        return {**item, "status": "incomplete", "content": content}
+
+    def _content(self, place: tuple[int, int], item: Mapping[str, Any], given: Any) -> Any:
+        if not isinstance(given, dict) or not is_text(given):
+            return given
+        part = self._texts.find(place, item.get("id"))
+        return self.part(part, given) if part is not None else {**given, "text": "", "annotations": []}
+
+    def _see_item(self, event: dict[str, Any]) -> None:
+        index, item = index_of(event, "output_index"), object_of(event.get("item"))
+        self.items[index] = item
+        if item.get("type") == "message":
+            for place, part in objects_in(item.get("content")):
+                self._open((index, place), item.get("id"), part)
+
+    def _open(self, place: Place, item_id: Any, given: dict[str, Any]) -> None:
+        """A part of content that the client knows of from now on, and what it shows of its text at once (``live``)."""
+        self._contents.setdefault(place[0], {})[place[1]] = given
+        found = self._texts.find(place, item_id) if is_text(given) else None
+        if found is not None:
+            sent = self.sent(found.choice)
+            sent.texts.append(text_of(given).removeprefix(sent.text))
+
+    def _see_part(self, event: dict[str, Any]) -> dict[str, Any]:
+        output_index, content_index = place_of(event)
+        given = object_of(event.get("part"))
+        found = self._texts.about(event)
+        if event["type"] == PART_ADDED:
+            self._open((output_index, content_index), event.get("item_id"), given)
+        else:
+            self._done.add((output_index, content_index))
+            given = self.part(found, given) if is_text(given) and found is not None else given
+            self._contents.setdefault(output_index, {})[content_index] = given
+        return _with(event, part=given)
+
+    def _see_text(self, event: dict[str, Any]) -> dict[str, Any]:
+        found = self._texts.about(event)
+        return self.text_done(found, event) if found is not None else event
+
+    def text_done(self, part: TextPart, event: dict[str, Any]) -> dict[str, Any]:
+        """The end of a text, with what was delivered of it."""
+        sent = self.sent(part.choice)
+        if sent.text == text_of(event):
+            return event
+        changed = {**event, "text": sent.text}
+        if event.get("logprobs"):
+            changed["logprobs"] = list(sent.tokens)
+        return changed
+
+    def _see_live(self, event: dict[str, Any]) -> None:
+        part = self._texts.about(event)
+        if part is None:
+            return
+        if event["type"] == ANNOTATION:
+            self.sent(part.choice).annotations.append(object_of(event.get("annotation")))
+        elif isinstance(event.get("delta"), str):
+            self.sent(part.choice).texts.append(event["delta"])
+            self.sent(part.choice).tokens.extend(token for _, token in objects_in(event.get("logprobs")))
+
+
+def _with(event: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """``event`` itself where it says the same already."""
+    return event if all(event.get(name) == value for name, value in fields.items()) else {**event, **fields}
+
+
+def _shared(one: str, other: str) -> int:
+    """How long the beginning is that both have."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _reach(annotation: Mapping[str, Any]) -> int:
+    """How far into the text an annotation points."""
+    places = [annotation.get(name) for name in ("end_index", "start_index", "index")]
+    return max((place for place in places if isinstance(place, int)), default=0)

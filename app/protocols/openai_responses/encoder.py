@@ -1,0 +1,297 @@
+"""What comes out of the enforcement to events of the Responses API.
+
+Nothing is rebuilt as long as nothing was changed. From the first event of ours on, every event is numbered anew, and
+those that repeat text say what was delivered of it.
+"""
+
+import re
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from app.protocols.common.stream_events import (
+    CountedUsage,
+    Done,
+    Ended,
+    Failure,
+    Judged,
+    Output,
+    Passing,
+    Refused,
+    Released,
+    Replacement,
+    Shell,
+    Usage,
+)
+from app.protocols.openai_responses.allowlist import clean, clean_response
+from app.protocols.openai_responses.decoder import Reader
+from app.protocols.openai_responses.emitted_state import Ledger
+from app.protocols.openai_responses.event_numbering import Frames, data_in, event_in
+from app.protocols.openai_responses.event_types import (
+    ANNOTATION,
+    ERROR,
+    INCOMPLETE,
+    ITEM_ADDED,
+    ITEM_DONE,
+    PART_ADDED,
+    PART_DONE,
+    TERMINAL,
+    TEXT_DELTA,
+    TEXT_DONE,
+    TextPart,
+    is_text,
+    object_of,
+    objects_in,
+    text_of,
+)
+from app.protocols.openai_responses.grounding import annotation_of, located, summary_of
+
+
+class Writer:
+    """Writes one reply. ``final`` is the last response object that the client got, None before it did."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.final: dict[str, Any] | None = None
+        self._reader = reader
+        self._ledger = Ledger(reader.texts)
+        self._passed: list[bytes] = []
+        self._governed = False
+        self._frames = Frames(reader)
+        self._summaries: list[Mapping[str, Any]] = []
+        self._usage: Mapping[str, Any] | None = None
+        self._blocked = False
+        self._over = False
+        self._own: TextPart | None = None
+
+    def encode(self, output: Output) -> bytes:
+        """The bytes of an output; empty where the client gets nothing for it."""
+        match output:
+            case Passing(raw=raw):
+                return self._pass(raw) if raw else b""
+            case Done(raw=raw):
+                return self._done(raw)
+            case Usage(frame=frame):
+                self._usage = frame.json if frame is not None else None
+                return b""
+            case Failure():
+                return self._failure(output)
+        self._govern()
+        match output:
+            case Shell(choice=choice, json=event):
+                self._ledger.sent(choice).waiting.append(event)
+                return b""
+            case Released():
+                return self._released(output)
+            case Judged(choice=choice, claims=claims):
+                return self._delta(self._part(choice), "", claims) if claims else b""
+            case Replacement(choice=choice, text=text):
+                self._ledger.sent(choice).texts.append(text)
+                part = self._part(choice)
+                return self._announce(part) + self._delta(part, text)
+            case Ended():
+                return self._ended(output)
+            case Refused(reason=reason, reason_code=code, decisions=decisions):
+                return self._error(reason, code, violations=list(decisions))
+            case CountedUsage(prompt_tokens=prompt, completion_tokens=completion):
+                self._usage = _usage(prompt, completion)
+                return b""
+
+    # What passes
+
+    def _pass(self, raw: bytes) -> bytes:
+        if not self._governed:
+            self._passed.append(raw)
+            return raw
+        event = event_in(raw)
+        if event is None:
+            return raw if data_in(raw) is None else b""
+        known = clean(event)
+        seen = self._ledger.see(known) if known is not None else None
+        return self._frames.renumbered(raw, event) if seen is known or seen is None else self._frames.emit(seen)
+
+    def _govern(self) -> None:
+        """Something of ours leaves. What passed before is looked at now, since nobody had to before."""
+        if self._governed:
+            return
+        self._governed = True
+        for event in filter(None, map(event_in, self._passed)):
+            self._ledger.see(clean(event) or {})
+            self._frames.passed(event)
+        self._passed.clear()
+
+    # Text
+
+    def _released(self, released: Released) -> bytes:
+        part = self._part(released.choice)
+        sent = self._ledger.sent(released.choice)
+        merged: dict[str, Any] = {}
+        for piece in released.slices:
+            if piece.frame.json.get("type") == TEXT_DELTA:
+                merged.update(piece.frame.json)
+        merged.pop("obfuscation", None)  # it hides the length of a delta that is not the upstream's any more
+        tokens = [token for piece in released.slices for token in piece.tokens]
+        sent.texts.append(released.text)
+        sent.tokens.extend(tokens)
+        return self._announce(part) + self._delta(part, released.text, released.claims, like=merged, tokens=tokens)
+
+    def _delta(self, part: TextPart, text: str, claims: Any = (), *, like: Any = None, tokens: Any = ()) -> bytes:
+        event = {"type": TEXT_DELTA, **part.position, **(like or {}), "delta": text, "logprobs": list(tokens)}
+        if claims:
+            event["grounding"] = {"claims": located(claims, part)}
+        return self._frames.emit(event)
+
+    def _announce(self, part: TextPart) -> bytes:
+        """The events that open a part, where the upstream has not sent them."""
+        data = b""
+        item_known, part_known = self._ledger.announced(part)
+        if not item_known:
+            item = {"id": part.item_id, "type": "message", "role": "assistant", "status": "in_progress", "content": []}
+            data += self._own_event({"type": ITEM_ADDED, "output_index": part.place[0], "item": item})
+        if not part_known:
+            content = {"type": "output_text", "text": "", "annotations": []}
+            data += self._own_event({"type": PART_ADDED, **part.position, "part": content})
+        return data
+
+    def _own_event(self, event: dict[str, Any]) -> bytes:
+        self._ledger.see(event)
+        return self._frames.emit(event)
+
+    def _part(self, choice: int) -> TextPart:
+        """The text part of a choice; a new one behind all others where the upstream sent no text."""
+        if choice < len(self._reader.texts.parts):
+            return self._reader.texts.parts[choice]
+        if self._own is None:
+            place = (max(self._ledger.items, default=-1) + 1, 0)
+            self._own = TextPart(choice=choice, place=place, item_id=f"msg_{uuid.uuid4().hex}")
+            self._reader.texts.parts.append(self._own)
+        return self._own
+
+    # Ends
+
+    def _ended(self, ended: Ended) -> bytes:
+        known = ended.choice < len(self._reader.texts.parts)
+        if ended.summary is not None:
+            part = self._reader.texts.parts[ended.choice] if known else None
+            self._summaries.append(
+                {**ended.summary, "claims": located(ended.summary["claims"], part)}
+                if part is not None and "claims" in ended.summary
+                else ended.summary
+            )
+        self._blocked = self._blocked or ended.blocked
+        if not known:
+            return b""
+        part = self._reader.texts.parts[ended.choice]
+        data = self._annotate(part, ended)
+        if ended.blocked:
+            # Text may have passed at once (``live``) although its upstream never said where it belongs.
+            return self._announce(part) + data + self._close(part)
+        event = dict(ended.frame.json)
+        return data + self._frames.emit(self._ledger.text_done(part, event)) if event.get("type") == TEXT_DONE else data
+
+    def _annotate(self, part: TextPart, ended: Ended) -> bytes:
+        """The upstream's annotations that still hold, then ours."""
+        sent = self._ledger.sent(part.choice)
+        sent.ours = [annotation_of(annotation) for annotation in ended.annotations]
+        kept = [event for event in sent.waiting if self._ledger.valid(part, [object_of(event.get("annotation"))])]
+        sent.waiting.clear()
+        added = [*kept, *({"annotation": annotation} for annotation in sent.ours)]
+        data = b""
+        for event in added:
+            number = len(sent.annotations)
+            sent.annotations.append(object_of(event.get("annotation")))
+            data += self._frames.emit({"type": ANNOTATION, **part.position, **event, "annotation_index": number})
+        return data
+
+    def _close(self, part: TextPart) -> bytes:
+        """The end of a part and of its item, which the upstream is not given the time to say."""
+        content = self._ledger.standing_part(part)
+        tokens = content.get("logprobs") or []
+        data = self._frames.emit({"type": TEXT_DONE, **part.position, "text": content["text"], "logprobs": tokens})
+        data += self._frames.emit({"type": PART_DONE, **part.position, "part": content})
+        item = self._ledger.standing_item(part.place[0])
+        self._ledger.items[part.place[0]] = item
+        return data + self._frames.emit({"type": ITEM_DONE, "output_index": part.place[0], "item": item})
+
+    def _done(self, raw: bytes) -> bytes:
+        if not self._governed:
+            self.final = self._reader.response
+            return raw
+        if self._over:
+            return b""
+        if self._blocked:
+            response = {
+                **_BARE,
+                **self._ledger.response,
+                "status": "incomplete",
+                "incomplete_details": {"reason": "content_filter"},
+                "output": self._ledger.standing(),
+                "usage": self._usage,
+            }
+            self.final = self._with_summary(_with_text(response))
+            return self._frames.emit({"type": INCOMPLETE, "response": self.final})
+        event = event_in(raw)
+        if event is None:
+            return raw if data_in(raw) in (None, b"[DONE]") else b""
+        return self._last(event)
+
+    def _last(self, event: dict[str, Any]) -> bytes:
+        self.final = self._with_summary(self._delivered(object_of(event.get("response"))))
+        return self._frames.emit({**(clean(event) or {}), "response": self.final})
+
+    def _delivered(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        response = clean_response(given)
+        if isinstance(given.get("output"), list):
+            items = [self._ledger.item(index, item) for index, item in enumerate(response["output"])]
+            return _with_text({**response, "output": items})
+        response.pop("output_text", None)
+        return {**response, "output": self._ledger.standing()} if "output" in response else response
+
+    def _with_summary(self, response: dict[str, Any]) -> dict[str, Any]:
+        if not self._summaries:
+            return response
+        return {**response, "grounding": summary_of(self._summaries, unchecked=self._reader.texts.unchecked)}
+
+    def _failure(self, failure: Failure) -> bytes:
+        if failure.raw and not self._governed:
+            self.final = self._reader.response
+            return failure.raw
+        self._govern()
+        event = event_in(failure.raw) if failure.raw else None
+        if event is None:
+            return self._error(failure.message, failure.code or "upstream_error")
+        if event.get("type") in TERMINAL:
+            self._over = True
+            return self._last(event)
+        error = object_of(event.get("error")) or event
+        return self._error(failure.message, _word(error.get("code")), param=_word(error.get("param")))
+
+    def _error(self, message: str, code: str | None, **more: Any) -> bytes:
+        self._over = True
+        return self._frames.emit({"type": ERROR, "code": code, "message": message, "param": None, **more})
+
+
+_BARE: Mapping[str, Any] = {"object": "response", "error": None, "metadata": {}}
+"""What a response has at least."""
+
+
+def _with_text(response: dict[str, Any]) -> dict[str, Any]:
+    """Some upstreams say all text of the output once more."""
+    if not isinstance(response.get("output_text"), str):
+        return response
+    contents = [part for _, item in objects_in(response["output"]) for _, part in objects_in(item.get("content"))]
+    return {**response, "output_text": "".join(text_of(part) for part in contents if is_text(part))}
+
+
+def _word(value: Any) -> str | None:
+    """A name of the upstream's; None where it is a text, or none."""
+    return value if isinstance(value, str) and not re.search(r"\s", value) else None
+
+
+def _usage(prompt: int, completion: int) -> dict[str, Any]:
+    return {
+        "input_tokens": prompt,
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": completion,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": prompt + completion,
+    }

@@ -1,0 +1,99 @@
+"""The events of the Responses API: their names, their frames, and where in the output their text stands."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.protocols.common import sse_json as framing
+
+ITEM_ADDED = "response.output_item.added"
+ITEM_DONE = "response.output_item.done"
+PART_ADDED = "response.content_part.added"
+PART_DONE = "response.content_part.done"
+TEXT_DELTA = "response.output_text.delta"
+TEXT_DONE = "response.output_text.done"
+ANNOTATION = "response.output_text.annotation.added"
+ERROR = "error"
+FAILED = "response.failed"
+INCOMPLETE = "response.incomplete"
+COMPLETED = "response.completed"
+
+LIFECYCLE = frozenset({"response.created", "response.queued", "response.in_progress"})
+TERMINAL = frozenset({COMPLETED, INCOMPLETE, FAILED})
+
+_NAME = re.compile(r"[\w.-]+", re.ASCII)
+
+Place = tuple[int, int]
+"""Where a part of content stands: the index of its item in the output, and its own in the item's content."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TextPart:
+    """A text part of the output, as the upstream sends it. ``choice`` is its number to the pipeline."""
+
+    choice: int
+    place: Place
+    item_id: str
+    received: list[str] = field(default_factory=list)
+    closed: bool = False
+    annotations: list[Mapping[str, Any]] = field(default_factory=list)
+    """What it was said to cite, each once."""
+
+    @property
+    def text(self) -> str:
+        return "".join(self.received)
+
+    @property
+    def position(self) -> dict[str, Any]:
+        """The fields by which an event says what part it is about."""
+        output_index, content_index = self.place
+        return {"item_id": self.item_id, "output_index": output_index, "content_index": content_index}
+
+
+def frame_of(event: Mapping[str, Any], *, named: bool = True) -> bytes:
+    """A frame that carries ``event``; ``named``: under its name, as OpenAI sends it."""
+    name = event.get("type")
+    head = f"event: {name}\n".encode() if named and isinstance(name, str) and _NAME.fullmatch(name) else b""
+    return head + framing.frame_of(event)
+
+
+def index_of(event: Mapping[str, Any], name: str) -> int:
+    value = event.get(name)
+    return value if isinstance(value, int) and value >= 0 else 0
+
+
+def place_of(event: Mapping[str, Any]) -> Place:
+    """The place that an event is about."""
+    return index_of(event, "output_index"), index_of(event, "content_index")
+
+
+def object_of(value: Any) -> dict[str, Any]:
+    """``value`` where it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def objects_in(value: Any) -> list[tuple[int, dict[str, Any]]]:
+    """The objects of a list, each with its position."""
+    items = enumerate(value) if isinstance(value, list) else ()
+    return [(index, item) for index, item in items if isinstance(item, dict)]
+
+
+def is_text(part: Mapping[str, Any]) -> bool:
+    """Whether a part of content is text of the reply."""
+    return part.get("type") in ("output_text", "text")
+
+
+def begun(response: Mapping[str, Any]) -> dict[str, Any]:
+    """``response`` without its output, as it stands when it begins."""
+    return {name: value for name, value in {**response, "output": []}.items() if name != "output_text"}
+
+
+def emptied(part: Mapping[str, Any]) -> dict[str, Any]:
+    """A text part without its text, as it stands when it begins."""
+    return {**part, "text": "", **({"logprobs": []} if part.get("logprobs") else {})}
+
+
+def text_of(part: Mapping[str, Any]) -> str:
+    text = part.get("text")
+    return text if isinstance(text, str) else ""

@@ -1,0 +1,104 @@
+"""Responses API requests. Beside ``documents`` and ``grounding``, what tools found may stand among the input items."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from app.protocols.documents.collection import Documents, Limits
+from app.protocols.documents.content_blocks import parts_of
+from app.protocols.documents.fields import inside, read_flag, refuse
+from app.protocols.documents.json_body import parse_json
+from app.protocols.documents.options import read_options
+from app.protocols.documents.request import Intake, read_model, wants_json, without
+from app.protocols.documents.tool_results import take_result
+from judges.types import Chunk
+
+_RESULTS = "file_search_call.results"
+_OUTPUTS = ("function_call_output", "custom_tool_call_output")
+_CALLS = ("function_call", "custom_tool_call")
+_TEXTS = ("input_text", "output_text", "text")
+
+
+def read_responses(raw: bytes, headers: Mapping[str, str], limits: Limits) -> Intake:
+    """Read a Responses request with our extension. Raises InvalidRequestError."""
+    body = parse_json(raw)
+    documents = Documents(limits)
+    documents.take_all(body.get("documents"))
+    options = read_options(body.get("grounding"), headers)
+    items = _items(body.get("input"))
+    forwarded = without(body)
+    return Intake(
+        body=forwarded,
+        raw=raw if forwarded is body else None,
+        chunks=documents.chunks,
+        paths=documents.paths,
+        documents=body.get("documents"),
+        from_tools=partial(_tool_results, items, limits),
+        query=options.query,
+        options=options,
+        model=read_model(body),
+        stream=read_flag(body.get("stream"), "stream"),
+        is_json=wants_json(inside(body, "text", "format")),
+        include_usage=True,  # every response says how much it took
+        late=_RESULTS in (body["include"] if isinstance(body.get("include"), list) else ()),
+    )
+
+
+def _items(value: Any) -> Sequence[Mapping[str, Any]]:
+    """The input items. A request may have none: a stored prompt or an earlier response may be all it needs."""
+    if value is None or isinstance(value, str):
+        return ()
+    if not isinstance(value, list):
+        refuse("input", "a string or a list of items", value)
+    for index, item in enumerate(value):
+        if not isinstance(item, dict):
+            refuse(f"input[{index}]", "an object", item)
+    return value
+
+
+def _tool_results(items: Sequence[Mapping[str, Any]], limits: Limits) -> Documents:
+    """What file searches found and functions gave back."""
+    documents = Documents(limits, prefix="tool")
+    named: dict[Any, Any] = {}
+    for index, item in enumerate(items):
+        kind, call = item.get("type"), item.get("call_id")
+        if kind in _CALLS and isinstance(call, str):
+            named[call] = item.get("name")
+        elif kind in _OUTPUTS:
+            name = named.get(call) if isinstance(call, str) else None
+            take_result(documents, _text(item.get("output")), f"input[{index}].output", tool=name)
+        elif kind == "file_search_call":
+            take_search(documents, item, f"input[{index}]")
+    return documents
+
+
+def take_search(documents: Documents, item: Mapping[str, Any], path: str) -> None:
+    """The passages that a file search found, if ``item`` holds them. Raises InvalidRequestError beyond limits."""
+    for result, where in parts_of(item.get("results"), f"{path}.results"):
+        if (chunk := _found(result, documents.next_id)) is not None:
+            documents.add(chunk, where)
+
+
+def _found(result: Mapping[str, Any], identifier: str) -> Chunk | None:
+    """A passage that a file search found; None where its text was left out."""
+    text, score, attributes = result.get("text"), result.get("score"), result.get("attributes")
+    if not isinstance(text, str) or not text.strip():
+        return None
+    collection = attributes.get("collection") if isinstance(attributes, dict) else None
+    share = score if isinstance(score, int | float) and not isinstance(score, bool) and 0 <= score <= 1 else None
+    names = [name for name in (result.get("filename"), result.get("file_id")) if isinstance(name, str) and name]
+    return Chunk(
+        id=identifier,
+        text=text,
+        source=names[0] if names else None,
+        collection=collection if isinstance(collection, str) and collection else None,
+        relevance_score=None if share is None else float(share),
+        metadata=attributes if isinstance(attributes, dict) else {},
+    )
+
+
+def _text(output: Any) -> str:
+    if isinstance(output, str):
+        return output
+    texts = (part.get("text") for part, _ in parts_of(output, "") if part.get("type") in _TEXTS)
+    return "\n".join(text for text in texts if isinstance(text, str))

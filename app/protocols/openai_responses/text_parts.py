@@ -1,0 +1,133 @@
+"""The text parts of a reply: told apart wherever an upstream names them, and numbered as choices."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from app.protocols.common.stream_events import Cited, Finish, Frame, Part, Passing, Text
+from app.protocols.common.upstream_citations import cited_in
+from app.protocols.openai_responses.event_types import (
+    Place,
+    TextPart,
+    is_text,
+    object_of,
+    objects_in,
+    place_of,
+    text_of,
+)
+
+Event = Mapping[str, Any]
+
+_NO_CONTENT = frozenset({"message", "file_search_call", "web_search_call", "mcp_list_tools", "compaction"})
+_TOOLS = frozenset(
+    {"function_call", "custom_tool_call", "computer_call", "local_shell_call", "shell_call", "apply_patch_call",
+     "mcp_approval_request"}
+)  # fmt: skip
+"""Calls that the client is to carry out."""
+
+
+class Texts:
+    """``parts`` are in order of arrival; ``unchecked`` names what the reply has of content that is no text.
+
+    The parts that methods return are what the pipeline is to be told.
+    """
+
+    def __init__(self) -> None:
+        self.parts: list[TextPart] = []
+        self.unchecked: set[str] = set()
+        self._finished = False
+
+    def name(self, item: Mapping[str, Any]) -> None:
+        """Take down what an item of the output has that is no text."""
+        kind = str(item.get("type"))
+        if kind not in _NO_CONTENT:
+            self.unchecked.add("tool_calls" if kind in _TOOLS else kind)
+        elif kind == "message":
+            parts = [part for _, part in objects_in(item.get("content")) if not is_text(part)]
+            self.unchecked.update(str(part["type"]) for part in parts)
+
+    def find(self, place: Place, item_id: Any) -> TextPart | None:
+        """The text part of the item named, whatever index the upstream gives that item; else that at ``place``."""
+        for part in self.parts:
+            if item_id and part.item_id == item_id and part.place[1] == place[1]:
+                return part
+        return next((part for part in self.parts if part.place == place), None)
+
+    def about(self, event: Event) -> TextPart | None:
+        """The text part that an event is about, if there is one yet."""
+        return self.find(place_of(event), event.get("item_id"))
+
+    def at(self, place: Place, item_id: Any) -> TextPart:
+        """The same as ``find``; a new part where there is none yet."""
+        part = self.find(place, item_id)
+        if part is None:
+            part = TextPart(choice=len(self.parts), place=place, item_id=str(item_id or f"msg_{place[0]}"))
+            self.parts.append(part)
+        return part
+
+    def of(self, event: Event) -> TextPart:
+        """The text part that an event is about."""
+        return self.at(place_of(event), event.get("item_id"))
+
+    def add(self, event: Event, text: Any) -> Iterator[Part]:
+        """A piece of text. What comes after the end cannot be judged any more, so it goes nowhere."""
+        if not isinstance(text, str) or not text:
+            return
+        part = self.of(event)
+        if not part.closed:
+            part.received.append(text)
+            yield Text(choice=part.choice, text=text, frame=Frame(json=event, tokens=_tokens(event)))
+
+    def reach(self, part: TextPart, text: str, event: Event) -> Iterator[Part]:
+        """What ``text``, which is all of the part so far, has beyond what came before."""
+        received = part.text
+        if not part.closed and len(text) > len(received) and text.startswith(received):
+            rest = text[len(received) :]
+            part.received.append(rest)
+            yield Text(choice=part.choice, text=rest, frame=Frame(json=event))
+
+    def cite(self, part: TextPart, annotations: Any) -> Iterator[Cited]:
+        """What a part is said to cite, unless that was said before: whole objects repeat what their events brought."""
+        new = [one for _, one in objects_in(annotations) if not part.closed and one not in part.annotations]
+        part.annotations += new
+        yield from cited_in(new, part.choice)
+
+    def end(self, part: TextPart, text: str, event: Event, reason: str, *, cut: bool = False) -> Iterator[Part]:
+        """The end of a part, which is ``text`` as a whole. ``cut``: it stops in mid-sentence."""
+        if part.closed:
+            return
+        yield from self.reach(part, text, event)
+        yield from self._marks(part.choice)
+        part.closed = self._finished = True
+        yield Finish(choice=part.choice, reason=reason, frame=Frame(json=event), final=True, cut=cut)
+
+    def end_item(
+        self, index: int, item: Mapping[str, Any], event: Event, reason: str, *, cut: bool = False
+    ) -> Iterator[Part]:
+        """The end of every text part of an output item."""
+        if item.get("type") == "message":
+            for place, content in objects_in(item.get("content")):
+                if is_text(content):
+                    part = self.at((index, place), item.get("id"))
+                    yield from self.cite(part, content.get("annotations"))
+                    yield from self.end(part, text_of(content), event, reason, cut=cut)
+
+    def end_all(self, response: Mapping[str, Any], reason: str, *, cut: bool = False) -> Iterator[Part]:
+        """The end of the reply, which is ``response`` as a whole. One without text ends as well."""
+        for index, item in objects_in(object_of(response).get("output")):
+            yield from self.end_item(index, item, {}, reason, cut=cut)
+        for part in self.parts:
+            yield from self.end(part, "", {}, reason, cut=cut)
+        if not self._finished:
+            self._finished = True
+            reason = "tool_calls" if reason == "stop" and "tool_calls" in self.unchecked else reason
+            yield from self._marks(0)
+            yield Finish(choice=0, reason=reason, frame=Frame(json={}), final=True)
+
+    def _marks(self, choice: int) -> Iterator[Passing]:
+        """Names of what no judge looks at. Only here: a choice opened earlier would not know of evidence to come."""
+        return (Passing(raw=b"", choice=choice, unchecked=kind) for kind in sorted(self.unchecked))
+
+
+def _tokens(event: Event) -> list[Mapping[str, Any]] | None:
+    tokens = event.get("logprobs")
+    return [token for _, token in objects_in(tokens)] if isinstance(tokens, list) else None

@@ -1,0 +1,1 @@
+"""The reply of an upstream: read, held back, judged, edited and delivered."""

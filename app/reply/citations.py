@@ -1,0 +1,64 @@
+"""Which sentence of a reply each of its citations is for."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from app.protocols.common.stream_events import Cited
+from app.reply.grounding_object import Entry
+from judges.types import Sentence, Span
+from policies.citations.document_names import DocumentNames
+from policies.citations.extraction import find_citations
+from policies.types import Citation
+
+
+def cite_sentence(sentence: Sentence, names: DocumentNames) -> list[Citation]:
+    """The citations in the text of a sentence, as far as it alone tells."""
+    alone = replace(sentence, span=Span(0, len(sentence.text)))
+    return [replace(found, sentence_index=sentence.index) for found in find_citations(sentence.text, names, [alone])]
+
+
+def cite_reply(entries: Sequence[Entry], text: str, names: DocumentNames) -> None:
+    """Put the citations of a whole reply where they belong, now that all of it is known: a marker behind a full stop, a
+    footnote, a list of sources. ``text`` is what was delivered of the sentences of ``entries``."""
+    shown = [(entry, entry.offset) for entry in entries if entry.offset is not None]
+    ends = [offset for _, offset in shown[1:]] + [len(text)] * bool(shown)
+    sentences = [
+        replace(entry.verdict.sentence, span=Span(offset, end))
+        for (entry, offset), end in zip(shown, ends, strict=True)
+    ]
+    cited: dict[int, list[Citation]] = {}
+    for citation in find_citations(text, names, sentences):
+        index = citation.sentence_index
+        if index is None and citation.span is not None:  # listed rather than cited: it counts where it stands
+            index = next((s.index for s in reversed(sentences) if s.span.start <= citation.span.start), None)
+        if index is not None:
+            cited.setdefault(index, []).append(citation)
+    for entry, _ in shown:
+        entry.citations = cited.get(entry.verdict.sentence.index, [])
+
+
+def cited_by_upstream(
+    cited: Sequence[Cited], entries: Sequence[Entry], names: DocumentNames, positions: Sequence[int]
+) -> list[Citation]:
+    """The upstream's own citations; one before any sentence is none. ``positions`` says where in the request each
+    document stood."""
+    found: list[Citation] = []
+    for one in cited:
+        index = next((i for name in one.names if (i := names.get(name)) is not None), None)
+        if one.document in positions:
+            index = positions.index(one.document)
+        sentence = None if one.place is None else _sentence_at(entries, one.place)
+        if one.place is None or sentence is not None:
+            found.append(
+                Citation(marker=one.marker, document_index=index, sentence_index=sentence, reported=one.unreadable)
+            )
+    return found
+
+
+def _sentence_at(entries: Sequence[Entry], place: int) -> int | None:
+    """The sentence that a mark at ``place`` is for: the one there, or where that claims nothing, the one before it in
+    its paragraph."""
+    before = [entry for entry in entries if entry.verdict.sentence.span.start <= place]
+    while len(before) > 1 and not before[-1].verdict.claims and not before[-2].verdict.sentence.text.endswith("\n"):
+        before.pop()
+    return before[-1].verdict.sentence.index if before else None

@@ -1,0 +1,106 @@
+"""How a text closes up where a sentence is left out, and what stands where one is corrected. Pure functions."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.protocols.common.stream_events import Slice
+
+_LEAD = re.compile(
+    r"(?P<gap>\s*)"
+    r"(?P<marker>(?:>[ \t]?){0,8}(?:(?:[-*+•◦‣▪–—]|\d{1,3}\.|\(?(?:\d{1,3}|[A-Za-z])\))[ \t]+(?:\[[ xX]\][ \t]+)?)?)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """What a sentence begins with that is not its own: the white space before it, and the marker of a list item or a
+    quotation where it stands first in one."""
+
+    gap: str = ""
+    marker: str = ""
+
+    def then(self, own: "Lead") -> "Lead":
+        """What the next sentence, which has ``own``, begins with where the one that had ``self`` is left out.
+
+        The stronger break stays, and an item keeps its marker as long as anything of it is left.
+        """
+        marker = own.marker if own.marker or "\n" in own.gap else self.marker
+        if own.gap and own.gap.count("\n") >= self.gap.count("\n"):
+            return Lead(own.gap, marker)
+        indent = own.gap[own.gap.rfind("\n") + 1 :] if "\n" in own.gap else ""
+        return Lead(self.gap[: self.gap.rfind("\n") + 1] + indent if indent else self.gap, marker)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Text on its way out, in slices. ``lead``: how much at its beginning is not what the upstream sent there."""
+
+    text: str
+    slices: Sequence[Slice]
+    lead: int = 0
+
+
+def piece_of(slices: Sequence[Slice]) -> Piece:
+    return Piece(text="".join(piece.text for piece in slices), slices=slices)
+
+
+def lead_of(text: str) -> Lead:
+    found = _LEAD.match(text)
+    if found is None:
+        return Lead()
+    begins_line = "\n" in found["gap"] or not found["gap"]
+    return Lead(found["gap"], found["marker"] if begins_line else "")
+
+
+def closed_up(piece: Piece, left_out: Lead | None, *, opening: bool) -> Piece:
+    """``piece`` as it follows on a sentence left out that began with ``left_out``; ``opening``: nothing stands before
+    it any more."""
+    if left_out is None:
+        return piece
+    own = lead_of(piece.text)
+    lead = left_out.then(own)
+    if opening:
+        lead = Lead("", lead.marker)
+    if lead == own:
+        return piece
+    written = lead.gap + ("" if own.marker else lead.marker)
+    rest = _without(piece.slices, len(own.gap))
+    ours = (Slice(frame=piece.slices[0].frame, text=written),) if written else ()
+    beyond = max(0, piece.lead - len(own.gap))
+    return Piece(text=written + piece.text[len(own.gap) :], slices=(*ours, *rest), lead=len(written) + beyond)
+
+
+def correction(texts: Sequence[str]) -> str:
+    """What stands in place of a sentence that documents contradict."""
+    return f"[CORRECTED: {' '.join(' '.join(texts).split())}]"
+
+
+def corrected(piece: Piece, standing: str) -> Piece:
+    """``piece`` with ``standing`` in place of its sentence; the item or table row that it stood in stays one."""
+    lead = lead_of(piece.text)
+    body = piece.text[len(lead.gap) + len(lead.marker) :]
+    text = lead.gap + lead.marker + (f"| {standing} |" if body.startswith("|") else standing)
+    return Piece(text=text, slices=(Slice(frame=piece.slices[0].frame, text=text),), lead=len(text))
+
+
+def _without(slices: Sequence[Slice], length: int) -> list[Slice]:
+    """``slices`` without the first ``length`` code points of their text, and without the tokens that are those."""
+    kept: list[Slice] = []
+    for piece in slices:
+        cut = min(length, len(piece.text))
+        length -= cut
+        if not cut:
+            kept.append(piece)
+        elif cut < len(piece.text):
+            kept.append(Slice(frame=piece.frame, text=piece.text[cut:], tokens=_tokens_beyond(piece, cut)))
+    return kept
+
+
+def _tokens_beyond(piece: Slice, cut: int) -> Sequence[Mapping[str, Any]]:
+    words = [str(token.get("token", "")) for token in piece.tokens]
+    if "".join(words) != piece.text:
+        return list(piece.tokens)
+    ends = [sum(map(len, words[: place + 1])) for place in range(len(words))]
+    return [token for token, end in zip(piece.tokens, ends, strict=True) if end > cut]

@@ -1,0 +1,53 @@
+"""Questions about a whole reply whose answers take time: asked at its end, all at once, before the policies decide."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from judges.types import Chunk, Claim, ClaimVerdict
+from judges.verdicts.citation_support import Attribution
+from policies.engine import Audit
+from policies.types import Citation
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What a choice turned out to say: its text as the client gets it, and the claims judged in it.
+
+    ``chunks`` are the documents kept; ``audit`` knows what the policies in scope want to have found out. ``earlier``
+    are claims of earlier replies of its run, the latest last. ``citations`` are those of the text, and ``attribution``
+    reads claims against what they cite, where there is a judge that can.
+    """
+
+    text: str
+    claims: Sequence[ClaimVerdict]
+    chunks: Sequence[Chunk]
+    audit: Audit
+    earlier: Sequence[Claim] = ()
+    citations: Sequence[Citation] = ()
+    attribution: Attribution | None = None
+
+
+Inquiry = Callable[[Said], Awaitable[Mapping[str, Any]]]
+"""Returns fields of ``policies.types.Record``; none where no policy wants them. Keeps its own deadline."""
+
+
+async def ask_all(inquiries: Sequence[Inquiry], said: Said) -> dict[str, Any]:
+    """The fields that ``inquiries`` find, together. One that fails is logged and finds nothing: no fault of it may
+    fail the request."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_ask(inquiry, said)) for inquiry in inquiries]
+    return {name: value for task in tasks for name, value in task.result().items()}
+
+
+async def _ask(inquiry: Inquiry, said: Said) -> Mapping[str, Any]:
+    try:
+        return await inquiry(said)
+    except Exception:
+        _log.exception("inquiry_failed")
+        return {}

@@ -1,0 +1,295 @@
+"""What clients see of a verdict: the ``grounding`` object, its claims, and the annotations. Pure functions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from app.events.llm_usage import llm_usage
+from app.events.recorder import redact
+from app.protocols.documents import Options
+from judges.types import (
+    Chunk,
+    ClaimVerdict,
+    GroundingReport,
+    Label,
+    LlmCall,
+    ReplyVerdict,
+    SentenceVerdict,
+    Source,
+    Span,
+    Thresholds,
+)
+from policies.engine import decision_to_dict
+from policies.types import Action, Citation, Decision
+
+_RATIO_DIGITS = 4
+_MS_DIGITS = 1
+
+_VERDICTS = [
+    verdict.value
+    for verdict in (
+        ReplyVerdict.HAS_CONTRADICTIONS,
+        ReplyVerdict.HAS_UNVERIFIABLE,
+        ReplyVerdict.NOT_CHECKED,
+        ReplyVerdict.NO_SOURCES,
+        ReplyVerdict.SUPPORTED,
+        ReplyVerdict.NO_CLAIMS,
+    )
+]
+"""From worst to best: what a reply of several choices is as a whole."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Entry:
+    """A sentence that was judged. ``offset``: where it begins in the delivered text; None: the client never sees it.
+
+    ``citations`` are those in its text, ``noted`` those that the upstream has objects of its own for.
+    ``corrected``: where in that text a correction stands in its place. ``retracted``: a further call to the upstream
+    took its place. ``structure``: it is what stands between the texts of a reply in JSON. ``times``: when it was
+    complete and when it was judged, in milliseconds since the request came; None where nobody took the time.
+    """
+
+    verdict: SentenceVerdict
+    offset: int | None
+    citations: Sequence[Citation] = ()
+    noted: Sequence[Citation] = ()
+    corrected: Span | None = None
+    retracted: bool = False
+    structure: bool = False
+    times: tuple[float, float] | None = None
+
+    @property
+    def shown(self) -> bool:
+        """The client got it, or what stands in its place."""
+        return self.offset is not None or self.corrected is not None
+
+    @property
+    def supporting(self) -> list[Source]:
+        """The passages that support what the client got."""
+        claims = self.verdict.claims
+        if self.corrected is not None:
+            return [c.contradicting_source for c in claims if c.correction and c.contradicting_source is not None]
+        return [c.best_source for c in claims if c.label is Label.SUPPORTED and c.best_source is not None]
+
+    @property
+    def span(self) -> Span | None:
+        """The sentence, or what stands in its place, in the delivered text, without the white space round it."""
+        if self.offset is None:
+            return self.corrected
+        text = self.verdict.sentence.text
+        start = self.offset + len(text) - len(text.lstrip())
+        return Span(start, max(start, self.offset + len(text.rstrip())))
+
+
+@dataclass(slots=True, kw_only=True)
+class Repairs:
+    """How many sentences were left out and corrected, and how often the upstream was asked to go on anew."""
+
+    stripped: int = 0
+    corrected: int = 0
+    regenerations: int = 0
+
+    def told(self) -> dict[str, int]:
+        """As the client is told, where there is anything to tell."""
+        counts = {
+            "stripped_count": self.stripped,
+            "corrected_count": self.corrected,
+            "regenerations": self.regenerations,
+        }
+        return {name: count for name, count in counts.items() if count}
+
+
+def reasons_of(verdict: SentenceVerdict, thresholds: Thresholds) -> list[str]:
+    """What is wrong with a sentence, for the model that wrote it."""
+    reasons = []
+    for claim in verdict.claims:
+        against = claim.contradicting_source or claim.best_source
+        match claim.at(thresholds):
+            case Label.CONTRADICTED if against is not None:
+                reasons.append(f"The documents say otherwise: {against.content}")
+            case Label.CONTRADICTED:
+                reasons.append("The documents say otherwise.")
+            case Label.UNVERIFIABLE:
+                reasons.append("No document says so.")
+    return list(dict.fromkeys(reasons)) or ["The documents do not support it well enough."]
+
+
+def claims_of(entry: Entry, chunks: Sequence[Chunk], *, choice: int | None = None) -> list[dict[str, Any]]:
+    """The claims of a sentence as the client sees them. The text of a withheld sentence is not among it."""
+    citations = (*entry.citations, *entry.noted)
+    cited = [chunks[citation.document_index].id for citation in citations if citation.document_index is not None]
+    claims = []
+    for verdict in entry.verdict.claims:
+        shown = entry.offset is not None
+        claim: dict[str, Any] = {
+            "claim": verdict.claim.text if shown else None,
+            "verdict": verdict.label.value,
+            "score": _ratio(verdict.score),
+            "confidence": _ratio(verdict.confidence),
+            "span": _span(_delivered_span(entry, verdict)),
+            "best_source": _source(_decisive_source(verdict)),
+            "citations": list(dict.fromkeys(cited)),
+            "escalated": verdict.escalated,
+            "explanation": verdict.explanation if shown else None,
+            "correction": verdict.correction,
+        }
+        if verdict.reason is not None:
+            claim["reason"] = verdict.reason
+        if not shown:
+            claim["delivered"] = False
+        if choice is not None:
+            claim["choice"] = choice
+        claims.append(claim)
+    return claims
+
+
+def annotations_of(entries: Sequence[Entry], chunks: Sequence[Chunk]) -> list[dict[str, Any]]:
+    """OpenAI's citation objects: one for each delivered sentence and document that supports it or that it cites."""
+    annotations = []
+    for entry in entries:
+        span = entry.span
+        if span is None:
+            continue
+        supporting = [source.document_index for source in entry.supporting]
+        cited = [c.document_index for c in entry.citations if c.document_index is not None]
+        for index in dict.fromkeys((*supporting, *cited)):
+            annotations.append(_annotation(chunks[index], span))
+    return annotations
+
+
+def summary_of(
+    *,
+    request_id: str,
+    action: str,
+    verdict: str,
+    report: GroundingReport,
+    claims: Sequence[Mapping[str, Any]],
+    decisions: Sequence[Decision],
+    withheld: Sequence[str],
+    retrieval: Mapping[str, Any],
+    judge_name: str | None,
+    judge_ms: float | None,
+    llm_calls: Sequence[LlmCall] = (),
+    unchecked: Sequence[str],
+    options: Options,
+    repairs: Repairs | None = None,
+    not_regenerated: str | None = None,
+) -> dict[str, Any]:
+    """The ``grounding`` object. What the client did not ask to see is left out; texts it may not see are elided."""
+    summary: dict[str, Any] = {
+        "request_id": request_id,
+        "action": action,
+        "verdict": verdict,
+        "trust_score": _ratio(report.trust_score),
+        "is_trusted": report.is_trusted,
+        "total_claims": report.total_claims,
+        "supported_count": report.supported_count,
+        "contradicted_count": report.contradicted_count,
+        "unverifiable_count": report.unverifiable_count,
+        "unverifiable_ratio": _ratio(report.unverifiable_ratio),
+        "coverage": _ratio(report.coverage),
+        "summary": report.summary,
+    }
+    if report.claims_skipped:
+        summary["claims_skipped"] = report.claims_skipped
+    if repairs is not None:
+        summary |= repairs.told()
+    if not_regenerated is not None:
+        summary["not_regenerated"] = not_regenerated
+    if unchecked:
+        summary["not_checked"] = sorted(unchecked)
+    if options.shows("claims"):
+        summary["claims"] = list(claims)
+    if options.shows("decisions"):
+        summary["decisions"] = [redact(decision_to_dict(decision), withheld) for decision in decisions]
+    if options.shows("documents"):
+        summary["retrieval"] = dict(retrieval)
+    summary["judge"] = {
+        "name": judge_name,
+        "latency_ms": None if judge_ms is None else round(judge_ms, _MS_DIGITS),
+    }
+    if llm_calls:
+        summary["judge"]["llm"] = llm_usage(llm_calls)
+    return summary
+
+
+def retrieval_summary(
+    chunks: Sequence[Chunk], dropped: Mapping[int, str], decisions: Sequence[Decision], notes: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Which documents were used, which were not and why, and what was warned of; ``notes`` come after."""
+    kept, left_out = [], []
+    for index, chunk in enumerate(chunks):
+        document: dict[str, Any] = {
+            "index": index,
+            "id": chunk.id,
+            "source": chunk.source,
+            "relevance_score": chunk.relevance_score,
+            "age_days": chunk.age_days,
+        }
+        if index in dropped:
+            left_out.append({**document, "reason": dropped[index]})
+        else:
+            kept.append(document)
+    warnings = [decision.reason for decision in decisions if decision.action is Action.WARN]
+    return {"kept": kept, "dropped": left_out, "warnings": [*warnings, *notes]}
+
+
+class Told(Protocol):
+    """A choice of a reply, as far as it says how good it is."""
+
+    @property
+    def verdict(self) -> str: ...
+
+    @property
+    def trust_score(self) -> float | None: ...
+
+
+def worst(choices: Sequence[Told], *, default: str) -> tuple[str, float | None]:
+    """Verdict and trust score of a reply: those of its worst choice."""
+    if not choices:
+        return default, None
+    found = min(choices, key=lambda choice: _VERDICTS.index(choice.verdict))
+    scores = [choice.trust_score for choice in choices if choice.trust_score is not None]
+    return found.verdict, min(scores, default=None)
+
+
+def _annotation(chunk: Chunk, span: Span) -> dict[str, Any]:
+    place = {"start_index": span.start, "end_index": span.end}
+    if chunk.url and chunk.url.startswith(("https://", "http://")):  # a client may make a link of it
+        citation = {**place, "url": chunk.url, "title": chunk.title or chunk.source or chunk.id}
+        return {"type": "url_citation", "url_citation": citation}
+    filename = chunk.source or chunk.title or chunk.id
+    return {"type": "file_citation", "file_citation": {**place, "file_id": chunk.id, "filename": filename}}
+
+
+def _delivered_span(entry: Entry, verdict: ClaimVerdict) -> Span | None:
+    if entry.offset is None:
+        return entry.corrected
+    shift = entry.offset - entry.verdict.sentence.span.start
+    return Span(verdict.claim.span.start + shift, verdict.claim.span.end + shift)
+
+
+def _decisive_source(verdict: ClaimVerdict) -> Source | None:
+    if verdict.label is Label.CONTRADICTED and verdict.contradicting_source is not None:
+        return verdict.contradicting_source
+    return verdict.best_source
+
+
+def _source(source: Source | None) -> dict[str, Any] | None:
+    if source is None:
+        return None
+    return {
+        "document_id": source.document_id,
+        "source": source.source,
+        "content": source.content,
+        "score": _ratio(source.score),
+        "span": _span(source.span),
+    }
+
+
+def _span(span: Span | None) -> dict[str, int] | None:
+    return None if span is None else {"start": span.start, "end": span.end}
+
+
+def _ratio(value: float | None) -> float | None:
+    return None if value is None else round(value, _RATIO_DIGITS)

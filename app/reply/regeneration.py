@@ -1,0 +1,54 @@
+"""Asking the upstream once more, from what stands of a reply, where a sentence of it fails."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+
+import structlog
+
+from app.errors import GatewayError
+from app.protocols.common.stream_events import Event, Turn
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """A further call for a reply, on its way. ``end_earlier`` is to be awaited once nobody reads the one before."""
+
+    events: AsyncIterator[Event]
+    end_earlier: Callable[[], Awaitable[None]]
+
+
+async def _never(_turn: Turn) -> Again | None:
+    return None
+
+
+class Regeneration:
+    """Asks at most ``limit`` times for one reply.
+
+    ``send`` makes the call; None where the upstream refuses it. ``unavailable`` says in a word why there can be none.
+    """
+
+    def __init__(self, *, limit: int, unavailable: str | None, send: Callable[[Turn], Awaitable[Again | None]]) -> None:
+        self.unavailable = unavailable
+        self._left = limit
+        self._send = send
+
+    @classmethod
+    def unavailable_for(cls, reason: str) -> "Regeneration":
+        """One that never asks, for a reason in a word."""
+        return cls(limit=0, unavailable=reason, send=_never)
+
+    async def ask(self, turn: Turn) -> Again | None:
+        """The call, or None: there can be none, there were enough, or it failed, after which none is tried again."""
+        if self.unavailable is not None or self._left <= 0:
+            return None
+        self._left -= 1
+        try:
+            again = await self._send(turn)
+        except GatewayError as error:
+            _log.warning("regeneration_failed", error=error.message)
+            again = None
+        if again is None:
+            self._left = 0
+        return again

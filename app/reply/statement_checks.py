@@ -1,0 +1,70 @@
+"""What is asked of a whole reply about its own statements: do they contradict each other, do the documents that they
+cite say so?"""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import structlog
+
+from app.reply.final_checks import Inquiry, Said
+from judges.checker import GroundingChecker
+from judges.protocols import JudgeError
+from judges.types import ClaimVerdict, Consistency, Label
+
+_log = structlog.stdlib.get_logger(__name__)
+
+_MOST_CITED = 32
+"""Claims that are read against what they cite, at most."""
+
+
+def consistency(checker: GroundingChecker, *, timeout_s: float) -> Inquiry:
+    """Holds the claims of a reply against each other, and against those of earlier replies of its run, where a policy
+    wants that."""
+
+    async def ask(said: Said) -> Mapping[str, Any]:
+        if not said.audit.consistency_check or not said.text.strip():
+            return {}
+        comparing = checker.consistency
+        if comparing is None:
+            return {"consistency": Consistency(reason="unavailable")}
+        return {"consistency": await comparing.reply(said.text, said.earlier, timeout_s=timeout_s)}
+
+    return ask
+
+
+def cited_support(*, timeout_s: float) -> Inquiry:
+    """Asks the documents that a sentence cites whether they support it, where a policy wants valid citations and the
+    evidence of its claims does not tell. What the deadline leaves open stays open."""
+
+    async def ask(said: Said) -> Mapping[str, Any]:
+        if said.attribution is None or not said.audit.valid_citations:
+            return {}
+        asked = [asked for asked, _ in zip(_open(said), range(_MOST_CITED), strict=False)]
+        support: dict[tuple[Any, int], float] = {}
+        try:
+            async with asyncio.timeout(timeout_s):
+                for claim, documents in asked:
+                    found = await said.attribution.support(claim.claim, documents)
+                    support |= {(claim.claim.span, document): score for document, score in found.items()}
+        except (TimeoutError, JudgeError) as error:
+            _log.warning("citations_not_read", error=str(error) or "timeout")
+        return {"cited_support": support}
+
+    return ask
+
+
+def _open(said: Said) -> Iterator[tuple[ClaimVerdict, list[int]]]:
+    """The claims with a document cited that is not known to support them, and all the documents that they cite."""
+    least = said.audit.thresholds.entailment
+    cited: dict[int, list[int]] = {}
+    for citation in said.citations:
+        if citation.document_index is not None and citation.sentence_index is not None and not citation.reported:
+            documents = cited.setdefault(citation.sentence_index, [])
+            if citation.document_index not in documents:
+                documents.append(citation.document_index)
+    for claim in said.claims:
+        documents = cited.get(claim.claim.sentence_index, [])
+        judged = claim.reason is None and claim.label is not Label.NOT_A_CLAIM
+        if judged and any(claim.support.get(document, 0.0) < least for document in documents):
+            yield claim, documents

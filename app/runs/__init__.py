@@ -1,0 +1,1 @@
+"""Runs: the steps of an agent, judged together."""

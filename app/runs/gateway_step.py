@@ -1,0 +1,101 @@
+"""What a governed request adds to its run: the documents used, and what its reply was found to be."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from app.events.recorder import Trace
+from app.runs.steps import citation_json, claim_json, contradiction_json, document_json
+from judges.types import ClaimVerdict, Contradiction, Source
+from policies.replay import ChoiceLog
+from policies.types import Citation
+
+
+def call_data(trace: Trace, run_id: str) -> dict[str, Any]:
+    """The data of a step, as ``app.runs.steps`` reads it. Without a reply (the request was blocked, or the upstream
+    failed) nothing was used and nothing found."""
+    kept = [place for place in range(len(trace.chunks)) if place not in trace.dropped] if trace.choices else []
+    places = {position: place for place, position in enumerate(kept)}
+    claims: list[ClaimVerdict] = []
+    citations: list[Citation] = []
+    sentences = 0
+    choices = trace.choice_logs()
+    for choice in choices:
+        claims += _claims(choice, places, sentences)
+        citations += _citations(choice, places, sentences)
+        sentences += 1 + max(choice.delivered, default=-1)
+    return {
+        "request_id": trace.request_id,
+        "documents": [document_json(trace.chunks[position], run_id) for position in kept],
+        "claims": [claim_json(claim) for claim in claims],
+        "found_citations": [citation_json(citation) for citation in citations],
+        "inconsistencies": [contradiction_json(found) for choice in choices for found in _contradictions(choice)],
+        "sentences": sentences,
+        **_reported(choices),
+    }
+
+
+def _claims(choice: ChoiceLog, places: Mapping[int, int], sentences: int) -> Iterator[ClaimVerdict]:
+    """The claims that reached the client."""
+    for verdict in choice.record.claims:
+        if choice.record.judged and verdict.claim.sentence_index in choice.delivered:
+            claim = replace(verdict.claim, sentence_index=verdict.claim.sentence_index + sentences)
+            yield replace(
+                verdict,
+                claim=claim,
+                best_source=_source(verdict.best_source, choice, places),
+                contradicting_source=_source(verdict.contradicting_source, choice, places),
+                support={
+                    places[choice.positions[index]]: entailed for index, entailed in _support(verdict, choice).items()
+                },
+            )
+
+
+def _support(verdict: ClaimVerdict, choice: ChoiceLog) -> dict[int, float]:
+    """How far each document of the choice supports a claim: what its evidence and what its citations were found to
+    say, the better of both."""
+    cited = choice.record.cited_support.items()
+    by_citation = {index: score for (span, index), score in cited if span == verdict.claim.span}
+    both = [*verdict.support.items(), *by_citation.items()]
+    return {index: max(score for of, score in both if of == index) for index, _ in both}
+
+
+def _source(source: Source | None, choice: ChoiceLog, places: Mapping[int, int]) -> Source | None:
+    return source and replace(source, document_index=places[choice.positions[source.document_index]])
+
+
+def _citations(choice: ChoiceLog, places: Mapping[int, int], sentences: int) -> Iterator[Citation]:
+    """What the reply cites, as far as it reached the client. A marker that names no document was the request's own
+    matter."""
+    for citation in choice.record.citations if choice.delivered else ():
+        index, sentence = citation.document_index, citation.sentence_index
+        shown = sentence is None or sentence in choice.delivered
+        if shown and not _is_callers(citation) and (index is not None or citation.reported):
+            yield replace(
+                citation,
+                document_index=None if index is None else places[choice.positions[index]],
+                sentence_index=None if sentence is None else sentence + sentences,
+            )
+
+
+def _contradictions(choice: ChoiceLog) -> Sequence[Contradiction]:
+    """Between claims of the reply, or between them and those of earlier replies of the run."""
+    found = choice.record.consistency
+    return () if found is None else found.contradictions
+
+
+def _reported(choices: Sequence[ChoiceLog]) -> dict[str, Any]:
+    """What the caller reported with the request: every choice has the same."""
+    if not choices:
+        return {}
+    record = choices[0].record
+    return {
+        "grounding_scores": list(record.reported_scores),
+        "citations": [citation.marker for citation in record.citations if _is_callers(citation)],
+        "unsupported_claims": list(record.reported_unsupported),
+        "output_confidence": record.output_confidence,
+    }
+
+
+def _is_callers(citation: Citation) -> bool:
+    return citation.reported and citation.sentence_index is None

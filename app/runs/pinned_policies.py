@@ -1,0 +1,81 @@
+"""The policies that runs were begun under, by version."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+
+import structlog
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.errors import RunError
+from app.policy_admin import rows as policy_rows
+from app.runs import repository as run_store
+from app.runs.repository import RunRow
+from policies.base import RulesError
+from policies.engine import PolicyEngine, PolicySet
+from policies.types import Names, Policy
+
+_log = structlog.stdlib.get_logger(__name__)
+_MOST_CACHED = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The policies that a run was begun under. They stay what they were, whatever becomes of them meanwhile."""
+
+    policies: tuple[Policy, ...]
+    engine: PolicyEngine
+
+    @classmethod
+    def at_start(cls, enabled: Sequence[Policy], *, agent: str | None, key: Names) -> "Bound":
+        """Those of ``enabled`` for a run of ``agent``, whatever the model: which one answers is known when it is
+        asked."""
+        policies = (
+            policy for policy in enabled if replace(policy.scope, models=()).covers(agent=agent, model=None, key=key)
+        )
+        return cls.of(tuple(policies))
+
+    @classmethod
+    def of(cls, policies: tuple[Policy, ...]) -> "Bound":
+        return cls(policies, PolicyEngine(policies))
+
+    def in_scope(self, run: RunRow) -> PolicySet:
+        """Those for what the run itself records. The run is what a canary is drawn by."""
+        return self.engine.in_scope(agent=run.agent, model=run.model, key=run.key, unit=run.run_id)
+
+
+@dataclass(slots=True)
+class PolicyVersions:
+    """Reads policies as they were; a version never changes, so those read last are kept."""
+
+    _read: dict[tuple[str, int], Policy] = field(default_factory=dict)
+
+    async def of(self, connection: AsyncConnection, run: RunRow) -> Bound:
+        """The policies that ``run`` was begun under. Raises RunError where one can no longer be read: a run must not go
+        on without it."""
+        missing = [policy for policy in run.policies if policy not in self._read]
+        fresh = await self._fetch(connection, missing) if missing else {}
+        found = [self._read.get(policy) or fresh.get(policy) for policy in run.policies]
+        known = tuple(policy for policy in found if policy is not None)
+        if len(known) < len(found):
+            raise RunError(
+                f"The run {run.run_id} was begun under a policy that can no longer be read; begin a new one.",
+                code="run_unreadable",
+                status=HTTPStatus.CONFLICT,
+            )
+        return Bound.of(known)
+
+    async def _fetch(
+        self, connection: AsyncConnection, wanted: Sequence[tuple[str, int]]
+    ) -> dict[tuple[str, int], Policy]:
+        fetched: dict[tuple[str, int], Policy] = {}
+        for stored in await run_store.policies(connection, wanted):
+            try:
+                fetched[stored.id, stored.version] = policy_rows.as_policy(stored)
+            except RulesError as error:
+                _log.error("policy_unreadable", policy_id=stored.id, version=stored.version, error=str(error))
+        for version, policy in fetched.items():
+            if len(self._read) >= _MOST_CACHED:
+                self._read.pop(next(iter(self._read)))
+            self._read[version] = policy
+        return fetched

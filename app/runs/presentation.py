@@ -1,0 +1,78 @@
+"""What clients see of a run, as plain JSON."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app.runs.service import RunView, Taken
+from app.runs.steps import Recorded, Step, StepKind
+from judges.types import Chunk
+from policies.types import Action, Policy, strictest
+
+_RATIO_DIGITS = 4
+
+
+def shown_step(taken: Taken) -> dict[str, Any]:
+    """The answer to a call: what it caused, and where the run stands."""
+    outcome = taken.outcome
+    shown = {
+        "run_id": taken.run.run_id,
+        "status": taken.run.status,
+        "action": outcome.action.value,
+        "decisions": outcome.decisions,
+        "blocked_by": outcome.blocked_by,
+        "abstention_response": outcome.abstention_response,
+        "step": taken.step,
+        "recorded": dict(taken.run.counts),
+        "request_id": taken.request_id,
+    }
+    if taken.step == 0:
+        shown |= {"agent": taken.run.agent, "model": taken.run.model, "policies": _policies(taken.policies)}
+    return shown
+
+
+def shown_run(view: RunView) -> dict[str, Any]:
+    """A run with all that was recorded in it, and every decision so far."""
+    recorded = Recorded.of(view.steps)
+    decisions = [_decision(decision, step) for step in view.steps for decision in step.decisions]
+    end = next((step for step in view.steps if step.kind == StepKind.COMPLETE), None)
+    return {
+        "run_id": view.run.run_id,
+        "agent": view.run.agent,
+        "model": view.run.model,
+        "status": view.run.status,
+        "action": strictest([Action(decision["action"]) for decision in decisions]).value,
+        "step": view.run.version,
+        "created_at": view.run.created_at,
+        "updated_at": view.run.updated_at,
+        "policies": _policies(view.policies),
+        "recorded": dict(view.run.counts),
+        "documents": [_document(chunk) for chunk in recorded.chunks],
+        "grounding_scores": list(recorded.scores),
+        "citations": list(dict.fromkeys(recorded.cited)),
+        "unsupported_claims": list(recorded.unsupported),
+        "output_confidence": recorded.output_confidence,
+        "trust_score": _ratio(recorded.trust_score),
+        "requests": list(recorded.requests),
+        "result": None if end is None else end.data["result"],
+        "decisions": decisions,
+    }
+
+
+def _policies(policies: Sequence[Policy]) -> list[dict[str, Any]]:
+    return [
+        {"id": policy.id, "name": policy.name, "category": policy.category, "version": policy.version}
+        for policy in policies
+    ]
+
+
+def _document(chunk: Chunk) -> dict[str, Any]:
+    shown = ("id", "source", "collection", "relevance_score", "age_days", "title", "url")
+    return {name: getattr(chunk, name) for name in shown}
+
+
+def _decision(decision: Mapping[str, Any], step: Step) -> dict[str, Any]:
+    return {**decision, "step": step.seq, "ts": step.ts, "request_id": step.data.get("request_id")}
+
+
+def _ratio(value: float | None) -> float | None:
+    return None if value is None else round(value, _RATIO_DIGITS)

@@ -1,0 +1,133 @@
+"""The rows of runs, read and written within a transaction of somebody else's."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sqlalchemy import RowMapping, insert, select, tuple_, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.db.tables import policy_versions, run_steps, runs
+from app.events.storage.serialization import plain
+from app.policy_admin.document import PolicyVersion, StoredPolicy
+from app.runs.steps import Step
+
+OPEN = "open"
+COMPLETED = "completed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """A run. ``version`` is the number of its last step, ``size`` the bytes of all of them; ``policies`` are those that
+    it was begun under, by id and version; ``key`` is what the gateway key goes by; ``counts`` says how much of what it
+    holds."""
+
+    run_id: str
+    agent: str | None
+    model: str | None
+    key: tuple[str, ...] | None
+    key_prefix: str | None
+    status: str
+    version: int
+    policies: Sequence[tuple[str, int]]
+    size: int
+    counts: Mapping[str, int]
+    created_at: datetime
+    updated_at: datetime
+
+
+async def create(connection: AsyncConnection, run: RunRow, first: Step) -> None:
+    """Make a run with its first step."""
+    await connection.execute(insert(runs), {**_columns(run), "run_id": run.run_id, "created_at": run.created_at})
+    await connection.execute(insert(run_steps), _step_row(run.run_id, first))
+
+
+async def find(connection: AsyncConnection, run_id: str, *, lock: bool = False) -> RunRow | None:
+    """The run; None if there is none. ``lock``: nobody else changes it until the transaction ends."""
+    query = select(runs).where(runs.c.run_id == run_id)
+    row = (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
+    if row is None:
+        return None
+    values = dict(row._mapping)
+    state = values.pop("state")
+    key = None if state["key"] is None else tuple(state["key"])
+    policies = [(policy_id, version) for policy_id, version in state["policies"]]
+    shared = {name: state[name] for name in ("model", "size", "counts")}
+    return RunRow(**values, **shared, key=key, policies=policies)
+
+
+async def steps(connection: AsyncConnection, run_id: str) -> list[Step]:
+    """The steps of a run, in order."""
+    query = select(run_steps).where(run_steps.c.run_id == run_id).order_by(run_steps.c.seq)
+    found = (await connection.execute(query)).all()
+    return [_step(row._mapping) for row in found]
+
+
+async def sent_as(connection: AsyncConnection, run_id: str, key: str) -> Step | None:
+    """The step of a run that came with ``key``, if there is one."""
+    query = select(run_steps).where(run_steps.c.run_id == run_id, run_steps.c.key == key)
+    row = (await connection.execute(query)).first()
+    return None if row is None else _step(row._mapping)
+
+
+async def append(
+    connection: AsyncConnection,
+    run: RunRow,
+    step: Step,
+    *,
+    size: int,
+    counts: Mapping[str, int],
+    status: str = OPEN,
+) -> RunRow:
+    """Add a step to a run that is locked; return the run as it is then, with ``counts``."""
+    changed = replace(run, version=step.seq, size=run.size + size, counts=counts, status=status, updated_at=step.ts)
+    of_version = (runs.c.run_id == run.run_id) & (runs.c.version == run.version)
+    await connection.execute(update(runs).where(of_version).values(_columns(changed)))
+    # The key of a step is its number: had somebody gone around the lock, this would fail rather than overwrite.
+    await connection.execute(insert(run_steps), _step_row(run.run_id, step))
+    return changed
+
+
+async def replace_data(connection: AsyncConnection, run_id: str, step: Step) -> None:
+    """Keep less of a step than was told."""
+    of_step = (run_steps.c.run_id == run_id) & (run_steps.c.seq == step.seq)
+    await connection.execute(update(run_steps).where(of_step).values(data=plain(step.data)))
+
+
+async def policies(connection: AsyncConnection, wanted: Sequence[tuple[str, int]]) -> list[StoredPolicy]:
+    """Policies as they were at a version."""
+    key = tuple_(policy_versions.c.policy_id, policy_versions.c.version)
+    found = (await connection.execute(select(policy_versions).where(key.in_(wanted)))).all()
+    return [_stored(PolicyVersion(**row._mapping)) for row in found]
+
+
+def _step(row: RowMapping) -> Step:
+    return Step(**{str(name): value for name, value in row.items() if name != "run_id"})
+
+
+def _stored(version: PolicyVersion) -> StoredPolicy:
+    shared = {name: getattr(version, name) for name in StoredPolicy.__slots__ if hasattr(version, name)}
+    return StoredPolicy(id=version.policy_id, created_at=version.ts, updated_at=version.ts, **shared)
+
+
+def _columns(run: RunRow) -> dict[str, object]:
+    return {
+        "agent": plain(run.agent),
+        "key_prefix": run.key_prefix,
+        "status": run.status,
+        "version": run.version,
+        "state": plain({name: getattr(run, name) for name in ("model", "key", "policies", "size", "counts")}),
+        "updated_at": run.updated_at,
+    }
+
+
+def _step_row(run_id: str, step: Step) -> dict[str, object]:
+    return {
+        "run_id": run_id,
+        "seq": step.seq,
+        "ts": step.ts,
+        "kind": step.kind,
+        "key": step.key,
+        "data": plain(step.data),
+        "decisions": plain(step.decisions),
+    }

@@ -1,0 +1,90 @@
+"""What runs are told: their start, documents one by one, reports of grounding, results.
+
+Bad input raises InvalidRequestError that names the field.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypeVar
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from app.errors import InvalidRequestError
+from app.protocols.documents.document import read_document
+from app.protocols.documents.fields import join_path
+from app.protocols.documents.json_body import parse_json
+from app.protocols.documents.options import Reported
+from judges.types import Chunk
+
+LARGEST_BODY = 1024 * 1024
+_LONGEST_NAME = 2_000
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+T = TypeVar("T", bound=BaseModel)
+
+
+class Opening(BaseModel):
+    """How a run begins."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    agent: Name | None = None
+    model: Name | None = None
+
+
+class Closing(BaseModel):
+    """How it ends: with whatever came of it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    result: Any = None
+
+
+def read_opening(raw: bytes, headers: Mapping[str, str]) -> Opening:
+    """``headers`` has lower-case names; the agent may stand there."""
+    body = _object(raw)
+    if body.get("agent") is None and headers.get("x-groundlane-agent"):
+        body = {**body, "agent": headers["x-groundlane-agent"]}
+    return _validated(Opening, body)
+
+
+def read_retrieved(raw: bytes) -> Chunk:
+    """One document, by any name that requests have for its fields; it needs no text, and no id, which is then empty."""
+    found = read_document(_object(raw), "", default_id="", now=datetime.now(UTC), needs_text=False).chunk
+    for name in ("id", "source", "collection", "title", "url"):
+        value = getattr(found, name)
+        if value is not None and len(value) > _LONGEST_NAME:
+            raise InvalidRequestError(f"{name}: at most {_LONGEST_NAME} characters are taken.", param=name)
+    return found
+
+
+def read_grounding(raw: bytes) -> dict[str, Any]:
+    """A report with every field; what is null counts as left out."""
+    body = {name: value for name, value in _object(raw).items() if value is not None}
+    return _validated(Reported, body).model_dump()
+
+
+def read_closing(raw: bytes) -> Closing:
+    """How the run ended. Its result is kept as JSON that everybody reads alike: integers have 64 bits at most."""
+    closing = _validated(Closing, _object(raw))
+    try:
+        orjson.dumps(closing.result)
+    except TypeError as error:
+        raise InvalidRequestError(f"result: cannot be kept ({error}).", param="result") from None
+    return closing
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    """The body; an empty one says nothing, which is allowed."""
+    return parse_json(raw) if raw.strip() else {}
+
+
+def _validated(model: type[T], body: Mapping[str, Any]) -> T:
+    try:
+        return model.model_validate(body)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = join_path("", first["loc"])
+        message = "unknown field" if first["type"] == "extra_forbidden" else first["msg"]
+        raise InvalidRequestError(f"{where}: {message}.", param=where) from None

@@ -1,0 +1,291 @@
+"""What a run was told, step by step, and all of it together. Steps are added and never changed, so that nothing that
+was recorded can be lost to what is recorded beside it."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from judges.types import Chunk, Claim, ClaimVerdict, Consistency, Contradiction, Label, Source, Span, Stated
+from policies.citations.extraction import reported_citations
+from policies.types import Citation, Record
+
+_NOWHERE = Span(0, 0)
+
+
+class StepKind(StrEnum):
+    START = "start"
+    RETRIEVAL = "retrieval"
+    GROUNDING = "grounding"
+    CALL = "call"
+    """A governed request that names the run."""
+    COMPLETE = "complete"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One thing that a run was told. ``data`` and ``decisions`` are plain JSON; ``key`` is the caller's own, by which a
+    call that is sent again is known."""
+
+    seq: int
+    ts: datetime
+    kind: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+    decisions: Sequence[Mapping[str, Any]] = ()
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """Everything that a run was told. Whatever the order in which reports of scores, citations, claims and confidence
+    came, a policy holds the same of them.
+
+    ``cited`` are the names that the caller reports, ``citations`` what replies in the run were found to cite,
+    ``contradictions`` those between the claims of its replies.
+    ``output_confidence`` is the lowest reported: what was reported once is not undone by what is reported later.
+    """
+
+    chunks: tuple[Chunk, ...] = ()
+    scores: tuple[float, ...] = ()
+    cited: tuple[str, ...] = ()
+    unsupported: tuple[str, ...] = ()
+    output_confidence: float | None = None
+    claims: tuple[ClaimVerdict, ...] = ()
+    citations: tuple[Citation, ...] = ()
+    contradictions: tuple[Contradiction, ...] = ()
+    requests: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, steps: Iterable[Step]) -> "Recorded":
+        gathered = _Gathered()
+        for step in steps:
+            gathered.take(step)
+        return gathered.recorded()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How much of each there is."""
+        return {
+            "documents": len(self.chunks),
+            "grounding_scores": len(self.scores),
+            "citations": len(self.cited),
+            "unsupported_claims": len(self.unsupported),
+            "claims": sum(claim.label is not Label.NOT_A_CLAIM for claim in self.claims),
+            "requests": len(self.requests),
+        }
+
+    @property
+    def trust_score(self) -> float | None:
+        """The share of the judged claims that are supported; None where none was judged."""
+        claims = [claim for claim in self.claims if claim.label is not Label.NOT_A_CLAIM]
+        if not claims:
+            return None
+        return sum(claim.label is Label.SUPPORTED for claim in claims) / len(claims)
+
+    def record(self) -> Record:
+        """What policies read when the run is complete."""
+        return Record(
+            chunks=self.chunks,
+            strippable=False,
+            claims=self.claims,
+            citations=(*self.citations, *reported_citations(self.cited, self.chunks)),
+            reported_scores=self.scores,
+            reported_unsupported=self.unsupported,
+            output_confidence=self.output_confidence,
+            trust_score=self.trust_score,
+            judged=bool(self.claims),
+            consistency=Consistency(contradictions=self.contradictions) if self.contradictions else None,
+            of_run=True,
+        )
+
+
+def document_json(chunk: Chunk, run_id: str) -> dict[str, Any]:
+    """What a run keeps of a document: not its text, only whether it is the same."""
+    kept = ("id", "source", "collection", "relevance_score", "age_days", "title", "url")
+    document = {name: getattr(chunk, name) for name in kept}
+    if chunk.text:
+        text = f"{run_id}\0{chunk.text}".encode("utf-8", "replace")
+        document["digest"] = hashlib.blake2b(text, digest_size=16).hexdigest()
+    return document
+
+
+def claim_json(verdict: ClaimVerdict) -> dict[str, Any]:
+    """What a run keeps of a verdict."""
+    return {
+        "text": verdict.claim.text,
+        "sentence": verdict.claim.sentence_index,
+        "label": verdict.label.value,
+        "entailed": verdict.entailed,
+        "contradicted": verdict.contradicted,
+        "reason": verdict.reason,
+        "escalated": verdict.escalated,
+        "support": list(verdict.support.items()),
+        "best_source": _source_json(verdict.best_source),
+        "contradicting_source": _source_json(verdict.contradicting_source),
+    }
+
+
+def citation_json(citation: Citation) -> dict[str, Any]:
+    """What a run keeps of a citation."""
+    return {
+        "marker": citation.marker,
+        "document": citation.document_index,
+        "sentence": citation.sentence_index,
+        "reported": citation.reported,
+    }
+
+
+def contradiction_json(found: Contradiction) -> dict[str, Any]:
+    """What a run keeps of two statements that contradict each other."""
+    return {"texts": [found.first.text, found.second.text], "score": found.score}
+
+
+def with_texts(data: Mapping[str, Any], change: Callable[[str], str | None]) -> dict[str, Any]:
+    """``data`` of a step with each text that a reply or its author wrote put as ``change`` has it."""
+    changed = dict(data)
+    if "unsupported_claims" in data:
+        changed["unsupported_claims"] = [change(text) or "" for text in data["unsupported_claims"]]
+    if "claims" in data:
+        changed["claims"] = [{**claim, "text": change(claim["text"]) or ""} for claim in data["claims"]]
+    if "inconsistencies" in data:
+        changed["inconsistencies"] = [
+            {**found, "texts": [change(text) or "" for text in found["texts"]]} for found in data["inconsistencies"]
+        ]
+    return changed
+
+
+def texts_of(data: Mapping[str, Any]) -> list[str]:
+    """The texts that ``with_texts`` would change."""
+    return [
+        *data.get("unsupported_claims", ()),
+        *(claim["text"] for claim in data.get("claims", ())),
+        *(text for found in data.get("inconsistencies", ()) for text in found["texts"]),
+    ]
+
+
+def _source_json(source: Source | None) -> dict[str, Any] | None:
+    if source is None:
+        return None
+    return {
+        "document": source.document_index,
+        "document_id": source.document_id,
+        "source": source.source,
+        "score": source.score,
+        "span": [source.span.start, source.span.end],
+    }
+
+
+class _Gathered:
+    """A run's steps as they are gone through, in order."""
+
+    def __init__(self) -> None:
+        self._chunks: list[Chunk] = []
+        self._digests: list[str | None] = []
+        self._named: dict[tuple[str, str | None], list[int]] = {}
+        self._scores: list[float] = []
+        self._cited: list[str] = []
+        self._unsupported: list[str] = []
+        self._confidences: list[float] = []
+        self._claims: list[ClaimVerdict] = []
+        self._citations: list[Citation] = []
+        self._contradictions: list[Contradiction] = []
+        self._requests: list[str] = []
+        self._sentences = 0
+
+    def take(self, step: Step) -> None:
+        match step.kind:
+            case StepKind.RETRIEVAL:
+                self._document(step.data["document"])
+            case StepKind.GROUNDING:
+                self._reported(step.data)
+            case StepKind.CALL:
+                self._call(step.data)
+
+    def recorded(self) -> Recorded:
+        return Recorded(
+            chunks=tuple(self._chunks),
+            scores=tuple(self._scores),
+            cited=tuple(self._cited),
+            unsupported=tuple(self._unsupported),
+            output_confidence=min(self._confidences, default=None),
+            claims=tuple(self._claims),
+            citations=tuple(self._citations),
+            contradictions=tuple(self._contradictions),
+            requests=tuple(self._requests),
+        )
+
+    def _document(self, document: Mapping[str, Any]) -> int:
+        values = {name: value for name, value in document.items() if name != "digest"}
+        self._chunks.append(Chunk(text="", **values))
+        self._digests.append(document.get("digest"))
+        place = len(self._chunks) - 1
+        self._named.setdefault((values["id"], values["source"]), []).append(place)
+        return place
+
+    def _reported(self, data: Mapping[str, Any]) -> None:
+        self._scores += data.get("grounding_scores", ())
+        self._cited += data.get("citations", ())
+        self._unsupported += data.get("unsupported_claims", ())
+        if (confidence := data.get("output_confidence")) is not None:
+            self._confidences.append(confidence)
+
+    def _call(self, data: Mapping[str, Any]) -> None:
+        """What a request adds: documents that the run knows already are not counted again."""
+        self._requests.append(data["request_id"])
+        self._reported(data)
+        places = [self._known(document) for document in data["documents"]]
+        for verdict in data["claims"]:
+            self._claims.append(_verdict(verdict, places, self._sentences))
+        for citation in data["found_citations"]:
+            document, sentence = citation["document"], citation["sentence"]
+            self._citations.append(
+                Citation(
+                    marker=citation["marker"],
+                    document_index=None if document is None else places[document],
+                    sentence_index=None if sentence is None else sentence + self._sentences,
+                    reported=citation["reported"],
+                )
+            )
+        for found in data.get("inconsistencies", ()):
+            first, second = (Stated(text=text, span=_NOWHERE, earlier=True) for text in found["texts"])
+            self._contradictions.append(Contradiction(first=first, second=second, score=found["score"]))
+        self._sentences += data["sentences"]
+
+    def _known(self, document: Mapping[str, Any]) -> int:
+        """Where among the run's documents one stands: the same name and source, and no other text."""
+        digest = document.get("digest")
+        for place in self._named.get((document["id"], document["source"]), ()):
+            if self._digests[place] in (None, digest):
+                self._digests[place] = digest
+                return place
+        return self._document(document)
+
+
+def _verdict(data: Mapping[str, Any], places: Sequence[int], sentences: int) -> ClaimVerdict:
+    """A verdict among the run's documents (``places``) and after its sentences so far."""
+    return ClaimVerdict(
+        claim=Claim(text=data["text"], span=_NOWHERE, sentence_index=data["sentence"] + sentences),
+        label=Label(data["label"]),
+        entailed=data["entailed"],
+        contradicted=data["contradicted"],
+        reason=data["reason"],
+        escalated=data["escalated"],
+        support={places[document]: entailed for document, entailed in data["support"]},
+        best_source=_source(data["best_source"], places),
+        contradicting_source=_source(data["contradicting_source"], places),
+    )
+
+
+def _source(data: Mapping[str, Any] | None, places: Sequence[int]) -> Source | None:
+    if data is None:
+        return None
+    return Source(
+        document_id=data["document_id"],
+        document_index=places[data["document"]],
+        source=data["source"],
+        content="",
+        score=data["score"],
+        span=Span(*data["span"]),
+    )

@@ -1,6 +1,0 @@
-"""What operators see: log lines and metrics."""
-
-from app.telemetry.logs import configure_logging, log_often
-from app.telemetry.metrics import EventTotals, JudgeTotals, Metrics
-
-__all__ = ["EventTotals", "JudgeTotals", "Metrics", "configure_logging", "log_often"]

@@ -1,0 +1,1 @@
+"""Checks of a text on demand, without a call to an LLM."""

@@ -1,0 +1,67 @@
+"""What callers see of a text that was checked: the same over HTTP, over MCP and on the command line."""
+
+from typing import Any
+
+from app.text_checks.service import Checked
+from judges.types import ClaimVerdict, GroundingReport, Label, ReplyVerdict, Source
+from policies.engine import decision_to_dict
+
+_DIGITS = 4
+
+
+def shown_check(checked: Checked) -> dict[str, Any]:
+    """The answer to a check, as plain JSON."""
+    report = checked.report
+    shown = {"grounded": checked.grounded, **shown_report(report)}
+    if report.verdict is ReplyVerdict.NO_SOURCES:
+        shown["reason_code"] = "GROUNDING_NO_SOURCES"
+    elif report.verdict is ReplyVerdict.NOT_CHECKED:
+        shown["reason_code"] = "GROUNDING_NOT_CHECKED"
+    return {
+        **shown,
+        "claims_skipped": report.claims_skipped,
+        "action": checked.action.value,
+        "decisions": [decision_to_dict(decision) for decision in checked.decisions],
+        "judge": {"name": checked.judge_name, "latency_ms": _rounded(checked.judge_ms, 1)},
+        "request_id": checked.request_id,
+    }
+
+
+def shown_report(report: GroundingReport) -> dict[str, Any]:
+    """A report with the names of ``POST /v1/grounding/check``."""
+    return {
+        "verdict": report.verdict.value,
+        "claims": [shown_claim(claim) for claim in report.claims],
+        "total_claims": report.total_claims,
+        "supported_count": report.supported_count,
+        "contradicted_count": report.contradicted_count,
+        "unverifiable_count": report.unverifiable_count,
+        "unverifiable_ratio": _rounded(report.unverifiable_ratio),
+        "trust_score": _rounded(report.trust_score),
+        "summary": report.summary,
+    }
+
+
+def shown_claim(verdict: ClaimVerdict) -> dict[str, Any]:
+    """A claim with the source that decided it; ``reason`` only where nobody came to a verdict."""
+    source = verdict.contradicting_source if verdict.label is Label.CONTRADICTED else verdict.best_source
+    shown: dict[str, Any] = {
+        "claim": verdict.claim.text,
+        "verdict": verdict.label.value,
+        "confidence": _rounded(verdict.confidence),
+        "best_source": _source(source),
+        "escalated": verdict.escalated,
+        "span": {"start": verdict.claim.span.start, "end": verdict.claim.span.end},
+    }
+    told = {"reason": verdict.reason, "explanation": verdict.explanation, "correction": verdict.correction}
+    return shown | {name: value for name, value in told.items() if value is not None}
+
+
+def _source(source: Source | None) -> dict[str, Any] | None:
+    if source is None:
+        return None
+    return {"chunk_id": source.document_id, "content": source.content, "score": _rounded(source.score)}
+
+
+def _rounded(value: float | None, digits: int = _DIGITS) -> float | None:
+    return None if value is None else round(value, digits)

@@ -1,0 +1,90 @@
+"""A text to check on demand, and what it is checked against."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.errors import InvalidRequestError
+from app.protocols.documents.collection import Documents, Limits
+from app.protocols.documents.fields import join_path, read_string, refuse
+from judges.types import Chunk
+from policies.base import RulesError
+from policies.grounding.evaluator import GroundingRules
+from policies.registry import parse_rules
+
+_FIELDS = frozenset({"text", "sources", "documents", "policy", "options"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRequest:
+    """``policy`` is the id or name of one, ``options`` are rules given instead; at most one of them is there.
+
+    ``paths`` says where in the request each of ``chunks`` stands.
+    """
+
+    text: str
+    chunks: tuple[Chunk, ...]
+    paths: tuple[str, ...]
+    policy: str | None = None
+    options: GroundingRules | None = None
+
+    def path_of(self, index: int) -> str:
+        return self.paths[index]
+
+
+def read_check(body: Mapping[str, Any], limits: Limits) -> CheckRequest:
+    """Read a check from decoded JSON. Raises InvalidRequestError that names the field."""
+    for name in body:
+        if name not in _FIELDS:
+            where = join_path("", [name])
+            raise InvalidRequestError(f"{where}: unknown field.", param=where)
+    documents = _sources(body.get("sources"), body.get("documents"), limits)
+    policy = read_string(body.get("policy"), "policy")
+    options = body.get("options")
+    if policy is not None and options is not None:
+        raise InvalidRequestError("options: a policy is named, which has rules of its own.", param="options")
+    return CheckRequest(
+        text=_text(body.get("text"), limits),
+        chunks=documents.chunks,
+        paths=documents.paths,
+        policy=policy,
+        options=None if options is None else _rules(options),
+    )
+
+
+def _text(text: Any, limits: Limits) -> str:
+    if not isinstance(text, str):
+        refuse("text", "a string", text)
+    if len(text) > limits.document_chars:
+        raise InvalidRequestError(
+            f"text: the text has {len(text)} characters, at most {limits.document_chars} are taken.", param="text"
+        )
+    return text
+
+
+def _sources(sources: Any, documents: Any, limits: Limits) -> Documents:
+    if sources is not None and documents is not None:
+        raise InvalidRequestError("sources: give either sources or documents.", param="sources")
+    found = Documents(limits, prefix="doc" if sources is None else "source")
+    if sources is None:
+        found.take_all(documents)
+        return found
+    if not isinstance(sources, list):
+        refuse("sources", "a list of strings", sources)
+    for index, source in enumerate(sources):
+        if not isinstance(source, str):
+            refuse(f"sources[{index}]", "a string", source)
+    found.take_all(sources, "sources")
+    return found
+
+
+def _rules(options: Any) -> GroundingRules:
+    try:
+        rules = parse_rules("grounding", options)
+    except RulesError as error:
+        first = error.errors[0]
+        where = join_path("options", first["loc"][1:])
+        raise InvalidRequestError(f"{where}: {first['msg']}.", param=where) from None
+    if not isinstance(rules, GroundingRules):
+        raise TypeError("rules of another category")
+    return rules

@@ -1,0 +1,269 @@
+"""A text checked against sources on demand: the judge and the policies of the gateway, without a model's reply."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from app.auth import GatewayKey
+from app.errors import InvalidRequestError
+from app.events.recorder import Trace
+from app.events.records import EventLog, RequestEvent
+from app.gateway.request_scope import Exchange
+from app.protocols.documents.collection import Limits
+from app.reply.citations import cite_reply
+from app.reply.claim_rows import claim_rows
+from app.reply.final_checks import Inquiry, Said, ask_all
+from app.reply.grounding_object import Entry
+from app.settings import Settings
+from app.text_checks.request import CheckRequest, read_check
+from judges.checker import GroundingChecker, ReplyCheck
+from judges.report import SKIPPED, build_report
+from judges.types import (
+    Chunk,
+    ClaimVerdict,
+    Consistency,
+    GroundingReport,
+    LlmCall,
+    LlmScore,
+    ReplyVerdict,
+    Sentence,
+    SentenceVerdict,
+)
+from judges.verdicts.citation_support import Attribution
+from policies.citations.document_names import DocumentNames
+from policies.engine import Audit, PolicyEngine, PolicySet
+from policies.grounding.evaluator import GroundingRules
+from policies.types import Action, Citation, Decision, Policy, Record, strictest
+
+_LONG_TEXT = 20_000
+"""Characters beyond which a text is split off the event loop."""
+_OPTIONS = "options"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What was found of a text.
+
+    ``decisions`` are those of the policy named, or of the rules given; without either there are none. ``judge_ms``:
+    milliseconds during which at least one sentence was being judged; None where nobody judged.
+    """
+
+    request_id: str
+    report: GroundingReport
+    decisions: Sequence[Decision]
+    max_unverifiable_ratio: float
+    judge_name: str | None
+    judge_ms: float | None
+
+    @property
+    def action(self) -> Action:
+        return strictest([decision.action for decision in self.decisions])
+
+    @property
+    def grounded(self) -> bool:
+        """Judged, nothing contradicted, and no larger share found in no source than allowed. So is a text without
+        claims."""
+        judged = self.report.verdict not in (ReplyVerdict.NO_SOURCES, ReplyVerdict.NOT_CHECKED)
+        unverifiable = self.report.unverifiable_ratio
+        return judged and not self.report.contradicted_count and unverifiable <= self.max_unverifiable_ratio
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """A text with its verdicts, before its policies decide. ``by`` names the judge; None where nobody judged."""
+
+    request: CheckRequest
+    policy: Policy | None
+    audit: Audit
+    reply: ReplyCheck
+    verdicts: Sequence[SentenceVerdict]
+    entries: Sequence[Entry]
+    by: str | None
+    attribution: Attribution | None
+
+    @property
+    def rules(self) -> GroundingRules:
+        rules = None if self.policy is None else self.policy.rules
+        return rules if isinstance(rules, GroundingRules) else GroundingRules()
+
+    @property
+    def report(self) -> GroundingReport:
+        return build_report(
+            self.verdicts,
+            characters=len(self.request.text),
+            has_sources=bool(self.request.chunks),
+            available=self.by is not None,
+        )
+
+    @property
+    def claims(self) -> list[ClaimVerdict]:
+        return [claim for verdict in self.verdicts for claim in _claims(verdict)]
+
+    @property
+    def citations(self) -> list[Citation]:
+        return [citation for entry in self.entries for citation in entry.citations]
+
+    @property
+    def judge_ms(self) -> float | None:
+        return None if self.by is None else self.reply.judge_ms
+
+    def said(self) -> Said:
+        return Said(
+            text=self.request.text,
+            claims=self.claims,
+            chunks=self.request.chunks,
+            audit=self.audit,
+            citations=self.citations,
+            attribution=self.attribution,
+        )
+
+    def record(self, found: Mapping[str, Any]) -> Record:
+        return Record(
+            chunks=self.request.chunks,
+            claims=self.claims,
+            citations=self.citations,
+            trust_score=self.report.trust_score,
+            judged=self.by is not None,
+            judge_unavailable=bool(self.request.chunks) and self.by is None,
+            **found,
+        )
+
+    def llm_calls(self, found: Mapping[str, Any]) -> list[LlmCall]:
+        return [*self.reply.llm_calls, *(call for score in _scores(found) for call in score.calls)]
+
+    def texts(self, found: Mapping[str, Any]) -> list[str]:
+        """What decisions may quote of the text, and of what an LLM says of it."""
+        told = [text for claim in self.claims for text in (claim.claim.text, claim.correction) if text]
+        told += (score.reasoning for score in _scores(found) if score.reasoning)
+        return [*told, *found.get("consistency", Consistency()).texts]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextChecks:
+    """One per process. ``engine`` gives the policies in force, ``inquiries`` are what the gateway asks of a whole
+    reply, ``observers`` are told of every event."""
+
+    settings: Settings
+    checker: GroundingChecker
+    engine: Callable[[], PolicyEngine]
+    events: EventLog
+    inquiries: Sequence[Inquiry] = ()
+    observers: Sequence[Callable[[RequestEvent], None]] = ()
+
+    async def check(self, body: Mapping[str, Any], *, key: GatewayKey | None = None) -> Checked:
+        """Check what ``body``, decoded JSON, asks for; ``key`` is the caller's. Cancelling it ends the check.
+
+        Raises InvalidRequestError that names the field, and KeyLimitError for a document that the key is not for.
+        """
+        request = read_check(body, Limits.of(self.settings))
+        if key is not None:
+            key.check_documents(request.chunks, request.path_of)
+        policy = self._policy(request)
+        trace = Trace(api="grounding.check", stream=False, store_text=self.settings.store_text)
+        trace.key_prefix, trace.reply = key.prefix if key else None, request.text
+        trace.keep_documents(request.chunks, {})
+        exchange = Exchange(trace=trace, events=self.events, observers=self.observers)
+        async with exchange:
+            checked = await self._decide(await self._judge(request, policy), trace)
+            if policy is not None and policy.id != _OPTIONS:
+                trace.decisions.extend(checked.decisions)
+            await exchange.record()
+        return checked
+
+    def _policy(self, request: CheckRequest) -> Policy | None:
+        if request.options is not None:
+            return Policy(id=_OPTIONS, name=_OPTIONS, category="grounding", rules=request.options, version=0)
+        if request.policy is None:
+            return None
+        named = [p for p in self.engine().enabled if request.policy in (p.id, p.name)]
+        for policy in named:
+            if policy.category == "grounding":
+                return policy
+        told = f"is of category {named[0].category}, not grounding" if named else "is not in force"
+        raise InvalidRequestError(f"policy: {request.policy!r:.200} {told}.", param="policy")
+
+    async def _judge(self, request: CheckRequest, policy: Policy | None) -> _Judged:
+        """Have every sentence judged, where there is something to judge it by. No LLM is asked unless a policy wants
+        one."""
+        policies = PolicySet(() if policy is None else (policy,))
+        audit = policies.audit(Record(chunks=request.chunks))
+        llm = audit.corrects or bool(audit.score_requests)
+        evidence = await self.checker.prepare(request.chunks)
+        can_judge = bool(request.chunks) and self.checker.can_judge(llm=llm)
+        reply = self.checker.reply(
+            evidence,
+            thresholds=audit.thresholds,
+            max_sources_per_claim=audit.max_sources_per_claim,
+            max_claims=audit.max_claims,
+            correct=audit.corrects,
+            llm=llm,
+        )
+        verdicts = await _judge_all(reply, request.text) if can_judge else []
+        return _Judged(
+            request=request,
+            policy=policy,
+            audit=audit,
+            reply=reply,
+            verdicts=verdicts,
+            entries=_entries(verdicts, request.text, request.chunks),
+            by=self.checker.named(llm=llm) if can_judge else None,
+            attribution=self.checker.attribution(evidence) if can_judge else None,
+        )
+
+    async def _decide(self, judged: _Judged, trace: Trace) -> Checked:
+        """Let the policy decide of what was judged, as it would of a reply, and keep it in ``trace``."""
+        audit, request, report = judged.audit, judged.request, judged.report
+        audit.start()
+        for verdict in judged.verdicts:
+            audit.sentence(_claims(verdict))
+        found = await ask_all(self.inquiries, judged.said()) if judged.policy else {}
+        audit.finish(judged.record(found))
+        trace.judge_fault = (self.checker.fault or self.checker.error) if request.chunks else None
+        trace.verdict, trace.trust_score = report.verdict.value, report.trust_score
+        trace.judge_ms = judged.judge_ms
+        trace.sentences = len(judged.entries)
+        positions = range(len(request.chunks))
+        trace.claims.append(
+            partial(claim_rows, judged.entries, choice=0, positions=positions, store_text=self.settings.store_text)
+        )
+        trace.llm_calls.extend(judged.llm_calls(found))
+        trace.withheld.extend(judged.texts(found))
+        return Checked(
+            request_id=trace.request_id,
+            report=report,
+            decisions=audit.decisions,
+            max_unverifiable_ratio=judged.rules.max_unverifiable_ratio,
+            judge_name=judged.by,
+            judge_ms=judged.judge_ms,
+        )
+
+
+async def _judge_all(reply: ReplyCheck, text: str) -> list[SentenceVerdict]:
+    """The verdicts of all sentences, in order; several are judged at once."""
+
+    def split() -> Sequence[Sentence]:
+        return [*reply.push(text), *reply.flush()]
+
+    sentences = await asyncio.to_thread(split) if len(text) > _LONG_TEXT else split()
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(reply.check(sentence)) for sentence in sentences]
+    return [task.result() for task in tasks]
+
+
+def _claims(verdict: SentenceVerdict) -> list[ClaimVerdict]:
+    """The claims that policies look at: not those beyond ``max_claims``, which are reported as skipped."""
+    return [claim for claim in verdict.claims if claim.reason != SKIPPED]
+
+
+def _scores(found: Mapping[str, Any]) -> Sequence[LlmScore]:
+    scores: Sequence[LlmScore] = found.get("llm_scores", ())
+    return scores
+
+
+def _entries(verdicts: Sequence[SentenceVerdict], text: str, chunks: Sequence[Chunk]) -> list[Entry]:
+    entries = [Entry(verdict=verdict, offset=verdict.sentence.span.start) for verdict in verdicts]
+    if entries:
+        cite_reply(entries, text, DocumentNames(chunks))
+    return entries

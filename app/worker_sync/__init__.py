@@ -1,0 +1,1 @@
+"""What worker processes tell each other: changes of policies and keys, and which workers serve."""

@@ -1,0 +1,121 @@
+"""Which worker processes serve, and which version of each policy every one of them has loaded."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+from uuid import uuid4
+
+import structlog
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.concurrency import TaskScope
+from app.db.database import Database, DatabaseUnavailableError
+from app.db.tables import workers
+
+_log = structlog.stdlib.get_logger(__name__)
+
+RENEW_S = 5.0
+_ALIVE = timedelta(seconds=4 * RENEW_S)
+_FORGOTTEN = timedelta(hours=1)
+_CLOSE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """A process that serves. ``versions``: what it has loaded, by policy id, since ``loaded_at``."""
+
+    id: str
+    host: str
+    pid: int
+    versions: Mapping[str, int]
+    started_at: datetime
+    loaded_at: datetime
+    seen_at: datetime
+
+
+class LoadedPolicies(Protocol):
+    """What the register reports."""
+
+    @property
+    def loaded_versions(self) -> Mapping[str, int]: ...
+
+    def watch(self, told: Callable[[], None]) -> None:
+        """``told`` is called each time that policies were loaded."""
+        ...
+
+
+async def live_workers(database: Database) -> Sequence[Worker]:
+    """The workers that were heard of lately, the oldest first. Raises DatabaseUnavailableError."""
+    query = select(workers).where(workers.c.seen_at >= datetime.now(UTC) - _ALIVE).order_by(workers.c.started_at)
+    async with database.read() as connection:
+        return [Worker(**row._mapping) for row in (await connection.execute(query)).all()]
+
+
+class WorkerRegister:
+    """Keeps this process's row up to date: at once when policies were loaded, and every ``renew_s`` seconds so that the
+    others know it is alive. While the database is away it waits for it; nothing else depends on it."""
+
+    def __init__(self, database: Database, policies: LoadedPolicies, *, renew_s: float = RENEW_S) -> None:
+        self._database, self._policies, self._renew_s = database, policies, renew_s
+        self.id = f"wrk_{uuid4().hex}"
+        self._started_at = self._loaded_at = datetime.now(UTC)
+        self._written: dict[str, Any] | None = None
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._scope = TaskScope()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._policies.watch(self._note)
+        self._task = self._scope.start(self._run())
+
+    async def aclose(self) -> None:
+        """Take the row out. Does not wait long for a database that is away."""
+        self._stopping = True
+        self._wake.set()
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=_CLOSE_S)
+        await self._scope.aclose()
+
+    def _note(self) -> None:
+        self._loaded_at = datetime.now(UTC)
+        self._wake.set()
+
+    async def _run(self) -> None:
+        away = False
+        while not self._stopping:
+            self._wake.clear()
+            try:
+                await self._renew()
+            except (DatabaseUnavailableError, SQLAlchemyError) as error:
+                if not away:
+                    _log.warning("worker_register_away", error=type(error).__name__)
+                away = True
+            else:
+                away = False
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._renew_s):
+                    await self._wake.wait()
+        with suppress(DatabaseUnavailableError, SQLAlchemyError):
+            async with self._database.write() as connection:
+                await connection.execute(delete(workers).where(workers.c.id == self.id))
+
+    async def _renew(self) -> None:
+        now = datetime.now(UTC)
+        loaded = {"versions": dict(self._policies.loaded_versions), "loaded_at": self._loaded_at}
+        async with self._database.write() as connection:
+            changes = {"seen_at": now} if loaded == self._written else {"seen_at": now, **loaded}
+            mine = update(workers).where(workers.c.id == self.id).values(changes)
+            # The row is not there at first, nor after others have taken this process for dead.
+            if (await connection.execute(mine)).rowcount == 0:
+                row = {"id": self.id, "host": socket.gethostname(), "pid": os.getpid(), "started_at": self._started_at}
+                await connection.execute(insert(workers), row | {"seen_at": now, **loaded})
+                await connection.execute(delete(workers).where(workers.c.seen_at < now - _FORGOTTEN))
+        self._written = loaded

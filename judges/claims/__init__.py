@@ -1,0 +1,1 @@
+"""Claims: what a sentence states."""

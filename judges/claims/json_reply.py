@@ -1,0 +1,283 @@
+"""The text in a reply that is JSON: its string values, sentence by sentence. Names, numbers and codes claim nothing.
+
+A value of more than a few words is text. What stands round it (structure, names, numbers, short values) comes between
+its sentences as pieces of their own that nobody judges, so that all pieces still tile the reply. What is no JSON after
+all is prose from there on.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from enum import Enum, auto
+
+from judges.protocols import ClaimExtractor, SentenceSplitter
+from judges.types import Claim, Sentence, Span
+
+_FEW_WORDS = 3
+_FEW_SIGNS = 12
+"""Of a script that may have no spaces between its words."""
+_WIDE = "\u0e00"
+_LITERALS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
+_NUMBER = re.compile(r"-?\d*(?:\.\d*)?(?:[eE][+-]?\d*)?")
+_FENCE = re.compile(r"`{1,3}|`{3}[A-Za-z0-9]{1,10}[ \t\r]*\n?|`{3}[ \t\r]*\n?")
+_STRUCTURE = Sentence(index=0, text="", span=Span(0, 0), plain="", in_code=True)
+_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_CODE_LENGTH = 4
+
+
+class _State(Enum):
+    START = auto()
+    FENCE = auto()
+    STRUCTURE = auto()
+    LITERAL = auto()
+    STRING = auto()
+    PROSE = auto()
+
+
+class _Value:
+    """A string that is being read: what it says, and where in the reply each of its characters begins."""
+
+    def __init__(self, *, is_name: bool) -> None:
+        self.is_name = is_name
+        self.said: list[str] = []
+        self.places: list[int] = []
+        self.fed = 0
+        self.splitter: SentenceSplitter | None = None
+        self._escape: str | None = None
+        self._escape_at = 0
+        self._words = 0
+        self._signs = 0
+        self._in_word = False
+
+    def take(self, character: str, place: int) -> bool:
+        """Take the next character as it is written; True where it is the quotation mark that ends the string."""
+        if self._escape is not None:
+            self._unescape(character)
+        elif character == "\\":
+            self._escape, self._escape_at = "", place
+        elif character == '"':
+            return True
+        else:
+            self._say(character, place)
+        return False
+
+    def end(self, place: int) -> int:
+        """Where what it says so far ends, ``place`` being how far the reply is read."""
+        return place if self._escape is None else self._escape_at
+
+    @property
+    def is_text(self) -> bool:
+        return not self.is_name and (self._words > _FEW_WORDS or self._signs > _FEW_SIGNS)
+
+    def _unescape(self, character: str) -> None:
+        code = f"{self._escape}{character}"
+        if code[0] != "u":
+            self._say(_ESCAPES.get(code, code), self._escape_at)
+        elif len(code) <= _CODE_LENGTH:
+            self._escape = code
+            return
+        else:
+            digits = code[1:]
+            known = re.fullmatch("[0-9a-fA-F]{4}", digits)
+            self._say(chr(int(digits, 16)) if known else "\N{REPLACEMENT CHARACTER}", self._escape_at)
+        self._escape = None
+
+    def _say(self, character: str, place: int) -> None:
+        self.said.append(character)
+        self.places.append(place)
+        blank = character.isspace()
+        self._words += not blank and not self._in_word
+        self._in_word = not blank
+        self._signs += character >= _WIDE and not blank
+
+
+class JsonText:
+    """Reads one reply that is to be JSON; implements ``SentenceSplitter`` and ``ClaimExtractor`` of ``judges.protocols``.
+
+    ``splitter`` makes what splits each string value, ``extractor`` finds the claims of its sentences; both see what the
+    value says, without escapes.
+    """
+
+    def __init__(self, splitter: Callable[[], SentenceSplitter], extractor: ClaimExtractor) -> None:
+        self._make = splitter
+        self._extractor = extractor
+        self._spoken: dict[int, Sentence] = {}
+        self._index = 0
+        self._raw = ""  # what came and is in no sentence yet
+        self._begin = 0  # where that begins in the reply
+        self._place = 0  # how far the reply is read
+        self._state = _State.START
+        self._nesting: list[str] = []
+        self._wants_name = False
+        self._word = ""
+        self._fenced = False
+        self._value: _Value | None = None
+        self._prose: SentenceSplitter | None = None
+        self._prose_at = 0
+
+    # Sentences
+
+    def push(self, text: str) -> Sequence[Sentence]:
+        """Take a delta of the reply; return the pieces whose end is now certain."""
+        self._raw += text
+        sentences: list[Sentence] = []
+        for read, character in enumerate(text):
+            if self._state is _State.PROSE:
+                sentences += self._speak_prose(text[read:])
+                break
+            sentences += self._read(character)
+            self._place += 1
+        sentences += self._feed()
+        return sentences
+
+    def pause(self) -> Sequence[Sentence]:
+        """Something other than text comes between; return the rest of what has arrived."""
+        return self._rest(lambda splitter: splitter.pause())
+
+    def flush(self, *, truncated: bool = False) -> Sequence[Sentence]:
+        """The reply has ended; return the rest. ``truncated``: it was cut off, perhaps within a value."""
+        return self._rest(lambda splitter: splitter.flush(truncated=truncated))
+
+    # Claims
+
+    async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
+        """The claims of a piece that is text; none of any other."""
+        spoken = self._spoken.get(sentence.index)
+        if spoken is None:
+            return ()
+        before = [self._spoken[earlier.index] for earlier in previous if earlier.index in self._spoken]
+        claims = await self._extractor.extract(spoken, before)
+        return [replace(claim, span=_placed(claim.span, spoken, sentence)) for claim in claims]
+
+    # Reading
+
+    def _read(self, character: str) -> Sequence[Sentence]:
+        match self._state:
+            case _State.STRING:
+                return self._read_string(character)
+            case _State.LITERAL:
+                return self._read_literal(character)
+            case _State.FENCE:
+                return self._read_fence(character)
+            case _:
+                return self._read_structure(character)
+
+    def _read_structure(self, character: str) -> Sequence[Sentence]:
+        if character.isspace():
+            return ()
+        if character == "`" and not self._nesting and (self._state is _State.START or self._fenced):
+            self._state, self._word = _State.FENCE, character
+            return ()
+        if character in "{[":
+            self._nesting.append(character)
+            self._wants_name = character == "{"
+        elif character in "}]":
+            if not self._nesting:
+                return self._turn_to_prose(1, character)
+            self._nesting.pop()
+            self._wants_name = False
+        elif character == '"':
+            self._value = _Value(is_name=self._wants_name)
+            self._state = _State.STRING
+            return ()
+        elif character == ",":
+            self._wants_name = self._nesting[-1:] == ["{"]
+        elif character == ":":
+            self._wants_name = False
+        else:
+            self._state, self._word = _State.LITERAL, ""
+            return self._read_literal(character)
+        self._state = _State.STRUCTURE
+        return ()
+
+    def _read_literal(self, character: str) -> Sequence[Sentence]:
+        """A number, or one of the words that JSON has. Anything else is prose from its beginning."""
+        if self._word and (character.isspace() or character in ',:{}[]"'):
+            self._state = _State.STRUCTURE
+            return self._read_structure(character)
+        self._word += character
+        if _NUMBER.fullmatch(self._word) or any(word.startswith(self._word) for word in _LITERALS):
+            return ()
+        return self._turn_to_prose(len(self._word), character)
+
+    def _read_fence(self, character: str) -> Sequence[Sentence]:
+        """The marks that some models put round their JSON, and the name of the language."""
+        self._word += character
+        if not _FENCE.fullmatch(self._word):
+            return self._turn_to_prose(len(self._word), character)
+        if self._word.endswith("\n") or (self._fenced and self._word == "```"):
+            self._state, self._fenced = _State.STRUCTURE, not self._fenced
+        return ()
+
+    def _read_string(self, character: str) -> Sequence[Sentence]:
+        value = self._value
+        if value is None or not value.take(character, self._place):
+            return ()
+        sentences = self._feed()
+        if value.splitter is not None:
+            sentences += self._sentences_of(value, value.splitter.flush())
+        self._value, self._state = None, _State.STRUCTURE
+        return sentences
+
+    def _feed(self) -> list[Sentence]:
+        """Give the splitter what the value at hand has said since; make it one as soon as it is text."""
+        value = self._value
+        if value is None or not value.is_text:
+            return []
+        sentences: list[Sentence] = []
+        if value.splitter is None:
+            value.splitter = self._make()
+            sentences += self._structure(value.places[0])
+        said = "".join(value.said[value.fed :])
+        value.fed = len(value.said)
+        return sentences + self._sentences_of(value, value.splitter.push(said))
+
+    def _turn_to_prose(self, length: int, character: str) -> list[Sentence]:
+        """The last ``length`` characters, ``character`` included, are no JSON, nor is what follows."""
+        self._prose_at = self._place + 1 - length
+        begun = self._raw[self._prose_at - self._begin : self._place + 1 - self._begin]
+        self._state, self._prose = _State.PROSE, self._make()
+        return [*self._structure(self._prose_at), *self._spoken_of(self._prose.push(begun))]
+
+    def _speak_prose(self, text: str) -> list[Sentence]:
+        self._place += len(text)
+        return self._spoken_of(self._prose.push(text)) if self._prose is not None else []
+
+    def _rest(self, end: Callable[[SentenceSplitter], Sequence[Sentence]]) -> list[Sentence]:
+        sentences = self._feed()
+        if self._prose is not None:
+            sentences += self._spoken_of(end(self._prose))
+        elif self._value is not None and self._value.splitter is not None:
+            sentences += self._sentences_of(self._value, end(self._value.splitter))
+        return sentences + self._structure(self._begin + len(self._raw))
+
+    # Pieces
+
+    def _structure(self, end: int) -> list[Sentence]:
+        """What stands before ``end``, which nobody judges."""
+        return [] if end <= self._begin else [self._emit(end, _STRUCTURE, None)]
+
+    def _sentences_of(self, value: _Value, sentences: Sequence[Sentence]) -> list[Sentence]:
+        places = [*value.places, value.end(self._place)]
+        return [self._emit(places[sentence.span.end], sentence, sentence) for sentence in sentences]
+
+    def _spoken_of(self, sentences: Sequence[Sentence]) -> list[Sentence]:
+        return [self._emit(self._prose_at + sentence.span.end, sentence, sentence) for sentence in sentences]
+
+    def _emit(self, end: int, like: Sentence, spoken: Sentence | None) -> Sentence:
+        length = end - self._begin
+        text, self._raw = self._raw[:length], self._raw[length:]
+        sentence = replace(like, index=self._index, text=text, span=Span(self._begin, end))
+        if spoken is not None:
+            self._spoken[self._index] = replace(spoken, index=self._index)
+        self._index += 1
+        self._begin = end
+        return sentence
+
+
+def _placed(span: Span, spoken: Sentence, sentence: Sentence) -> Span:
+    """``span`` of what a sentence says in the sentence as it is written; all of it where that has escapes."""
+    if spoken.text != sentence.text:
+        return sentence.span
+    by = sentence.span.start - spoken.span.start
+    return Span(span.start + by, span.end + by)

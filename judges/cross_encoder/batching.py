@@ -1,0 +1,189 @@
+"""Gathers the pairs of all requests in flight into batches."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from judges.cross_encoder.wrapper import ScorerWrapper
+from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableError, PairScorer
+from judges.types import Probabilities
+
+
+class _Call:
+    """One call of ``score``: its results as they come in, and the future that its caller awaits."""
+
+    __slots__ = ("done", "missing", "results")
+
+    def __init__(self, size: int) -> None:
+        self.results: list[Probabilities | None] = [None] * size
+        self.missing = size
+        self.done: asyncio.Future[Sequence[Probabilities]] = asyncio.get_running_loop().create_future()
+
+    def deliver(self, position: int, result: Probabilities) -> None:
+        self.results[position] = result
+        self.missing -= 1
+        if self.missing == 0 and not self.done.done():
+            self.done.set_result([one for one in self.results if one is not None])
+
+    def fail(self, error: JudgeError) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Item:
+    call: _Call
+    position: int
+    pair: tuple[str, str]
+    length: int
+
+
+class Batcher(ScorerWrapper):
+    """Scores the pairs of concurrent calls together, batch after batch, with no delay of its own: the first call is
+    scored at once, and what arrives meanwhile makes up the next batches.
+
+    Each batch holds the pair that has waited longest and those nearest to it in length, so that little is padded and
+    none starves. ``max_batch_tokens`` bounds a batch with its padding (pairs times the longest of them); on a CPU small
+    batches are as fast as large ones and take a fraction of the memory. ``workers`` batches are in flight at once; None
+    for as many as the scorer says by ``concurrency``, else one.
+
+    ``queue_limit``: most pairs that may wait; ``score`` raises JudgeOverloadedError at once when there would be more.
+    """
+
+    def __init__(
+        self,
+        scorer: PairScorer,
+        *,
+        max_batch_pairs: int = 32,
+        max_batch_tokens: int = 1024,
+        queue_limit: int = 4096,
+        workers: int | None = None,
+    ) -> None:
+        super().__init__(scorer)
+        self._max_pairs = max_batch_pairs
+        self._max_tokens = max_batch_tokens
+        self._queue_limit = queue_limit
+        self._worker_count = workers or int(getattr(scorer, "concurrency", 1))
+        self._waiting: dict[_Item, None] = {}
+        self._calls: set[_Call] = set()
+        self._wake = asyncio.Event()
+        self._workers: list[asyncio.Task[None]] = []
+        self.batches = 0
+        """Batches scored so far."""
+        self.pairs = 0
+        """Pairs in them."""
+        self.failed = 0
+        """Pairs of batches that failed."""
+        self._since: dict[int, float] = {}
+        self.overloaded = 0
+        """Pairs refused so far because too many waited."""
+
+    @property
+    def queue_depth(self) -> int:
+        """Pairs that wait and are in no batch yet."""
+        return len(self._waiting)
+
+    @property
+    def silent_s(self) -> float:
+        """For how long the scorer has owed an answer: seconds since the oldest batch went to it; 0 if none is there."""
+        return asyncio.get_running_loop().time() - min(self._since.values()) if self._since else 0.0
+
+    async def start(self) -> None:
+        """Load the model and begin to work. Idempotent. Raises JudgeUnavailableError."""
+        await super().start()
+        if not self._workers:
+            loop = asyncio.get_running_loop()
+            self._workers = [loop.create_task(self._work()) for _ in range(self._worker_count)]
+
+    async def aclose(self) -> None:
+        """Stop; whoever still waits gets JudgeUnavailableError."""
+        workers, self._workers = self._workers, []
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+        for call in self._calls:
+            call.fail(JudgeUnavailableError("the judge was closed"))
+        self._waiting.clear()
+        await super().aclose()
+
+    async def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:
+        if not self._workers:
+            raise JudgeUnavailableError("the judge is not running")
+        if not pairs:
+            return []
+        if len(self._waiting) + len(pairs) > self._queue_limit:
+            self.overloaded += len(pairs)
+            raise JudgeOverloadedError(f"{len(self._waiting)} pairs wait already (limit {self._queue_limit})")
+        count = self.count_tokens
+        call = _Call(len(pairs))
+        self._calls.add(call)
+        for position, pair in enumerate(pairs):
+            self._waiting[_Item(call, position, pair, count(pair[0]) + count(pair[1]))] = None
+        self._wake.set()
+        try:
+            return await call.done
+        finally:
+            self._calls.discard(call)
+            if call.missing:
+                self._drop(call)
+
+    def _drop(self, call: _Call) -> None:
+        for item in [item for item in self._waiting if item.call is call]:
+            del self._waiting[item]
+
+    async def _work(self) -> None:
+        while True:
+            await self._wake.wait()
+            if batch := self._take():
+                await self._run(batch)
+            else:
+                self._wake.clear()
+
+    def _take(self) -> list[_Item]:
+        """The oldest pair with those nearest to it in length, as far as the batch's limits allow."""
+        if not self._waiting:
+            return []
+        anchor = next(iter(self._waiting))
+        ordered = sorted(self._waiting, key=lambda item: item.length)
+        below = ordered.index(anchor)
+        above = below + 1
+        while above - below < self._max_pairs:
+            shorter = ordered[below - 1] if below else None
+            longer = ordered[above] if above < len(ordered) else None
+            if longer is not None and (above - below + 1) * longer.length > self._max_tokens:
+                longer = None
+            if longer is not None and (
+                shorter is None or longer.length - anchor.length <= anchor.length - shorter.length
+            ):
+                above += 1
+            elif shorter is not None and (above - below + 1) * ordered[above - 1].length <= self._max_tokens:
+                below -= 1
+            else:
+                break
+        batch = ordered[below:above]
+        for item in batch:
+            del self._waiting[item]
+        return batch
+
+    async def _run(self, batch: list[_Item]) -> None:
+        self.batches += 1
+        number = self.batches
+        self.pairs += len(batch)
+        self._since[number] = asyncio.get_running_loop().time()
+        try:
+            results = await self._scorer.score([item.pair for item in batch])
+        except JudgeError as error:
+            self._fail(batch, error)
+        except Exception as error:
+            # A fault of one back end call is that batch's own; the worker must outlive it.
+            self._fail(batch, JudgeError(f"{type(error).__name__}: {error}"))
+        else:
+            for item, result in zip(batch, results, strict=True):
+                item.call.deliver(item.position, result)
+        finally:
+            del self._since[number]
+
+    def _fail(self, batch: list[_Item], error: JudgeError) -> None:
+        self.failed += len(batch)
+        for call in {item.call for item in batch}:
+            call.fail(error)

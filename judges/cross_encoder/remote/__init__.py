@@ -1,0 +1,1 @@
+"""Judges that are served over HTTP."""

@@ -1,0 +1,108 @@
+"""Remembers scores by what was asked."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from hashlib import blake2b
+
+from judges.cross_encoder.wrapper import ScorerWrapper
+from judges.protocols import PairScorer
+from judges.types import Probabilities, Windows
+
+_ENTRY_BYTES = 400
+"""What one entry takes at most: a 16-byte key, three floats and their holder, its place in the ordered table."""
+_PART_BYTES = 160
+"""And what each part of its evidence adds."""
+
+
+class CachingScorer(ScorerWrapper):
+    """Keeps the scores used last, up to ``max_bytes``, by a hash of model, evidence and claim; no text is kept.
+
+    A pair that is being scored for one caller is not scored again for another: the second waits for the first, and
+    scores it itself if the first gives up or fails.
+    """
+
+    def __init__(self, scorer: PairScorer, *, max_bytes: int) -> None:
+        super().__init__(scorer)
+        self._max_bytes = max_bytes
+        self._entries: OrderedDict[bytes, Probabilities] = OrderedDict()
+        self._running: dict[bytes, asyncio.Future[Probabilities]] = {}
+        self._asked = 0
+        self.nbytes = 0
+        """Memory that the scores kept take, at most."""
+        self.misses = 0
+        """Pairs that had to be scored."""
+        self.evictions = 0
+        """Scores that went to make room."""
+
+    @property
+    def hits(self) -> int:
+        """Pairs asked for that needed no scoring of their own."""
+        return self._asked - self.misses
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    async def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:
+        keys = [_key(self.name, *pair) for pair in pairs]
+        known: dict[bytes, Probabilities] = {}
+        wanted = dict(zip(keys, pairs, strict=True))
+        self._asked += len(pairs)
+        while wanted:
+            self._look_up(wanted, known)
+            theirs = {key: self._running[key] for key in wanted if key in self._running}
+            mine = {key: pair for key, pair in wanted.items() if key not in theirs}
+            if mine:
+                self.misses += len(mine)
+                known |= await self._score(mine)
+            if theirs:
+                await asyncio.wait(theirs.values())
+                known |= {key: done.result() for key, done in theirs.items() if not done.cancelled()}
+            wanted = {key: pair for key, pair in wanted.items() if key not in known}
+        return [known[key] for key in keys]
+
+    def _look_up(self, wanted: dict[bytes, tuple[str, str]], known: dict[bytes, Probabilities]) -> None:
+        for key in list(wanted):
+            if (entry := self._entries.get(key)) is not None:
+                self._entries.move_to_end(key)
+                known[key] = entry
+                del wanted[key]
+
+    async def _score(self, pairs: dict[bytes, tuple[str, str]]) -> dict[bytes, Probabilities]:
+        loop = asyncio.get_running_loop()
+        futures: dict[bytes, asyncio.Future[Probabilities]] = {key: loop.create_future() for key in pairs}
+        self._running |= futures
+        try:
+            scores = dict(zip(pairs, await super().score(list(pairs.values())), strict=True))
+            for key, score in scores.items():
+                futures[key].set_result(score)
+        finally:
+            for key, future in futures.items():
+                del self._running[key]
+                future.cancel()  # no effect on one that has its result
+        self._store(scores)
+        return scores
+
+    def _store(self, scores: dict[bytes, Probabilities]) -> None:
+        for key, score in scores.items():
+            if key not in self._entries:
+                self.nbytes += _bytes_of(score)
+            self._entries[key] = score
+        while self.nbytes > self._max_bytes:
+            self.nbytes -= _bytes_of(self._entries.popitem(last=False)[1])
+            self.evictions += 1
+
+
+def _bytes_of(score: Probabilities) -> int:
+    return _ENTRY_BYTES + _PART_BYTES * len(score.parts)
+
+
+def _key(name: str, evidence: str, claim: str) -> bytes:
+    # Windows that are judged together are another question than one text of the same words.
+    parts = evidence.parts if isinstance(evidence, Windows) else (evidence,)
+    texts = [text.encode(errors="surrogatepass") for text in (name, claim, *parts)]
+    digest = blake2b(digest_size=16)
+    for text in texts:
+        digest.update(len(text).to_bytes(8, "little"))
+        digest.update(text)
+    return digest.digest()

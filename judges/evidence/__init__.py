@@ -1,0 +1,1 @@
+"""Evidence: windows of documents, selected for a claim."""

@@ -1,0 +1,56 @@
+"""Passages for a reader that takes more than a cross-encoder's window: windows with what stands around them."""
+
+from collections.abc import Sequence
+
+from judges.evidence.windows import EvidenceIndex
+from judges.types import Evidence, Span
+
+_REACH = 2
+"""Windows taken on either side: a pronoun's noun, a condition, an exception mostly stand that near."""
+
+
+def passages_for(index: EvidenceIndex, claim: str, k: int, *, reach: int = _REACH) -> Sequence[Evidence]:
+    """The ``k`` windows nearest to ``claim``, each with ``reach`` windows of its chunk on either side; those that touch
+    are one. The nearest stand first."""
+    place = {window: number for number, window in enumerate(index.windows)}
+    ranges: list[tuple[int, int]] = []
+    for window in index.select(claim, k):
+        at = place[window]
+        chunk = window.chunk_index
+        first = last = at
+        while at - first < reach and first > 0 and index.windows[first - 1].chunk_index == chunk:
+            first -= 1
+        while last - at < reach and last + 1 < len(index.windows) and index.windows[last + 1].chunk_index == chunk:
+            last += 1
+        ranges = _add(ranges, (first, last), index.windows)
+    return [_join(index.windows[first : last + 1]) for first, last in ranges]
+
+
+def _add(ranges: list[tuple[int, int]], new: tuple[int, int], windows: Sequence[Evidence]) -> list[tuple[int, int]]:
+    """``ranges`` with ``new``, which takes in those of its chunk that it touches and stands where the first did."""
+    first, last = new
+    chunk = windows[first].chunk_index
+    touching = [r for r in ranges if windows[r[0]].chunk_index == chunk and r[0] <= last + 1 and first <= r[1] + 1]
+    if not touching:
+        return [*ranges, new]
+    joined = (min(first, *(r[0] for r in touching)), max(last, *(r[1] for r in touching)))
+    return [joined if r is touching[0] else r for r in ranges if r is touching[0] or r not in touching]
+
+
+def _join(windows: Sequence[Evidence]) -> Evidence:
+    first, end = windows[0], windows[0].span.start
+    text = ""
+    for window in windows:
+        if window.span.end <= end:
+            continue
+        if text and window.span.start > end:
+            text += " "  # only white space lies between two windows that do not overlap
+        text += window.text[max(0, end - window.span.start) :]
+        end = window.span.end
+    return Evidence(
+        chunk_index=first.chunk_index,
+        document_id=first.document_id,
+        source=first.source,
+        text=text,
+        span=Span(first.span.start, end),
+    )

@@ -1,0 +1,28 @@
+"""Cheap, exact signals beside the model: words repeated, numbers changed, negations dropped, roles swapped."""
+
+from judges.features.calibration import NAMES, WORDED, Combined, combine, explain, spread, vector, weigh
+from judges.features.claim_features import Comparison, Features, comparison, compute
+from judges.features.ngram_overlap import Wording, measure_wording
+from judges.features.parsed_text import Prepared, prepare, together
+from judges.features.unit_normalisation import as_written
+
+__all__ = [
+    "NAMES",
+    "WORDED",
+    "Combined",
+    "Comparison",
+    "Features",
+    "Prepared",
+    "Wording",
+    "as_written",
+    "combine",
+    "comparison",
+    "compute",
+    "explain",
+    "measure_wording",
+    "prepare",
+    "spread",
+    "together",
+    "vector",
+    "weigh",
+]

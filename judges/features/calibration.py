@@ -1,0 +1,164 @@
+"""Model probabilities and signals into one set of probabilities.
+
+Logistic regressions, whose weights are data, say how likely it is that the claim is entailed, and if it is not, that it
+is contradicted. Another one says what can be told of the first from the wording that claim and evidence share, and is
+heard only where that is little: what a text lacks the words of it hardly says, while having them proves nothing. What
+can be seen exactly (a number that differs, a negation, a sentence repeated word for word) then moves these odds.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import resources
+from math import exp, log
+from operator import mul
+from typing import Final
+
+from msgspec import Struct
+
+from judges.features.claim_features import Comparison, Features
+from judges.features.ngram_overlap import Wording, measure_wording
+from judges.features.parsed_text import Prepared, prepare
+from judges.types import Probabilities
+
+WEIGHTS_FILE: Final = "weights.json"
+_FLOOR: Final = 1e-3
+"""No model is surer than this: beyond it, how sure it says it is tells nothing more."""
+_HEARD: Final = 2.5
+"""Nor so sure, in log-odds, that a signal cannot be heard."""
+_TOLD: Final = 0.5
+_EXPLANATIONS: Final[tuple[tuple[str, str], ...]] = (
+    ("quantity_differs", "A number, date or unit differs"),
+    ("name_differs", "A name differs"),
+    ("roles_swapped", "Two numbers, or the sides of a comparison or of an order in time, have changed places"),
+    ("polarity_differs", "The source says the opposite"),
+    ("overclaims", "The source says it less widely or less surely"),
+    ("verbatim", "The source says so in these words"),
+    ("contained", "The source says so in nearly these words"),
+)
+MOVES: Final[Mapping[str, tuple[float, float]]] = {
+    "verbatim": (4.5, -1.5),
+    "contained": (3.2, -1.0),
+    "covered": (1.2, 0.0),
+    "quantity_differs": (-4.0, 4.0),
+    "polarity_differs": (-3.5, 4.0),
+    "roles_swapped": (-3.5, 4.0),
+    "name_differs": (-3.0, 3.5),
+    "quantity_absent": (-0.4, 0.0),
+    "overclaims": (-2.5, 0.0),
+}
+"""What each signal at 1 adds to the log-odds of (entailed, contradicted) against neither. Those that are exact are rare
+and weigh much; for the last two the claims kept from the encoder show little beyond what the model says itself."""
+NAMES: Final = (
+    "model_entailed",
+    "model_contradicted",
+    "best_entailed",
+    "best_contradicted",
+    "overlap",
+)
+"""What each place of a vector holds."""
+WORDED: Final = ("content", "sentence", "pairs")
+"""The same of a vector of wording."""
+_FEATURES: Final[Mapping[str, tuple[str, ...]]] = {"entailed": NAMES, "worded": WORDED, "contradicted": NAMES}
+"""What each regression weighs."""
+
+
+class Combined(Struct, frozen=True):
+    """The probabilities of a pair after the signals, and in a sentence what the signals saw (None: nothing)."""
+
+    probabilities: Probabilities
+    explanation: str | None
+
+
+class Regression(Struct, frozen=True):
+    """The log-odds of one class against the rest: a bias, and a weight for each place of a vector."""
+
+    bias: float
+    weights: tuple[float, ...]
+
+    def log_odds(self, vector: Sequence[float]) -> float:
+        weighed: float = sum(map(mul, self.weights, vector))
+        return self.bias + weighed
+
+
+@cache
+def regressions() -> Mapping[str, Regression]:
+    """Those that ship: of ``entailed``, of the same as ``worded``, and of ``contradicted``. Raises ValueError if
+    they were fitted on other features than these."""
+    data = json.loads(resources.files("judges.features").joinpath(WEIGHTS_FILE).read_text(encoding="utf-8"))
+    if any(tuple(data[name]["weights"]) != names for name, names in _FEATURES.items()):
+        raise ValueError(f"{WEIGHTS_FILE} was fitted on other features: fit it again")
+    return {name: Regression(data[name]["bias"], tuple(data[name]["weights"].values())) for name in _FEATURES}
+
+
+def combine(
+    evidence: Prepared | str,
+    claim: Comparison | Prepared | str,
+    model: Probabilities,
+    best: tuple[float, float] | None = None,
+) -> Combined:
+    """Weigh what a model holds of a pair with what can be seen in the texts.
+
+    ``evidence`` is one window or several together, ``claim`` a sentence, after those that it needs to be understood:
+    each as ``prepare`` returns it (do so once for a text) or as plain text; and for a claim that is held against
+    several, its ``Comparison``. ``best``: the highest P(entailed) and P(contradicted) that the model gives of single
+    windows, where ``model`` is of several. Never raises; the time taken grows with the number of sentences in the
+    evidence.
+    """
+    evidence = evidence if isinstance(evidence, Prepared) else prepare(evidence)
+    claim = prepare(claim) if isinstance(claim, str) else claim
+    held = claim if isinstance(claim, Comparison) else Comparison(claim)
+    features = held.features(evidence)
+    probabilities = weigh(vector(model, features, best), measure_wording(evidence, held.claim), features)
+    return Combined(probabilities, explain(features))
+
+
+def vector(model: Probabilities, features: Features, best: tuple[float, float] | None = None) -> list[float]:
+    """What the regressions are asked about, in the order of ``NAMES``."""
+    return [
+        _log_odds(model.entailed),
+        _log_odds(model.contradicted),
+        *(best or (model.entailed, model.contradicted)),
+        features.overlap,
+    ]
+
+
+def weigh(found: Sequence[float], wording: Wording, features: Features) -> Probabilities:
+    """The probabilities that the regressions give a vector, moved by the signals."""
+    by = regressions()
+    lacking = min(0.0, by["worded"].log_odds((wording.content, wording.sentence, wording.pairs)))
+    return spread(by["entailed"].log_odds(found) + lacking, by["contradicted"].log_odds(found), features)
+
+
+def spread(entailed: float, contradicted: float, features: Features) -> Probabilities:
+    """Probabilities from the log-odds of "entailed", and of "contradicted" where it is not, moved by the signals."""
+    for_it = against = 0.0
+    for name, (to_entailed, to_contradicted) in MOVES.items():
+        if value := getattr(features, name):
+            for_it += to_entailed * value
+            against += to_contradicted * value
+    if for_it < 0.0:
+        entailed = min(entailed, _HEARD)
+    if against > 0.0:
+        contradicted = max(contradicted, -_HEARD)
+    supported = _logistic(entailed + for_it)
+    opposed = (1.0 - supported) * _logistic(contradicted + against)
+    return Probabilities(supported, max(0.0, 1.0 - supported - opposed), opposed)
+
+
+def _logistic(log_odds: float) -> float:
+    return 1.0 / (1.0 + exp(-log_odds))
+
+
+def _log_odds(share: float) -> float:
+    share = min(max(share, _FLOOR), 1.0 - _FLOOR)
+    return log(share / (1.0 - share))
+
+
+def explain(features: Features) -> str | None:
+    """The strongest thing seen, in words; differences before agreement."""
+    for name, text in _EXPLANATIONS:
+        if getattr(features, name) >= _TOLD:
+            told = features.detail if name in ("quantity_differs", "name_differs") else None
+            return f"{text}: {told}." if told else f"{text}."
+    return None

@@ -1,0 +1,389 @@
+"""What a comparison of a claim with a window of evidence shows, as numbers from 0 to 1."""
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import islice
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from judges.features.alignment import Pair, held, pair_up, ramp, share_of
+from judges.features.name_features import name_differs, name_replaced, replaced
+from judges.features.negation_features import opposed, polarity_differs
+from judges.features.numbers import Quantity, lacking
+from judges.features.parsed_text import Prepared, Sentence
+from judges.features.quantity_features import has_all, numbers_exchanged, quantity_differs
+from judges.features.role_features import SURELY, crossed, overclaims, roles_swapped
+from judges.features.shared import ANOTHER
+from judges.features.word_overlap import ordered, put_in_doubt, turned, verbatim
+from judges.features.words.lexicon import UNIVERSAL
+
+_CANDIDATES: Final = 4
+_LEAST_COVERAGE: Final = 0.5
+_SAME_SUBJECT: Final = 0.5
+_SETTLED: Final = 0.95
+_WITHHELD: Final = 0.5
+"""A difference that keeps a claim from being supported and is no contradiction: a question may name more than it asks
+about."""
+_MAY_WELL: Final = 0.35
+"""How much less of a claim a sentence may have than another one, and be the one that it is from."""
+_OF_SUBJECT: Final = 3
+"""Words with content at the beginning of what stands before a claim: they say what it is about."""
+
+
+class Features(Struct, frozen=True):
+    """Named as the combiner's weights are."""
+
+    verbatim: float = 0.0
+    """The claim stands in the evidence word for word."""
+    contained: float = 0.0
+    """The claim's content stands in one sentence, in its order, with its quantities and its polarity."""
+    covered: float = 0.0
+    """The same without regard to order, neighbours included."""
+    overlap: float = 0.0
+    """Share of the claim's content in the best sentence and its neighbours."""
+    quantity_differs: float = 0.0
+    polarity_differs: float = 0.0
+    roles_swapped: float = 0.0
+    name_differs: float = 0.0
+    quantity_absent: float = 0.0
+    overclaims: float = 0.0
+    """The claim is wider or surer than the evidence (most for some, done for planned)."""
+    detail: str | None = None
+    """In words, for the report: what differs."""
+
+
+def compute(evidence: Prepared, claim: Prepared) -> Features:
+    """Compare a claim with one piece of evidence."""
+    return Comparison(claim).features(evidence)
+
+
+def comparison(claim: Prepared) -> "Comparison":
+    """For a claim that is compared with several pieces of evidence."""
+    return Comparison(claim)
+
+
+class Comparison:
+    """A claim to be held against pieces of evidence, and against all of them together: what a sentence of theirs shows
+    is found out once.
+
+    Sentences of the claim that its last one leans on say what it is about and are not judged; of the others the worst
+    found counts.
+    """
+
+    def __init__(self, claim: Prepared) -> None:
+        self.claim = claim
+        first = max(0, len(claim.sentences) - 1)
+        while first and not claim.sentences[first].leans and not claim.sentences[first - 1].leads:
+            first -= 1
+        context = dict(claim.context)
+        for sentence in claim.sentences[:first]:
+            context.update(sentence.weights)
+        self._context = context if sum(context.values()) >= 1.0 else {}
+        self._targets = [_Target(sentence, context, claim.asked) for sentence in claim.sentences[first:]]
+
+    def features(self, evidence: Prepared) -> Features:
+        """What ``evidence`` shows of the claim."""
+        if not self._targets or not evidence.sentences:
+            return Features()
+        if self._context and share_of(self._context, evidence.keys) < _SAME_SUBJECT:
+            return Features(overlap=share_of(self.claim.sentences[-1].weights, evidence.keys))
+        return reduce(_worse, (target.compare(evidence) for target in self._targets))
+
+
+def _worse(one: Features, other: Features) -> Features:
+    return Features(
+        verbatim=min(one.verbatim, other.verbatim),
+        contained=min(one.contained, other.contained),
+        covered=min(one.covered, other.covered),
+        overlap=min(one.overlap, other.overlap),
+        quantity_differs=max(one.quantity_differs, other.quantity_differs),
+        polarity_differs=max(one.polarity_differs, other.polarity_differs),
+        roles_swapped=max(one.roles_swapped, other.roles_swapped),
+        name_differs=max(one.name_differs, other.name_differs),
+        quantity_absent=max(one.quantity_absent, other.quantity_absent),
+        overclaims=max(one.overclaims, other.overclaims),
+        detail=one.detail or other.detail,
+    )
+
+
+class _Look:
+    """What a sentence of a claim and one of the evidence show, whatever stands around the latter."""
+
+    __slots__ = ("_ordered", "_overclaims", "opposed", "pair", "quantity", "swapped", "words")
+
+    def __init__(self, pair: Pair) -> None:
+        self.pair = pair
+        self.opposed = opposed(pair) or polarity_differs(pair)
+        self.quantity = quantity_differs(pair)
+        self.swapped = roles_swapped(pair) or numbers_exchanged(pair)
+        self.words = replaced(pair)
+        self._ordered = self._overclaims = -1.0
+
+    @property
+    def ordered(self) -> float:
+        if self._ordered < 0.0:
+            said = not self.words and has_all(self.pair.claim, self.pair.evidence)
+            self._ordered = ordered(self.pair) if said else 0.0
+        return self._ordered
+
+    @property
+    def overclaims(self) -> float:
+        if self._overclaims < 0.0:
+            self._overclaims = overclaims(self.pair)
+        return self._overclaims
+
+
+@dataclass(slots=True)
+class _Seen:
+    """The most that sentences of the evidence have shown; a difference with what differs."""
+
+    contained: float = 0.0
+    covered: float = 0.0
+    plain: float = 0.0
+    """The share of the claim in a sentence than which it does not surely say more."""
+    loosely: float = 0.0
+    wider: tuple[float, float] = (0.0, 0.0)
+    """How much the claim says more than another sentence, and the share of it there."""
+    polarity: float = 0.0
+    roles: float = 0.0
+    quantity: tuple[float, str | None] = (0.0, None)
+    differing: Sentence | None = None
+    """The sentence that has another quantity."""
+    name: tuple[float, str | None] = (0.0, None)
+
+    def take(self, look: _Look, evidence: Prepared, *, absent: bool) -> None:
+        """``absent``: the evidence lacks a quantity of the claim, so that it does not say it."""
+        target, flipped = look.pair.claim, max(look.opposed, 0.0)
+        if flipped or look.swapped:
+            self.polarity, self.roles = max(self.polarity, flipped), max(self.roles, look.swapped)
+        elif look.quantity[0]:
+            if look.quantity[0] > self.quantity[0]:
+                self.quantity, self.differing = look.quantity, look.pair.evidence
+        elif (other := _other_name(look, evidence))[0]:
+            self.name = max(self.name, other, key=_strength)
+        elif not absent and look.opposed >= 0.0 and not turned(look.pair):
+            coverage = look.pair.coverage
+            if look.overclaims > SURELY:
+                self.wider = max(self.wider, (look.overclaims * coverage, coverage))
+                return
+            self.plain = max(self.plain, coverage)
+            self.loosely = max(self.loosely, look.overclaims * coverage)
+            if not look.overclaims:
+                self.contained = max(self.contained, look.ordered)
+            if target.relation is None or look.pair.evidence.relation is not None:
+                self.covered = max(self.covered, coverage)
+
+    @property
+    def overclaims(self) -> float:
+        """Nothing of a sentence that says less, where another one may well be what the claim is from."""
+        sure, coverage = self.wider
+        return max(self.loosely, sure if self.plain < coverage - _MAY_WELL else 0.0)
+
+    def settle(self, *, universal: bool) -> None:
+        """The evidence says so in these words: what differs is of something else, save where all are meant."""
+        self.quantity = self.name = (0.0, None)
+        self.roles = self.loosely = 0.0
+        self.wider = (0.0, 0.0)
+        if not universal:
+            self.polarity = 0.0
+
+
+class _Target:
+    """A sentence that is judged, and what was seen of it so far, by the identity of what it was held against."""
+
+    def __init__(self, sentence: Sentence, context: Mapping[str, float], asked: frozenset[str]) -> None:
+        self._sentence = sentence
+        frame: Mapping[str, float] = {**context, **sentence.weights} if sentence.weight < 1.0 else sentence.weights
+        self._about = {**context, **sentence.weights}
+        self._frame = frame or dict.fromkeys(sentence.keys, 0.5)
+        self._by_weights = bool(sentence.weights or context)
+        full = (key for key, weight in context.items() if weight == 1.0)
+        self._subject = frozenset(islice(full, _OF_SUBJECT)) - sentence.weights.keys()
+        self._asked = asked - sentence.weights.keys()
+        self._quantities = [quantity for _, quantity in sentence.quantities]
+        self._kinds = {_kind(quantity) for quantity in self._quantities}
+        self._shares: dict[int, float] = {}
+        self._looks: dict[int, _Look] = {}
+        self._lacking: dict[int, Sequence[Quantity]] = {}
+        self._held: list[object] = []
+        """What was seen, so that no other thing takes its identity."""
+
+    def compare(self, evidence: Prepared) -> Features:
+        sentences = evidence.sentences
+        shares = [self._share(sentence) for sentence in sentences]
+        scored = [(share, place) for place, share in enumerate(shares) if share >= _LEAST_COVERAGE]
+        places = [place for _, place in scored]
+        others = self._of_others(places, sentences, self._subject)
+        unasked = self._of_others(places, sentences, self._asked) - others - self._repeating(places, sentences)
+        passed = others | unasked
+        scored = [one for one in scored if one[1] not in passed]
+        scored.sort(reverse=True)
+        candidates = scored[:_CANDIDATES]
+        if not candidates and self._sentence.leans and all(weight < 1.0 for weight in self._frame.values()):
+            candidates = self._by_units(sentences)
+        overlap = _best_neighbourhood(self._frame, evidence, candidates) if candidates else max(shares)
+        features = self._judge(scored or candidates, evidence, passed, overlap)
+        if features.quantity_differs > _WITHHELD and any(
+            has_all(self._sentence, sentences[place]) for place in unasked
+        ):
+            return replace(features, quantity_differs=_WITHHELD)
+        return features
+
+    def _of_others(
+        self, places: Sequence[int], sentences: Sequence[Sentence], subject: frozenset[str]
+    ) -> frozenset[int]:
+        """The ``places`` of sentences about another ``subject``: of two plans, the one that the text before the claim,
+        or the question, does not name. They name less of it than a rival that has as much of the claim, and nothing
+        that this does not."""
+        if not subject or not places:
+            return frozenset()
+        rivals = {*places, *(place for place, sentence in enumerate(sentences) if self._counts_alike(sentence))}
+        found = {
+            place: (_named(subject, place, sentences), held(self._sentence.weights, sentences[place].weights))
+            for place in rivals
+        }
+        return frozenset(
+            place
+            for place in places
+            if any(found[place][0] < names and found[place][1] <= had for names, had in found.values())
+        )
+
+    def _repeating(self, places: Sequence[int], sentences: Sequence[Sentence]) -> frozenset[int]:
+        """Those of ``places`` where the claim stands as a sentence of its own."""
+        return frozenset(place for place in places if sentences[place].run == self._sentence.run)
+
+    def _counts_alike(self, sentence: Sentence) -> bool:
+        """Whether it has a quantity of a kind that the claim has."""
+        return any(_kind(quantity) in self._kinds for _, quantity in sentence.quantities)
+
+    def _by_units(self, sentences: Sequence[Sentence]) -> list[tuple[float, int]]:
+        units = {(quantity.kind, quantity.unit) for quantity in self._quantities if quantity.unit}
+        return [
+            (0.5, place)
+            for place, sentence in enumerate(sentences)
+            if any((quantity.kind, quantity.unit) in units for _, quantity in sentence.quantities)
+        ][:_CANDIDATES]
+
+    def _share(self, sentence: Sentence) -> float:
+        share = self._shares.get(id(sentence))
+        if share is None:
+            share = share_of(self._frame, sentence.weights if self._by_weights else sentence.keys)
+            self._shares[id(sentence)] = share
+            self._held.append(sentence)
+        return share
+
+    def _look(self, sentence: Sentence, coverage: float) -> _Look:
+        look = self._looks.get(id(sentence))
+        if look is None:
+            look = self._looks[id(sentence)] = _Look(pair_up(self._sentence, sentence, self._frame, coverage))
+        return look
+
+    def _told_by_another(self, differing: Sentence, sentences: Sequence[Sentence], others: Container[int]) -> bool:
+        """Whether another sentence, none of ``others``, with as much of what the claim is about, has all its
+        quantities: then it is that one that the claim tells. Of several quantities it needs to have these alone."""
+        about = held(self._about, differing.weights)
+        keys = [quantity.key for quantity in self._quantities]
+        if len(keys) > 1:
+            return any(
+                has_all(self._sentence, one) or all(key in one.keys for key in keys)
+                for place, one in enumerate(sentences)
+                if len(one.quantities) > 1 and place not in others
+            )
+        return any(
+            0.0 < held(self._about, one.weights) >= about and has_all(self._sentence, one)
+            for place, one in enumerate(sentences)
+            if one.quantities and place not in others
+        )
+
+    def _absent(self, evidence: Prepared) -> float:
+        """The share of the claim's quantities that the evidence does not have."""
+        return len(self._lacks(evidence)) / len(self._quantities) if self._quantities else 0.0
+
+    def _lacks(self, evidence: Prepared) -> Sequence[Quantity]:
+        lacks = self._lacking.get(id(evidence))
+        if lacks is None:
+            asked: Sequence[Quantity] = self._quantities
+            for part in evidence.parts:
+                missing = self._lacks(part)
+                asked = [quantity for quantity in asked if quantity in missing]
+            lacks = self._lacking[id(evidence)] = lacking(asked, evidence.quantities)
+            self._held.append(evidence)
+        return lacks
+
+    def _judge(
+        self, scored: Sequence[tuple[float, int]], evidence: Prepared, others: Container[int], overlap: float
+    ) -> Features:
+        """``scored``: sentences that have much of the claim, with the share of it, the largest first; ``others``: those
+        that are about another subject."""
+        repeated = verbatim(self._sentence, evidence, others)
+        target, absent = self._sentence, self._absent(evidence)
+        universal = target.quantifier == UNIVERSAL
+        seen = _Seen()
+        looks: list[_Look] = []
+        for coverage, place in scored[:_CANDIDATES]:
+            looks.append(self._look(evidence.sentences[place], coverage))
+            seen.take(looks[-1], evidence, absent=absent > 0.0)
+            if repeated >= _SETTLED and not universal and seen.contained >= 1.0 and seen.covered:
+                break  # coverage only falls from here
+        if seen.differing is not None and self._told_by_another(seen.differing, evidence.sentences, others):
+            seen.quantity = (0.0, None)
+        if not repeated and any(target.run in one.run and put_in_doubt(target, one) for one in evidence.sentences):
+            seen.contained = seen.covered = 0.0
+        if max(repeated, seen.contained) >= _SETTLED:
+            seen.settle(universal=universal)
+        elif crossed([look.pair for look in looks]):
+            seen.roles = 1.0
+        if seen.roles or (seen.polarity and not repeated):
+            seen.contained = seen.covered = 0.0
+        return Features(
+            verbatim=repeated,
+            contained=seen.contained,
+            covered=ramp(seen.covered, 0.7, 1.0),
+            overlap=overlap,
+            quantity_differs=seen.quantity[0],
+            polarity_differs=seen.polarity,
+            roles_swapped=seen.roles,
+            name_differs=seen.name[0],
+            quantity_absent=absent,
+            overclaims=seen.overclaims,
+            detail=seen.quantity[1] or seen.name[1],
+        )
+
+
+def _named(subject: frozenset[str], place: int, sentences: Sequence[Sentence]) -> frozenset[str]:
+    """What of ``subject`` a sentence names, or the one before it where it points back to that."""
+    around = sentences[max(0, place - sentences[place].leans) : place + 1]
+    return subject & {key for sentence in around for key in sentence.keys}
+
+
+def _kind(quantity: Quantity) -> tuple[str, str]:
+    return quantity.kind, "duration" if quantity.unit == "months" else quantity.unit
+
+
+def _other_name(look: _Look, evidence: Prepared) -> tuple[float, str | None]:
+    found = name_differs(look.pair)
+    if found[0] and look.pair.claim.keys[-1] in evidence.keys:
+        found = min(found[0], ANOTHER), found[1]
+    return name_replaced(look.pair, look.words, evidence.keys) if look.words and not found[0] else found
+
+
+def _strength(found: tuple[float, str | None]) -> float:
+    return found[0]
+
+
+def _best_neighbourhood(
+    frame: Mapping[str, float], evidence: Prepared, candidates: Sequence[tuple[float, int]]
+) -> float:
+    """The largest share that a candidate has with the sentences on either side of it."""
+    best = 0.0
+    for _, place in candidates:
+        keys: set[str] = set()
+        for sentence in evidence.sentences[max(0, place - 1) : place + 2]:
+            keys |= sentence.weights.keys()
+        best = max(best, share_of(frame, keys))
+        if best == 1.0:
+            break
+    return best

@@ -1,0 +1,330 @@
+"""Whether a claim says the opposite of a sentence that is otherwise much like it."""
+
+from collections.abc import Container, Sequence
+from typing import Final
+
+from judges.features.alignment import Pair, share_of, touched
+from judges.features.numbers import Kind, Relation, relate
+from judges.features.parsed_text import ELLIPSIS, Sentence
+from judges.features.shared import ALIKE, ANOTHER, crosswise, has_word, opposites, quantities_agree, words_of
+from judges.features.words.lexicon import (
+    AFTER,
+    ATTRIBUTIVE,
+    BEFORE,
+    BEFORE_A_BORDER,
+    BEYOND_A_BORDER,
+    CORRELATIVES,
+    EXCEPTIVES,
+    JOINING,
+    NEGATIONS,
+    NOT_ALL,
+    RELATORS,
+    SHIFTING,
+    STANDING_FOR,
+    UNIVERSAL,
+    WAIVING,
+    WHOLE,
+)
+from judges.features.words.stemming import lexeme
+
+UNCLEAR: Final = -1.0
+_OF_SUBJECT: Final = 2
+"""The place up to which a word of a sentence belongs to its subject."""
+_MOSTLY: Final = 0.74
+_NEAR: Final = 4
+_PASSED: Final = ("non", "longer")
+"""Behind a negation, before what it denies: "non-toxic", "no longer sold"."""
+_FIRST: Final = "#ordinal::1"
+_AMOUNTS: Final = (Kind.MONEY, Kind.PERCENT, Kind.MEASURE)
+_A_THING: Final = 2
+_TOLD_APART: Final = 0.2
+_FAR: Final = 0.5
+_BORDERS: Final = BEFORE_A_BORDER | BEYOND_A_BORDER
+
+
+def polarity_differs(pair: Pair) -> float:
+    """One says that something is so, the other that it is not. ``UNCLEAR`` where one of them denies something, and what
+    that is cannot be told: then neither is said by the other."""
+    claim, evidence = pair.claim, pair.evidence
+    universal = evidence.quantifier == UNIVERSAL or has_word(evidence, WHOLE)
+    denied = pair.lacking == 1 and claim.signs.keys() & evidence.signs.keys() and universal
+    if (pair.lacking and not denied) or pair.coverage < 0.7 or claim.weight < 1.3:
+        return 0.0
+    if claim.quantities and evidence.quantities and not quantities_agree(pair):
+        return 0.0
+    clauses = _clauses_of(pair)
+    if clauses is None:
+        return UNCLEAR
+    mine = len(claim.negations) + sum(_denies_by_word(sentence) for sentence in (claim, evidence))
+    mine -= sum(quantity.denied for sentence in (claim, evidence) for _, quantity in sentence.quantities)
+    odd = (mine + sum(clause in clauses for clause in evidence.negations)) % 2
+    sign = -1 if odd and (mine + denials_of(claim, evidence, clauses, pair.anchors)) % 2 else 1
+    poles = _signs_differ(pair)
+    sign *= poles
+    elsewhere = _negative_elsewhere(claim, evidence) or not poles
+    if sign >= 0:
+        return UNCLEAR if elsewhere else 0.0
+    if (
+        elsewhere
+        or _said_otherwise(pair)
+        or _excepts(claim) != _excepts(evidence)
+        or crosswise(pair)
+        or opposites(pair)
+        or not _bounded_alike(pair)
+        or _across(pair)
+    ):
+        return UNCLEAR
+    clause_keys = {key for key, clause in zip(evidence.keys, evidence.clauses, strict=True) if clause in clauses}
+    clause_weights = {key: weight for key, weight in evidence.weights.items() if key in clause_keys}
+    if claim.quantifier == UNIVERSAL or share_of(clause_weights, claim.weights) >= 0.6:
+        return 1.0
+    return ANOTHER
+
+
+def _denies_by_word(sentence: Sentence) -> bool:
+    """Whether it has nothing of something without a negation: a fee of zero, one that is waived."""
+    amounts = [
+        quantity.values
+        for _, quantity in sentence.quantities
+        if quantity.values and (quantity.kind in _AMOUNTS or quantity.text.isalpha())  # not town 0, but zero fees
+    ]
+    zero = bool(amounts) and not any(values[0] for values in amounts)
+    return zero or has_word(sentence, WAIVING)
+
+
+def _said_otherwise(pair: Pair) -> bool:
+    """Whether a negation that one of the two has alone may say what the other says without it, or with it elsewhere."""
+    claim, evidence = pair.claim, pair.evidence
+    mine, theirs = len(claim.negations), len(evidence.negations)
+    if mine == theirs:
+        return mine > 0 or _over_a_border(pair)
+    twice = has_word(evidence, ("without",)) and len(set(evidence.negations)) == 1  # none is without
+    if (max(mine, theirs) > 1 and not twice) or any(has_word(one, SHIFTING) for one in (claim, evidence)):
+        return True
+    if _signs_differ(pair) < 1 or (theirs and has_word(claim, ("only",))) or words_of(evidence)[-2] in STANDING_FOR:
+        return True
+    if has_word(evidence, NOT_ALL) and claim.quantifier < UNIVERSAL:
+        return True
+    if any((one.relation and one.relation[0] == "than") or has_word(one, ("as",)) for one in (claim, evidence)):
+        return True
+    ranked = any(quantity.kind is Kind.ORDINAL for _, quantity in evidence.quantities)
+    if mine and (ranked or any(word.endswith("est") for word in words_of(evidence)) or _contrasts(claim)):
+        return True
+    return any(map(_denies_one_of_two, (claim, evidence))) or _over_a_border(pair)
+
+
+def _denies_one_of_two(sentence: Sentence) -> bool:
+    """Whether it speaks of what it denies in another place too: patients with diabetes and those without."""
+    return any(
+        denied and sentence.keys.count(denied) > 1
+        for denied in (_denied(sentence, place) for place in sentence.denials)
+    )
+
+
+def _contrasts(claim: Sentence) -> bool:
+    """Whether its negation takes out one thing behind all the rest: "in Vienna, not in Salzburg"."""
+    clause = claim.negations[-1]
+    return clause > 0 and clause == max(claim.clauses, default=0) and 0 < claim.clauses.count(clause) <= _A_THING
+
+
+def _over_a_border(pair: Pair) -> bool:
+    """Whether one says what is before something and the other what is after it."""
+    mine, theirs = (
+        {word in AFTER for word in words_of(one) if word in BEFORE | AFTER} for one in (pair.claim, pair.evidence)
+    )
+    return mine != theirs and bool(mine or theirs)
+
+
+def denials_of(claim: Sentence, evidence: Sentence, clauses: Container[int], anchors: Sequence[tuple[int, int]]) -> int:
+    """How many negations in ``clauses`` of the evidence deny what the claim says: not those behind all of it ("... and
+    cannot be exchanged"), nor in the midst of it, of a word that it lacks ("items not worn can be returned")."""
+    if not anchors or has_word(evidence, CORRELATIVES):
+        return sum(clause in clauses for clause in evidence.negations)
+    last, count = anchors[-1][1], 0
+    for clause, place in zip(evidence.negations, evidence.denials, strict=False):
+        begun = any(at < place and evidence.clauses[at] == clause for _, at in anchors)
+        denied = _denied(evidence, place)
+        named = denied in claim.keys and (place <= last or evidence.keys.count(denied) == 1)
+        count += clause in clauses and (named or (place <= last and not begun))
+    return count
+
+
+def _denied(evidence: Sentence, place: int) -> str:
+    """The word that a negation before ``place`` denies: the next one, or behind a light one that after it."""
+    following = evidence.keys[place : place + 2]
+    passed = len(following) > 1 and (following[0] in _PASSED or evidence.weights.get(following[0], 1.0) < 1.0)
+    return following[1] if passed and following[0] not in evidence.signs else "".join(following[:1])
+
+
+def _across(pair: Pair) -> bool:
+    """Whether one speaks of what is on this side of a border and the other of what is beyond: nothing before the 25th,
+    and something from the 25th, are both true."""
+    mine, theirs = _sides(pair.claim), _sides(pair.evidence)
+    return bool(mine and theirs and mine != theirs)
+
+
+def _sides(sentence: Sentence) -> set[bool]:
+    """For each border in it whether what lies beyond is meant: a word such as "after" with a quantity behind it, or the
+    first of something."""
+    words = words_of(sentence)
+    return {
+        word in BEYOND_A_BORDER
+        for place, word in enumerate(words)
+        if (word in _BORDERS or word == _FIRST)
+        and any(following.startswith("#") for following in words[place + 1 : place + 1 + _NEAR])
+    }
+
+
+def _clauses_of(pair: Pair) -> set[int] | None:
+    """The clauses of the evidence that say what the claim says. Of some that deny and some that do not, it is the one
+    that has most of the claim's content; None where that cannot be told."""
+    claim, evidence = pair.claim, pair.evidence
+    clauses = touched(evidence, pair.anchors)
+    denying = clauses & set(evidence.negations)
+    if ELLIPSIS in evidence.negations or ELLIPSIS in claim.negations:
+        return None
+    if len(set(claim.clauses)) > 1:
+        said = set(claim.keys)
+        return {clause for key, clause in zip(evidence.keys, evidence.clauses, strict=True) if key in said}
+    if not denying or denying == clauses:
+        return clauses
+    wanted = {key for key, weight in claim.weights.items() if weight == 1.0} or set(claim.weights)
+    subject = {next((key for key in claim.keys if key in wanted), "")}
+    has: dict[int, set[str]] = {clause: wanted & subject for clause in clauses}
+    for key, clause in zip(evidence.keys, evidence.clauses, strict=True):
+        if clause in has:
+            has[clause] |= {key} & wanted
+    last = next((key for key in reversed(claim.keys) if key in wanted), "")
+    best = max(clauses, key=lambda clause: (len(has[clause]), last in has[clause]))
+    if len(has[best]) < _MOSTLY * len(wanted):
+        return None
+    rivals = [clause for clause in clauses if (clause in denying) != (best in denying)]
+    return None if any(len(has[clause]) == len(has[best]) for clause in rivals) and last not in has[best] else {best}
+
+
+def _bounded_alike(pair: Pair) -> bool:
+    """Whether the quantities that agree bound from the same side: up to 5 may, and more than 5 may not."""
+    return all(
+        quantity.bound is other.bound and quantity.limit == other.limit
+        for _, quantity in pair.claim.quantities
+        for _, other in pair.evidence.quantities
+        if quantity.values[:1] == other.values[:1] and relate(quantity, other) is not Relation.ABSENT
+    )
+
+
+def _excepts(sentence: Sentence) -> list[str]:
+    """The words of it that take something out, or say from when on: a negation beside them denies something else."""
+    return [word for word in EXCEPTIVES if has_word(sentence, (word,))]
+
+
+def _negative_elsewhere(claim: Sentence, evidence: Sentence) -> bool:
+    """Whether either has a word of denial that the other has as a negation: failed to, and did not."""
+    unmatched = [
+        any(sign < 0 for _, sign in places)
+        for one, other in ((claim, evidence), (evidence, claim))
+        for key, places in one.signs.items()
+        if key not in other.signs
+    ]
+    return any(unmatched)
+
+
+def _signs_differ(pair: Pair) -> int:
+    """-1 where a concept of the claim stands in the evidence with the opposite sign, 1 where all stand there with the
+    same, 0 where of several some do and some do not, or where it cannot be told."""
+    signs = [
+        sign * _sign_near(pair, key, place)
+        for key, places in pair.claim.signs.items()
+        if key in pair.evidence.signs
+        for place, sign in places
+    ]
+    if all(sign == 1 for sign in signs):
+        return 1
+    return -1 if signs == [-1] else 0
+
+
+def _sign_near(pair: Pair, key: str, place: int) -> int:
+    """The sign that a concept of the claim has in the evidence. Of several there it is that of the place whose words
+    are those of the claim's ``place``; 0 where that cannot be told."""
+    places = pair.evidence.signs[key]
+    if len({sign for _, sign in places}) == 1:
+        return places[0][1]
+    mine = _belonging(pair.claim, key).get(place, {})
+    theirs = _belonging(pair.evidence, key)
+    best = {1: 0.0, -1: 0.0}
+    by_sign: dict[int, dict[str, float]] = {1: {}, -1: {}}
+    for at, sign in places:
+        words = theirs.get(at, {})
+        score = sum(weight * words.get(word, 0.0) for word, weight in mine.items())
+        if score > best[sign]:
+            best[sign], by_sign[sign] = score, words
+    apart = {word: by_sign[1].get(word, 0.0) - by_sign[-1].get(word, 0.0) for word in mine}
+    if max(apart.values(), default=0.0) >= _FAR and min(apart.values(), default=0.0) <= -_FAR:
+        return 0
+    told = best[1] - best[-1]
+    return 0 if abs(told) < _TOLD_APART else 1 if told > 0 else -1
+
+
+def _belonging(sentence: Sentence, key: str) -> dict[int, dict[str, float]]:
+    """How much each word of a sentence belongs to each place of a concept: to the one in its clause, the one that it
+    stands behind, or before as its subject."""
+    ordered = [at for at, _ in sentence.signs[key]]
+    bare = _bare(sentence, key)
+    found: dict[int, dict[str, float]] = {at: {} for at in ordered}
+    for index, word in enumerate(sentence.keys):
+        before = max((at for at in ordered if at < index), default=-1)
+        behind = min((at for at in ordered if at > index), default=-1)
+        for at in ordered:
+            if at != index:
+                weight = _weight(sentence, index, at, before, behind, bare)
+                found[at][word] = max(found[at].get(word, 0.0), weight)
+    return found
+
+
+def _bare(sentence: Sentence, key: str) -> set[int]:
+    """The places of a concept without a subject of their own: "rose in Europe and fell in Asia"."""
+    words = words_of(sentence)
+    led = [words[place - 1] in JOINING for place, word in enumerate(words) if lexeme(word).key == key]
+    return {at for (at, _), alone in zip(sentence.signs[key], led, strict=False) if alone}
+
+
+def _weight(sentence: Sentence, index: int, at: int, before: int, behind: int, bare: Container[int]) -> float:
+    """How much the word at ``index`` belongs to the concept ``at`` a place, where the nearest of its places stand
+    ``before`` and ``behind`` it, -1 for none."""
+    clause = sentence.clauses[index]
+    together = sentence.clauses[at] == clause
+    if at == behind and together and not (at in bare and before >= 0):
+        return 1.2 if at == index + 1 else 1.0 if before < 0 or sentence.clauses[before] != clause else 0.4
+    if at == before and (together or behind < 0 or sentence.clauses[behind] != clause):
+        owned = behind == index + 1 and sentence.clauses[behind] == clause and behind not in bare
+        return 0.6 if owned else 1.0
+    return 0.9 if before < 0 and (together or at in bare) else 0.3
+
+
+def opposed(pair: Pair) -> float:
+    """A word stands between the same neighbours as its opposite does, and all else is the same: a third more, and a
+    third less. Less sure of words that may tell two things apart: the red button and the green one."""
+    claim, evidence = pair.claim, pair.evidence
+    if pair.lacking > 1 or pair.coverage < 0.7 or len(pair.anchors) < len(claim.keys) - 1:
+        return 0.0
+    found = opposites(pair)
+    if found and ((evidence.relation and not claim.relation) or _turned_twice(pair, found)):
+        return UNCLEAR  # "more common in one group than in the other"
+    if len(found) != 1 or not _same_figures(pair) or crosswise(pair):
+        return 0.0
+    ((word, other, place),) = found
+    if len(claim.negations) - (word in NEGATIONS) != len(evidence.negations) - (other in NEGATIONS):
+        return 0.0
+    if word in RELATORS and share_of(evidence.weights, claim.weights) < ALIKE:
+        return 0.0
+    return ANOTHER if word in ATTRIBUTIVE and place <= _OF_SUBJECT else 1.0
+
+
+def _turned_twice(pair: Pair, found: Sequence[tuple[str, str, int]]) -> bool:
+    """Whether another word has its opposite as well: above it is taxable, below it is exempt."""
+    return _signs_differ(pair) < 1 and all(not lexeme(word).sign for word, _, _ in found)
+
+
+def _same_figures(pair: Pair) -> bool:
+    """Whether the evidence has the claim's quantities, whatever bounds them."""
+    theirs = {other.key for _, other in pair.evidence.quantities}
+    return all(quantity.key in theirs for _, quantity in pair.claim.quantities) or quantities_agree(pair)

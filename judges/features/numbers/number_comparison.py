@@ -1,0 +1,389 @@
+"""Holds the quantities of a claim against those of a text."""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from enum import StrEnum
+from itertools import pairwise
+from typing import Final
+
+from msgspec import Struct
+
+from judges.features.numbers.quantity import Bound, Kind, Quantity
+from judges.features.numbers.rounding import coarser, rounds_to, shortened
+from judges.features.numbers.vocabulary import CENTS
+
+_LASTING: Final = ("duration", "months")
+_THOUSAND: Final = Decimal(1000)
+_ONE: Final = Decimal(1)
+_AN_HOUR: Final = 60
+_A_MOMENT: Final = 15
+"""Minutes by which "about ten" may be missed."""
+_ABOUT: Final = Decimal("0.05")
+_LOOSELY: Final = Decimal("0.12")
+_BINARY: Final = frozenset(Decimal("1.024") ** power for power in (1, 2, 3))
+_MONTH_SECONDS: Final = Decimal(2629800)
+_IN_MONTHS_TOLERANCE: Final = Decimal("0.05")
+
+
+Date = tuple[int | None, int | None, int | None]
+
+
+class Relation(StrEnum):
+    """What a text says of one quantity of a claim: the same; another value for what seems the same thing; nothing."""
+
+    AGREE = "agree"
+    DIFFER = "differ"
+    ABSENT = "absent"
+
+
+# Members by names of their own: to look one up in its class takes as long as to compare two numbers.
+_AGREE: Final = Relation.AGREE
+_DIFFER: Final = Relation.DIFFER
+_ABSENT: Final = Relation.ABSENT
+_EXACT: Final = Bound.EXACT
+_ROUGHLY: Final = Bound.ABOUT
+_AT_LEAST: Final = Bound.AT_LEAST
+_AT_MOST: Final = Bound.AT_MOST
+_NUMBER: Final = Kind.NUMBER
+_PERCENT: Final = Kind.PERCENT
+_POINTS: Final = Kind.POINTS
+_MONEY: Final = Kind.MONEY
+_MEASURE: Final = Kind.MEASURE
+_DATE: Final = Kind.DATE
+_TIME: Final = Kind.TIME
+_WEEKDAY: Final = Kind.WEEKDAY
+_ORDINAL: Final = Kind.ORDINAL
+_IDENTIFIER: Final = Kind.IDENTIFIER
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """One quantity of the claim; ``other`` is the text's quantity that it agrees with or differs from."""
+
+    quantity: Quantity
+    relation: Relation
+    other: Quantity | None = None
+
+
+_WITH_UNITS: Final = (_MONEY, _MEASURE, _PERCENT)
+"""Kinds whose unit may be left out where it was said before ("48 million euros on roads and 12 million on parks")."""
+
+
+class Comparison(Struct, frozen=True, kw_only=True):
+    """A finding for each quantity of the claim, in order."""
+
+    findings: tuple[Finding, ...]
+
+    def those(self, relation: Relation) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.relation is relation)
+
+
+def relate(claim: Quantity, text: Quantity) -> Relation:
+    """How two quantities stand to each other; ``absent`` where they cannot be compared (other kind, unit or thing)."""
+    if claim.kind is not text.kind:
+        return _across_kinds(claim, text)
+    if claim.kind is _DATE:
+        return _dates(claim, text)
+    if claim.kind is _IDENTIFIER:
+        if claim.unit != text.unit:
+            return _ABSENT
+        mine, theirs = claim.text.lower(), text.text.lower()
+        same = mine.endswith(theirs) or theirs.endswith(mine) if claim.unit == "decade" else mine == theirs
+        return _AGREE if same or (claim.unit == "version" and _of_version(mine, theirs)) else _DIFFER
+    if claim.kind in (_NUMBER, _ORDINAL) and not _same_noun(claim, text):
+        return _ABSENT
+    if claim.kind is _TIME:
+        return _times(claim, text)
+    if claim.kind is _WEEKDAY:
+        return _limits(claim, text) if claim.values == text.values else _DIFFER
+    return _amounts(claim, text)
+
+
+def _of_version(one: str, other: str) -> bool:
+    """Whether one is the other with fewer places: 2.1 and 2.1.0."""
+    short, long = sorted((one.lstrip("v"), other.lstrip("v")), key=len)
+    return long.startswith(f"{short}.")
+
+
+def within(quantity: Quantity, low: Quantity, high: Quantity) -> bool:
+    """Whether the quantity lies in the range that the two others are the ends of."""
+    if not quantity.kind is low.kind is high.kind:
+        return False
+    if quantity.kind is _DATE:
+        return _in_span(quantity.date, low.date, high.date)
+    if quantity.kind in (_WEEKDAY, _TIME) and low.values > high.values:
+        return quantity.values >= low.values or quantity.values <= high.values
+    if not (quantity.values and low.values and high.values) or quantity.unit != high.unit:
+        return False
+    return low.values[0] <= quantity.values[0] <= high.values[0]
+
+
+def _in_span(date: Date | None, low: Date | None, high: Date | None) -> bool:
+    """Without years a span may pass the end of one: from October to April."""
+    after, before = _order(low, date) >= 0, _order(high, date) <= 0
+    passes = low is not None and high is not None and low[0] is high[0] is None and _order(low, high) < 0
+    return after or before if passes else after and before
+
+
+def lacking(claim: Sequence[Quantity], text: Sequence[Quantity]) -> list[Quantity]:
+    """The quantities of a claim that a text does not agree with."""
+    return [quantity for quantity in claim if _find(quantity, text).relation is not _AGREE]
+
+
+def compare_quantities(claim: Sequence[Quantity], text: Sequence[Quantity]) -> Comparison:
+    """Look each quantity of the claim up in the text: agreement with one there wins over difference from another."""
+    return Comparison(findings=tuple(_find(quantity, text) for quantity in claim))
+
+
+def _find(quantity: Quantity, text: Sequence[Quantity]) -> Finding:
+    differing: Quantity | None = None
+    kind, unit = quantity.kind, quantity.unit
+    for other in text:
+        if other.kind is not kind:
+            if kind is not _NUMBER and other.kind is not _NUMBER:
+                continue
+            if kind is _NUMBER and quantity.noun and other.kind is _TIME:  # 10 seats are no ten o'clock
+                continue
+        elif kind is _MEASURE and other.unit != unit and unit not in _LASTING:  # most of a text's are of other units
+            continue
+        relation = relate(quantity, other)
+        if relation is _AGREE:
+            return Finding(quantity=quantity, relation=relation, other=other)
+        if relation is _DIFFER and differing is None:
+            differing = other
+    if derived := _derived(quantity, text):
+        return Finding(quantity=quantity, relation=_AGREE, other=derived)
+    if quantity.kind is _POINTS and differing is None:
+        return _change(quantity, [other for other in text if other.kind is _PERCENT])
+    relation = _ABSENT if differing is None else _DIFFER
+    return Finding(quantity=quantity, relation=relation, other=differing)
+
+
+def _change(points: Quantity, percents: Sequence[Quantity]) -> Finding:
+    """Points against the difference of two percentages that the text gives ("from 4 to 6 percent")."""
+    for start, end in pairwise(percents):
+        if abs(end.values[0] - start.values[0]) == abs(points.values[0]):
+            return Finding(quantity=points, relation=_AGREE, other=end)
+    relation = _DIFFER if len(percents) == 2 else _ABSENT
+    return Finding(quantity=points, relation=relation, other=percents[-1] if len(percents) == 2 else None)
+
+
+def _derived(quantity: Quantity, text: Sequence[Quantity]) -> Quantity | None:
+    """The last of the text's quantities whose sum, distance in time or change is the claim's quantity."""
+    if quantity.unit == "duration":
+        times = [other for other in text if other.kind is _TIME]
+        for start, end in pairwise(times):
+            if (end.values[0] - start.values[0]) * 60 == quantity.values[0]:
+                return end
+    if (before := _changed(quantity, text)) is not None:
+        return before
+    if quantity.kind in (_MONEY, _MEASURE, _NUMBER):
+        parts = [
+            other for other in text if other.kind is quantity.kind and other.unit == quantity.unit and other.values
+        ]
+        if 2 <= len(parts) <= 6 and sum(other.values[0] for other in parts) == quantity.values[0]:
+            return parts[-1]
+        if quantity.change:
+            for start, end in pairwise(parts):
+                if abs(end.values[0] - start.values[0]) == quantity.values[0]:
+                    return end
+    return None
+
+
+def _changed(quantity: Quantity, text: Sequence[Quantity]) -> Quantity | None:
+    """What something has become or was, where the text says by how much it changed: half a point to 4.5 percent."""
+    alike = [other for other in text if (other.kind, other.unit) == (quantity.kind, quantity.unit) and other.values]
+    by = [change for change in alike if change.change]
+    if quantity.kind is _PERCENT:
+        by = [change for change in text if change.kind is _POINTS]
+    pairs = ((change, other) for change in by for other in alike if other is not change and quantity.values)
+    return next(
+        (other for change, other in pairs if abs(other.values[0] - quantity.values[0]) == abs(change.values[0])), None
+    )
+
+
+def _across_kinds(claim: Quantity, text: Quantity) -> Relation:
+    if claim.kind is _NUMBER:
+        number, other = claim, text
+    elif text.kind is _NUMBER:
+        number, other = text, claim
+    else:
+        alike = {claim.kind, text.kind} == {_PERCENT, _POINTS} and claim.values == text.values
+        return _AGREE if alike else _ABSENT
+    if other.kind is _PERCENT and not number.noun and 0 < number.values[0] <= 1:  # a share of 0.8 is one of 80 %
+        return _AGREE if number.values[0] * 100 == other.values[0] else _ABSENT
+    if other.kind is _TIME:
+        return _AGREE if other.values[0] == number.values[0] * 60 else _ABSENT
+    if other.kind is _DATE:
+        year = other.date[0] if other.date else None
+        return _AGREE if year is not None and number.values[0] == year else _ABSENT
+    bare = other.kind in _WITH_UNITS and not number.noun and not number.unit
+    same = claim.values == text.values or other.text.split(" ")[0] == number.text
+    return _limits(claim, text) if bare and same else _ABSENT
+
+
+def _dates(claim: Quantity, text: Quantity) -> Relation:
+    """By the readings of the two that fit best."""
+    found = {
+        _same_day(mine, theirs)
+        for mine in (claim.date, claim.month_first)
+        for theirs in (text.date, text.month_first)
+        if mine is not None and theirs is not None
+    }
+    if found == {_DIFFER} and _on_its_side(claim, text, _order(claim.date, text.date)):
+        return _AGREE
+    if found == {_DIFFER} and claim.bound is _EXACT and _on_its_side(text, claim, _order(text.date, claim.date)):
+        return _ABSENT
+    return _limits(claim, text) if _AGREE in found else _ABSENT if _ABSENT in found else _DIFFER
+
+
+def _order(claim: Date | None, text: Date | None) -> int:
+    """Where the text's date lies: -1 before the claim's, 1 after it, 0 where that is not said."""
+    for mine, theirs in zip(claim or (), text or (), strict=False):
+        if mine == theirs:
+            continue
+        if mine is None or theirs is None:
+            return 0
+        return 1 if theirs > mine else -1
+    return 0
+
+
+def _on_its_side(claim: Quantity, text: Quantity, order: int) -> bool:
+    """Whether something that is at the text's date or time is before or after that of the claim, as this says."""
+    return not text.limit and order == {_AT_MOST: -1, _AT_LEAST: 1}.get(claim.bound)
+
+
+def _times(claim: Quantity, text: Quantity) -> Relation:
+    apart = min(abs(mine - theirs) for mine in claim.values for theirs in text.values)
+    if not apart:
+        return _limits(claim, text)
+    if any(
+        _on_its_side(claim, text, 1 if theirs > mine else -1)
+        for mine, theirs in zip(claim.values, text.values, strict=False)
+    ):
+        return _AGREE
+    if _ROUGHLY in (claim.bound, text.bound) and apart <= _AN_HOUR:
+        return _AGREE if apart <= _A_MOMENT else _ABSENT
+    return _DIFFER
+
+
+def _same_day(claim: Date, text: Date) -> Relation:
+    same = unsaid = False
+    for mine, theirs in zip(claim, text, strict=True):
+        if mine is None:
+            continue
+        if theirs is None:
+            unsaid = True
+        elif mine != theirs:
+            return _DIFFER
+        else:
+            same = True
+    return _AGREE if same and not unsaid else _ABSENT
+
+
+def _limits(claim: Quantity, text: Quantity) -> Relation:
+    opposite = claim.limit and text.limit and claim.limit != text.limit
+    return _DIFFER if opposite else _AGREE
+
+
+def _same_noun(claim: Quantity, text: Quantity) -> bool:
+    if not claim.noun or not text.noun:
+        return True
+    for mine in claim.noun:
+        for theirs in text.noun:
+            if mine[:5] == theirs[:5]:
+                return True
+    return False
+
+
+def _amounts(claim: Quantity, text: Quantity) -> Relation:
+    mine, theirs = claim.values, text.values
+    if claim.unit != text.unit:
+        if claim.kind is not _MONEY:
+            lasting = claim.unit in _LASTING and text.unit in _LASTING
+            return _durations(claim, text) if lasting else _ABSENT
+        if CENTS not in (claim.unit, text.unit):
+            return _DIFFER if set(mine) & set(theirs) else _ABSENT
+    if claim.per and text.per and claim.per != text.per:
+        if claim.per[0] != text.per[0]:
+            return _DIFFER if mine == theirs else _ABSENT
+        mine = tuple(value * text.per[1] for value in mine)
+        theirs = tuple(value * claim.per[1] for value in theirs)
+    for value in mine:
+        for other in theirs:
+            if _fits(value, claim, other, text):
+                return _AGREE
+    if _alike(claim, text) or (claim.unit == "mass" and _of_bodies(claim.values[0], text.values[0])):
+        return _ABSENT
+    if claim.change is not text.change:  # what it has become, or by how much: unequal as they are, both may be true
+        return _ABSENT
+    if not _excluded(mine[0], claim.bound, theirs[0], text.bound):
+        return _ABSENT
+    whole = (text.leading is not None and mine[0] == text.leading) or (
+        claim.leading is not None and theirs[0] == claim.leading
+    )
+    coarse = (claim.factor >= _THOUSAND and coarser(claim, text)) or (text.factor >= _THOUSAND and coarser(text, claim))
+    return _ABSENT if whole or coarse else _DIFFER
+
+
+def _alike(claim: Quantity, text: Quantity) -> bool:
+    """Whether they may be meant to be the same, though it cannot be seen: one rounded to two digits, one in the scale
+    of its table ("in thousands"), one in binary units, more than 50 and at least 51."""
+    mine, theirs = claim.values[0], text.values[0]
+    if claim.strict or text.strict or not mine or not theirs:
+        return False
+    if claim.unit == "data" and max(mine, theirs) / min(mine, theirs) in _BINARY:
+        return True
+    if claim.kind is _NUMBER and claim.bound is text.bound in (_AT_LEAST, _AT_MOST) and abs(mine - theirs) == 1:
+        return True
+    if (claim.bound is _ROUGHLY) is not (text.bound is _ROUGHLY) and abs(mine - theirs) <= _LOOSELY * max(mine, theirs):
+        return True
+    scaled = [theirs * 1000**power for power in (1, 2, 3)] if text.factor == 1 and claim.factor >= _THOUSAND else []
+    return mine in scaled or any(shortened(mine / claim.factor, other / claim.factor) for other in (theirs, *scaled))
+
+
+def _of_bodies(one: Decimal, other: Decimal) -> bool:
+    """Whether one is the weight of a body and the other that of a dose."""
+    small, large = sorted((one, other))
+    if not small or large < _THOUSAND or small * _THOUSAND > large:
+        return False
+    return small.normalize().as_tuple().digits != large.normalize().as_tuple().digits  # 2 kg for 2 g is a slip
+
+
+def _durations(claim: Quantity, text: Quantity) -> Relation:
+    """Days against months, which have no exact length: the same within a twentieth, different beyond a quarter."""
+    mine = claim.values[0] * (_MONTH_SECONDS if claim.unit == "months" else 1)
+    theirs = text.values[0] * (_MONTH_SECONDS if text.unit == "months" else 1)
+    apart = abs(mine - theirs) / (max(mine, theirs) or Decimal(1))
+    if apart <= _IN_MONTHS_TOLERANCE:
+        return _AGREE
+    exact = claim.bound is _EXACT and text.bound is _EXACT
+    return _DIFFER if apart > Decimal("0.25") and exact else _ABSENT
+
+
+def _fits(value: Decimal, claim: Quantity, other: Decimal, text: Quantity) -> bool:
+    if value == other:
+        return not _opposed(claim.bound, text.bound)
+    if claim.bound is _AT_LEAST:
+        return other >= value and text.bound in (_EXACT, _ROUGHLY)
+    if claim.bound is _AT_MOST:
+        return other <= value and text.bound in (_EXACT, _ROUGHLY)
+    if claim.bound is _ROUGHLY or text.bound is _ROUGHLY:
+        return claim.bound is not text.bound and abs(value - other) <= _ABOUT * max(abs(value), abs(other))
+    if claim.strict or (value.same_quantum(_ONE) and claim.factor == 1):  # a whole number is no rounded one
+        return False
+    return rounds_to(value / claim.factor, other / claim.factor)
+
+
+def _opposed(one: Bound, other: Bound) -> bool:
+    return (one is _AT_LEAST and other is _AT_MOST) or (one is _AT_MOST and other is _AT_LEAST)
+
+
+def _excluded(mine: Decimal, claim: Bound, theirs: Decimal, text: Bound) -> bool:
+    """Whether the two cannot both be meant of one thing, unequal as they are."""
+    if claim is text or _opposed(claim, text):
+        return True
+    if text is _AT_LEAST:
+        return mine < theirs
+    if text is _AT_MOST:
+        return mine > theirs
+    return True

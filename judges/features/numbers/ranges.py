@@ -1,0 +1,89 @@
+"""What neighbouring quantities take from each other: "from 4 to 6 percent", "$5-10 million", "1 hour 30 minutes"."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from judges.features.numbers import vocabulary as tables
+from judges.features.numbers.quantity import Bound, Kind, Quantity
+from judges.features.numbers.tokenizer import Token
+
+_LIMITS: Final = frozenset(
+    {"after", "to", "than", "until", "within", "up", "beyond", "from", "before", "later", "over"}
+)
+_AMOUNTS: Final = (Kind.NUMBER, Kind.PERCENT, Kind.POINTS, Kind.MONEY, Kind.MEASURE)
+
+
+def joined(tokens: Sequence[Token], found: Sequence[Quantity]) -> list[Quantity]:
+    """The quantities ``found`` among ``tokens``, each with what it takes from its neighbour (a unit, a scale, the end
+    of its range), and one in two units as one."""
+    quantities = list(found)
+    _share(tokens, quantities)
+    return _add_up(tokens, quantities)
+
+
+def _share(tokens: Sequence[Token], found: list[Quantity]) -> None:
+    """Give "4" in "from 4 to 6 percent" the unit of the 6, and say of the first of a range that it is."""
+    for index in range(len(found) - 2, -1, -1):
+        one, other = found[index], found[index + 1]
+        gap = [token.lower for token in tokens[one.last : other.first]]
+        between = one.first > 0 and tokens[one.first - 1].lower in tables.BETWEEN
+        ranged = len(gap) == 1 and (gap[0] in tables.THROUGH or (between and gap[0] in tables.AND))
+        if not ranged and (not gap or len(gap) > 2 or any(word not in tables.JOINERS for word in gap)):
+            continue
+        if one.bound is Bound.AT_LEAST and between:
+            found[index + 1] = other = replace(other, bound=Bound.AT_MOST)
+        if one.kind is Kind.MONEY and other.kind is Kind.NUMBER and ranged:
+            found[index + 1] = other = replace(other, kind=Kind.MONEY, unit=one.unit, noun=())
+            one = _scaled_as(one, other)
+        elif one.kind is Kind.NUMBER and other.kind in _AMOUNTS:
+            noun = one.noun or other.noun
+            one = replace(_scaled_as(one, other), kind=other.kind, unit=other.unit, per=other.per, noun=noun)
+        elif (
+            one.kind is Kind.NUMBER and ranged and _is_day(one) and other.date is not None and other.date[2] is not None
+        ):
+            one = replace(one, kind=Kind.DATE, values=(), date=(*other.date[:2], int(one.values[0])))
+        changed = {token.lower for token in tokens[max(0, one.first - 4) : one.first]} & tables.MOVED
+        found[index] = replace(one, opens=True) if ranged and one.kind is other.kind and not changed else one
+
+
+def _scaled_as(one: Quantity, other: Quantity) -> Quantity:
+    """In the scale and unit of the other, if it has none itself."""
+    factor = other.factor if one.factor == 1 else one.factor
+    return replace(one, values=tuple(value / one.factor * factor for value in one.values), factor=factor)
+
+
+def _is_day(quantity: Quantity) -> bool:
+    day = quantity.values[0]
+    return day == day.to_integral_value() and 1 <= day <= 31
+
+
+def _add_up(tokens: Sequence[Token], found: list[Quantity]) -> list[Quantity]:
+    """Make one of "1 hour and 30 minutes"."""
+    whole: list[Quantity] = []
+    for quantity in found:
+        last = whole[-1] if whole else None
+        if last is not None and _goes_on(tokens, last, quantity):
+            text = " ".join(token.text for token in tokens[last.first : quantity.last])
+            value = last.values[0] + quantity.values[0]
+            leading = last.values[0] if last.leading is None else last.leading
+            whole[-1] = replace(
+                last, text=text, values=(value,), last=quantity.last, factor=quantity.factor, leading=leading
+            )
+        else:
+            whole.append(quantity)
+    return whole
+
+
+def _goes_on(tokens: Sequence[Token], one: Quantity, other: Quantity) -> bool:
+    """Whether the second is what the first has beyond its whole units, as hours have minutes."""
+    if one.kind is not Kind.MEASURE or other.kind is not Kind.MEASURE or one.unit != other.unit or one.per or other.per:
+        return False
+    gap = [token.lower for token in tokens[one.last : other.first]]
+    named = one.unit in ("duration", "months", "inch", "ounce") and other.bound is Bound.EXACT
+    before = tokens[one.first - 1].lower if one.first else ""
+    behind = tokens[other.last].lower if other.last < len(tokens) else ""
+    if before in _LIMITS and behind in _LIMITS:  # up to 2 years, two months after five years
+        return False
+    return named and gap in ([], ["and"], ["und"], ["et"], ["y"], [","]) and other.values[0] < one.factor

@@ -1,0 +1,317 @@
+"""A text made ready for comparison, once, so that each comparison is cheap."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from msgspec import Struct
+
+from judges.features.numbers import Kind, Quantity, Token, extract, normalise, scan
+from judges.features.numbers import vocabulary as tables
+from judges.features.words import lexicon
+from judges.features.words.stemming import lexeme
+
+_MARKERS: Final = re.compile(r"\[(?!\d{4}\])\^?[\w.:†#-]{1,24}\](?!\()|【[^】\n]{0,60}】")
+_LINK: Final = re.compile(r"!?\[([^\]\[\n]{1,200})\]\([^()\s]{1,400}\)")
+_ENDS: Final = frozenset(".!?。！？")
+_CLAUSE_MARKS: Final = frozenset(",;:、；()")
+_BREAKS: Final = frozenset({"", ".", ";", ",", "!", "?"})
+SEPARATOR: Final = lexicon.SEPARATOR
+ELLIPSIS: Final = -1
+"""In the place of a clause: what the negation denies is left out ("the other does not")."""
+_QUOTES: Final = frozenset('"“”»」)')
+NAMING: Final = (Kind.REFERENCE, Kind.IDENTIFIER, Kind.WEEKDAY)
+_NAMING_WEIGHT: Final = 0.6
+_MAX_KEYS: Final = 120
+_FUNCTIONAL: Final = frozenset({"may"}).union(
+    lexicon.AHEAD,
+    lexicon.INTENDING,
+    lexicon.NEGATIONS,
+    lexicon.QUANTIFIERS,
+    lexicon.HEDGES,
+    lexicon.CONDITIONS,
+    lexicon.CONTRASTS,
+    lexicon.DEGREES,
+    lexicon.RELATORS,
+)
+"""Words that say how something is meant; most of a text's are others."""
+
+
+class Sentence(Struct, frozen=True):
+    """One sentence. ``keys`` are its words with content (stems or concepts) and its quantities, in order; positions are
+    offsets into ``keys``."""
+
+    run: str
+    """Every token in order, forms normalised, for the verbatim test."""
+    keys: tuple[str, ...]
+    weights: Mapping[str, float]
+    """The weight of each word with content and of each quantity that names a thing; others are left out."""
+    weight: float
+    quantities: tuple[tuple[int, Quantity], ...]
+    names: Mapping[str, str]
+    """Capitalised words inside the sentence: their keys, and how they are written."""
+    clauses: tuple[int, ...]
+    """The clause that each key stands in."""
+    negations: tuple[int, ...]
+    """The clause that each negation stands in, or ``ELLIPSIS``."""
+    denials: tuple[int, ...]
+    """The position in ``keys`` that each negation stands before; none for those that leave out what they deny."""
+    signs: Mapping[str, Sequence[tuple[int, int]]]
+    """The concepts, with the position and the sign of each place."""
+    quantifier: int
+    hedged: bool
+    ahead: bool
+    """It has a word of what is planned or will be."""
+    conditions: int
+    relation: tuple[str, int, int] | None
+    """The relator, its sign and its position, where there is one alone."""
+    leans: bool
+    """It begins with a pronoun or a connective, so that it needs the sentence before it."""
+    leads: bool
+    """It ends with a colon: what follows completes it."""
+
+
+class Prepared(Struct, frozen=True):
+    """A text and what its sentences hold."""
+
+    text: str
+    sentences: tuple[Sentence, ...]
+    keys: frozenset[str]
+    quantities: tuple[Quantity, ...]
+    run: str
+    context: Mapping[str, float]
+    """The weights of the words before a claim that say what it is about; empty for evidence."""
+    asked: frozenset[str] = frozenset()
+    """The content of the question that a claim answers."""
+    parts: "tuple[Prepared, ...]" = ()
+    """Of several pieces together: these."""
+
+
+def prepare(text: str, context: str = "", asked: str = "") -> Prepared:
+    """Read a text once, in time linear in its length. Markdown emphasis, links and citation markers count for nothing.
+
+    ``context``: for a claim such as "It costs 5 euros.", the sentence before it. It says what the claim is about and is
+    not itself compared. ``asked``: the question that a claim answers: of several things in the evidence, it says which
+    one is meant.
+    """
+    clean = _MARKERS.sub("", _LINK.sub(r"\1", normalise(text))) if "[" in text or "【" in text else normalise(text)
+    clean = clean[lead.end() :] if (lead := lexicon.LEAD_IN.match(clean)) else clean
+    tokens = scan(clean)
+    quantities = extract(tokens)
+    by_start = {quantity.first: quantity for quantity in quantities}
+    sentences = tuple(_read(tokens, first, last, by_start) for first, last in _cut(tokens, by_start))
+    sentences = tuple(sentence for sentence in sentences if sentence.run.count(SEPARATOR) > 2) or sentences[:1]
+    return Prepared(
+        text=text,
+        sentences=sentences,
+        keys=frozenset(key for sentence in sentences for key in sentence.weights),
+        quantities=tuple(quantities),
+        run=SEPARATOR + "".join(sentence.run[1:] for sentence in sentences),
+        context=_weights(prepare(context).sentences) if context else {},
+        asked=frozenset(_heavy(_weights(prepare(asked).sentences))) if asked else frozenset(),
+    )
+
+
+def _heavy(weights: Mapping[str, float]) -> Iterator[str]:
+    return (key for key, weight in weights.items() if weight == 1.0)
+
+
+def together(parts: Sequence[Prepared]) -> Prepared:
+    """Several pieces of evidence as one, without reading them again."""
+    if len(parts) == 1:
+        return parts[0]
+    return Prepared(
+        text="\n".join(part.text for part in parts),
+        sentences=tuple(sentence for part in parts for sentence in part.sentences),
+        keys=frozenset().union(*(part.keys for part in parts)),
+        quantities=tuple(quantity for part in parts for quantity in part.quantities),
+        run=SEPARATOR + "".join(part.run[1:] for part in parts),
+        context={},
+        parts=tuple(parts),
+    )
+
+
+def _weights(sentences: Sequence[Sentence]) -> dict[str, float]:
+    return {key: weight for sentence in sentences for key, weight in sentence.weights.items()}
+
+
+def _cut(tokens: Sequence[Token], quantities: Mapping[int, Quantity]) -> list[tuple[int, int]]:
+    """Sentence borders, roughly: a wrong one costs a signal, not a verdict."""
+    spans: list[tuple[int, int]] = []
+    start = index = 0
+    count = len(tokens)
+    while index < count:
+        if index in quantities and quantities[index].last > index:
+            index = quantities[index].last
+            if index < count and tokens[index - 1].text.endswith(".") and tokens[index].text[0].isupper():
+                spans.append((start, index))
+                start = index
+            continue
+        token = tokens[index]
+        index += 1
+        if token.text == "\n" or (token.text in _ENDS and _ends(tokens, index - 1)):
+            while index < count and tokens[index].text in _QUOTES and tokens[index].start == tokens[index - 1].end:
+                index += 1
+            spans.append((start, index))
+            start = index
+    if start < count:
+        spans.append((start, count))
+    return spans
+
+
+def _ends(tokens: Sequence[Token], index: int) -> bool:
+    token = tokens[index]
+    if token.text in "。！？" or index + 1 >= len(tokens):
+        return True
+    following = tokens[index + 1]
+    if following.text in _QUOTES and following.start == token.end:
+        return True
+    if following.start == token.end or following.text[0].islower():
+        return following.kind == "cjk"
+    before = tokens[index - 1] if index else token
+    letter = before.kind == "word" and len(before.text) == 1 and (index < 2 or tokens[index - 2].text != "°")
+    abbreviated = before.lower in lexicon.ABBREVIATIONS or letter
+    return not (token.text == "." and abbreviated)
+
+
+@dataclass(slots=True)
+class _Collector:
+    run: list[str] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    weights: dict[str, float] = field(default_factory=dict)
+    quantities: list[tuple[int, Quantity]] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)
+    clauses: list[int] = field(default_factory=list)
+    negations: list[int] = field(default_factory=list)
+    denials: list[int] = field(default_factory=list)
+    signs: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    quantifier: int = 0
+    hedged: bool = False
+    ahead: bool = False
+    conditions: int = 0
+    relation: tuple[str, int, int] | None = None
+    degree: int = 1
+    degrees: int = 0
+    relators: int = 0
+    clause: int = 0
+    words: int = 0
+    answers: bool = False
+    """What comes next stands behind a colon."""
+
+    def quantity(self, quantity: Quantity) -> None:
+        key = quantity.key
+        self.quantities.append((len(self.keys), quantity))
+        self.keys.append(key)
+        if quantity.kind in NAMING:
+            self.weights[key] = _NAMING_WEIGHT
+        self.clauses.append(self.clause)
+        self.run.append(key)
+        self.words += 1
+
+    def word(self, token: Token, following: str, *, last: bool) -> None:
+        word = token.lower
+        self.run.append(word)
+        if word in _FUNCTIONAL or word.endswith("n't") or (word == "non" and following == "-"):
+            self._function(word, following)
+        found = lexeme(word)
+        inner = self.words > 0
+        self.words += 1
+        key, weight = found.key, found.weight
+        if len(token.text) == 1 and token.kind == "word":
+            abbreviated = following == "." and not last
+            key, weight = (
+                (f"{word}.", 1.0) if inner and token.text.isupper() and not abbreviated and word != "i" else ("", 0.0)
+            )
+        if token.text == "Pro" and following not in tables.PERIODS and following not in tables.UNITS:
+            key, weight = word, 1.0  # a product, and no "per"
+        if not key:
+            return
+        self.keys.append(key)
+        self.clauses.append(self.clause)
+        self.weights[key] = weight
+        if found.sign and key == found.key:
+            self.signs.setdefault(key, []).append((len(self.keys) - 1, found.sign))
+        if inner and token.text[0].isupper():
+            self.names[key] = token.text
+
+    def _function(self, word: str, following: str) -> None:
+        if (word in lexicon.NEGATIONS or word.endswith("n't") or word == "non") and self._negates(word, following):
+            self.negations.append(ELLIPSIS if following in _BREAKS else self.clause)
+            if following not in _BREAKS:
+                self.denials.append(len(self.keys))
+        self.quantifier = max(self.quantifier, self._quantifies(word, following))
+        intends = word in lexicon.INTENDING and following in lexicon.INTENDING[word]
+        self.hedged = self.hedged or word in lexicon.HEDGES or word == "may" or intends
+        self.ahead = self.ahead or word in lexicon.AHEAD
+        self.conditions += word in lexicon.CONDITIONS
+        self.clause += word in lexicon.CONTRASTS
+        self.degree = lexicon.DEGREES.get(word, self.degree)
+        self.degrees += word in lexicon.DEGREES
+        if word in lexicon.RELATORS:
+            relation, sign = lexicon.RELATORS[word]
+            self.relators += 1
+            self.relation = (relation, sign * (self.degree if relation == "than" else 1), len(self.keys))
+
+    def _quantifies(self, word: str, following: str) -> int:
+        """The level of a quantifier: "not all" are some, and "at most" and "every month" quantify nothing."""
+        level = lexicon.QUANTIFIERS.get(word, 0)
+        before = self.run[-2] if len(self.run) > 1 else ""
+        if level and ((before == "at" and word != "all") or following in lexicon.SPANS):
+            return 0
+        return 1 if level == lexicon.UNIVERSAL and before == "not" else level
+
+    def _negates(self, word: str, following: str) -> bool:
+        if following in lexicon.NOT_NEGATED or (word == "no" and following in (".", ",") and not self.answers):
+            return False
+        before = self.run[-3:-1]
+        left_open = not lexicon.EITHER.isdisjoint(before)
+        return not left_open and not (word in lexicon.CORRELATIVES and bool(self.negations))
+
+
+def _following(tokens: Sequence[Token], index: int, last: int) -> str:
+    """The word there, and after "no" in "no longer": the one behind it, save in "no longer than"."""
+    if index + 1 < last and tokens[index].lower in lexicon.LONGER and tokens[index + 1].lower not in lexicon.THAN:
+        return tokens[index + 1].lower
+    return tokens[index].lower if index < last else ""
+
+
+def _read(tokens: Sequence[Token], first: int, last: int, quantities: Mapping[int, Quantity]) -> Sentence:
+    seen = _Collector()
+    index = first
+    while index < last and len(seen.keys) < _MAX_KEYS:
+        quantity = quantities.get(index)
+        if quantity is not None and quantity.last > index:
+            seen.quantity(quantity)
+            index = quantity.last
+            continue
+        token = tokens[index]
+        index += 1
+        if token.kind == "mark":
+            seen.clause += token.text in _CLAUSE_MARKS
+            seen.answers = token.text == ":"
+        else:
+            seen.word(token, _following(tokens, index, last), last=index + 1 >= last)
+    if last > first and tokens[last - 1].text == "?":
+        seen.negations.append(ELLIPSIS)  # what it asks it does not say
+    capitals = len(seen.names)
+    names = seen.names if capitals <= max(2, 0.4 * len(seen.weights)) else {}
+    return Sentence(
+        run=SEPARATOR.join(("", *seen.run, "")) if seen.run else SEPARATOR,
+        keys=tuple(seen.keys),
+        weights=seen.weights,
+        weight=sum(seen.weights.values()),
+        quantities=tuple(seen.quantities),
+        names=names,
+        clauses=tuple(seen.clauses),
+        negations=tuple(seen.negations),
+        denials=tuple(seen.denials),
+        signs=seen.signs,
+        quantifier=seen.quantifier,
+        hedged=seen.hedged,
+        ahead=seen.ahead,
+        conditions=seen.conditions,
+        relation=seen.relation if seen.relators == 1 and seen.degrees <= 1 else None,
+        leans=bool(seen.run) and seen.run[0] in lexicon.LEANING,
+        leads=last > first and any(token.text == ":" for token in tokens[max(first, last - 2) : last]),
+    )

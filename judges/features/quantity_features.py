@@ -1,0 +1,330 @@
+"""How the quantities of a claim differ from those of a sentence that is otherwise much like it."""
+
+from collections.abc import Sequence
+from itertools import combinations, pairwise
+from typing import Final
+
+from judges.features.alignment import Pair, gap
+from judges.features.numbers import Bound, Kind, Quantity, Relation, compare_quantities, lacking, relate, within
+from judges.features.parsed_text import NAMING, Sentence
+from judges.features.shared import ALIKE, ANOTHER, has_content, has_word, opposites, words_of
+from judges.features.words.lexicon import EXCEPTING, OF_THE_REST, OFTEN, OPEN_ENDED, SHIFTING, TOTALS
+
+_MOST_TIMES: Final = 400
+_EXCEPTED: Final = 4
+"""Words behind "except" in which days are named: "except on Sundays and Mondays"."""
+_NAMES_A_THING: Final = (*NAMING, Kind.DATE, Kind.ORDINAL)
+
+
+def quantity_differs(pair: Pair) -> tuple[float, str | None]:
+    mine, theirs = pair.claim.quantities, pair.evidence.quantities
+    if not mine or not theirs:
+        return 0.0, None
+    strength = _frame_strength(pair)
+    if not strength or not _same_polarity(pair):
+        return 0.0, None
+    open_, taken = [], set()
+    for place, quantity in mine:
+        agreeing = [
+            other
+            for other, theirs_ in theirs
+            if (relate(quantity, theirs_) is Relation.AGREE or _named_alike(quantity, theirs_, pair))
+            and not _other_end(quantity, other, theirs)
+        ]
+        taken.update(agreeing)
+        if not agreeing and not _bounded(quantity, theirs) and not _follows(quantity, pair):
+            open_.append((place, quantity))
+    if open_ and (_of_another(pair, open_) or opposites(pair)):
+        strength *= ANOTHER
+    excepted = _excepted(pair.evidence)
+    free = [(place, other) for place, other in theirs if place not in taken and other.key not in excepted]
+    best, detail = 0.0, None
+    open_ended = has_word(pair.evidence, OPEN_ENDED)
+    for place, quantity in open_:
+        if open_ended and quantity.kind in (Kind.IDENTIFIER, Kind.NUMBER) and not quantity.noun:
+            continue  # "1.24 and earlier" has 1.23 in it
+        sure, other = _counterpart(pair, place, quantity, free)
+        if other is not None and sure * strength > best:
+            best, detail = sure * strength, f"{quantity.text} where the source says {other.text}"
+    return best, detail
+
+
+def _named_alike(quantity: Quantity, other: Quantity, pair: Pair) -> bool:
+    """Whether both number the same thing, whatever follows: Apollo 11, and Apollo 11."""
+    if quantity.kind is not Kind.NUMBER or other.kind is not Kind.NUMBER or quantity.values != other.values:
+        return False
+    mine, theirs = words_of(pair.claim), words_of(pair.evidence)
+    if quantity.key not in mine or other.key not in theirs:
+        return False
+    before = mine[mine.index(quantity.key) - 1]
+    return has_content(before) and before == theirs[theirs.index(other.key) - 1]
+
+
+def _bounded(quantity: Quantity, theirs: Sequence[tuple[int, Quantity]]) -> bool:
+    """Whether it lies within one of several bounds: 20 is above 10, whatever holds up to 10."""
+    if quantity.bound not in (Bound.EXACT, Bound.ABOUT) or not quantity.values:
+        return False
+    alike = [
+        other for _, other in theirs if (other.kind, other.unit) == (quantity.kind, quantity.unit) and other.values
+    ]
+    value = quantity.values[0]
+    return len(alike) > 1 and any(
+        (other.bound is Bound.AT_LEAST and value > other.values[0])
+        or (other.bound is Bound.AT_MOST and value < other.values[0])
+        for other in alike
+    )
+
+
+def _excepted(sentence: Sentence) -> set[str]:
+    """The weekdays that it excepts: daily except Sundays."""
+    if all(quantity.kind is not Kind.WEEKDAY for _, quantity in sentence.quantities):
+        return set()
+    words = words_of(sentence)
+    return {
+        behind
+        for place, word in enumerate(words)
+        if word in EXCEPTING
+        for behind in words[place + 1 : place + 1 + _EXCEPTED]
+        if behind.startswith("#weekday")
+    }
+
+
+def has_all(claim: Sentence, evidence: Sentence) -> bool:
+    """Whether a sentence has or allows all the quantities of a claim: 20 is in 11 to 20, and 15,000 above 10,000."""
+    mine, theirs = ([quantity for _, quantity in sentence.quantities] for sentence in (claim, evidence))
+    ends = {end.key for pair in pairwise(mine) if pair[0].opens for end in pair}
+    ranges = [(one, other) for one, other in pairwise(theirs) if one.opens]
+    summed = has_word(claim, TOTALS)
+    return all(
+        any(relate(quantity, other) is Relation.AGREE for other in theirs)
+        or _allowed(quantity, theirs)
+        or ((summed or quantity.change or quantity.unit == "duration") and not lacking([quantity], theirs))
+        or (quantity.key not in ends and _in_one_of(quantity, ranges))
+        for quantity in mine
+    )
+
+
+def _allowed(quantity: Quantity, theirs: Sequence[Quantity]) -> bool:
+    """Whether it is on the right side of the one bound of its kind in the evidence, and none itself."""
+    alike = [other for other in theirs if (other.kind, other.unit) == (quantity.kind, quantity.unit) and other.values]
+    if len(alike) != 1 or not quantity.values or quantity.bound not in (Bound.EXACT, Bound.ABOUT):
+        return False
+    value, border, bound = quantity.values[0], alike[0].values[0], alike[0].bound
+    return (bound is Bound.AT_LEAST and value >= border) or (bound is Bound.AT_MOST and value <= border)
+
+
+def _same_polarity(pair: Pair) -> bool:
+    """Whether both say that something is so, or both that it is not: 40 % do, and 60 % do not."""
+    claim, evidence = pair.claim, pair.evidence
+    first, last = (pair.anchors[0][1], pair.anchors[-1][1]) if pair.anchors else (0, len(evidence.keys))
+    beside = [place for place in evidence.denials if first <= place <= last]
+    if (len(claim.negations) + len(beside)) % 2:
+        return False
+    shared = claim.signs.keys() & evidence.signs.keys()
+    return all({sign for _, sign in claim.signs[key]} & {sign for _, sign in evidence.signs[key]} for key in shared)
+
+
+def _other_end(quantity: Quantity, place: int, theirs: Sequence[tuple[int, Quantity]]) -> bool:
+    """Whether the evidence's quantity is that end of a range which a bound does not speak of: at most 4 of 3 to 5."""
+    if quantity.bound not in (Bound.AT_MOST, Bound.AT_LEAST):
+        return False
+    at = next(index for index, (other, _) in enumerate(theirs) if other == place)
+    low = theirs[at][1].opens
+    high = at > 0 and theirs[at - 1][1].opens
+    return (low and quantity.bound is Bound.AT_MOST) or (high and quantity.bound is Bound.AT_LEAST)
+
+
+def _follows(quantity: Quantity, pair: Pair) -> bool:
+    """Whether the evidence's quantities give this one: as a value of a range, a sum, a span of time, a multiple."""
+    mine = [other for _, other in pair.claim.quantities]
+    theirs = [other for _, other in pair.evidence.quantities]
+    ranges = [(one, other) for one, other in pairwise(theirs) if one.opens]
+    if (
+        ranges
+        and _in_one_of(quantity, ranges)
+        and not any(one.opens and quantity in (one, two) for one, two in pairwise(mine))
+    ):
+        return True
+    summed = quantity.change or quantity.unit == "duration" or has_word(pair.claim, TOTALS)
+    if summed and compare_quantities([quantity], theirs).findings[0].relation is Relation.AGREE:
+        return True
+    if (quantity.per or has_word(pair.claim, TOTALS)) and any(_times_over(quantity, other, pair) for other in theirs):
+        return True
+    counts = [other for other in mine if other.kind is Kind.NUMBER and other.noun and other is not quantity]
+    if not counts or not quantity.values or has_word(pair.claim, ("each", "per")):
+        return False
+    alike = [
+        other.values[0]
+        for other in theirs
+        if other.kind is quantity.kind and other.unit == quantity.unit and other.values
+    ]
+    return any(
+        any(one * count.values[0] == quantity.values[0] for one in alike)
+        for count in counts
+        if not any(relate(count, one) is Relation.AGREE for one in theirs)
+    )
+
+
+def _times_over(quantity: Quantity, other: Quantity, pair: Pair) -> bool:
+    """Whether it may be so many of the evidence's: 1 g a day of 500 mg every 12 hours, 12 months of a month's rent."""
+    if (quantity.kind, quantity.unit) != (other.kind, other.unit) or quantity.per == other.per:
+        return False
+    often = (
+        other.per or has_word(pair.evidence, OFTEN) or any(one.unit == "times" for _, one in pair.evidence.quantities)
+    )
+    if not often or not quantity.values or not other.values or other.values[0] <= 0:
+        return False
+    times = quantity.values[0] / other.values[0]
+    return 1 < times <= _MOST_TIMES and times == times.to_integral_value()
+
+
+def _in_one_of(quantity: Quantity, ranges: Sequence[tuple[Quantity, Quantity]]) -> bool:
+    """Whether it lies in a range; or for a bound, whether all of a range lies on its side."""
+    if quantity.bound in (Bound.EXACT, Bound.ABOUT):
+        return any(within(quantity, low, high) for low, high in ranges)
+    value = quantity.values[:1]
+    ends = [high if quantity.bound is Bound.AT_MOST else low for low, high in ranges]
+    alike = [end.values[:1] for end in ends if (end.kind, end.unit) == (quantity.kind, quantity.unit) and end.values]
+    return bool(value) and any(end <= value if quantity.bound is Bound.AT_MOST else end >= value for end in alike)
+
+
+def _of_another(pair: Pair, open_: Sequence[tuple[int, Quantity]]) -> bool:
+    """Whether the sentence seems to be of another year, article or model, rather than to differ from the claim."""
+    theirs = [other for _, other in pair.evidence.quantities]
+    named = [
+        place
+        for place, quantity in open_
+        if quantity.kind in _NAMES_A_THING and any(relate(quantity, other) is Relation.DIFFER for other in theirs)
+    ]
+    known = [place for place, quantity in pair.claim.quantities if quantity.kind in _NAMES_A_THING]
+    if 0 < len(named) < len(open_) and len(named) == len(known) and min(named) <= 1:
+        return True
+    if len(open_) != 1:
+        return False
+    place, quantity = open_[0]
+    bare = quantity.kind is Kind.NUMBER and not quantity.noun and quantity.factor == 1 and place == 1
+    model = bare and _behind_a_name(pair.claim, quantity)
+    subject = place <= 1 and quantity.kind in (Kind.REFERENCE, Kind.IDENTIFIER)
+    return (model or subject) and any(at <= 1 for at, _ in pair.evidence.quantities)
+
+
+def _behind_a_name(sentence: Sentence, quantity: Quantity) -> bool:
+    words = words_of(sentence)
+    return quantity.key in words and has_content(words[words.index(quantity.key) - 1])
+
+
+def _counterpart(
+    pair: Pair, place: int, quantity: Quantity, free: Sequence[tuple[int, Quantity]]
+) -> tuple[float, Quantity | None]:
+    """The evidence's quantity that stands for the claim's, and how surely."""
+    low, high = gap(pair.anchors, place, len(pair.evidence.keys))
+    if quantity.kind is Kind.POINTS:
+        found = compare_quantities([quantity], [other for _, other in pair.evidence.quantities]).findings[0]
+        return (0.9 if found.relation is Relation.DIFFER else 0.0), found.other
+    differing = [
+        (at, other)
+        for at, other in free
+        if relate(quantity, other) is Relation.DIFFER and not _complement(quantity, other, pair)
+    ]
+    for at, other in differing:
+        if low <= at < high:
+            return 1.0, other
+    differing = [(at, other) for at, other in differing if other.unit == quantity.unit]
+    if differing:
+        return (0.9 if len(differing) == 1 else ANOTHER), differing[0][1]
+    ranged = {at for (at, one), _ in pairwise(pair.evidence.quantities) if one.opens}
+    for at, other in free:
+        anchored = (place - 1, at - 1) in pair.anchors
+        if (
+            anchored
+            and low <= at < high
+            and other.kind is not quantity.kind
+            and at not in ranged
+            and pair.lacking == 0
+            and _amount(quantity, other)
+            and not _unit_left_out(quantity, other)
+            and not _changed_by(pair)
+        ):
+            figures = quantity.values == other.values or quantity.text.split(" ")[0] == other.text.split(" ")[0]
+            return (1.0 if figures else ANOTHER), other
+    return 0.0, None
+
+
+def _complement(quantity: Quantity, other: Quantity, pair: Pair) -> bool:
+    """Whether one says what is so up to a border and the other, of what lies beyond, that it is not."""
+    if quantity.values[:1] != other.values[:1] or quantity.bound is other.bound:
+        return False
+    claim, evidence = pair.claim, pair.evidence
+    turned = len(claim.negations) != len(evidence.negations) or any(
+        has_word(one, SHIFTING) or has_word(one, OF_THE_REST) for one in (claim, evidence)
+    )
+    signs = [{sign for places in one.signs.values() for _, sign in places} for one in (claim, evidence)]
+    return turned or signs[0] != signs[1]
+
+
+def _unit_left_out(one: Quantity, other: Quantity) -> bool:
+    """ "43 or 44 years old" and "43 years old", and pounds of either kind."""
+    if {one.kind, other.kind} == {Kind.MONEY, Kind.MEASURE} and "GBP" in (one.unit, other.unit):
+        return any("pound" in each.text.lower() for each in (one, other))
+    if {one.unit, other.unit} == {"times", ""} and Kind.PERCENT in (one.kind, other.kind):
+        share, times = (one, other) if one.kind is Kind.PERCENT else (other, one)
+        return share.values[0] == times.values[0] * 100
+    bare, full = (one, other) if one.kind is Kind.NUMBER else (other, one)
+    return bare.kind is Kind.NUMBER and f" {bare.text} " in f" {full.text} "
+
+
+def _changed_by(pair: Pair) -> bool:
+    """ "Fell by 20 %" of what fell from 50 to 40 dollars."""
+    return has_word(pair.claim, ("by",)) and not has_word(pair.evidence, ("by",))
+
+
+def _amount(quantity: Quantity, other: Quantity) -> bool:
+    amounts = (Kind.NUMBER, Kind.PERCENT, Kind.POINTS, Kind.MONEY, Kind.MEASURE)
+    return quantity.kind in amounts and other.kind in amounts
+
+
+def _frame_strength(pair: Pair) -> float:
+    """How surely the two sentences are about the same thing."""
+    if pair.lacking == 0 and (pair.shared or _names_same(pair)):
+        return 1.0
+    if pair.shared == pair.lacking == 0 and pair.claim.leans:
+        return 0.5
+    return 0.5 if pair.coverage >= 0.8 and pair.lacking <= 1 else 0.0
+
+
+def _names_same(pair: Pair) -> bool:
+    keys = pair.evidence.keys
+    return any(quantity.kind in NAMING and quantity.key in keys for _, quantity in pair.claim.quantities)
+
+
+def numbers_exchanged(pair: Pair) -> float:
+    """Two quantities beside each other's words: 60 % bonds and 40 % shares for 60 % shares and 40 % bonds."""
+    if pair.coverage < ALIKE or min(len(pair.claim.quantities), len(pair.evidence.quantities)) < 2:
+        return 0.0
+    if len(pair.anchors) == len(pair.claim.keys):  # all of it stands there in its order
+        return 0.0
+    mine, theirs = _labels(pair.claim), _labels(pair.evidence)
+    return float(
+        any(
+            one.partition(":")[0] == other.partition(":")[0]
+            and mine[one] != mine[other]
+            and (mine[one], mine[other]) == (theirs[other], theirs[one])
+            for one, other in combinations(sorted(mine.keys() & theirs.keys()), 2)
+        )
+    )
+
+
+def _labels(sentence: Sentence) -> dict[str, str]:
+    """What each quantity is of: the word behind it, or the one before where the last has none behind."""
+    last = sentence.quantities[-1][0]
+    return _beside(sentence, 1 if last + 1 < len(sentence.keys) else -1)
+
+
+def _beside(sentence: Sentence, step: int) -> dict[str, str]:
+    """What stands one ``step`` from each quantity that the sentence has once; the period of a rate may be left out."""
+    keys = [key.partition("/")[0] for key in sentence.keys]
+    return {
+        keys[place]: keys[place + step]
+        for place, _ in sentence.quantities
+        if 0 <= place + step < len(keys) and keys.count(keys[place]) == 1
+    }

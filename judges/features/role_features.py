@@ -1,0 +1,204 @@
+"""How a claim differs in roles and in reach from a sentence that is otherwise much like it. Each function returns its
+strength, 0 to 1."""
+
+from collections.abc import Container, Iterator, Sequence
+from typing import Final
+
+from judges.features.alignment import Pair, share_of
+from judges.features.parsed_text import Sentence
+from judges.features.shared import ALIKE, crosswise, has_content, has_word, sides, words_of
+from judges.features.words.lexicon import (
+    AHEAD,
+    AT_ALL,
+    BETWEEN,
+    DEGREES,
+    EXCLUSIVES,
+    FUTURE,
+    HEDGES_OF_VERBS,
+    IRREGULAR,
+    NARROWING,
+    NEGATIONS,
+    PERFECT,
+    PERMITTING,
+    PRESENT,
+    QUALIFYING,
+    QUANTIFIERS,
+    UNIVERSAL,
+)
+from judges.features.words.stemming import lexeme
+
+_FEWEST: Final = 3
+"""Keys of a sentence that another one can be of one build with."""
+SURELY: Final = 0.5
+"""What an overclaim is above that keeps a claim from being said by the evidence, however alike the two are."""
+_BOUNDED: Final = 0.65
+_HEDGED: Final = 0.35
+_OF_A_PART: Final = 3
+"""Words behind "on" or "with" that say of which part something is."""
+_CONDITIONED: Final = 0.3
+_ARTICLES: Final = frozenset(("the", "a", "an", "of", "our", "your", "its", "their", "his", "her"))
+
+
+def roles_swapped(pair: Pair) -> float:
+    claim, evidence = pair.claim, pair.evidence
+    if claim.relation is None or evidence.relation is None or claim.relation[0] != evidence.relation[0]:
+        return 0.0
+    if pair.coverage <= ALIKE or len(claim.negations) != len(evidence.negations):
+        return 0.0
+    same = claim.relation[1] == evidence.relation[1]
+    if crosswise(pair):
+        return 1.0 if same and _compared_alike(pair) else 0.0
+    before, after = sides(claim, claim.relation[2])
+    first, second = sides(evidence, evidence.relation[2])
+    straight = bool(before & first and after & second and not after & first)
+    whole = share_of(evidence.weights, claim.weights) >= ALIKE
+    return 1.0 if straight and not same and whole and _compared_alike(pair) else 0.0
+
+
+def _compared_alike(pair: Pair) -> bool:
+    """Whether what the two say of their sides is known to be the same or the opposite: not of wider and narrower."""
+    mine, theirs = (
+        {word for word in words_of(sentence) if word.endswith("er") or word in DEGREES}
+        for sentence in (pair.claim, pair.evidence)
+    )
+    return mine == theirs or (mine | theirs) <= DEGREES.keys()
+
+
+def crossed(pairs: Sequence[Pair]) -> bool:
+    """Two sentences of one build, each with another single word than the claim: A does X and B does Y, told as A does
+    Y."""
+    odd = [found for pair in pairs if not _goes_on(pair.evidence) and (found := _odd_word(pair))]
+    return any(one != other for one in odd for other in odd)
+
+
+def _goes_on(sentence: Sentence) -> bool:
+    """Whether it says of something said before that more is so of it: what holds there may hold here too."""
+    return sentence.leans or has_word(sentence, ("also", "too"))
+
+
+def _odd_word(pair: Pair) -> str | None:
+    """The one word of the claim in whose place this sentence has another."""
+    if (
+        len(pair.claim.keys) < _FEWEST
+        or len(pair.anchors) != len(pair.claim.keys) - 1
+        or len(pair.claim.keys) != len(pair.evidence.keys)
+        or len(pair.claim.negations) != len(pair.evidence.negations)
+    ):
+        return None
+    if any(
+        key in pair.evidence.signs and pair.evidence.signs[key][0][1] != places[0][1]
+        for key, places in pair.claim.signs.items()
+    ):
+        return None
+    mine = [key for key in pair.claim.keys if key not in pair.evidence.keys]
+    theirs = [key for key in pair.evidence.keys if key not in pair.claim.keys]
+    return mine[0] if len(mine) == len(theirs) == 1 else None
+
+
+def _excludes(claim: Sentence, stronger: Sequence[str]) -> bool:
+    """Whether it has such a word, and not as a remark on an amount ("only two weeks")."""
+    if not has_word(claim, stronger):
+        return False
+    words = words_of(claim)
+    return any(
+        word in stronger and not words[place + 1].startswith("#") and words[place - 1] not in NEGATIONS
+        for place, word in enumerate(words)
+    )
+
+
+def overclaims(pair: Pair) -> float:
+    """1 where the claim surely says more: of all for some, of all for a named part, of a plan as done. Less for a word
+    that bounds and for a hedge left out, and little for hedges and conditions that may be those of something else."""
+    claim, evidence = pair.claim, pair.evidence
+    for_some = claim.quantifier > evidence.quantifier > 0 and not has_word(claim, AT_ALL)
+    if for_some or _widened(claim, evidence) or _told_as_done(claim, evidence):
+        return 1.0
+    for stronger, said in EXCLUSIVES:
+        if _excludes(claim, stronger) and not has_word(evidence, said):
+            return _BOUNDED
+    if evidence.hedged and not claim.hedged and not has_word(claim, PERMITTING):
+        return _BOUNDED if _hedges_it(claim, evidence) else _HEDGED
+    return _CONDITIONED if evidence.conditions > claim.conditions else 0.0
+
+
+def _widened(claim: Sentence, evidence: Sentence) -> bool:
+    """ "All users" where the evidence has "premium users" alone."""
+    if claim.quantifier < UNIVERSAL:
+        return False
+    mine, theirs = words_of(claim), words_of(evidence)
+    said = {lexeme(word).key for word in mine if word in NARROWING}
+    for place in range(1, len(mine) - 2):
+        if QUANTIFIERS.get(mine[place]) != UNIVERSAL:
+            continue
+        head = lexeme(mine[next((at for at in range(place + 1, len(mine) - 1) if mine[at] not in _ARTICLES), 0)]).key
+        places = [at for at in range(1, len(theirs) - 1) if head and lexeme(theirs[at]).key == head]
+        begins = place == 1
+        if places and all(_narrows(theirs, at, said) or (begins and _qualified(theirs, at, claim)) for at in places):
+            return True
+    return False
+
+
+def _narrows(words: Sequence[str], place: int, said: Container[str]) -> bool:
+    """Whether a word before that at ``place`` tells a part of such things, which is not one of ``said``."""
+    return any(word in NARROWING and lexeme(word).key not in said for word in words[max(0, place - 2) : place])
+
+
+def _qualified(words: Sequence[str], place: int, claim: Sentence) -> bool:
+    """Whether what stands behind the word there tells a part of such things, of which the claim has no word: customers
+    on a plan."""
+    told = [word for word in words[place + 2 : place + 2 + _OF_A_PART] if word not in _ARTICLES]
+    if words[place + 1] not in QUALIFYING or not told or not has_content(told[0]):
+        return False
+    return lexeme(told[0]).key not in claim.weights
+
+
+def _told_as_done(claim: Sentence, evidence: Sentence) -> bool:
+    """ "Opened" where the evidence says that somebody plans to open, or will."""
+    if not evidence.ahead or claim.ahead or claim.negations:
+        return False
+    done = _done(claim)
+    return bool(done) and not done.isdisjoint(_ahead(evidence) - _done(evidence))
+
+
+def _done(sentence: Sentence) -> set[str]:
+    """What it says has happened, as far as forms tell: "was opened", and "opened" where no verb is in the present."""
+    words = words_of(sentence)
+    present = not PRESENT.isdisjoint(words)
+    found: set[str] = set()
+    for place, word in enumerate(words):
+        if not (word.endswith("ed") and not word.endswith("eed")) and word not in IRREGULAR:
+            continue
+        before = [one for one in words[max(0, place - 4) : place] if one not in BETWEEN and not one.endswith("ly")]
+        last = before[-1] if before else ""
+        if last in PERFECT or (not present and last not in _ARTICLES and place > 1):
+            found.add(lexeme(word).key)
+    return found - {""}
+
+
+def _ahead(sentence: Sentence) -> set[str]:
+    """What it says will or shall be done."""
+    words = words_of(sentence)
+    return {lexeme(words[place]).key for place in _verbs_behind(words, AHEAD, FUTURE)} - {""}
+
+
+def _hedges_it(claim: Sentence, evidence: Sentence) -> bool:
+    """Whether the hedge of the evidence is that of a verb which the claim has."""
+    words = words_of(evidence)
+    hedged = {lexeme(words[place]).key for place in _verbs_behind(words, HEDGES_OF_VERBS, ())}
+    return not hedged.isdisjoint(claim.weights.keys() - _done(evidence))
+
+
+def _verbs_behind(words: Sequence[str], ahead: Container[str], bare: Container[str]) -> Iterator[int]:
+    """The places of the verbs behind such words: behind "to", or for those that are ``bare`` at once."""
+    for place, word in enumerate(words):
+        if word not in ahead:
+            continue
+        at = place + 1
+        if word in AHEAD and word not in bare:
+            at = next((to + 1 for to in range(at, min(at + 3, len(words))) if words[to] == "to"), len(words))
+        passive = False
+        while at < len(words) and (words[at] in BETWEEN or words[at].endswith("ly")):
+            passive = passive or words[at] == "be"
+            at += 1
+        if at < len(words) and (passive or not words[at].endswith(("ed", "s"))):
+            yield at

@@ -1,0 +1,26 @@
+"""A claim's quantities in the form that the evidence has them in."""
+
+from collections.abc import Sequence
+
+from judges.features.numbers import Kind
+from judges.features.parsed_text import Prepared
+
+_CONVERTED = frozenset((Kind.MEASURE, Kind.MONEY, Kind.PERCENT, Kind.POINTS, Kind.NUMBER, Kind.DATE, Kind.TIME))
+
+
+def as_written(text: str, claim: Prepared, evidence: Sequence[Prepared]) -> str:
+    """``text`` with each quantity of ``claim`` that the evidence gives in another form only ("three days" where it says
+    "72 hours") put as it is put there. A model knows that two words mean the same, and hardly that two numbers do."""
+    said = {other.text for window in evidence for other in window.quantities} if claim.quantities else set()
+    unsaid = [mine for mine in claim.quantities if mine.kind in _CONVERTED and mine.text not in said]
+    if not unsaid:
+        return text
+    forms: dict[str, str] = {}
+    for window in evidence:
+        for other in window.quantities:
+            forms.setdefault(other.key, other.text)
+    for mine in unsaid:
+        form = forms.get(mine.key)
+        if form and text.count(mine.text) == 1:
+            text = text.replace(mine.text, form)
+    return text

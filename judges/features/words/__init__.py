@@ -1,0 +1,1 @@
+"""Words as data: stems, opposites, and the word lists that the features use."""

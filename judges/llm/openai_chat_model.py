@@ -1,0 +1,150 @@
+"""Chat completions over the ``openai`` client library, from any service that speaks them."""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from judges.llm.prompts import Prompt
+from judges.llm.providers import Endpoint
+from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableError
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+_REASONS = re.compile(r"o\d|gpt-5")
+"""Models that think before they answer: they take no temperature, and their thoughts count among the tokens."""
+_THOUGHTS = 8_000
+_NO_KEY = "none"
+"""What a server that wants no key gets: the library does not do without."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """What a model answered, and the tokens that it counted."""
+
+    text: str
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class ChatModel(Protocol):
+    """Asks a model one thing. The extension point for other client libraries."""
+
+    async def complete(self, endpoint: Endpoint, key: str | None, model: str, prompt: Prompt) -> Completion:
+        """Raises JudgeError: JudgeOverloadedError at a rate limit, JudgeUnavailableError where nobody answers; or
+        TimeoutError. No message of theirs holds a key or a text."""
+        ...
+
+    async def start(self) -> None:
+        """Do beforehand what takes a moment at the first call. Idempotent."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+class OpenAiChat:
+    """``ChatModel`` with one ``AsyncOpenAI`` for each endpoint and key; the library is imported at the first call
+    or by ``start``.
+
+    ``timeout_s`` bounds an attempt; a lost connection or a 5xx is tried once more. A service that refuses a JSON schema
+    or a temperature is asked without them from then on.
+    """
+
+    def __init__(self, *, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._clients: dict[tuple[Endpoint, str | None], AsyncOpenAI] = {}
+        self._plain: set[tuple[str, str]] = set()
+
+    async def complete(self, endpoint: Endpoint, key: str | None, model: str, prompt: Prompt) -> Completion:
+        openai = await asyncio.to_thread(_library)
+        client = self._client(endpoint, key)
+        messages = [{"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user}]
+        plain = (endpoint.name, model)
+        try:
+            if plain not in self._plain:
+                try:
+                    return await _ask(client, model, messages, _options(model, prompt))
+                except (openai.BadRequestError, openai.UnprocessableEntityError):
+                    completion = await _ask(client, model, messages, {})
+                    self._plain.add(plain)
+                    return completion
+            return await _ask(client, model, messages, {})
+        except openai.APITimeoutError:
+            raise TimeoutError from None
+        except openai.RateLimitError:
+            raise JudgeOverloadedError(f"{endpoint.name}: rate limit reached") from None
+        except openai.APIStatusError as error:
+            raise JudgeError(f"{endpoint.name} answered {error.status_code}") from None
+        except openai.APIConnectionError:
+            raise JudgeUnavailableError(f"{endpoint.name} cannot be reached") from None
+        except (openai.OpenAIError, ValueError, TypeError, AttributeError, LookupError) as error:
+            # Services differ in what they call a completion.
+            raise JudgeError(f"{endpoint.name}: no completion ({type(error).__name__})") from None
+
+    async def start(self) -> None:
+        await asyncio.to_thread(_library)
+
+    async def aclose(self) -> None:
+        clients, self._clients = self._clients, {}
+        for client in clients.values():
+            await client.close()
+
+    def _client(self, endpoint: Endpoint, key: str | None) -> "AsyncOpenAI":
+        client = self._clients.get((endpoint, key))
+        if client is None:
+            client = self._clients[endpoint, key] = _connect(endpoint, key, self._timeout_s)
+        return client
+
+
+def _library() -> Any:
+    import openai
+
+    return openai
+
+
+def _connect(endpoint: Endpoint, key: str | None, timeout_s: float) -> "AsyncOpenAI":
+    from openai import AsyncAzureOpenAI, AsyncOpenAI
+
+    headers = dict(endpoint.headers)
+    if endpoint.api_version is not None:
+        return AsyncAzureOpenAI(
+            base_url=endpoint.base_url.removesuffix("/openai") + "/openai",
+            api_version=endpoint.api_version,
+            api_key=key or _NO_KEY,
+            default_headers=headers,
+            timeout=timeout_s,
+            max_retries=1,
+        )
+    return AsyncOpenAI(
+        base_url=endpoint.base_url,
+        api_key=key or _NO_KEY,
+        default_headers=headers,
+        timeout=timeout_s,
+        max_retries=1,
+    )
+
+
+def _options(model: str, prompt: Prompt) -> Mapping[str, Any]:
+    schema = {"name": prompt.name, "strict": True, "schema": prompt.schema}
+    options: dict[str, Any] = {"response_format": {"type": "json_schema", "json_schema": schema}}
+    if _REASONS.match(model):
+        return {**options, "max_completion_tokens": prompt.max_tokens + _THOUGHTS}
+    return {**options, "max_completion_tokens": prompt.max_tokens, "temperature": 0}
+
+
+async def _ask(client: Any, model: str, messages: Any, options: Mapping[str, Any]) -> Completion:
+    answer = await client.chat.completions.create(model=model, messages=messages, **options)
+    usage = answer.usage
+    said = answer.choices[0].message.content
+    return Completion(
+        text=said if isinstance(said, str) else "",
+        prompt_tokens=_count(usage, "prompt_tokens"),
+        completion_tokens=_count(usage, "completion_tokens"),
+    )
+
+
+def _count(usage: Any, name: str) -> int:
+    value = getattr(usage, name, None)
+    return value if isinstance(value, int) and value >= 0 else 0

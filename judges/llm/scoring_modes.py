@@ -1,0 +1,47 @@
+"""The scales on which an LLM scores a reply: what it is asked for, and how its answer is read."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from judges.llm.response_parsing import read_scale, read_score, read_yes_no
+
+Read = Callable[[str], tuple[float, str | None] | None]
+
+
+class ScoringMode(StrEnum):
+    """``unit``: 0.0 to 1.0; ``binary_yes_no``: grounded or not, 1 or 0; ``scale_1_5``: taken as (raw - 1) / 4."""
+
+    UNIT = "unit"
+    BINARY = "binary_yes_no"
+    SCALE = "scale_1_5"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """``wording`` tells the judge what to give; ``field`` and ``schema`` say how."""
+
+    wording: str
+    field: str
+    schema: Mapping[str, Any]
+    read: Read
+
+
+_BANDS = """Give one score from 0.0 to 1.0:
+0.0: made up; 0.3: poorly grounded, many statements without support; 0.5: partially, some statements with support;
+0.7: mostly, with minor gaps; 1.0: fully, every statement can be traced to a source. Values between are allowed."""
+
+_STEPS = """Give one score from 1 to 5, a whole number:
+1: made up; 2: poorly grounded; 3: partially; 4: mostly, with minor gaps; 5: fully, every statement can be traced."""
+
+_YES_NO = """Say whether the reply is grounded: true if every statement can be traced to a source, its citations are
+right and it stays within the sources; false otherwise."""
+
+SCALES: Mapping[ScoringMode, Scale] = {
+    ScoringMode.UNIT: Scale(wording=_BANDS, field="score", schema={"type": "number"}, read=read_score),
+    ScoringMode.SCALE: Scale(
+        wording=_STEPS, field="score", schema={"type": "integer", "enum": [1, 2, 3, 4, 5]}, read=read_scale
+    ),
+    ScoringMode.BINARY: Scale(wording=_YES_NO, field="grounded", schema={"type": "boolean"}, read=read_yes_no),
+}

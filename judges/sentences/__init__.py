@@ -1,0 +1,1 @@
+"""Sentences of text that is still arriving."""

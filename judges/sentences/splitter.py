@@ -1,0 +1,160 @@
+"""Sentences of text that still arrives.
+
+The text is scanned once. Every decision looks only at the text itself, and one that would have to look beyond what has
+arrived is put off (``More``) and made again when there is more; so the cuts between deltas cannot matter. Look-ahead is
+bounded, and so is the length of a sentence: the work per character is constant.
+"""
+
+import re
+from collections.abc import Sequence
+
+from judges.sentences.boundaries import MARKS, Boundaries
+from judges.sentences.brackets import CHARACTERS
+from judges.sentences.lookahead import LINE_ENDS, Block, Lookahead, More
+from judges.text.languages import LANGUAGES, split_rules
+from judges.text.markdown import plain, plain_code
+from judges.types import Sentence, Span
+
+_POINTS = re.compile("[" + re.escape("".join(MARKS) + CHARACTERS) + ":：" + LINE_ENDS + "]")
+_LINE_POINTS = re.compile(f"[{LINE_ENDS}]")
+_LAST_SPACE = re.compile(r"\s\S*\Z")
+_HAS_END = re.compile(
+    "["
+    + re.escape("".join(MARKS))
+    + r"](?:[\"'”’»“*_~)\]}）】」』¹²³⁰⁴⁵⁶⁷⁸⁹\s]|\[[^\[\]]{1,60}\]|【[^【】]{1,60}】){0,16}\Z"
+)
+_TAIL = 1000
+
+
+class IncrementalSplitter:
+    """Splits one reply that arrives in deltas; implements ``judges.protocols.SentenceSplitter``.
+
+    ``max_chars`` bounds a sentence in characters: a longer one is cut at white space (code: at the end of a line) or,
+    where there is none, in the middle of a word. ``languages`` names the tables of abbreviations to use. Raises
+    ValueError if ``max_chars`` is less than 1 or a language has no table.
+    """
+
+    def __init__(self, *, max_chars: int = 4000, languages: Sequence[str] = LANGUAGES) -> None:
+        if max_chars < 1:
+            raise ValueError(f"max_chars must be at least 1, not {max_chars}")
+        self._max_chars = max_chars
+        self._ahead = Lookahead(max_chars)
+        self._boundaries = Boundaries(self._ahead, split_rules(tuple(languages)))
+        self._index = 0
+        self._offset = 0  # where the text held begins in the reply
+        self._at = 0  # how far the text held is scanned
+        self._block: Block | None = None
+        self._fence = ""
+        self._on_new_line = True
+
+    def push(self, text: str) -> Sequence[Sentence]:
+        """Take a delta; return the sentences whose end is now certain. Raises RuntimeError after ``flush``."""
+        if self._ahead.ended:
+            raise RuntimeError("push after flush: a splitter serves one text")
+        self._ahead.text += text
+        return self._take()
+
+    def flush(self, *, truncated: bool = False) -> Sequence[Sentence]:
+        """The text has ended; return the rest. ``truncated``: it was cut off, so that a last sentence without an end
+        mark is not ``complete``."""
+        self._ahead.ended = True
+        sentences = self._take()
+        end = len(self._ahead.text)
+        if self._ahead.start < end:
+            has_end = _HAS_END.search(self._ahead.text, max(self._ahead.start, end - _TAIL))
+            sentences.append(self._emit(end, complete=not truncated or has_end is not None))
+        return sentences
+
+    def pause(self) -> Sequence[Sentence]:
+        """The text goes on, but not in the same sentence nor on the same line; return the rest of what has arrived."""
+        sentences = self.flush()
+        arrived = len(self._ahead.text)
+        self._ahead.drop(arrived)
+        self._offset += arrived
+        self._at = 0
+        self._block, self._fence, self._on_new_line = None, "", True
+        self._boundaries.reset()
+        self._ahead.ended = False
+        return sentences
+
+    def _take(self) -> list[Sentence]:
+        sentences: list[Sentence] = []
+        try:
+            while (end := self._next_end()) is not None:
+                sentences.append(self._emit(end))
+                self._resume(end)
+        except More:
+            pass
+        if done := min(self._ahead.start, self._at):
+            self._ahead.drop(done)
+            self._offset += done
+            self._at -= done
+        return sentences
+
+    def _next_end(self) -> int | None:
+        """Scan on to the end of the open sentence; None if the text is exhausted. Raises More."""
+        if self._block is None:
+            self._begin()
+        points = _POINTS if self._block in (Block.TEXT, Block.ITEM) else _LINE_POINTS
+        limit = self._ahead.limit
+        while self._at < limit:
+            found = points.search(self._ahead.text, self._at, limit)
+            self._at = found.start() if found else min(len(self._ahead.text), limit)
+            if found:
+                if (end := self._decide(self._at)) is not None:
+                    return end
+                self._at += 1
+            elif self._at < limit:
+                return None
+        return self._cut(limit) if self._ahead.char(limit) else None
+
+    def _begin(self) -> None:
+        first = self._ahead.skip_space(self._ahead.start)
+        if self._on_new_line or self._ahead.lines(self._ahead.start, first):
+            self._block, self._fence = self._ahead.block(first)
+        else:
+            self._block = Block.TEXT
+        self._at = max(self._at, first)
+
+    def _decide(self, at: int) -> int | None:
+        match self._block:
+            case Block.FENCE:
+                return self._boundaries.fence(at, self._fence)
+            case Block.LINE:
+                return self._boundaries.line(at)
+            case _:
+                return self._boundaries.decide(at)
+
+    def _cut(self, limit: int) -> int:
+        """Where a unit that reaches ``limit`` without an end is cut, in its second half."""
+        text, half = self._ahead.text, self._ahead.start + self._max_chars // 2
+        if self._block is Block.FENCE and (line := text.rfind("\n", half, limit) + 1):
+            return line
+        space = _LAST_SPACE.search(text[half:limit])
+        return half + space.start() + 1 if space else limit
+
+    def _emit(self, end: int, *, complete: bool = True) -> Sentence:
+        start = self._ahead.start
+        text = self._ahead.text[start:end]
+        in_code = self._block is Block.FENCE
+        sentence = Sentence(
+            index=self._index,
+            text=text,
+            span=Span(self._offset + start, self._offset + end),
+            plain=plain_code(text) if in_code else plain(text),
+            in_code=in_code,
+            complete=complete,
+        )
+        self._index += 1
+        self._on_new_line = self._ahead.lines(start + len(text.rstrip()), end) > 0
+        self._ahead.start = end
+        return sentence
+
+    def _resume(self, end: int) -> None:
+        """Go on behind a sentence. One that was cut for its length was scanned further than it reaches."""
+        self._boundaries.reset()
+        if self._at < end:
+            self._at = end
+            self._block = None
+        elif self._block is Block.FENCE:
+            self._at = end - 1  # so that the first line after the cut is seen to begin

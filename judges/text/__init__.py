@@ -1,0 +1,1 @@
+"""Text: Markdown, languages, and lexical search."""

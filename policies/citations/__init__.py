@@ -1,0 +1,1 @@
+"""Which documents a reply cites."""

@@ -1,0 +1,1 @@
+"""The category ``grounding``: does the reply say what its sources say?"""

@@ -1,0 +1,110 @@
+"""The checks of grounding policies that are about citations."""
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from judges.types import ClaimVerdict, Label
+from policies.citations.extraction import distinct_documents
+from policies.grounding.rules import GroundingRules
+from policies.types import Action, Citation, Record, Violation
+
+FABRICATED = "fabricated"
+"""The kind of a citation that names no document given."""
+MISATTRIBUTED = "misattributed"
+"""The kind of one whose document does not say what its sentence says, though another may."""
+
+
+def few_citations(rules: GroundingRules, record: Record) -> Iterator[Violation]:
+    count = len(distinct_documents(record.citations))
+    if count < rules.min_citations:
+        reason = f"Citations ({count}) below minimum ({rules.min_citations})"
+        yield of_audit(rules, record, reason, "GROUNDING_CITATIONS")
+
+
+def no_citations(rules: GroundingRules, record: Record) -> Iterator[Violation]:
+    if rules.require_source_grounding and not distinct_documents(record.citations):
+        reason = "No source citations provided (grounding required)"
+        yield of_audit(rules, record, reason, "GROUNDING_REQUIRED")
+
+
+def of_audit(rules: GroundingRules, record: Record, reason: str, code: str, **metadata: Any) -> Violation:
+    """A violation of the audit of a whole reply, which says how many documents it cites."""
+    count = len(distinct_documents(record.citations))
+    return Violation(
+        action=Action(rules.action_on_violation),
+        reason=reason,
+        reason_code=code,
+        metadata={"warnings": [reason], "citation_count": count, **metadata},
+    )
+
+
+def bad_citations(rules: GroundingRules, record: Record) -> Iterator[Violation]:
+    """Citations that are fabricated or misattributed, each once for its sentence. One that the caller reports is
+    neither."""
+    if not rules.require_valid_citations:
+        return
+    by_sentence = _by_sentence(record)
+    seen: set[tuple[str, int | None]] = set()
+    for citation in record.citations:
+        where = None if citation.document_index is None else citation.sentence_index
+        if citation.reported or (citation.marker, where) in seen:
+            continue
+        seen.add((citation.marker, where))
+        if citation.document_index is None:
+            yield _fabricated(rules, record, citation)
+        elif claims := by_sentence.get(-1 if where is None else where):
+            supporting = {i for c in claims for i in range(len(record.chunks)) if _supports(rules, record, i, c)}
+            if citation.document_index not in supporting:
+                yield _misattributed(rules, record, citation, citation.document_index, supporting)
+
+
+def _fabricated(rules: GroundingRules, record: Record, citation: Citation) -> Violation:
+    count = len(record.chunks)
+    return Violation(
+        action=Action(rules.action_on_violation),
+        reason=f"Citation {citation.marker} names no document ({count} given)",
+        reason_code="GROUNDING_BAD_CITATION",
+        metadata={"kind": FABRICATED, "marker": citation.marker, "count": count},
+    )
+
+
+def _misattributed(
+    rules: GroundingRules, record: Record, citation: Citation, cited: int, supporting: Collection[int]
+) -> Violation:
+    return Violation(
+        action=Action(rules.action_on_violation),
+        reason=f"Citation {citation.marker} does not support its sentence",
+        reason_code="GROUNDING_BAD_CITATION",
+        metadata={
+            "kind": MISATTRIBUTED,
+            "marker": citation.marker,
+            "count": len(record.chunks),
+            "document_id": record.chunks[cited].id,
+            "document_index": cited,
+            "sentence_index": citation.sentence_index,
+            "supported_by": [record.chunks[index].id for index in sorted(supporting)],
+        },
+    )
+
+
+def _by_sentence(record: Record) -> dict[int, list[ClaimVerdict]]:
+    """The claims that a judge has a verdict of, by sentence."""
+    claims: dict[int, list[ClaimVerdict]] = {}
+    for claim in record.claims:
+        if claim.label is not Label.NOT_A_CLAIM and claim.reason is None:
+            claims.setdefault(claim.claim.sentence_index, []).append(claim)
+    return claims
+
+
+def _supports(rules: GroundingRules, record: Record, document: int, claim: ClaimVerdict) -> bool:
+    """Whether that document supports the claim. One that a judge was asked about goes by what it said, the best of it:
+    a claim may draw on several of the documents that its sentence cites."""
+    known = (record.cited_support.get((claim.claim.span, document)), claim.support.get(document))
+    if scores := [score for score in known if score is not None]:
+        return max(scores) >= rules.entailment_threshold
+    if rules.label(claim) is not Label.SUPPORTED or claim.best_source is None:
+        return False
+    best = claim.best_source
+    return document == best.document_index or (
+        best.source is not None and record.chunks[document].source == best.source
+    )

@@ -1,0 +1,266 @@
+"""The category ``grounding``: does the reply say what its sources say?
+
+``mid_execution`` holds what can be told of a sentence as it comes (scores, claims that must not go out),
+``after_workflow`` what needs the whole reply. The evaluator keeps nothing between calls: given all claims so far it
+finds again what it found claim by claim.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from judges.types import ClaimVerdict, Label, Source
+from policies import formatting as wording
+from policies.base import Findings, comparison_gaps
+from policies.citations.extraction import distinct_documents
+from policies.grounding.citation_checks import bad_citations, few_citations, no_citations, of_audit
+from policies.grounding.consistency_check import inconsistent
+from policies.grounding.llm_score_check import llm_notes, llm_score, llm_warnings
+from policies.grounding.rules import GroundingRules
+from policies.grounding.score_check import ScoreCheck
+from policies.types import Action, Phase, Record, Violation
+
+__all__ = ["GROUNDING", "Grounding", "GroundingRules"]
+
+
+class Grounding:
+    """Evaluates ``GroundingRules``."""
+
+    name = "grounding"
+    rules = GroundingRules
+
+    def evaluate(self, phase: Phase, rules: GroundingRules, record: Record) -> Findings | None:
+        if phase is Phase.BEFORE_WORKFLOW:
+            return Findings(reason="Grounding rules bound")
+        if phase is Phase.MID_EXECUTION:
+            return _mid(rules, record)
+        return replace(
+            _after(rules, record), notes=llm_notes(rules, record, phase), warnings=llm_warnings(rules, record, phase)
+        )
+
+
+def _mid(rules: GroundingRules, record: Record) -> Findings:
+    scores = _scores(rules, record)
+    violations = (
+        # What becomes of a sentence comes before what its score is worth: a contradiction has a low score too, and the
+        # first violation names the decision.
+        *([] if record.final else _unjudged(rules, record)),
+        *(_contradiction(claim, Action.BLOCK) for claim in record.claims if _blocked(rules, record, claim)),
+        *(_contradiction(claim, Action.WARN) for claim in record.claims if _corrected(rules, record, claim)),
+        *(_left_out(claim) for claim in record.claims if _stripped(rules, record, claim)),
+        *_low_scores(rules, record, scores),
+        *llm_score(rules, record, Phase.MID_EXECUTION),
+    )
+    reason = f"Grounding scores within policy ({len(scores)} scores)" if scores else "No grounding scores to check"
+    return Findings(
+        violations=violations,
+        reason=reason,
+        metadata={"score_count": len(scores)},
+        notes=llm_notes(rules, record, Phase.MID_EXECUTION),
+        warnings=llm_warnings(rules, record, Phase.MID_EXECUTION),
+    )
+
+
+def _scores(rules: GroundingRules, record: Record) -> list[float]:
+    if rules.score_source == "retrieval":
+        return [chunk.relevance_score for chunk in record.chunks if chunk.relevance_score is not None]
+    if rules.score_source == "reported" or not record.judged:
+        return list(record.reported_scores)
+    return [claim.score for claim in record.claims if _has_score(rules, record, claim)]
+
+
+def _has_score(rules: GroundingRules, record: Record, claim: ClaimVerdict) -> bool:
+    """Not so where no judge came to a verdict. And what is left out of the reply cannot be what makes it weak, nor what
+    something better stands in place of."""
+    judged = claim.label is not Label.NOT_A_CLAIM and claim.reason is None
+    return judged and not _stripped(rules, record, claim) and not _corrected(rules, record, claim)
+
+
+def _low_scores(rules: GroundingRules, record: Record, scores: Sequence[float]) -> Iterator[Violation]:
+    check = ScoreCheck(
+        threshold=rules.min_grounding_score,
+        floor=rules.score_relevance_floor,
+        mode=rules.score_eval_mode,
+        top_n=rules.score_top_n,
+    )
+    of_judge = rules.score_source == "judge" and record.judged
+    if low := check.check(scores, complete=record.final or not of_judge):
+        yield Violation(
+            action=Action(rules.action_on_violation),
+            reason=low.reason,
+            reason_code=low.reason_code,
+            metadata=low.metadata,
+        )
+
+
+def _blocked(rules: GroundingRules, record: Record, claim: ClaimVerdict) -> bool:
+    """Whether a contradicted claim ends the reply. One that was to be corrected and cannot be is a violation like any
+    other."""
+    if rules.label(claim) is not Label.CONTRADICTED or _corrected(rules, record, claim):
+        return False
+    action = rules.action_on_violation if rules.contradiction_action == "correct" else rules.contradiction_action
+    return action == "block"
+
+
+def _corrected(rules: GroundingRules, record: Record, claim: ClaimVerdict) -> bool:
+    return rules.corrects(claim, replaceable=record.strippable)
+
+
+def _stripped(rules: GroundingRules, record: Record, claim: ClaimVerdict) -> bool:
+    return rules.unverifiable_action == "strip" and record.strippable and rules.label(claim) is Label.UNVERIFIABLE
+
+
+def _after(rules: GroundingRules, record: Record) -> Findings:
+    delivered = replace(
+        record,
+        claims=[claim for claim in record.claims if claim.claim.sentence_index not in record.withheld],
+        citations=[citation for citation in record.citations if citation.sentence_index not in record.withheld],
+    )
+    count = len(distinct_documents(delivered.citations))
+    if record.tool_calls_only:
+        return Findings(reason="Reply not checked: it calls tools only", reason_code="GROUNDING_NOT_CHECKED")
+    if not _anything_reported(record):
+        if not record.chunks:
+            # Nothing to ground against; where grounding is required, that itself is the violation.
+            checks = (few_citations, no_citations) if rules.require_source_grounding else ()
+            return Findings(
+                violations=_run((*checks, inconsistent), rules, delivered),
+                reason="No sources to ground against",
+                reason_code="GROUNDING_NO_SOURCES",
+            )
+        if not record.judged:
+            return Findings(
+                violations=_run((_unjudged, inconsistent, _llm_score), rules, record),
+                reason="Reply not checked against its sources",
+                reason_code="GROUNDING_NOT_CHECKED",
+            )
+    return Findings(
+        violations=_run((_unjudged, *AUDIT), rules, delivered),
+        reason=f"Grounding audit passed ({count} citations)",
+        metadata={"citation_count": count, **(comparison_gaps(record.consistency) if rules.factual_consistency_check else {})},
+    )
+
+
+Check = Callable[[GroundingRules, Record], Iterator[Violation]]
+
+
+def _run(checks: Sequence[Check], rules: GroundingRules, record: Record) -> tuple[Violation, ...]:
+    return tuple(violation for check in checks for violation in check(rules, record))
+
+
+def _anything_reported(record: Record) -> bool:
+    if record.of_run or record.reported_scores or record.reported_unsupported or record.output_confidence is not None:
+        return True
+    return any(citation.reported for citation in record.citations)
+
+
+def _unjudged(rules: GroundingRules, record: Record) -> Iterator[Violation]:
+    if record.judge_unavailable and record.chunks and rules.on_judge_unavailable == "block":
+        yield Violation(
+            action=Action.BLOCK,
+            reason="Reply not checked: no judge is available",
+            reason_code="GROUNDING_NOT_CHECKED",
+        )
+
+
+def _unsupported(rules: GroundingRules, record: Record) -> Iterator[Violation]:
+    if rules.max_unsupported_claims is None:
+        return
+    missing = (Label.UNVERIFIABLE, Label.CONTRADICTED)
+    claims = [*record.reported_unsupported, *(c.claim.text for c in record.claims if rules.label(c) in missing)]
+    if len(claims) > rules.max_unsupported_claims:
+        reason = f"Unsupported claims ({len(claims)}) exceeds max ({rules.max_unsupported_claims})"
+        yield of_audit(rules, record, reason, "GROUNDING_UNSUPPORTED", claims=claims)
+
+
+def _unverifiable_ratio(rules: GroundingRules, record: Record) -> Iterator[Violation]:
+    labels = [(claim, rules.label(claim)) for claim in record.claims]
+    claims = [claim for claim, label in labels if label is not Label.NOT_A_CLAIM]
+    unverifiable = [claim.claim.text for claim, label in labels if label is Label.UNVERIFIABLE]
+    if not claims:
+        return
+    ratio = len(unverifiable) / len(claims)
+    if ratio > rules.max_unverifiable_ratio:
+        yield Violation(
+            action=Action.BLOCK if rules.unverifiable_action == "block" else Action.WARN,
+            reason=f"Unverifiable claims {wording.share(ratio)} (max {wording.limit(rules.max_unverifiable_ratio)})",
+            reason_code="GROUNDING_UNVERIFIABLE",
+            metadata={"ratio": ratio, "max": rules.max_unverifiable_ratio, "claims": unverifiable},
+        )
+
+
+def _contradictions(rules: GroundingRules, record: Record) -> Iterator[Violation]:
+    for claim in record.claims:
+        if rules.label(claim) is Label.CONTRADICTED:
+            yield _contradiction(claim, Action.BLOCK if _blocked(rules, record, claim) else Action.WARN)
+
+
+def _contradiction(claim: ClaimVerdict, action: Action) -> Violation:
+    against = claim.contradicting_source or claim.best_source
+    name = f"source '{against.source or against.document_id}'" if against else "its sources"
+    metadata = _of_claim(claim, Label.CONTRADICTED, against)
+    if claim.correction is not None:
+        metadata["correction"] = claim.correction
+    return Violation(
+        action=action,
+        reason=f'Claim contradicts {name}: "{claim.claim.text}"',
+        reason_code="GROUNDING_CONTRADICTION",
+        metadata=metadata,
+    )
+
+
+def _left_out(claim: ClaimVerdict) -> Violation:
+    return Violation(
+        action=Action.DROP,
+        reason=f'Unverifiable claim left out: "{claim.claim.text}"',
+        reason_code="GROUNDING_UNVERIFIABLE",
+        metadata=_of_claim(claim, Label.UNVERIFIABLE, claim.best_source),
+    )
+
+
+def _of_claim(claim: ClaimVerdict, label: Label, source: Source | None) -> dict[str, Any]:
+    best = source and {
+        "document_id": source.document_id,
+        "document_index": source.document_index,
+        "source": source.source,
+        "score": source.score,
+        "span": [source.span.start, source.span.end],
+    }
+    return {
+        "claim": claim.claim.text,
+        "verdict": label.value,
+        "sentence_index": claim.claim.sentence_index,
+        "best_source": best,
+    }
+
+
+def _abstention(rules: GroundingRules, record: Record) -> Iterator[Violation]:
+    confidence = record.trust_score if record.output_confidence is None else record.output_confidence
+    threshold = rules.abstention_threshold
+    if confidence is not None and threshold is not None and confidence < threshold:
+        yield Violation(
+            action=Action(rules.action_on_violation),
+            reason=f"Output confidence ({wording.score(confidence)}) below abstention threshold "
+            f"({wording.number(threshold)})",
+            reason_code="GROUNDING_ABSTAIN",
+            metadata={"output_confidence": confidence, "threshold": threshold},
+        )
+
+
+def _llm_score(rules: GroundingRules, record: Record) -> Iterator[Violation]:
+    return llm_score(rules, record, Phase.AFTER_WORKFLOW)
+
+
+AUDIT: tuple[Check, ...] = (
+    few_citations,
+    no_citations,
+    _unsupported,
+    _unverifiable_ratio,
+    _contradictions,
+    inconsistent,
+    _abstention,
+    _llm_score,
+    bad_citations,
+)
+
+GROUNDING = Grounding()

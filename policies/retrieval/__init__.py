@@ -1,0 +1,1 @@
+"""The category ``retrieval``: are the documents good enough to answer from?"""

@@ -1,0 +1,48 @@
+"""The check of retrieval policies that compares the documents with each other.
+
+Comparing takes time and policies do not wait: the caller compares beforehand and puts the result into the record.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from judges.types import Chunk, Contradiction, Stated
+from policies.retrieval.rules import RetrievalRules
+from policies.types import Action, Record, Violation
+
+LEAST_CONFLICT = 0.7
+"""The score from which on two documents count as contradicting each other."""
+
+
+def conflicts(rules: RetrievalRules, record: Record, gone: Collection[int]) -> Iterator[Violation]:
+    """Documents that contradict each other, of those that are left without ``gone``. They are only warned of: which of
+    the two is right, no policy can know."""
+    if not rules.check_conflicts or record.conflicts is None:
+        return
+    for contradiction in record.conflicts.contradictions:
+        indices = (contradiction.first.document_index, contradiction.second.document_index)
+        if contradiction.score >= LEAST_CONFLICT and not any(index is None or index in gone for index in indices):
+            yield _conflict(record, contradiction)
+
+
+def _conflict(record: Record, contradiction: Contradiction) -> Violation:
+    both = [(record.chunks[side.document_index or 0], side) for side in (contradiction.first, contradiction.second)]
+    (one, first), (other, second) = both
+    names = (one.id, other.id) if one.source is None or one.source == other.source else (one.source, other.source)
+    return Violation(
+        action=Action.WARN,
+        reason=f"Documents '{names[0]}' and '{names[1] or other.id}' contradict each other: "
+        f'"{first.text}" / "{second.text}"',
+        reason_code="RETRIEVAL_CONFLICT",
+        metadata={"documents": [_sentence(chunk, side) for chunk, side in both], "score": contradiction.score},
+    )
+
+
+def _sentence(chunk: Chunk, side: Stated) -> dict[str, Any]:
+    return {
+        "document_id": chunk.id,
+        "document_index": side.document_index,
+        "source": chunk.source,
+        "sentence": side.text,
+        "span": [side.span.start, side.span.end],
+    }

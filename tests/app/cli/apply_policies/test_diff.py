@@ -1,0 +1,86 @@
+"""Plans: what is different between a file and a gateway, and nothing else."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from app.cli.apply_policies import Plan, Present, carry_out, make_plan, told
+from app.policy_admin.document import PolicyDraft, parse_document
+
+
+def drafted(name: str, **fields: Any) -> PolicyDraft:
+    return parse_document({"name": name, "category": "retrieval", **fields})
+
+
+def present(*drafts: PolicyDraft) -> list[Present]:
+    return [Present(id=f"pol_{draft.name}", version=3, draft=draft) for draft in drafts]
+
+
+class Recording:
+    """A target that notes what is done to it."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    async def list(self) -> Sequence[Present]:
+        return []
+
+    async def create(self, draft: PolicyDraft) -> None:
+        self.done.append(f"create {draft.name}")
+
+    async def replace(self, present: Present, draft: PolicyDraft) -> None:
+        self.done.append(f"replace {present.id} v{present.version} {draft.priority}")
+
+    async def delete(self, present: Present) -> None:
+        self.done.append(f"delete {present.id} v{present.version}")
+
+
+def carried_out(plan: Plan) -> list[str]:
+    target = Recording()
+    asyncio.run(carry_out(plan, target))
+    return target.done
+
+
+def test_only_what_differs_is_changed_and_deleting_comes_last() -> None:
+    wanted = [drafted("same"), drafted("new"), drafted("other", priority=5)]
+    there = present(drafted("same"), drafted("other"), drafted("gone"))
+    plan = make_plan(wanted, there, prune=False)
+    assert (plan.unchanged, plan.others) == (["same"], ["gone"])
+    assert carried_out(plan) == ["create new", "replace pol_other v3 5"]
+    pruned = make_plan(wanted, there, prune=True)
+    assert pruned.others == []
+    assert carried_out(pruned) == ["create new", "replace pol_other v3 5", "delete pol_gone v3"]
+
+
+@pytest.mark.parametrize("prune", [False, True])
+def test_where_nothing_differs_there_is_no_step(prune: bool) -> None:
+    drafts = [drafted("a", rules={"min_chunks": 2}), drafted("b")]
+    assert make_plan(drafts, present(*drafts), prune=prune).steps == []
+
+
+def test_an_empty_file_prunes_everything() -> None:
+    assert carried_out(make_plan([], present(drafted("a")), prune=True)) == ["delete pol_a v3"]
+
+
+def test_a_step_is_told_field_by_field() -> None:
+    wanted = [
+        drafted("changed", rules={"min_chunks": 3}, scope={"agents": ["a"]}),
+        drafted("new", rules={"max_source_age_days": 365}, priority=2),
+    ]
+    plan = make_plan(wanted, present(drafted("changed"), drafted("gone")), prune=True)
+    assert [list(told(step)) for step in plan.steps] == [
+        ["~ changed", "    rules.min_chunks: 1 -> 3", '    scope.agents: [] -> ["a"]'],
+        ["- gone"],
+        ["+ new", '    category: "retrieval"', "    rules.max_source_age_days: 365", "    priority: 2"],
+    ]
+
+
+def test_a_change_of_category_is_told_as_such() -> None:
+    grounding = parse_document({"name": "a", "category": "grounding"})
+    (step,) = make_plan([grounding], present(drafted("a")), prune=False).steps
+    lines = list(told(step))
+    assert '    category: "retrieval" -> "grounding"' in lines
+    assert "    rules.min_chunks: 1 -> -" in lines
+    assert "    rules.min_citations: - -> 1" in lines

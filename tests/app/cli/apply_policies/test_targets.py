@@ -1,0 +1,83 @@
+"""A gateway as a target: what it answers is read with care, whoever it is."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from app.cli.apply_policies import GatewayTarget, Present, TargetError
+from app.policy_admin.document import parse_document
+
+GATE = {"name": "gate", "category": "retrieval", "rules": {"min_chunks": 2}}
+PRESENT = Present(id="pol_1", version=4, draft=parse_document(GATE))
+
+Answer = httpx.Response | Exception
+
+
+def asked(work: Callable[[GatewayTarget], Any], *answers: Answer) -> tuple[Any, list[httpx.Request]]:
+    """What ``work`` returns where the gateway gives ``answers``, and the requests that it was sent."""
+    waiting, requests = list(answers), []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        answer = waiting.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def run() -> Any:
+        async with httpx.AsyncClient(transport=httpx.MockTransport(handle), base_url="http://gateway/at") as client:
+            return await work(GatewayTarget(client))
+
+    return asyncio.run(run()), requests
+
+
+def page(*items: Any, cursor: str | None = None) -> httpx.Response:
+    return httpx.Response(200, json={"items": list(items), "next_cursor": cursor})
+
+
+def test_every_page_is_read() -> None:
+    first = page({**GATE, "id": "pol_1", "version": 4, "created_at": "…", "new_field": 1}, cursor="abc")
+    second = page({**GATE, "name": "b", "id": "pol_2", "version": 1})
+    found, requests = asked(lambda target: target.list(), first, second)
+    assert found[0] == PRESENT
+    assert [each.draft.name for each in found] == ["gate", "b"]
+    assert [request.url.params.get("cursor") for request in requests] == [None, "abc"]
+    assert requests[0].url.path == "/at/admin/v1/policies"
+
+
+def test_changes_name_the_version_that_was_seen() -> None:
+    async def work(target: GatewayTarget) -> None:
+        await target.create(PRESENT.draft)
+        await target.replace(PRESENT, PRESENT.draft)
+        await target.delete(PRESENT)
+
+    _, requests = asked(work, httpx.Response(201, json={}), httpx.Response(200, json={}), httpx.Response(204))
+    assert [(request.method, request.url.path[-6:], request.headers.get("if-match")) for request in requests] == [
+        ("POST", "licies", None), ("PUT", "/pol_1", '"4"'), ("DELETE", "/pol_1", '"4"'),
+    ]  # fmt: skip
+    assert parse_document(json.loads(requests[0].content)) == PRESENT.draft
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (httpx.ConnectError("refused"), "refused"),
+        (httpx.ReadTimeout(""), "ReadTimeout"),
+        (httpx.Response(200, html="<h1>Welcome</h1>"), "no gateway answers there"),
+        (httpx.Response(200, json=[]), "no gateway answers there"),
+        (httpx.Response(200), "no gateway answers there"),
+        (httpx.Response(401, json={"detail": "the admin token is wrong"}), "the admin token is wrong"),
+        (httpx.Response(500, json=[]), "it answered 500"),
+        (page({**GATE, "rules": {"min_chunks": -1}, "id": "p", "version": 1}), "does not understand: rules.min_chunks"),
+        (page({**GATE, "version": 1}), "does not understand"),
+        (page(7), "does not understand"),
+    ],
+)
+def test_what_is_no_answer_is_said_in_one_line(answer: Answer, said: str) -> None:
+    with pytest.raises(TargetError, match=said) as caught:
+        asked(lambda target: target.list(), answer)
+    assert "\n" not in str(caught.value)

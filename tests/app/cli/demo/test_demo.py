@@ -1,0 +1,325 @@
+"""The demo's script: what the upstream says, what it looks like on the wire, and what the tour shows."""
+
+import io
+import json
+import logging
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import httpx
+import pytest
+import structlog
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app.cli.demo.content import Answer, Content, load_content
+from app.cli.demo.servers import ServerStartError, bind, serving
+from app.cli.demo.tour import Stage, TourError, stage, tour
+from app.cli.demo.upstream import ScriptedUpstream
+from app.cli.demo.walkthrough import Outcome, WalkthroughError
+from app.cli.main import main
+from app.cli.terminal import Screen
+from app.settings import Settings
+
+ANSWERS = [Answer(question="How long is the warranty?", answer="The warranty covers 24 months.")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """The demo sends the process's log to its own screen."""
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    yield
+    root.handlers, root.level = handlers, level
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def content() -> Content:
+    return load_content()
+
+
+async def complete(upstream: ScriptedUpstream, body: dict[str, Any]) -> httpx.Response:
+    transport = httpx.ASGITransport(app=upstream.app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://upstream") as client:
+        return await client.post("/v1/chat/completions", json=body)
+
+
+def user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def frames(response: httpx.Response) -> Iterator[dict[str, Any]]:
+    lines = [line for line in response.text.split("\n\n") if line]
+    assert lines[-1] == "data: [DONE]"
+    for line in lines[:-1]:
+        yield json.loads(line.removeprefix("data: "))
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["How long is the warranty?", "how long is the warranty", "[1] A manual.\n\nHow long is the warranty?"],
+)
+def test_a_known_question_gets_its_scripted_answer(question: str) -> None:
+    assert ScriptedUpstream(ANSWERS).answer([user(question)]) == "The warranty covers 24 months."
+
+
+def test_the_last_user_message_counts() -> None:
+    messages = [user("How long is the warranty?"), {"role": "assistant", "content": "Long."}, user("Who are you?")]
+    assert ScriptedUpstream(ANSWERS).answer(messages) != "The warranty covers 24 months."
+
+
+def test_an_unknown_question_is_answered_from_the_documents_in_the_prompt() -> None:
+    prompt = "[1] Manual\nThe pump works at 9 bar. The drip tray holds 0.4 litres of water."
+    messages = [{"role": "system", "content": prompt}, user("What pressure does the pump reach?")]
+    assert ScriptedUpstream(ANSWERS).answer(messages) == "The pump works at 9 bar."
+
+
+def test_content_parts_are_read_as_text() -> None:
+    parts = [{"type": "text", "text": "How long is the warranty?"}]
+    assert ScriptedUpstream(ANSWERS).answer([{"role": "user", "content": parts}]) == "The warranty covers 24 months."
+
+
+def test_without_any_document_it_says_so() -> None:
+    assert ScriptedUpstream([]).answer([user("Hi")]) == "I have no document to answer that from."
+
+
+@pytest.mark.anyio
+async def test_a_whole_reply_has_usage_and_is_counted() -> None:
+    upstream = ScriptedUpstream(ANSWERS)
+    body = (await complete(upstream, {"model": "m", "messages": [user("How long is the warranty?")]})).json()
+    assert body["object"] == "chat.completion"
+    assert body["choices"][0]["message"]["content"] == "The warranty covers 24 months."
+    assert body["choices"][0]["finish_reason"] == "stop"
+    assert body["usage"] == {"prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10}
+    assert upstream.calls == 1
+
+
+@pytest.mark.anyio
+async def test_a_streamed_reply_is_the_same_text_in_pieces() -> None:
+    request = {"messages": [user("How long is the warranty?")], "stream": True}
+    chunks = list(frames(await complete(ScriptedUpstream(ANSWERS, delay_s=0), request)))
+    assert chunks[0]["choices"][0]["delta"]["role"] == "assistant"
+    assert chunks[-1]["choices"][0]["finish_reason"] == "stop"
+    pieces = [chunk["choices"][0]["delta"].get("content", "") for chunk in chunks]
+    assert "".join(pieces) == "The warranty covers 24 months."
+    assert len([piece for piece in pieces if piece]) == 5
+    assert all("usage" not in chunk for chunk in chunks)
+
+
+@pytest.mark.anyio
+async def test_usage_comes_last_on_a_stream_that_asks_for_it() -> None:
+    request = {"messages": [user("Hi")], "stream": True, "stream_options": {"include_usage": True}}
+    *_, last = frames(await complete(ScriptedUpstream([], delay_s=0), request))
+    assert (last["choices"], last["usage"]["total_tokens"]) == ([], 9)
+
+
+@pytest.mark.anyio
+async def test_the_model_is_listed() -> None:
+    transport = httpx.ASGITransport(app=ScriptedUpstream([]).app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://upstream") as client:
+        body = (await client.get("/v1/models")).json()
+    assert [model["id"] for model in body["data"]] == ["scripted-1"]
+
+
+def test_every_scene_names_documents_and_a_question_that_exist(content: Content) -> None:
+    known = {document.id for document in content.documents}
+    questions = {answer.question for answer in content.answers}
+    for scene in content.scenes:
+        assert set(scene.documents) <= known
+        assert scene.question in questions
+
+
+def test_a_scenes_request_carries_documents_and_agent(content: Content) -> None:
+    scene = next(scene for scene in content.scenes if scene.key == "stale")
+    body = content.request(scene)
+    assert [document["id"] for document in body["documents"]] == ["leave-2021"]
+    assert "url" not in body["documents"][0]
+    assert body["grounding"] == {"agent": "leave-desk", "inject": "system"}
+
+
+def test_a_server_serves_for_as_long_as_the_block_runs() -> None:
+    with serving(ScriptedUpstream([]).app, bind(0)) as url:
+        assert httpx.get(f"{url}/v1/models").status_code == 200
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{url}/v1/models")
+
+
+def test_a_server_that_cannot_start_says_so() -> None:
+    async def broken(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "lifespan.startup.failed", "message": "no database"})
+
+    with pytest.raises(ServerStartError), serving(broken, bind(0)):
+        pass
+
+
+def test_a_port_that_is_taken_is_an_error() -> None:
+    taken = bind(0)
+    taken.listen()
+    with taken, pytest.raises(OSError, match="in use"):
+        bind(taken.getsockname()[1])
+
+
+@pytest.mark.slow
+def test_the_demo_is_ready_and_keeps_what_happened(running: tuple[Stage, dict[str, Outcome]]) -> None:
+    standing, _ = running
+    assert httpx.get(f"{standing.url}/readyz").json()["status"] == "ready"
+    headers = {"authorization": f"Bearer {standing.token}"}
+
+    def actions() -> set[str]:
+        found = httpx.get(f"{standing.url}/admin/v1/requests", headers=headers, params={"limit": 200}).json()["items"]
+        return {request["action"] for request in found}
+
+    deadline, tick = time.monotonic() + 30, Event()
+    while not {"block", "allow", "warn"} <= actions():  # the last of them is on its way to the log
+        assert time.monotonic() < deadline, f"the log has {actions()} alone"
+        tick.wait(0.05)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stage, dict[str, Outcome]]]:
+    """The demo with a real judge on real servers, and what its walk-through brought back."""
+    settings = Settings(_env_file=None, judge_threads=1)
+    with stage(settings, port=0, folder=tmp_path_factory.mktemp("demo")) as standing:
+        yield standing, standing.walkthrough(Screen()).run()
+
+
+@pytest.fixture
+def outcomes(running: tuple[Stage, dict[str, Outcome]]) -> dict[str, Outcome]:
+    return running[1]
+
+
+@pytest.mark.slow
+def test_the_grounded_answer_goes_out_with_a_verdict_a_claim(outcomes: dict[str, Outcome]) -> None:
+    outcome = outcomes["grounded"]
+    assert (outcome.status, outcome.finish_reason) == (200, "stop")
+    assert [claim["verdict"] for claim in outcome.claims] == ["supported", "supported"]
+    assert outcome.grounding["action"] == "allow"
+
+
+@pytest.mark.slow
+def test_the_contradicted_sentence_never_leaves(outcomes: dict[str, Outcome]) -> None:
+    outcome = outcomes["contradicted"]
+    assert outcome.text.startswith("Adults take one 10 mg tablet twice a day with food.")
+    assert outcome.text.endswith("Please ask your pharmacist.")
+    assert "8 tablets" not in outcome.text
+    assert outcome.finish_reason == "content_filter"
+    assert (outcome.grounding["action"], outcome.grounding["verdict"]) == ("block", "has_contradictions")
+
+
+@pytest.mark.slow
+def test_what_no_document_says_is_left_out(outcomes: dict[str, Outcome]) -> None:
+    outcome = outcomes["unverifiable"]
+    assert "canteen" not in outcome.text
+    assert "28 days" in outcome.text
+    assert "31 March" in outcome.text
+    assert outcome.finish_reason == "stop"
+    assert [claim["verdict"] for claim in outcome.claims if not claim.get("delivered", True)] == ["unverifiable"]
+
+
+@pytest.mark.slow
+def test_the_stale_document_is_refused_before_the_upstream_is_called(outcomes: dict[str, Outcome]) -> None:
+    outcome = outcomes["stale"]
+    assert outcome.status == 400
+    assert outcome.error["code"] == "RETRIEVAL_STALE_SOURCE"
+    assert not outcome.upstream_called
+
+
+@pytest.mark.slow
+def test_the_command_plays_the_tour_and_leaves_its_requests(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Played twice with ``--keep``: the second time the policies are there already."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GROUNDLANE_JUDGE", "none")
+    monkeypatch.setattr("sys.argv", ["groundlane", "demo", "--port", "0", "--exit", "--keep"])
+    for _ in range(2):
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert not ended.value.code
+    shown = capsys.readouterr().out
+    assert shown.count("RETRIEVAL_STALE_SOURCE") == 2
+    assert "curl -sN http://127.0.0.1:" in shown
+    assert {file.name for file in (tmp_path / "groundlane-demo").glob("*.json")} == {
+        "grounded.json",
+        "contradicted.json",
+        "unverifiable.json",
+        "stale.json",
+    }
+
+
+def test_a_port_that_is_taken_ends_the_demo_with_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taken = bind(0)
+    taken.listen()
+    with taken:
+        port = str(taken.getsockname()[1])
+        monkeypatch.setattr("sys.argv", ["groundlane", "demo", "--port", port, "--exit"])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == f"Error: port {port}: Address already in use. Choose another with --port.\n"
+
+
+class Interrupted(Event):
+    """Ctrl-C is pressed as soon as somebody waits."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        signal.raise_signal(signal.SIGINT)
+        return super().wait(10)
+
+
+@pytest.mark.slow
+def test_the_demo_serves_until_ctrl_c_and_puts_the_signals_back(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("app.cli.demo.tour.Event", Interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    tour(Settings(_env_file=None, judge="none"), port=0, folder=None, leave=False)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert "Serving. Press Ctrl-C to end." in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_an_answer_that_the_tour_cannot_show_ends_it(running: tuple[Stage, dict[str, Outcome]]) -> None:
+    standing, _ = running
+    with pytest.raises(WalkthroughError, match="GET /admin/v1/policies answered 401"):
+        replace(standing, token="wrong").walkthrough(Screen()).run()
+
+
+@pytest.mark.slow
+def test_a_refused_stream_is_shown_as_refused(
+    running: tuple[Stage, dict[str, Outcome]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    standing, _ = running
+    (stale,) = (scene for scene in standing.content.scenes if scene.key == "stale")
+    content = standing.content.model_copy(update={"scenes": (stale.model_copy(update={"stream": True}),)})
+    outcomes = replace(standing, content=content).walkthrough(Screen()).run()
+    assert outcomes["stale"].error["code"] == "RETRIEVAL_STALE_SOURCE"
+    assert "HTTP 400 RETRIEVAL_STALE_SOURCE" in capsys.readouterr().out
+
+
+def test_the_demo_reports_a_gateway_that_does_not_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def broken(_: Settings) -> ASGIApp:
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            await send({"type": "lifespan.startup.failed", "message": "broken"})
+
+        return app
+
+    monkeypatch.setattr("app.cli.demo.tour.create_app", broken)
+    with pytest.raises(TourError, match="did not start"):
+        tour(Settings(_env_file=None, judge="none"), port=0, folder=tmp_path, leave=True)
+
+
+def test_the_screen_does_without_colours_and_signs_where_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding="ascii", write_through=True))
+    Screen().claim({"verdict": "supported", "confidence": None, "reason": "timeout"})
+    assert written.getvalue().split() == [b"?", b"supported", b"(timeout)"]

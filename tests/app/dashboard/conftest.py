@@ -1,0 +1,66 @@
+"""A gateway with something to show, a client that has signed in, and a browser. Tests here are plain functions: a
+browser that is driven synchronously and an event loop of a test's own do not go together in one module."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.browser import chromium, open_page, sign_in
+from tests.support.dashboard_seed import events, play, write
+from tests.support.live_gateway import Gateway
+
+
+@pytest.fixture(scope="session")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """The gateway that tests share: three hundred requests of the last hours, and those of ``played``."""
+    gateway = Gateway(tmp_path_factory.mktemp("dashboard")).start()
+    write(gateway.database, events(300))
+    yield gateway
+    gateway.close()
+
+
+@pytest.fixture(scope="session")
+def played(gateway: Gateway) -> dict[str, str]:
+    """The ids of requests that were really made of the shared gateway: ``fine``, ``false``, ``open``, ``stale``."""
+    return play(gateway)
+
+
+@pytest.fixture
+def start_gateway(tmp_path: Path) -> Iterator[Callable[..., Gateway]]:
+    """Starts a gateway of the test's own, with other settings."""
+    started: list[Gateway] = []
+
+    def start(**settings: Any) -> Gateway:
+        folder = tmp_path / f"gateway-{len(started)}"
+        folder.mkdir()
+        gateway = Gateway(folder, **settings)
+        started.append(gateway)
+        return gateway.start()
+
+    yield start
+    for gateway in started:
+        gateway.close()
+
+
+@pytest.fixture(scope="session")
+def client(gateway: Gateway) -> Iterator[httpx.Client]:
+    """A client of the shared gateway that has signed in; redirects are not followed."""
+    with sign_in(gateway) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A headless Chromium. Skips where there is none."""
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(browser: Any, gateway: Gateway, client: httpx.Client) -> Iterator[Any]:
+    """A page of the shared gateway, signed in: errors on its console and requests to other hosts fail the test."""
+    with open_page(browser, gateway, client) as page:
+        yield page

@@ -1,0 +1,226 @@
+"""The frame: who gets in, what every page carries, and what is refused."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import timedelta
+
+import httpx
+import pytest
+from fastapi.routing import APIRoute
+
+from app.dashboard import session
+from app.dashboard.router import PARTS
+from app.dashboard.templating import SECTIONS, many, static
+from app.db.database import DatabaseUnavailableError
+from tests.support.browser import csrf_of, sign_in
+from tests.support.live_gateway import ADMIN_TOKEN, Gateway
+
+PAGES = [section.path for section in SECTIONS]
+OPEN = {"/sign-in", "/static/{version}/{name}"}
+
+
+Visit = Callable[..., httpx.Client]
+
+
+@pytest.fixture
+def visit() -> Iterator[Visit]:
+    """Makes clients of a gateway's dashboard, which have the cookies given and close at the end."""
+    with ExitStack() as stack:
+
+        def made(gateway: Gateway, cookies: httpx.Cookies | None = None) -> httpx.Client:
+            base_url = f"http://127.0.0.1:{gateway.port}"
+            return stack.enter_context(httpx.Client(base_url=base_url, cookies=cookies, timeout=20))
+
+        yield made
+
+
+@pytest.fixture
+def stranger(gateway: Gateway, visit: Visit) -> httpx.Client:
+    return visit(gateway)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_pages_carry_no_inline_script_or_style_and_the_headers_that_forbid_them(
+    client: httpx.Client, path: str
+) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 200
+    policy = dict(part.strip().split(" ", 1) for part in answer.headers["content-security-policy"].split(";"))
+    assert (policy["default-src"], policy["script-src"], policy["style-src"]) == ("'none'", "'self'", "'self'")
+    assert (policy["frame-ancestors"], policy["base-uri"], policy["form-action"]) == ("'none'", "'none'", "'self'")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["cache-control"] == "no-store"
+    assert " style=" not in answer.text
+    assert "<style" not in answer.text
+    assert "<script>" not in answer.text
+    assert "://" not in answer.text.replace("http://127.0.0.1", "")
+
+
+def test_every_page_but_the_open_ones_sends_a_stranger_to_sign_in(stranger: httpx.Client) -> None:
+    routes = [route for part in PARTS for route in part.routes if isinstance(route, APIRoute)]
+    assert len(routes) > len(PAGES)
+    for route in routes:
+        if route.path in OPEN:
+            continue
+        for method in route.methods:
+            answer = stranger.request(method, "/dashboard" + route.path.translate({ord("{"): None, ord("}"): None}))
+            assert (answer.status_code, answer.headers["location"][:18]) == (303, "/dashboard/sign-in"), route.path
+
+
+def test_a_script_without_a_session_is_told_so_rather_than_sent_elsewhere(stranger: httpx.Client) -> None:
+    answer = stranger.get("/dashboard/requests", headers={"sec-fetch-mode": "cors"})
+    assert answer.status_code == 401
+
+
+def test_signing_in_leads_to_the_page_that_was_asked_for(stranger: httpx.Client) -> None:
+    wanted = stranger.get("/dashboard/requests?agent=hr").headers["location"]
+    form = stranger.get(wanted).text
+    data = {"csrf": csrf_of(form), "token": ADMIN_TOKEN, "next": "/dashboard/requests?agent=hr"}
+    answer = stranger.post("/dashboard/sign-in", data=data)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/dashboard/requests?agent=hr")
+    cookie = next(value for value in answer.headers.get_list("set-cookie") if value.startswith(session.COOKIE))
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert "Path=/dashboard" in cookie
+    assert "Secure" not in cookie
+    assert ADMIN_TOKEN not in cookie
+    assert stranger.get("/dashboard/").status_code == 200
+
+
+def test_behind_https_the_cookie_is_for_https_alone(stranger: httpx.Client) -> None:
+    answer = stranger.get("/dashboard/sign-in", headers={"x-forwarded-proto": "https"})
+    assert "Secure" in answer.headers["set-cookie"]
+
+
+@pytest.mark.parametrize("next", ["https://elsewhere.example/", "//elsewhere.example", "/dashboard/\\e", "/dashboardx"])
+def test_no_link_leads_elsewhere_after_signing_in(next: str) -> None:
+    assert session.safe_next(next) == "/dashboard/"
+
+
+def test_a_wrong_token_is_refused_and_the_page_does_not_repeat_it(stranger: httpx.Client) -> None:
+    form = stranger.get("/dashboard/sign-in").text
+    answer = stranger.post("/dashboard/sign-in", data={"csrf": csrf_of(form), "token": "guess-1"})
+    assert answer.status_code == 401
+    assert "not the admin token" in answer.text
+    assert "guess-1" not in answer.text
+    assert session.COOKIE not in stranger.cookies
+
+
+def test_a_form_without_its_token_or_from_another_site_changes_nothing(
+    client: httpx.Client, gateway: Gateway, visit: Visit, stranger: httpx.Client
+) -> None:
+    bare = visit(gateway, client.cookies)
+    assert bare.post("/dashboard/sign-out").status_code == 403
+    assert bare.post("/dashboard/sign-out", data={"csrf": "0" * 64}).status_code == 403
+    assert client.post("/dashboard/sign-out", headers={"sec-fetch-site": "cross-site"}).status_code == 403
+    assert client.post("/dashboard/sign-out", content=iter([b"a"])).status_code == 411
+    assert stranger.post("/dashboard/sign-in", data={"token": ADMIN_TOKEN}).status_code == 403
+    assert client.get("/dashboard/").status_code == 200
+
+
+def test_signing_out_ends_the_session_everywhere(gateway: Gateway, visit: Visit) -> None:
+    with sign_in(gateway) as client:
+        again = visit(gateway, httpx.Cookies(client.cookies))
+        assert again.get("/dashboard/").status_code == 200
+        answer = client.post("/dashboard/sign-out")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/dashboard/sign-in")
+    assert again.get("/dashboard/").status_code == 303
+
+
+def test_a_session_ends_by_itself_and_nobody_can_prolong_it(
+    gateway: Gateway, visit: Visit, stranger: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "LASTS", timedelta(seconds=-1))
+    form = stranger.get("/dashboard/sign-in").text
+    over = stranger.post("/dashboard/sign-in", data={"csrf": csrf_of(form), "token": ADMIN_TOKEN})
+    cookie = over.headers["set-cookie"].partition(f"{session.COOKIE}=")[2].partition(";")[0]
+    id, ends, signature = cookie.split(".")
+    for value in (cookie, f"{id}.{int(ends) + 9_999}.{signature}", f"{id}..{signature}", "", "a.b.c", "é"):
+        headers = {"cookie": f"{session.COOKIE}={value}".encode()}
+        assert visit(gateway).get("/dashboard/", headers=headers).status_code == 303
+
+
+def test_a_new_admin_token_signs_everybody_out(start_gateway: Callable[..., Gateway], visit: Visit) -> None:
+    first = start_gateway()
+    with sign_in(first) as client:
+        kept = client.cookies
+    url = f"sqlite+aiosqlite:///{first.database}"
+    same, other = start_gateway(database_url=url), start_gateway(database_url=url, admin_token="another-token")
+    assert [visit(each, kept).get("/dashboard/").status_code for each in (same, other)] == [200, 303]
+
+
+def test_guesses_are_throttled(start_gateway: Callable[..., Gateway], visit: Visit) -> None:
+    client = visit(start_gateway())
+    csrf = csrf_of(client.get("/dashboard/sign-in").text)
+    answers = [client.post("/dashboard/sign-in", data={"csrf": csrf, "token": "guess"}) for _ in range(11)]
+    assert [answer.status_code for answer in answers] == [401] * session.ATTEMPTS_PER_MINUTE + [429]
+    assert client.post("/dashboard/sign-in", data={"csrf": csrf, "token": ADMIN_TOKEN}).status_code == 429
+
+
+def test_the_dashboard_can_be_left_out(start_gateway: Callable[..., Gateway], visit: Visit) -> None:
+    stranger = visit(start_gateway(dashboard=False))
+    assert stranger.get("/dashboard/").status_code == 404
+    assert stranger.get("/", headers={"accept": "text/html"}).status_code == 404
+
+
+def test_a_browser_is_led_from_the_root_to_the_dashboard_and_nobody_else_is(stranger: httpx.Client) -> None:
+    led = stranger.get("/", headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+    assert (led.status_code, led.headers["location"]) == (307, "/dashboard/")
+    told = stranger.get("/", headers={"accept": "*/*"})
+    assert (told.status_code, told.headers["content-type"]) == (404, "application/json")
+
+
+def test_files_are_kept_for_good_under_their_version_alone(client: httpx.Client) -> None:
+    answer = client.get(static("style.css"))
+    assert answer.headers["content-type"] == "text/css; charset=utf-8"
+    assert "immutable" in answer.headers["cache-control"]
+    assert client.get("/dashboard/static/older/style.css").headers["cache-control"] == "no-store"
+    assert client.get("/dashboard/static/older/none.css").status_code == 404
+
+
+def test_a_page_that_is_not_there_is_told_on_a_page(client: httpx.Client) -> None:
+    answer = client.get("/dashboard/nothing/here")
+    assert answer.status_code == 404
+    assert "There is no such page." in answer.text
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "POST"])
+def test_a_method_that_a_page_does_not_have_is_told_on_a_page(client: httpx.Client, method: str) -> None:
+    token = {"x-csrf-token": csrf_of(client.get("/dashboard/keys").text), "content-length": "0"}
+    answer = client.request(method, "/dashboard/requests", headers=token)
+    assert answer.status_code == 405
+    assert "Nothing can be changed here." in answer.text
+
+
+def test_one_of_something_is_not_many() -> None:
+    assert [many(number, "request") for number in (0, 1, 2_000)] == ["0 requests", "1 request", "2,000 requests"]
+    assert many(2, "policy", "policies") == "2 policies"
+
+
+def test_light_and_dark_are_a_choice_that_is_kept(client: httpx.Client) -> None:
+    answer = client.post("/dashboard/theme", data={"theme": "dark", "next": "/dashboard/keys"})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/dashboard/keys")
+    assert 'data-theme="dark"' in client.get("/dashboard/keys").text
+    client.post("/dashboard/theme", data={"theme": "<script>"})
+    assert "data-theme=" not in client.get("/dashboard/keys").text
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "said"),
+    [
+        (DatabaseUnavailableError("unable to open sqlite file"), 503, "The database is not available."),
+        (RuntimeError("a secret of ours"), 500, "Something went wrong; the log says what."),
+    ],
+)
+def test_faults_are_told_on_a_page_that_gives_nothing_away(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch, fault: Exception, status: int, said: str
+) -> None:
+    async def fail(*_: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(session.Sessions, "find", fail)
+    answer = client.get("/dashboard/system")
+    assert answer.status_code == status
+    assert said in answer.text
+    assert str(fault) not in answer.text
+    assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]

@@ -1,0 +1,111 @@
+"""The ways of an operator with policies, in a real browser: the first one and its first block; try, save, roll back."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from judges.types import Label
+from tests.support.browser import check, check_everywhere, open_page, sign_in
+from tests.support.dashboard_seed import AGENT, DOCUMENT, FALSE, FINE
+from tests.support.live_gateway import Gateway
+from tests.support.scripted_answers import answer
+
+pytestmark = pytest.mark.browser
+
+
+def test_from_a_template_to_the_first_block(browser: Any, start_gateway: Callable[..., Gateway]) -> None:
+    """An empty gateway: a policy out of a template, a request that it blocks, and what the operator sees of that."""
+    gateway = start_gateway()
+    gateway.judge.labels = {"40 days": Label.CONTRADICTED}
+    with sign_in(gateway) as client, open_page(browser, gateway, client) as page:
+        page.goto("/dashboard/policies")
+        check(page)
+        page.get_by_role("link", name="Make the first one").click()
+        check(page)
+        page.get_by_role("link", name=re.compile("^Customer support")).click()
+        page.get_by_label("agents, no. 1").fill("leaflet-desk")
+        page.get_by_label("abstention_response").fill("Please ask your pharmacist.")
+        page.get_by_role("button", name="Create").click()
+        page.get_by_text("The policy is made.").wait_for()
+        check(page)
+
+        gateway.upstream.script(answer(f"{FINE} {FALSE}", stream=False))
+        messages = [{"role": "user", "content": "How much leave?"}]
+        body = {"model": "m", "messages": messages, "documents": [DOCUMENT], "grounding": {"agent": "leaflet-desk"}}
+        with gateway.call(body) as call:
+            assert b"Please ask your pharmacist." in call.read_all()
+        gateway.trace(call.request_id)
+
+        page.get_by_role("link", name="Policies", exact=True).first.click()
+        row = page.locator("[data-policy='Customer support']")
+        assert "1 blocked" in row.inner_text()
+        row.get_by_role("link").click()
+        flagged = page.get_by_role("region", name="What it did not allow")
+        assert "Claim contradicts source 'hr.pdf'" in flagged.inner_text()
+        check_everywhere(page)
+        flagged.get_by_role("listitem").get_by_role("link").click()
+        page.wait_for_url(f"**/dashboard/requests/{call.request_id}")
+
+        page.goto("/dashboard/policies")
+        page.get_by_role("switch", name="Customer support is in use").click()
+        page.get_by_text("Done.").wait_for()
+        assert page.get_by_role("switch").get_attribute("aria-checked") == "false"
+
+
+def test_a_change_is_tried_saved_and_rolled_back(page: Any, gateway: Gateway, played: dict[str, str]) -> None:
+    rules = {"min_citations": 0, "unverifiable_action": "flag"}
+    policy = gateway.policy("grounding", rules, scope={"agents": [AGENT]}, mode="shadow")
+    url = f"/dashboard/policies/{policy['id']}"
+    page.goto(f"{url}/edit")
+    page.get_by_label("Find a rule").fill("unverifiable")
+    assert page.locator("[data-rule]:visible").filter(has_text="min_citations").count() == 0
+    ratio = page.get_by_label("max_unverifiable_ratio", exact=True)
+    page.get_by_label("max_unverifiable_ratio, slider").fill("0.1")
+    assert ratio.input_value() == "0.1"
+    page.get_by_role("radiogroup", name="unverifiable_action").get_by_role("radio", name="block").check()
+    page.get_by_role("button", name="Try it on").click()
+    tried = page.get_by_role("region", name=re.compile("requests would change"))
+    tried.wait_for()
+    assert played["open"] in str(tried.get_by_role("link").evaluate_all("links => links.map(link => link.href)"))
+    check_everywhere(page)
+    assert gateway.admin.get(f"/policies/{policy['id']}").json()["version"] == 1
+
+    ratio.fill("often")
+    page.get_by_role("button", name="Save").last.click()
+    page.get_by_role("alert").get_by_role("link", name="max_unverifiable_ratio").click()
+    assert "valid number" in page.locator("[data-rule='max_unverifiable_ratio']").inner_text()
+    check(page)
+    gateway.admin.patch(f"/policies/{policy['id']}", json={"priority": 4})
+    ratio.fill("0.1")
+    page.get_by_role("button", name="Save").last.click()
+    page.get_by_role("region", name="Not saved: somebody saved version 2 meanwhile").wait_for()
+    check_everywhere(page)
+    page.get_by_role("button", name="Save").last.click()
+    page.wait_for_url(f"**{url}?done=saved")
+    assert gateway.admin.get(f"/policies/{policy['id']}").json()["priority"] == 4
+
+    page.get_by_role("link", name="Versions").click()
+    page.locator("summary").filter(has_text="v1").click()
+    check_everywhere(page)
+    page.get_by_role("button", name="Roll back to version 1").click()
+    page.wait_for_url(f"**{url}?done=rolled-back")
+    now = gateway.admin.get(f"/policies/{policy['id']}").json()
+    assert (now["version"], now["rules"]["unverifiable_action"]) == (4, "flag")
+
+
+def test_without_a_script_the_form_does_the_same(browser: Any, gateway: Gateway, client: httpx.Client) -> None:
+    policy = gateway.policy("retrieval", scope={"agents": ["nobody"]})
+    url = f"/dashboard/policies/{policy['id']}"
+    with open_page(browser, gateway, client, java_script_enabled=False) as page:
+        page.goto(f"{url}/edit")
+        page.get_by_label("min_chunks").fill("4")
+        page.get_by_label("blocked_sources, no. 1").fill("drafts")
+        page.get_by_role("button", name="Try it on").click()
+        assert page.get_by_role("region", name=re.compile("requests would change")).is_visible()
+        page.get_by_role("button", name="Save").last.click()
+        page.wait_for_url(f"**{url}?done=saved")
+    rules = gateway.admin.get(f"/policies/{policy['id']}").json()["rules"]
+    assert (rules["min_chunks"], rules["blocked_sources"]) == (4, ["drafts"])

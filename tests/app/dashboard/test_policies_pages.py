@@ -1,0 +1,198 @@
+"""The pages of policies, as a browser without a script uses them: forms, and what the server answers to them."""
+
+import re
+from html import unescape
+from typing import Any
+
+import httpx
+import pytest
+
+from app.dashboard.policies.form_fields import entries_of
+from tests.support.dashboard_seed import AGENT
+from tests.support.live_gateway import Gateway
+
+POLICIES = "/dashboard/policies"
+
+
+def form(category: str, rules: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+    """What a browser sends of the form of such a policy."""
+    return {**entries_of({"rules": rules or {}, **fields}, category), "category": category, "do": "save"}
+
+
+def made(gateway: Gateway, category: str = "grounding", rules: dict[str, Any] | None = None, **fields: Any) -> Any:
+    """A policy that no request meets."""
+    return gateway.policy(category, rules, scope={"agents": ["nobody"]}, **fields)
+
+
+def stored(gateway: Gateway, policy_id: str) -> Any:
+    return gateway.admin.get(f"/policies/{policy_id}").json()
+
+
+def said_of(page: str, key: str) -> str:
+    """What stands beside the input of a field as wrong with it."""
+    found = re.search(rf'id="f-{re.escape(key)}-wrong">(.*?)</p>', page)
+    assert found, f"nothing is said of {key}"
+    return unescape(found[1])
+
+
+def test_a_policy_is_made_from_a_template(gateway: Gateway, client: httpx.Client) -> None:
+    choice = client.get(f"{POLICIES}/new").text
+    assert "/dashboard/policies/new?template=Customer%20support" in choice
+    filled = client.get(f"{POLICIES}/new", params={"template": "Customer support"}).text
+    assert re.search(r'name="rules.contradiction_action" value="block" checked', filled)
+    rules = {"contradiction_action": "block", "min_citations": 0}
+    sent = form("grounding", rules, name="made here", scope={"agents": ["nobody", "no-*"]})
+    answer = client.post(f"{POLICIES}/new", data=sent)
+    assert answer.status_code == 303, answer.text
+    policy = stored(gateway, answer.headers["location"].partition("?")[0].rpartition("/")[2])
+    assert (policy["name"], policy["scope"]["agents"]) == ("made here", ["nobody", "no-*"])
+    assert {name: policy["rules"][name] for name in rules} == rules
+    assert "made here" in client.get(POLICIES).text
+    assert "The policy is made." in client.get(answer.headers["location"]).text
+    again = client.post(f"{POLICIES}/new", data=sent)
+    assert again.status_code == 409
+    assert "already" in said_of(again.text, "name")
+
+
+def test_what_is_wrong_stands_beside_its_field_as_the_admin_api_says_it(gateway: Gateway, client: httpx.Client) -> None:
+    policy = made(gateway, "retrieval")
+    url = f"{POLICIES}/{policy['id']}/edit"
+    sent = form("retrieval", name=policy["name"]) | {
+        "version": "1",
+        "rules.min_chunks": "-1",
+        "rules.max_single_source_ratio": "0,5",
+        "rules.blocked_sources": ["fine", "</textarea><script>alert(1)</script>"],
+        "canary_percent": "all",
+    }
+    answer = client.post(url, data=sent)
+    assert answer.status_code == 422
+    api = gateway.admin.patch(f"/policies/{policy['id']}", json={"rules": {"min_chunks": -1}}).json()
+    assert said_of(answer.text, "rules.min_chunks") == api["errors"][0]["msg"]
+    assert "valid number" in said_of(answer.text, "rules.max_single_source_ratio")
+    assert "valid integer" in said_of(answer.text, "canary_percent")
+    assert 'value="0,5"' in answer.text
+    assert "<script>alert" not in answer.text
+    assert stored(gateway, policy["id"])["version"] == 1
+
+
+def test_a_stale_edit_is_refused_and_both_are_shown(gateway: Gateway, client: httpx.Client) -> None:
+    policy = made(gateway, rules={"min_citations": 1, "max_claims": 5}, priority=1)
+    url = f"{POLICIES}/{policy['id']}/edit"
+    gateway.admin.patch(f"/policies/{policy['id']}", json={"priority": 7, "rules": {"min_citations": 2}})
+    scope = {"agents": ["nobody"]}
+    ours = form("grounding", {"min_citations": 3, "max_claims": 6}, name=policy["name"], scope=scope, priority=1)
+    answer = client.post(url, data=ours | {"version": "1"})
+    assert answer.status_code == 412
+    clash = unescape(re.sub(r"<[^>]+>", " ", answer.text.partition('id="clash"')[2].partition("</section>")[0]))
+    told = " ".join(clash.split())
+    assert "priority version 2 7 yours 1 theirs is taken over" in told
+    assert "rules.min_citations version 2 2 yours 3 both changed it: yours is kept" in told
+    assert "rules.max_claims version 2 5 yours 6 yours is kept" in told
+    assert 'name="version" value="2"' in answer.text
+    assert re.search(r'name="priority" value="7"', answer.text)
+    assert re.search(r'name="rules.min_citations" value="3"', answer.text)
+    assert stored(gateway, policy["id"])["version"] == 2
+    merged = ours | {"version": "2", "priority": "7"}
+    assert client.post(url, data=merged).status_code == 303
+    saved = stored(gateway, policy["id"])
+    assert (saved["version"], saved["priority"], saved["rules"]["min_citations"]) == (3, 7, 3)
+
+
+def test_trying_lists_what_would_change_and_saves_nothing(
+    gateway: Gateway, client: httpx.Client, played: dict[str, str]
+) -> None:
+    rules = {"unverifiable_action": "block", "max_unverifiable_ratio": 0.1, "min_citations": 0}
+    sent = form("grounding", rules, name="stricter", scope={"agents": [AGENT]}) | {"do": "simulate", "limit": "1000"}
+    answer = client.post(f"{POLICIES}/new", data=sent)
+    assert answer.status_code == 200
+    outcome = answer.text.partition('id="simulated"')[2].partition("</section>")[0]
+    assert f"/dashboard/requests/{played['open']}" in outcome
+    assert f"/dashboard/requests/{played['fine']}" not in outcome
+    assert "Unverifiable claims 50% (max 10%)" in outcome
+    assert "stricter" not in [policy["name"] for policy in gateway.admin.get("/policies").json()["items"]]
+
+
+def test_switches_change_what_was_seen_and_nothing_else(gateway: Gateway, client: httpx.Client) -> None:
+    policy = made(gateway)
+    url = f"{POLICIES}/{policy['id']}"
+    off = client.post(f"{url}/enabled", data={"version": "1", "enabled": "", "back": "list"})
+    assert off.headers["location"] == f"{POLICIES}?done=switched"
+    assert stored(gateway, policy["id"])["enabled"] is False
+    stale = client.post(f"{url}/enabled", data={"version": "1", "enabled": "on"})
+    assert stale.status_code == 412
+    assert "Somebody was quicker" in stale.text
+    canary = client.post(f"{url}/rollout", data={"version": "2", "mode": "enforce", "canary_percent": "10"})
+    assert canary.status_code == 303
+    assert (stored(gateway, policy["id"])["canary_percent"], stored(gateway, policy["id"])["version"]) == (10, 3)
+    wrong = client.post(f"{url}/rollout", data={"version": "3", "mode": "enforce", "canary_percent": "most"})
+    assert (wrong.status_code, "canary_percent: " in wrong.text) == (422, True)
+
+
+def test_versions_are_compared_and_rolled_back_to(gateway: Gateway, client: httpx.Client) -> None:
+    policy = made(gateway, rules={"abstention_response": "Ask a doctor."})
+    patch = {"rules": {"abstention_response": "Ask a pharmacist."}, "priority": 3}
+    gateway.admin.patch(f"/policies/{policy['id']}", json=patch)
+    url = f"{POLICIES}/{policy['id']}"
+    listed = client.get(f"{url}/versions", params={"old": 1, "new": 2}).text
+    assert "From version 1 to version 2" in listed
+    assert re.search(r"<del>doctor\.</del>|<del>Ask a doctor\.</del>", listed)
+    assert "Roll back to version 1" in listed
+    assert "Roll back to version 2" not in listed
+    stale = client.post(f"{url}/rollback", data={"to": "1", "version": "1"})
+    assert (stale.status_code, "Somebody was quicker" in stale.text) == (412, True)
+    assert client.post(f"{url}/rollback", data={"to": "1", "version": "2"}).status_code == 303
+    now = stored(gateway, policy["id"])
+    assert (now["version"], now["priority"]) == (3, 0)
+    assert now["rules"]["abstention_response"] == "Ask a doctor."
+
+
+def test_deleting_asks_first_and_what_was_can_be_made_anew(gateway: Gateway, client: httpx.Client) -> None:
+    policy = made(gateway, rules={"max_claims": 77})
+    url = f"{POLICIES}/{policy['id']}"
+    assert "Delete it" in client.get(f"{url}/delete").text
+    assert client.post(f"{url}/delete", data={"version": "9"}).status_code == 412
+    edited = form("grounding", name=policy["name"]) | {"version": "1"}
+    assert client.post(f"{url}/delete", data={"version": "1"}).status_code == 303
+    assert client.get(url).status_code == 404
+    late = client.post(f"{url}/edit", data=edited)
+    assert (late.status_code, "deleted meanwhile" in late.text) == (404, True)
+    versions = client.get(f"{url}/versions").text
+    assert f"new?like={policy['id']}&amp;version=1" in versions
+    assert "Roll back" not in versions
+    copy = client.get(f"{POLICIES}/new", params={"like": policy["id"], "version": 1}).text
+    assert 'name="rules.max_claims" value="77"' in copy
+
+
+def test_a_hostile_name_is_text_on_every_page(gateway: Gateway, client: httpx.Client) -> None:
+    name = "\u202e<script>alert(1)</script>\"'{{7*7}}"
+    policy = made(gateway, name=name, rules={"abstention_response": "<img src=x onerror=alert(1)>" * 50})
+    gateway.admin.patch(f"/policies/{policy['id']}", json={"rules": {"abstention_response": "</details>"}})
+    url = f"{POLICIES}/{policy['id']}"
+    for path in (POLICIES, url, f"{url}/edit", f"{url}/versions", f"{url}/delete", "/dashboard/calibration"):
+        text = client.get(path).text
+        assert "&lt;script&gt;alert(1)" in text, path
+        assert "<script>alert" not in text
+        assert "<img src=x" not in text
+    gateway.admin.delete(f"/policies/{policy['id']}")
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/pol_0", 404),
+        ("/pol_0/edit", 404),
+        ("/pol_0/versions", 404),
+        ("/pol_0/delete", 404),
+        ("/new?template=none", 404),
+        ("/new?category=none", 422),
+        ("/new?like=pol_0", 404),
+        ("/new?like=pol_0&version=99999999999999999999", 422),
+        ("?category=none&after=zzz", 200),
+        ("?done=<script>", 200),
+    ],
+)
+def test_what_is_not_there_is_a_page_that_says_so(client: httpx.Client, path: str, status: int) -> None:
+    answer = client.get(POLICIES + path)
+    assert answer.status_code == status
+    assert "<h1" in answer.text
+    assert "<script>" not in answer.text

@@ -1,0 +1,164 @@
+"""Tables with rows in them, brought to this version and back."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+import pytest
+from alembic import command
+from sqlalchemy import Connection, insert, inspect, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.db.database import Database, SchemaError, _alembic, upgrade
+from app.db.rollup_tables import STATISTICS
+from app.db.tables import EVENT_TABLES, feedback
+from app.events.queries import EventQueries
+from app.events.records import RequestEvent
+from app.events.storage.insert import store
+from app.events.storage.serialization import event_rows
+
+T = TypeVar("T")
+NAMES = [table.name for table in (*EVENT_TABLES, feedback)]
+KEYS = {
+    "requests": ["request_id"],
+    "decisions": ["id"],
+    "claims": ["request_id", "seq"],
+    "documents": ["request_id", "position"],
+}
+YEAR = datetime(2026, 1, 1, tzinfo=UTC)
+TIMES = (YEAR - timedelta(microseconds=1), YEAR, YEAR + timedelta(days=45, microseconds=123456))
+
+
+def on(url: str, action: Callable[[Database], Any]) -> Any:
+    async def run() -> Any:
+        database = Database(url)
+        try:
+            return await action(database)
+        finally:
+            await database.aclose()
+
+    return asyncio.run(run())
+
+
+async def put_plain(database: Database, events: list[RequestEvent]) -> None:
+    """Rows as they were before every one of them had a time."""
+    async with database.write() as connection:
+        for event in events:
+            for name, rows in event_rows(event).items():
+                timed = name in ("requests", "decisions")
+                plain = [{key: row[key] for key in row if timed or key != "ts"} for row in rows]
+                await connection.execute(insert(next(table for table in EVENT_TABLES if table.name == name)), plain)
+        mark = {"id": "fb", "request_id": events[1].request.request_id, "correct": True, "created_at": YEAR}
+        await connection.execute(insert(feedback), mark)
+
+
+async def shape(database: Database) -> dict[str, Any]:
+    """Columns, keys and indexes of the tables of the event log."""
+
+    def read(connection: Connection) -> dict[str, Any]:
+        found = inspect(connection)
+        return {
+            name: (
+                [(column["name"], str(column["type"]), column["nullable"]) for column in found.get_columns(name)],
+                found.get_pk_constraint(name)["constrained_columns"],
+                [(key["name"], key["referred_table"], key["options"]) for key in found.get_foreign_keys(name)],
+                sorted((index["name"], tuple(index["column_names"])) for index in found.get_indexes(name)),
+            )
+            for name in NAMES
+        }
+
+    async with database.read() as connection:
+        return await connection.run_sync(read)
+
+
+async def rows(database: Database) -> dict[str, Any]:
+    async with database.read() as connection:
+        return {name: await _sorted_rows(connection, name) for name in NAMES}
+
+
+async def _sorted_rows(connection: AsyncConnection, name: str) -> list[str]:
+    return sorted(str(sorted(row._mapping.items())) for row in await connection.execute(text(f"SELECT * FROM {name}")))
+
+
+async def places(database: Database) -> list[tuple[str, str]]:
+    query = text("SELECT request_id, tableoid::regclass::text FROM claims WHERE seq = 0 ORDER BY request_id")
+    async with database.read() as connection:
+        return [(row[0], row[1]) for row in await connection.execute(query)]
+
+
+async def keys(database: Database) -> dict[str, list[str]]:
+    return {name: key for name, (_, key, _, _) in (await shape(database)).items() if name != "feedback"}
+
+
+def test_the_event_log_gets_its_months_and_loses_them(empty_url: str, event: Callable[..., RequestEvent]) -> None:
+    events = [event(number, ts=ts) for number, ts in enumerate(TIMES)]
+    config = _alembic(empty_url)
+    command.upgrade(config, "0005")
+    on(empty_url, lambda database: put_plain(database, events))
+    before = on(empty_url, shape), on(empty_url, rows)
+    for _ in range(2):
+        upgrade(empty_url)
+        sqlite = empty_url.startswith("sqlite")
+        assert on(empty_url, keys) == {name: [*key, *([] if sqlite else ["ts"])] for name, key in KEYS.items()}
+        if not sqlite:
+            assert on(empty_url, places) == [
+                ("req_000000", "claims_2025_12"), ("req_000001", "claims_2026_01"), ("req_000002", "claims_2026_02"),
+            ]  # fmt: skip
+        # All rows are there as they would be written now, so that to write them again adds nothing.
+        assert on(empty_url, lambda database: store(database, [event_rows(each) for each in events])) == []
+        for number, ts in enumerate(TIMES):
+            trace = on(empty_url, lambda database, number=number: EventQueries(database).trace(f"req_{number:06d}"))
+            assert trace["request"]["ts"] == ts
+            assert [len(trace[part]) for part in ("documents", "decisions", "sentences")] == [1, 1, 2]
+        assert on(empty_url, times) == {ts: 3 for ts in TIMES}
+        command.downgrade(config, "0005")
+        assert (on(empty_url, shape), on(empty_url, rows)) == before
+
+
+async def times(database: Database) -> dict[datetime, int]:
+    """How many claims there are of each time."""
+    claims = EVENT_TABLES[2]
+    found: dict[datetime, int] = {}
+    async with database.read() as connection:
+        for ts in (await connection.execute(select(claims.c.ts))).scalars():
+            found[ts] = found.get(ts, 0) + 1
+    return found
+
+
+def test_statistics_are_moved_and_moved_back_as_they_are(empty_url: str, event: Callable[..., RequestEvent]) -> None:
+    events = [event_rows(event(number, ts=ts)) for number, ts in enumerate(TIMES)]
+
+    async def counted(database: Database) -> dict[str, list[str]]:
+        async with database.read() as connection:
+            return {table.name: await _sorted_rows(connection, table.name) for table in STATISTICS}
+
+    async def parts(database: Database) -> set[tuple[int, bool, str]]:
+        query = text("SELECT step, policy_id = '', tableoid::regclass::text FROM request_statistics")
+        async with database.read() as connection:
+            return {(row[0], row[1], row[2]) for row in await connection.execute(query)}
+
+    upgrade(empty_url)
+    assert on(empty_url, lambda database: store(database, events)) == []
+    before = on(empty_url, counted)
+    assert all(len(found) > len(TIMES) for found in before.values())
+    if empty_url.startswith("postgresql"):
+        assert on(empty_url, parts) == {
+            (3_600, True, "request_statistics_hours_all"), (3_600, False, "request_statistics_hours_each"),
+            (86_400, True, "request_statistics_days_all"), (86_400, False, "request_statistics_days_each"),
+        }  # fmt: skip
+    for turn in (lambda: command.downgrade(_alembic(empty_url), "0007"), lambda: upgrade(empty_url)):
+        turn()
+        assert on(empty_url, counted) == before
+
+
+def test_tables_of_a_later_version_are_left_alone(empty_url: str) -> None:
+    upgrade(empty_url)
+
+    async def from_the_future(database: Database) -> None:
+        async with database.write() as connection:
+            await connection.execute(text("update alembic_version set version_num = '9999'"))
+
+    on(empty_url, from_the_future)
+    with pytest.raises(SchemaError, match="later version"):
+        upgrade(empty_url)

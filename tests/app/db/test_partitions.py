@@ -1,0 +1,299 @@
+"""The event log by months on PostgreSQL: every row in its month, whole months dropped, nothing lost or stored twice."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import func, insert, select, text
+from sqlalchemy.dialects import postgresql
+
+from app.auth.audit_log import AuditFilter, entries
+from app.db import partitions
+from app.db.database import Database, DatabaseUnavailableError
+from app.db.partitions import MonthInUseError, PartitionKeeper, drop_months, following, make_months, month_of
+from app.db.tables import EVENT_TABLES, feedback, requests
+from app.events.queries import EventFilter, EventQueries, requests_matching
+from app.events.records import RequestEvent
+from app.events.storage.insert import store
+from app.events.storage.retention import Pruned, prune
+from app.events.storage.serialization import dump, event_rows, load
+
+Open = Callable[[], AbstractAsyncContextManager[Database]]
+Event = Callable[..., RequestEvent]
+
+DECEMBER, JANUARY, FEBRUARY, MARCH = (
+    datetime(2025, 12, 1, tzinfo=UTC), *(datetime(2026, month, 1, tzinfo=UTC) for month in (1, 2, 3)),
+)  # fmt: skip
+MIDNIGHT = timedelta(microseconds=1)
+
+
+def on_postgres(test: Any) -> Any:
+    for mark in (pytest.mark.anyio, pytest.mark.postgres):
+        test = mark(test)
+    return pytest.mark.parametrize("database_url", ["postgres"], indirect=True)(test)
+
+
+async def places(database: Database) -> dict[str, set[str]]:
+    """By request: the endings of the names of the partitions that its rows of all tables lie in."""
+    found: dict[str, set[str]] = {}
+    async with database.read() as connection:
+        for table in EVENT_TABLES:
+            lies = await connection.execute(text(f"SELECT request_id, tableoid::regclass::text FROM {table.name}"))
+            for request_id, partition in lies:
+                found.setdefault(request_id, set()).add(partition.removeprefix(f"{table.name}_"))
+    return found
+
+
+async def counted(database: Database) -> list[int]:
+    async with database.read() as connection:
+        return [
+            (await connection.execute(select(func.count()).select_from(table))).scalar_one()
+            for table in (*EVENT_TABLES, feedback)
+        ]
+
+
+async def names(database: Database) -> list[str]:
+    """The endings of the names of the partitions, which must be the same for all tables."""
+    found = []
+    async with database.read() as connection:
+        for table in EVENT_TABLES:
+            query = f"SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = '{table.name}'::regclass"
+            there = (await connection.execute(text(query))).scalars()
+            found.append(sorted(name.removeprefix(f"{table.name}_") for name in there))
+    assert all(each == found[0] for each in found)
+    return found[0]
+
+
+async def put(database: Database, *events: RequestEvent) -> None:
+    assert await store(database, [event_rows(event) for event in events]) == []
+
+
+async def mark(database: Database, request_id: str) -> None:
+    row = {"id": request_id, "request_id": request_id, "correct": True, "created_at": MARCH}
+    async with database.write() as connection:
+        await connection.execute(insert(feedback), row)
+
+
+@pytest.mark.parametrize(
+    ("time", "month", "after"),
+    [
+        (datetime(2026, 1, 31, 23, 59, 59, 999999, tzinfo=UTC), JANUARY, FEBRUARY),
+        (datetime.fromisoformat("2026-02-01T00:30:00+01:00"), JANUARY, FEBRUARY),
+        (datetime.fromisoformat("2025-12-31T20:00:00-05:00"), JANUARY, FEBRUARY),
+        (DECEMBER, DECEMBER, JANUARY),
+        (datetime(2028, 2, 29, tzinfo=UTC), datetime(2028, 2, 1, tzinfo=UTC), datetime(2028, 3, 1, tzinfo=UTC)),
+    ],
+)
+def test_months_begin_in_utc(time: datetime, month: datetime, after: datetime) -> None:
+    assert month_of(time) == month
+    assert following(month) == after
+
+
+@on_postgres
+async def test_this_month_and_two_more_are_made_once(open_database: Open) -> None:
+    async with open_database() as database, open_database() as another:
+        made = await asyncio.gather(make_months(database, JANUARY), make_months(another, JANUARY))
+        assert sorted([*made[0], *made[1]]) == [JANUARY, FEBRUARY, MARCH]
+        assert await make_months(database, JANUARY + timedelta(days=30)) == []
+        assert await make_months(database, FEBRUARY) == [following(MARCH)]
+
+
+@on_postgres
+async def test_every_row_lies_in_the_month_of_its_request(open_database: Open, empty_url: str, event: Event) -> None:
+    async with open_database() as database, database.write() as connection:
+        name = (await connection.execute(text("SELECT current_database()"))).scalar_one()
+        await connection.execute(text(f"ALTER DATABASE \"{name}\" SET timezone = 'America/New_York'"))
+    async with open_database() as database:
+        await make_months(database, JANUARY)
+        times = (JANUARY, FEBRUARY - MIDNIGHT, FEBRUARY, MARCH - MIDNIGHT, MARCH)
+        await put(database, *(event(number, ts=time) for number, time in enumerate(times)))
+        found = await places(database)
+    assert [found[f"req_{number:06d}"] for number in range(5)] == [
+        {"2026_01"}, {"2026_01"}, {"2026_02"}, {"2026_02"}, {"2026_03"},
+    ]  # fmt: skip
+
+
+@on_postgres
+async def test_an_event_without_a_month_is_kept_and_moved_when_there_is_one(open_database: Open, event: Event) -> None:
+    async with open_database() as database:
+        await make_months(database, FEBRUARY)
+        await put(database, event(1, ts=JANUARY - MIDNIGHT), event(2, ts=JANUARY), event(3, ts=FEBRUARY))
+        found = await places(database)
+        assert found["req_000001"] == found["req_000002"] == {"default"}
+        trace = await EventQueries(database).trace("req_000001")
+        assert await make_months(database, FEBRUARY) == [DECEMBER, JANUARY]
+        assert list((await places(database)).values()) == [{"2025_12"}, {"2026_01"}, {"2026_02"}]
+        assert await EventQueries(database).trace("req_000001") == trace
+
+
+@on_postgres
+async def test_what_is_written_while_its_month_is_made_is_not_refused(open_database: Open, event: Event) -> None:
+    async with open_database() as database, open_database() as another:
+        async with asyncio.TaskGroup() as group:
+            for number in range(30):
+                group.create_task(put(another, event(number, ts=MARCH + timedelta(seconds=number))))
+            group.create_task(make_months(database, MARCH))
+        assert await counted(database) == [30, 30, 90, 30, 0]
+        assert set.union(*(await places(database)).values()) == {"2026_03"}
+
+
+@on_postgres
+async def test_a_replay_adds_nothing_twice(open_database: Open, event: Event) -> None:
+    lines = [dump(event_rows(event(number, ts=JANUARY + timedelta(days=20 * number)))) for number in range(3)]
+    async with open_database() as database:
+        for ahead in (None, FEBRUARY, JANUARY):
+            if ahead is not None:
+                await make_months(database, ahead)
+            assert await store(database, [load(line) for line in lines]) == []
+            assert await counted(database) == [3, 3, 9, 3, 0]
+
+
+@on_postgres
+async def test_months_that_are_over_are_dropped_and_the_rest_is_deleted(open_database: Open, event: Event) -> None:
+    async with open_database() as database:
+        await make_months(database, DECEMBER)
+        times = (DECEMBER, JANUARY - MIDNIGHT, JANUARY, JANUARY + timedelta(days=14), FEBRUARY, MARCH)
+        await put(database, *(event(number, ts=time) for number, time in enumerate(times)))
+        await mark(database, "req_000001")
+        await mark(database, "req_000004")
+        before = JANUARY + timedelta(days=10)
+        assert await prune(database, before, dry_run=True) == Pruned(requests=3, runs=0)
+        assert await prune(database, before) == Pruned(requests=3, runs=0)
+        assert await counted(database) == [3, 3, 9, 3, 1]
+        assert await names(database) == ["2026_01", "2026_02", "default"]
+        assert (await places(database))["req_000005"] == {"default"}
+        (line,) = await entries(database, AuditFilter(action="events.prune"), limit=5)
+        assert line["after"] == {"before": before.isoformat(), "requests": 3, "runs": 0}
+        # At the very end of a month it goes, and nothing of the next.
+        assert await drop_months(database, FEBRUARY - MIDNIGHT, keep_marked=False) == 0
+        assert await drop_months(database, FEBRUARY, keep_marked=False) == 1
+        assert await names(database) == ["2026_02", "default"]
+        assert await prune(database, FEBRUARY) == Pruned(requests=0, runs=0)
+
+
+@on_postgres
+async def test_a_month_with_marks_is_deleted_row_by_row_where_these_are_kept(open_database: Open, event: Event) -> None:
+    async with open_database() as database:
+        await make_months(database, DECEMBER)
+        times = (DECEMBER, DECEMBER + timedelta(days=3), JANUARY, FEBRUARY)
+        await put(database, *(event(number, ts=time) for number, time in enumerate(times)))
+        await mark(database, "req_000001")
+        assert await prune(database, FEBRUARY, keep_marked=True) == Pruned(requests=2, runs=0)
+        assert await names(database) == ["2025_12", "2026_02", "default"]
+        assert await counted(database) == [2, 2, 6, 2, 1]
+        assert await prune(database, FEBRUARY) == Pruned(requests=1, runs=0)
+        assert await counted(database) == [1, 1, 3, 1, 0]
+
+
+@on_postgres
+async def test_late_events_of_a_dropped_month_are_kept_until_the_next_time(open_database: Open, event: Event) -> None:
+    async with open_database() as database:
+        await make_months(database, DECEMBER)
+        await put(database, event(1, ts=DECEMBER))
+        assert (await prune(database, JANUARY)).requests == 1
+        # The connection has the statements prepared from before.
+        await put(database, event(1, ts=DECEMBER), event(2, ts=DECEMBER), event(3, ts=JANUARY))
+        assert await places(database) == {
+            "req_000001": {"default"}, "req_000002": {"default"}, "req_000003": {"2026_01"},
+        }  # fmt: skip
+        assert (await prune(database, JANUARY)).requests == 2
+        assert await counted(database) == [1, 1, 3, 1, 0]
+
+
+@on_postgres
+async def test_a_month_in_use_is_waited_for_and_then_deleted_row_by_row(
+    open_database: Open, event: Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partitions, "_ATTEMPTS", 2)
+    monkeypatch.setattr(partitions, "_PATIENCE_MS", 20)
+    async with open_database() as database, open_database() as another:
+        await make_months(database, DECEMBER)
+        await put(database, event(1, ts=DECEMBER), event(2, ts=MARCH))
+        async with another.read() as reading:
+            await reading.execute(select(requests.c.request_id))
+            assert await prune(database, JANUARY) == Pruned(requests=1, runs=0)
+            await put(database, event(3, ts=JANUARY))
+            with pytest.raises(MonthInUseError):
+                await make_months(database, DECEMBER)
+        assert "2025_12" in await names(database)
+        assert await prune(database, JANUARY) == Pruned(requests=0, runs=0)
+        assert "2025_12" not in await names(database)
+        assert await make_months(database, DECEMBER) == [DECEMBER, MARCH]
+
+
+@on_postgres
+async def test_a_query_looks_only_into_the_months_it_asks_for(open_database: Open, event: Event) -> None:
+    async with open_database() as database:
+        await make_months(database, JANUARY)
+        await put(database, event(1, ts=JANUARY), event(2, ts=FEBRUARY), event(3, ts=MARCH))
+        filter = EventFilter(since=FEBRUARY, until=MARCH, phase="before_workflow")
+        query = requests_matching(filter, requests.c.request_id).compile(
+            dialect=postgresql.dialect(), compile_kwargs={"literal_binds": True}
+        )
+        async with database.read() as connection:
+            plan = str((await connection.execute(text(f"EXPLAIN {query}"))).all())
+        page = await EventQueries(database).requests(EventFilter(phase="before_workflow"), limit=2)
+        rest = await EventQueries(database).requests(EventFilter(phase="before_workflow"), limit=2, after=page.next)
+        claims = [each async for each in EventQueries(database).all_claims(EventFilter())]
+    assert "requests_2026_02" in plan
+    assert "decisions_2026_02" in plan
+    assert not any(name in plan for name in ("2026_01", "2026_03", "default"))
+    assert [item["request_id"] for item in (*page.items, *rest.items)] == ["req_000003", "req_000002", "req_000001"]
+    assert [claim["ts"] for claim in claims] == [MARCH] * 3 + [FEBRUARY] * 3 + [JANUARY] * 3
+
+
+@on_postgres
+async def test_the_keeper_makes_what_is_missing_and_goes_on(
+    open_database: Open, event: Event, until: Callable[..., Any]
+) -> None:
+    month = month_of(datetime.now(UTC))
+    ahead = [month, following(month), following(following(month))]
+    async with open_database() as database:
+        keeper = PartitionKeeper(database, every_s=0.01, retry_s=0.01)
+        await keeper.start()
+        assert await names(database) == [*(f"{each:%Y_%m}" for each in ahead), "default"]
+        await put(database, event(1, ts=DECEMBER))
+
+        async def made() -> bool:
+            # Of the catalogue alone, so that no lock is held that the keeper waits for.
+            async with database.read() as connection:
+                return (await connection.execute(text("SELECT to_regclass('documents_2025_12')"))).scalar() is not None
+
+        await until(made, deadline_s=60)
+        assert (await places(database))["req_000001"] == {"2025_12"}
+        await keeper.aclose()
+
+
+@on_postgres
+async def test_the_keeper_outlasts_a_database_that_is_away(
+    open_database: Open, until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = 0
+
+    async def away(_database: Database, _now: datetime) -> list[datetime]:
+        nonlocal turns
+        turns += 1
+        raise DatabaseUnavailableError("away")
+
+    async with open_database() as database:
+        monkeypatch.setattr(partitions, "make_months", away)
+        keeper = PartitionKeeper(database, retry_s=0.001)
+        await keeper.start()
+        await until(lambda: turns > 2)
+        await keeper.aclose()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_sqlite_has_no_months(open_database: Open, event: Event) -> None:
+    async with open_database() as database:
+        keeper = PartitionKeeper(database)
+        await keeper.start()
+        await put(database, event(1))
+        assert await make_months(database, JANUARY) == []
+        assert await drop_months(database, MARCH, keep_marked=False) == 0
+        assert await counted(database) == [1, 1, 3, 1, 0]
+        await keeper.aclose()

@@ -1,0 +1,70 @@
+"""Rows hold what the event held, in types that every database and JSON take."""
+
+import json
+from collections.abc import Callable
+from enum import StrEnum
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.db.tables import metadata
+from app.events.records import RequestEvent
+from app.events.storage.serialization import dump, event_rows, load, plain
+from policies.types import Decision
+
+
+def test_a_journal_line_gives_back_the_rows(event: Callable[..., RequestEvent]) -> None:
+    rows = event_rows(event(7))
+    assert load(dump(rows)) == rows
+    assert b"\n" not in dump(rows)
+
+
+def test_a_line_in_which_only_requests_and_decisions_have_a_time_gives_it_to_all(
+    event: Callable[..., RequestEvent],
+) -> None:
+    rows = event_rows(event(7))
+    earlier = {
+        table: [
+            {name: row[name] for name in row if name != "ts"} if table in ("claims", "documents") else row for row in of
+        ]
+        for table, of in rows.items()
+    }
+    assert load(dump(earlier)) == rows
+
+
+def test_every_row_fills_the_columns_of_its_table(event: Callable[..., RequestEvent]) -> None:
+    for name, rows in event_rows(event(1)).items():
+        assert set(rows[0]) == {column.name for column in metadata.tables[name].c}
+
+
+def test_every_event_names_its_request(event: Callable[..., RequestEvent], decision: Callable[..., Decision]) -> None:
+    rows = event_rows(event(7, decisions=(decision(), decision()), agent="a", run_id="run_1"))
+    assert [row["id"] for row in rows["decisions"]] == ["req_000007.00000", "req_000007.00001"]
+    assert {(row["agent"], row["run_id"], row["model"]) for row in rows["decisions"]} == {("a", "run_1", "gpt-4o-mini")}
+    assert {row["request_id"] for table in rows.values() for row in table} == {"req_000007"}
+
+
+def test_what_no_database_takes_is_replaced() -> None:
+    class Colour(StrEnum):
+        RED = "red"
+
+    assert plain("a\0b") == "a\N{REPLACEMENT CHARACTER}b"
+    assert plain("\ud800") == "?"
+    assert plain({"n": float("nan"), "i": float("inf"), 1: (1, {2})}) == {"n": None, "i": None, "1": [1, [2]]}
+    assert plain(2**63) == float(2**63)
+    assert plain(10**5000) is None
+    assert plain(Colour.RED) == "red"
+    assert type(plain(Colour.RED)) is str
+    assert plain(b"x") == "b'x'"
+    assert plain(True) is True
+
+
+@given(
+    st.recursive(
+        st.text() | st.floats() | st.integers() | st.none() | st.booleans() | st.characters(categories=["Cs"]),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_whatever_is_recorded_can_be_written_as_json(value: object) -> None:
+    rows = {"requests": [{"value": plain(value)}]}
+    assert json.loads(dump(rows)) == rows

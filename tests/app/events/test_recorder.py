@@ -1,0 +1,56 @@
+"""Ids of requests, and the event of a request that is over."""
+
+import subprocess
+import sys
+from time import perf_counter
+
+import pytest
+
+from app.events import recorder as module
+from app.events.recorder import Trace, new_request_id
+from app.settings import StoreText
+
+
+def test_ids_are_in_the_order_of_their_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = [1_790_000_000_000_000_000 + milliseconds * 1_000_000 for milliseconds in range(1_000)]
+    clock = iter(times)
+    monkeypatch.setattr(module, "time_ns", lambda: next(clock))
+    ids = [new_request_id() for _ in times]
+    assert ids == sorted(ids)
+    assert {len(one) for one in ids} == {len("req_") + 32}
+
+
+def test_no_two_ids_are_the_same() -> None:
+    assert len({new_request_id() for _ in range(10_000)}) == 10_000
+
+
+FORKED = """
+import os
+from app import trace
+trace.time_ns = lambda: 0
+trace.new_request_id()
+reader, writer = os.pipe()
+child = os.fork()
+made = [trace.new_request_id() for _ in range(300)]
+if child == 0:
+    os.write(writer, "".join(made).encode())
+    os._exit(0)
+os.close(writer)
+with open(reader) as pipe:
+    theirs = pipe.read()
+os.waitpid(child, 0)
+assert len(theirs) == 300 * 36
+assert not any(one in theirs for one in made)
+"""
+
+
+def test_a_process_that_is_forked_makes_ids_of_its_own() -> None:
+    subprocess.run([sys.executable, "-c", FORKED], check=True, timeout=60)
+
+
+def test_the_event_of_a_request_that_is_over_tells_when_it_was() -> None:
+    trace = Trace(api="chat", stream=False, store_text=StoreText.NONE, _started=perf_counter())
+    event = trace.ended()
+    before = trace.elapsed_ms()
+    assert event.request.total_ms < before
+    assert trace.event() == event

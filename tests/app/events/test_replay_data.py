@@ -1,0 +1,145 @@
+"""What decisions are made again from survives the way through the database, and says no more than it may."""
+
+from dataclasses import fields, replace
+from typing import Any
+
+import orjson
+import pytest
+
+from app.events.replay_data import LoggedRows, claim_extra, read_log, request_extra
+from app.settings import StoreText
+from judges.types import (
+    Chunk,
+    Claim,
+    ClaimVerdict,
+    Consistency,
+    Contradiction,
+    Label,
+    LlmScore,
+    ScoreRequest,
+    Source,
+    Span,
+    Stated,
+    Thresholds,
+)
+from policies.replay import ChoiceLog, Judging, RequestLog
+from policies.types import Citation, Record
+
+SECRET = "The patient is called Dorothea."
+CHUNKS = [Chunk(id=f"d{index}", text="", source="a.pdf", relevance_score=0.5, age_days=2.0) for index in range(3)]
+SOURCE = Source(document_id="d0", document_index=0, source="a.pdf", content=SECRET, score=0.9, span=Span(3, 9))
+VERDICT = ClaimVerdict(
+    claim=Claim(text=SECRET, span=Span(0, 5), sentence_index=2, context=SECRET),
+    label=Label.SUPPORTED,
+    entailed=0.9,
+    contradicted=0.25,
+    best_source=SOURCE,
+    contradicting_source=replace(SOURCE, document_index=1),
+    explanation=SECRET,
+    correction=SECRET,
+    escalated=True,
+    support={0: 0.9, 1: 0.1},
+)
+COMPARED = Consistency(
+    contradictions=[
+        Contradiction(
+            first=Stated(text=SECRET, span=Span(0, 3)), second=Stated(text=SECRET, span=Span(4, 9)), score=0.8
+        )
+    ],
+    skipped=2,
+)
+FIELDS: dict[str, Any] = {
+    "injectable": True,
+    "final": False,
+    "citations": [
+        Citation(marker="[1]", document_index=0, sentence_index=2, span=Span(1, 4)),
+        Citation(marker="[7]"),
+        Citation(marker=SECRET),
+        Citation(marker=SECRET, reported=True),
+        Citation(marker="a.pdf", document_index=1, reported=True),
+    ],
+    "reported_scores": [0.25, 1.0],
+    "reported_unsupported": [SECRET],
+    "output_confidence": 0.75,
+    "trust_score": 0.5,
+    "judged": False,
+    "judge_unavailable": True,
+    "tool_calls_only": True,
+    "strippable": False,
+    "withheld": frozenset({3}),
+    "dropped": frozenset({1}),
+    "cited_support": {(Span(0, 5), 2): 0.125},
+    "consistency": COMPARED,
+    "conflicts": COMPARED,
+    "llm_scores": [LlmScore(request=ScoreRequest(model="m"), score=0.5, reasoning=SECRET)],
+    "of_run": True,
+}
+LOG = RequestLog(
+    chunks=CHUNKS,
+    late=1,
+    dropped=frozenset({1}),
+    injectable=True,
+    stream=True,
+    blocked=True,
+    tools=False,
+    conflicts=COMPARED,
+    judging=Judging(thresholds=Thresholds(entailment=0.6), max_sources=4, max_claims=9),
+    choices=[
+        ChoiceLog(record=Record(claims=[VERDICT], **FIELDS), positions=(0, 2), ready=False, complete=False, skipped=3),
+        ChoiceLog(record=Record(), positions=(0, 2)),
+    ],
+)
+
+
+def stored(how: StoreText) -> LoggedRows:
+    return LoggedRows(
+        extra=orjson.dumps(request_extra(LOG, how)).decode(),
+        stream=True,
+        blocked=True,
+        claims=[(0, orjson.dumps(claim_extra(VERDICT, how)).decode()), (0, "{}")],
+        documents=[(chunk, index != 1) for index, chunk in enumerate(CHUNKS)],
+    )
+
+
+def test_every_field_of_a_record_is_tried_here() -> None:
+    """A new field that the log does not keep would make simulations wrong in silence."""
+    worked_out_again = {"unfit"}
+    assert set(FIELDS) | {"chunks", "claims"} | worked_out_again == {field.name for field in fields(Record)}
+
+
+def test_with_texts_all_comes_back_but_what_stands_elsewhere() -> None:
+    log = read_log(stored(StoreText.FULL))
+    assert log is not None
+    assert replace(log, choices=()) == replace(LOG, choices=())
+    first, second = log.choices
+    plain = replace(SOURCE, content="")
+    verdict = replace(
+        VERDICT,
+        claim=replace(VERDICT.claim, context=""),
+        best_source=plain,
+        contradicting_source=replace(plain, document_index=1),
+    )
+    assert list(first.record.claims) == [verdict]
+    assert (first.positions, first.ready, first.complete, first.skipped) == ((0, 2), False, False, 3)
+    for name, value in FIELDS.items():
+        kept = getattr(first.record, name)
+        assert (list(kept) if isinstance(value, list) else kept) == value, name
+    assert second.record == Record()
+
+
+@pytest.mark.parametrize("how", [StoreText.HASH, StoreText.NONE])
+def test_without_texts_none_of_them_is_kept(how: StoreText) -> None:
+    rows = stored(how)
+    assert "Dorothea" not in rows.extra + "".join(extra for _, extra in rows.claims)
+    log = read_log(rows)
+    assert log is not None
+    record = log.choices[0].record
+    assert [citation.marker for citation in record.citations][:3] == ["[1]", "[7]", "…"]
+    assert record.citations[3].marker not in ("", "…")
+    assert list(record.reported_unsupported) == ["…"]
+    (claim,) = record.claims
+    assert (claim.claim.text, claim.entailed, dict(claim.support)) == ("…", 0.9, {0: 0.9, 1: 0.1})
+
+
+def test_rows_of_an_earlier_version_are_no_log() -> None:
+    assert read_log(LoggedRows(extra="{}", stream=False, blocked=False)) is None

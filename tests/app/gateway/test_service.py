@@ -1,0 +1,487 @@
+"""One governed request, from the documents to the record, streamed and not."""
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import brotli
+import httpx
+import pytest
+import zstandard
+
+from app.errors import PolicyBlockedError, UpstreamConnectError
+from judges.testing import ScriptedJudge
+from judges.types import Probabilities
+from tests.support.in_process_gateway import (
+    DOCUMENTS,
+    FALSE,
+    TRUE,
+    UNKNOWN,
+    USAGE,
+    bench,
+    chunk,
+    finish_of,
+    frames,
+    policy,
+    said,
+    sse,
+    summary_of,
+    text_of,
+    verdict,
+    whole,
+)
+
+pytestmark = pytest.mark.anyio
+
+BLOCK = {"contradiction_action": "block", "abstention_response": "Please ask HR."}
+
+
+async def _once(data: bytes) -> AsyncIterator[bytes]:
+    yield data
+
+
+def phases(event: Any) -> list[tuple[str, str]]:
+    return [(decision.phase.value, decision.action.value) for decision in event.decisions]
+
+
+class TestHold:
+    async def test_each_sentence_leaves_once_it_is_checked_with_its_claims(self) -> None:
+        at = await bench(
+            said("Permanent staff receive ", "25 days of annual leave. Bicycles may", " be parked behind the canteen.")
+        )
+        stream = await at.stream()
+        texts = [f["choices"][0]["delta"].get("content") for f in stream if isinstance(f, dict)]
+        assert texts == ["", TRUE, f" {UNKNOWN}", None]
+        verdicts = [f["grounding"]["claims"][0]["verdict"] for f in stream[1:3] if isinstance(f, dict)]
+        assert verdicts == ["supported", "unverifiable"]
+        assert stream[-1] == "[DONE]"
+        assert summary_of(stream)["verdict"] == "has_unverifiable"
+
+    async def test_no_character_of_a_blocked_sentence_leaves(self) -> None:
+        at = await bench(said(TRUE, " ", FALSE, " ", UNKNOWN), policy(**BLOCK))
+        data = await at.stream_bytes(stream_options={"include_usage": True})
+        assert b"40 days" not in data
+        assert UNKNOWN.encode() not in data
+        stream = frames(data)
+        assert text_of(stream) == f"{TRUE} Please ask HR."
+        assert finish_of(stream) == ["content_filter"]
+        assert summary_of(stream)["action"] == "block"
+        usage = next(f["usage"] for f in stream if isinstance(f, dict) and "usage" in f)
+        assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+        assert at.event.request.status == "blocked"
+        assert at.event.request.usage_estimated
+        assert phases(at.event) == [("before_workflow", "allow"), ("mid_execution", "block")]
+        assert [claim.delivered for claim in at.event.claims] == [True, False]
+
+    async def test_usage_is_the_upstreams_where_it_had_time_to_report(self) -> None:
+        at = await bench(said(TRUE, usage=True), policy(min_citations=3, action_on_violation="block"))
+        stream = await at.stream(stream_options={"include_usage": True})
+        assert finish_of(stream) == ["content_filter"]
+        assert [f["usage"]["total_tokens"] for f in stream if isinstance(f, dict) and "usage" in f] == [12]
+        assert not at.event.request.usage_estimated
+
+    async def test_what_is_no_text_passes_in_its_place(self) -> None:
+        reasoning, tool = chunk({"reasoning_content": "Hm."}), chunk({"tool_calls": [{"index": 0, "id": "x"}]})
+        at = await bench(sse(reasoning, chunk({"content": f"{TRUE} "}), tool, chunk({}, "tool_calls")))
+        stream = await at.stream()
+        assert stream[0] == reasoning
+        assert tool in stream
+        assert finish_of(stream) == ["tool_calls"]
+        assert summary_of(stream)["not_checked"] == ["reasoning_content", "tool_calls"]
+
+    async def test_a_reply_of_tool_calls_alone_is_not_judged(self) -> None:
+        tool = chunk({"role": "assistant", "content": None, "tool_calls": [{"index": 0, "id": "x"}]})
+        at = await bench(
+            sse(tool, chunk({}, "tool_calls")), policy(require_source_grounding=True, action_on_violation="block")
+        )
+        stream = await at.stream()
+        assert stream[0] == tool
+        assert finish_of(stream) == ["tool_calls"]
+        assert summary_of(stream)["verdict"] == "not_checked"
+
+    async def test_text_after_an_early_finish_is_delivered(self) -> None:
+        at = await bench(sse(chunk({"reasoning_content": "Hm."}, "stop"), chunk({"content": TRUE}), chunk({}, "stop")))
+        stream = await at.stream()
+        assert text_of(stream) == TRUE
+        assert finish_of(stream) == ["stop"]
+
+    async def test_unknown_fields_survive(self) -> None:
+        first = chunk({"role": "assistant", "content": TRUE[:9], "x_delta": [1]}, x_top="keep")
+        first["choices"][0]["x_choice"] = {"a": 1}
+        stream = await (await bench(sse(first, chunk({"content": TRUE[9:]}), chunk({}, "stop")))).stream()
+        assert isinstance(stream[0], dict)
+        assert stream[0]["x_top"] == "keep"
+        assert stream[0]["choices"][0]["x_choice"] == {"a": 1}
+        assert stream[0]["choices"][0]["delta"] == {"role": "assistant", "content": "", "x_delta": [1]}
+
+    async def test_log_probabilities_go_with_their_text_and_no_others(self) -> None:
+        def token(text: str) -> dict[str, Any]:
+            made = chunk({"content": text})
+            made["choices"][0]["logprobs"] = {"content": [{"token": text, "logprob": -0.1}]}
+            return made
+
+        words = [f"{word} " for word in f"{TRUE} {UNKNOWN} {TRUE}".split()]
+        at = await bench(sse(*map(token, words), chunk({}, "stop")), policy(unverifiable_action="strip"))
+        stream = await at.stream()
+        tokens = [
+            entry["token"]
+            for f in stream
+            if isinstance(f, dict)
+            for choice in f["choices"]
+            for entry in (choice.get("logprobs") or {}).get("content", ())
+        ]
+        assert "".join(tokens).rstrip() == text_of(stream).rstrip() == f"{TRUE} {TRUE}"
+
+    async def test_choices_are_judged_each_by_itself(self) -> None:
+        pieces = [
+            chunk({"content": FALSE[:20]}, index=1),
+            chunk({"content": TRUE}),
+            chunk({"content": FALSE[20:]}, index=1),
+        ]
+        ends = [chunk({}, "stop"), chunk({}, "stop", index=1)]
+        at = await bench(sse(*pieces, *ends), policy(**BLOCK))
+        stream = await at.stream(n=2)
+        assert (text_of(stream, 0), finish_of(stream, 0)) == (TRUE, ["stop"])
+        assert (text_of(stream, 1), finish_of(stream, 1)) == ("Please ask HR.", ["content_filter"])
+        assert stream[-1] == "[DONE]"
+
+    async def test_a_sentence_cut_off_by_length_is_delivered_as_a_fragment(self) -> None:
+        at = await bench(said(f"{TRUE} It is returned", finish="length"))
+        stream = await at.stream()
+        assert text_of(stream) == f"{TRUE} It is returned"
+        assert finish_of(stream) == ["length"]
+
+    async def test_reading_goes_on_while_a_sentence_is_judged(self) -> None:
+        gate, asked = asyncio.Event(), asyncio.Event()
+
+        class Watched(ScriptedJudge):
+            async def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:
+                if len(self.calls) == 2:
+                    asked.set()
+                return await super().score(pairs)
+
+        judge = Watched(verdict, gate=gate)
+        at = await bench(said(f"{TRUE} ", f"{UNKNOWN} ", TRUE), judge=judge)
+        reply = await at.ask(stream=True)
+        assert reply.stream is not None
+        iterator = aiter(reply.stream)
+        await anext(iterator)  # the role
+        pending = asyncio.ensure_future(anext(iterator))
+        await asked.wait()
+        assert not pending.done()
+        gate.set()
+        assert b"25 days" in await pending
+        await reply.stream.aclose()
+
+
+class TestOtherModes:
+    async def test_live_sends_the_upstreams_bytes_and_verdicts_behind_them(self) -> None:
+        upstream = said(TRUE[:10], f"{TRUE[10:]} ", UNKNOWN)
+        at = await bench(upstream, policy(stream_mode="live"))
+        stream = await at.stream()
+        originals = [f for f in stream if isinstance(f, dict) and "grounding" not in f]
+        assert originals == frames(upstream)[:4]
+        verdicts = [
+            f for f in stream if isinstance(f, dict) and "grounding" in f and f["choices"][0]["finish_reason"] is None
+        ]
+        assert [f["choices"][0]["delta"] for f in verdicts] == [{}, {}]
+        assert summary_of(stream)["verdict"] == "has_unverifiable"
+
+    async def test_live_stops_at_a_block_without_a_replacement(self) -> None:
+        at = await bench(said(f"{FALSE} ", UNKNOWN), policy(stream_mode="live", **BLOCK))
+        stream = await at.stream()
+        assert "Please ask HR." not in text_of(stream)
+        assert finish_of(stream) == ["content_filter"]
+        assert stream[-1] == "[DONE]"
+
+    async def test_final_shows_nothing_of_a_reply_that_is_blocked_at_its_end(self) -> None:
+        at = await bench(
+            said(f"{TRUE} ", UNKNOWN),
+            policy(stream_mode="final", score_eval_mode="average", action_on_violation="block"),
+        )
+        stream = await at.stream()
+        assert "25 days" not in text_of(stream)
+        assert finish_of(stream) == ["content_filter"]
+        assert not any(claim.delivered for claim in at.event.claims)
+
+    async def test_final_releases_all_at_the_end(self) -> None:
+        at = await bench(said(f"{TRUE} ", TRUE), policy(stream_mode="final"))
+        assert text_of(await at.stream()) == f"{TRUE} {TRUE}"
+
+    async def test_a_stripped_sentence_is_left_out_and_spans_follow(self) -> None:
+        at = await bench(said(f"{UNKNOWN} ", TRUE), policy(unverifiable_action="strip"))
+        stream = await at.stream()
+        assert text_of(stream) == TRUE
+        (annotation,) = next(
+            f["choices"][0]["delta"]["annotations"]
+            for f in stream
+            if isinstance(f, dict) and f["choices"][0]["delta"].get("annotations")
+        )
+        assert annotation["file_citation"] == {
+            "start_index": 0,
+            "end_index": len(TRUE),
+            "file_id": "hr-7",
+            "filename": "hr.pdf",
+        }
+        shown = [claim["claim"] for claim in summary_of(stream)["claims"]]
+        assert shown == [None, TRUE]
+
+
+class TestUnary:
+    async def test_a_supported_reply_is_unchanged_but_for_what_we_add(self) -> None:
+        upstream = whole(TRUE, refusal=None)
+        upstream["x"] = {"kept": True}
+        at = await bench(upstream)
+        reply = await at.ask()
+        body = json.loads(reply.body)
+        assert body.pop("grounding")["verdict"] == "supported"
+        assert body["choices"][0]["message"].pop("annotations")[0]["type"] == "file_citation"
+        assert body == upstream
+        headers = dict(reply.headers)
+        assert (headers["x-groundlane-action"], headers["x-groundlane-verdict"]) == ("allow", "supported")
+        assert headers["x-groundlane-trust-score"] == "1.0000"
+        assert at.event.request.prompt_tokens == 7
+
+    async def test_a_blocked_reply_is_replaced_and_keeps_its_usage(self) -> None:
+        at = await bench(whole(f"{TRUE} {FALSE}"), policy(**BLOCK))
+        reply = await at.ask()
+        assert b"40 days" not in reply.body
+        body = json.loads(reply.body)
+        assert body["choices"][0]["message"]["content"] == "Please ask HR."
+        assert body["choices"][0]["finish_reason"] == "content_filter"
+        assert body["usage"]["total_tokens"] == 12
+        assert body["grounding"]["action"] == "block"
+        assert reply.status == 200
+
+    async def test_on_block_error_answers_400(self) -> None:
+        at = await bench(whole(FALSE), policy(on_block="error", **BLOCK))
+        with pytest.raises(PolicyBlockedError) as caught:
+            await at.ask()
+        assert caught.value.body()["error"]["type"] == "grounding_policy_violation"
+        assert caught.value.code == "GROUNDING_CONTRADICTION"
+        assert "40 days" not in json.dumps(caught.value.body())
+        assert (at.event.request.status, at.event.request.http_status) == ("blocked", 400)
+
+    async def test_without_documents_and_policies_bytes_are_the_upstreams(self) -> None:
+        raw = b'{ "choices" : [ ], "odd":1.0 }'
+        at = await bench(lambda _: httpx.Response(200, content=raw, headers={"content-type": "application/json"}))
+        assert (await at.ask(documents=None)).body == raw
+        assert at.event.request.status == "completed"
+
+    @pytest.mark.parametrize(
+        ("encoding", "pack"), [("gzip", gzip.compress), ("br", brotli.compress), ("zstd", zstandard.compress)]
+    )
+    async def test_a_compressed_reply_is_judged_and_goes_on_plain(
+        self, encoding: str, pack: Callable[[bytes], bytes]
+    ) -> None:
+        packed = pack(json.dumps(whole(TRUE)).encode())
+        headers = {"content-type": "application/json", "content-encoding": encoding}
+        for documents in (DOCUMENTS, None):
+            at = await bench(lambda _: httpx.Response(200, headers=headers, content=_once(packed)))
+            reply = await at.ask(documents=documents)
+            assert json.loads(reply.body)["choices"][0]["message"]["content"] == TRUE
+            assert not {"content-encoding", "content-length"} & {name for name, _ in reply.headers}
+
+    async def test_include_nothing_gives_a_byte_clean_reply(self) -> None:
+        upstream = whole(TRUE)
+        at = await bench(upstream)
+        assert await at.unary(grounding={"include": []}) == upstream
+        assert at.event.request.verdict == "supported"
+
+    async def test_a_stream_in_place_of_a_completion_is_put_together(self) -> None:
+        at = await bench(said(TRUE[:9], TRUE[9:], usage=True))
+        for documents in (DOCUMENTS, None):
+            body = await at.unary(documents=documents)
+            assert body["object"] == "chat.completion"
+            assert body["choices"][0]["message"]["content"] == TRUE
+            assert body["choices"][0]["finish_reason"] == "stop"
+            assert body["usage"]["total_tokens"] == 12
+
+    async def test_a_completion_in_place_of_a_stream_is_cut_into_one(self) -> None:
+        at = await bench(whole(TRUE))
+        stream = await at.stream()
+        assert text_of(stream) == TRUE
+        assert finish_of(stream) == ["stop"]
+        assert stream[-1] == "[DONE]"
+
+
+class TestRetrieval:
+    async def test_a_stale_document_is_refused_and_nothing_is_forwarded(self) -> None:
+        at = await bench(whole(TRUE), policy("retrieval"))
+        stale = [DOCUMENTS[0], {**DOCUMENTS[0], "age_days": 400}]
+        with pytest.raises(PolicyBlockedError) as caught:
+            await at.ask(documents=stale)
+        error = caught.value.body()["error"]
+        assert error["message"] == "Source age (400 days) exceeds max (90 days)"
+        assert (error["type"], error["code"]) == ("retrieval_policy_violation", "RETRIEVAL_STALE_SOURCE")
+        assert error["param"] == "documents[1]"
+        assert error["violations"][0]["metadata"]["age_days"] == 400
+        assert at.forwarded == []
+        assert phases(at.event) == [("before_workflow", "block")]
+        assert at.event.request.http_status == 400
+
+    async def test_a_dropped_document_reaches_neither_prompt_nor_judge(self) -> None:
+        judge = ScriptedJudge(verdict)
+        at = await bench(whole(TRUE), policy("retrieval", action_on_stale_source="drop"), judge=judge)
+        old = {"id": "old", "text": "Staff once had 12 days.", "age_days": 400, "relevance_score": 1.0}
+        body = await at.unary(documents=[old, DOCUMENTS[0]], grounding={"inject": "system"})
+        prompt = at.forwarded[0].content.decode()
+        assert "12 days" not in prompt
+        assert "25 days" in prompt
+        assert "documents" not in json.loads(prompt)
+        assert not any("12 days" in evidence for evidence, _ in judge.pairs)
+        assert [d["id"] for d in body["grounding"]["retrieval"]["dropped"]] == ["old"]
+        assert [(d.document_id, d.kept) for d in at.event.documents] == [("old", False), ("hr-7", True)]
+        assert at.event.claims[0].document_index == 1
+
+    async def test_drop_blocks_where_the_caller_wrote_the_prompt(self) -> None:
+        at = await bench(whole(TRUE), policy("retrieval", action_on_stale_source="drop"))
+        with pytest.raises(PolicyBlockedError, match="Source age"):
+            await at.ask(documents=[{**DOCUMENTS[0], "age_days": 400}])
+
+    async def test_no_documents_means_no_evaluation(self) -> None:
+        at = await bench(whole(TRUE), policy("retrieval", min_chunks=3, action_on_chunk_violation="block"), policy())
+        body = await at.unary(documents=None)
+        assert body["grounding"]["verdict"] == "no_sources"
+        assert [d.category for d in at.event.decisions] == ["grounding"] * 3
+
+
+class TestEnds:
+    async def test_an_upstream_error_passes_with_its_status_and_headers(self) -> None:
+        headers = {"retry-after": "7", "x-ratelimit-remaining-requests": "0", "x-api-key": "secret"}
+        at = await bench(lambda _: httpx.Response(429, json={"error": {"message": "slow down"}}, headers=headers))
+        reply = await at.ask(stream=True)
+        assert (reply.status, json.loads(reply.body)) == (429, {"error": {"message": "slow down"}})
+        assert dict(reply.headers)["retry-after"] == "7"
+        assert "x-api-key" not in dict(reply.headers)
+        assert (at.event.request.status, at.event.request.http_status) == ("upstream_error", 429)
+
+    async def test_an_unreachable_upstream_is_a_502_and_recorded(self) -> None:
+        def refuse(_: httpx.Request) -> httpx.Response:
+            raise httpx.ConnectError("refused")
+
+        at = await bench(refuse)
+        with pytest.raises(UpstreamConnectError):
+            await at.ask()
+        assert (at.event.request.status, at.event.request.http_status) == ("failed", 502)
+
+    async def test_an_error_in_mid_stream_passes_and_is_recorded_as_failed(self) -> None:
+        for documents in (None, DOCUMENTS):
+            at = await bench(sse(chunk({"content": TRUE}), {"error": "rate limit reached"}))
+            stream = await at.stream(documents=documents)
+            assert {"error": "rate limit reached"} in stream
+            assert stream.count("[DONE]") == 1
+            assert (at.event.request.status, at.event.request.error) == (
+                "upstream_error",
+                "the upstream reported an error",
+            )
+
+    async def test_a_reply_that_breaks_off_is_delivered_and_visibly_unfinished(self) -> None:
+        for documents in (None, DOCUMENTS):
+            at = await bench(said(f"{TRUE} It is", finish=None))
+            stream = await at.stream(documents=documents)
+            assert text_of(stream) == f"{TRUE} It is"
+            assert finish_of(stream) == []
+            assert any("error" in f for f in stream if isinstance(f, dict))
+            assert stream[-1] == "[DONE]"
+            assert at.event.request.status == "incomplete"
+
+    async def test_a_missing_done_is_written(self) -> None:
+        upstream = sse(chunk({"content": TRUE}), chunk({}, "stop"), done=False)
+        for documents in (None, DOCUMENTS):
+            at = await bench(upstream)
+            assert (await at.stream(documents=documents))[-1] == "[DONE]"
+            assert at.event.request.status == "completed"
+
+    async def test_a_client_that_goes_away_ends_the_upstream_call_and_is_recorded(self) -> None:
+        closed = asyncio.Event()
+
+        class Endless(httpx.AsyncByteStream):
+            async def __aiter__(self) -> AsyncIterator[bytes]:
+                yield sse(chunk({"content": f"{TRUE} Next"}), done=False)
+                await asyncio.Event().wait()
+
+            async def aclose(self) -> None:
+                closed.set()
+
+        for documents in (None, DOCUMENTS):
+            closed.clear()
+            at = await bench(
+                lambda _: httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=Endless())
+            )
+            reply = await at.ask(stream=True, documents=documents)
+            assert reply.stream is not None
+            await anext(aiter(reply.stream))
+            await reply.stream.aclose()
+            assert closed.is_set()
+            assert at.event.request.status == "cancelled"
+            assert at.event.request.completion_tokens == round(len(f"{TRUE} Next") / 4)
+
+    async def test_a_cancelled_wait_for_the_upstream_is_recorded(self) -> None:
+        at = await bench(lambda _: httpx.Response(200, json=whole(TRUE)))
+        gate = asyncio.Event()
+
+        async def never(*_: Any, **__: Any) -> httpx.Response:
+            gate.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        object.__setattr__(at.gateway.upstream, "send", never)
+        task = asyncio.ensure_future(at.ask())
+        await gate.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert at.event.request.status == "cancelled"
+
+    async def test_a_reply_that_nobody_judged_is_not_recorded_as_clean(self) -> None:
+        at = await bench(whole(TRUE), settings={"annotate_by_default": False})
+        assert await at.unary() == whole(TRUE)
+        assert at.event.request.verdict == "not_checked"
+
+    async def test_a_reply_given_up_before_it_was_judged_is_not_recorded_as_clean(self) -> None:
+        gate = asyncio.Event()
+        at = await bench(said(f"{TRUE} ", UNKNOWN), judge=ScriptedJudge(verdict, gate=gate))
+        reply = await at.ask(stream=True)
+        assert reply.stream is not None
+        await anext(aiter(reply.stream))
+        await reply.stream.aclose()
+        assert (at.event.request.status, at.event.request.verdict) == ("cancelled", "not_checked")
+
+    async def test_usage_not_asked_for_passes_as_it_came(self) -> None:
+        at = await bench(said(TRUE, usage=True))
+        assert USAGE in await at.stream()
+        assert (at.event.request.prompt_tokens, at.event.request.completion_tokens) == (7, 5)
+
+    async def test_texts_are_kept_as_hashes_unless_asked_for_in_full(self) -> None:
+        for how, expected in (("hash", False), ("none", False), ("full", True)):
+            at = await bench(whole(f"{TRUE} {FALSE}"), policy(), settings={"store_text": how})
+            await at.ask()
+            assert (("40 days" in repr(at.event)), ("25 days" in repr(at.event))) == (expected, expected)
+
+
+async def test_a_reply_that_was_read_whole_holds_no_connection_while_it_is_judged() -> None:
+    closed: list[bool] = []
+    while_judged: list[bool] = []
+
+    class Body(httpx.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            yield json.dumps(whole(TRUE)).encode()
+
+        async def aclose(self) -> None:
+            closed.append(True)
+
+    class Transport(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            return httpx.Response(200, headers={"content-type": "application/json"}, stream=Body())
+
+    def look(evidence: str, claim: str) -> Probabilities:
+        while_judged.append(bool(closed))
+        return verdict(evidence, claim)
+
+    at = await bench(whole(TRUE), policy(**BLOCK), judge=ScriptedJudge(look), transport=Transport())
+    assert (await at.unary())["choices"][0]["message"]["content"] == TRUE
+    assert while_judged
+    assert all(while_judged)

@@ -1,0 +1,387 @@
+"""The LLM judge in the gateway: what clients see, what policies decide, what the log keeps, and every degradation."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from app.config import UpstreamSpec
+from app.events.replay_data import LoggedRows, read_log
+from app.judge_runtime.llm import LlmKeys, llm_scores, open_llm_judge
+from app.settings import Settings, SettingsError, UpstreamApi
+from judges.llm import Endpoint, LlmJudge
+from judges.llm.openai_chat_model import Completion
+from judges.llm.prompts import Prompt
+from judges.protocols import JudgeError, JudgeUnavailableError
+from judges.testing import NEUTRAL, ScriptedJudge, ScriptedLlm
+from judges.types import Label, Opinion, ScoreRequest
+from tests.support.in_process_gateway import (
+    FALSE,
+    TRUE,
+    UNKNOWN,
+    Bench,
+    bench,
+    finish_of,
+    policy,
+    said,
+    summary_of,
+    text_of,
+    whole,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+class Secrets:
+    """Keys by name; none by default."""
+
+    def __init__(self, **keys: str) -> None:
+        self._keys = keys
+
+    def key(self, name: str) -> str | None:
+        return self._keys.get(name)
+
+
+class Chat:
+    """A model that says one thing, or fails; ``asked`` holds its prompts."""
+
+    def __init__(self, answer: Mapping[str, Any] | str | Exception) -> None:
+        self._answer = answer
+        self.asked: list[Prompt] = []
+
+    async def complete(self, endpoint: Endpoint, key: str | None, model: str, prompt: Prompt) -> Completion:
+        self.asked.append(prompt)
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        text = self._answer if isinstance(self._answer, str) else json.dumps(self._answer)
+        return Completion(text=text, prompt_tokens=500, completion_tokens=10)
+
+    async def start(self) -> None:
+        pass
+
+    async def aclose(self) -> None:
+        pass
+
+
+def llm(chat: Chat, **keys: str) -> LlmJudge:
+    return LlmJudge(keys=Secrets(**(keys or {"openai": "k"})), chat=chat)
+
+
+def scores(value: float, reasoning: str = "It rests on the source.") -> Chat:
+    return Chat({"score": value, "reasoning": reasoning})
+
+
+def decision(made: Bench, code: str) -> Any:
+    (found,) = (one for one in made.event.decisions if one.reason_code == code)
+    return found
+
+
+# Claims
+
+
+async def test_a_claim_left_open_goes_out_with_the_verdict_of_the_llm() -> None:
+    opinion = Opinion(label=Label.SUPPORTED, confidence=0.9, reasoning="Said in other words.", passages=(0,))
+    made = await bench(said(UNKNOWN), llm=ScriptedLlm({UNKNOWN: opinion}))
+    summary = summary_of(await made.stream())
+    (claim,) = summary["claims"]
+    assert (claim["verdict"], claim["escalated"], claim["explanation"]) == ("supported", True, "Said in other words.")
+    assert summary["judge"]["name"] == "scripted + scripted-llm"
+    assert summary["judge"]["llm"]["calls"] == 1
+    assert summary["judge"]["llm"]["prompt_tokens"] == 10
+
+
+async def test_the_log_keeps_what_the_llm_said_and_what_it_took() -> None:
+    opinion = Opinion(label=Label.CONTRADICTED, confidence=0.9, reasoning="It says so.", correction="Only in front.")
+    made = await bench(said(UNKNOWN), policy(), llm=ScriptedLlm({UNKNOWN: opinion}))
+    await made.stream()
+    (row,) = made.event.claims
+    assert row.label == "contradicted"
+    assert row.extra["verdict"]["escalated"] is True
+    assert made.event.request.extra["llm"]["calls"] == 1
+    logged = repr(made.event)
+    assert "It says so." not in logged
+    assert "Only in front." not in logged
+
+
+async def test_a_contradiction_brings_its_correction_only_where_a_policy_corrects() -> None:
+    opinion = Opinion(label=Label.CONTRADICTED, confidence=0.9, correction=TRUE)
+    for action, correction in (("flag", None), ("correct", TRUE)):
+        judge = ScriptedLlm({FALSE: opinion})
+        made = await bench(whole(FALSE), policy(contradiction_action=action), llm=judge)
+        (claim,) = (await made.unary())["grounding"]["claims"]
+        assert (claim["verdict"], claim["correction"]) == ("contradicted", correction)
+        assert len(judge.asked) == (1 if correction else 0)
+
+
+async def test_what_the_cross_encoder_decides_costs_no_call() -> None:
+    judge = ScriptedLlm()
+    made = await bench(said(TRUE), llm=judge)
+    summary = summary_of(await made.stream())
+    assert judge.asked == []
+    assert "llm" not in summary["judge"]
+    assert "judge_fault" not in made.event.request.extra
+
+
+# Scores
+
+
+async def test_a_low_score_is_a_decision_with_model_reasoning_tokens_and_cost() -> None:
+    made = await bench(
+        said(TRUE),
+        policy(llm_grounding_check=True, min_citations=0),
+        inquiries=[llm_scores(llm(scores(0.3, "Half of it is new.")))],
+    )
+    stream = await made.stream()
+    assert text_of(stream) == TRUE
+    summary = summary_of(stream)
+    (told,) = (one for one in summary["decisions"] if one["reason_code"] == "GROUNDING_LLM_SCORE")
+    assert told["reason"] == "LLM grounding score (0.30) below threshold (0.70)"
+    assert told["phase"] == "mid_execution"
+    assert told["metadata"]["reasoning"] == "Half of it is new."
+    assert told["metadata"]["llm"]["prompt_tokens"] == 500
+    assert told["metadata"]["llm"]["cost_usd"] == pytest.approx((500 * 0.15 + 10 * 0.6) / 1e6)
+    assert summary["action"] == "warn"
+    assert made.event.request.extra["llm"]["models"] == ["gpt-4o-mini"]
+
+
+async def test_a_score_is_logged_for_decisions_to_be_made_again_without_its_words() -> None:
+    made = await bench(
+        said(TRUE), policy(llm_grounding_check=True), inquiries=[llm_scores(llm(scores(0.3, "Half of it is new.")))]
+    )
+    await made.stream()
+    extra = json.dumps(made.event.request.extra)
+    assert "Half of it is new." not in repr(made.event)
+    log = read_log(LoggedRows(extra=extra, stream=True, blocked=False))
+    assert log is not None
+    (score,) = log.choices[0].record.llm_scores
+    assert (score.request, score.score) == (ScoreRequest(model="gpt-4o-mini"), 0.3)
+
+
+async def test_a_low_score_blocks_before_anything_leaves_in_final_mode_and_quotes_nothing() -> None:
+    rules = policy(llm_grounding_check=True, action_on_violation="block", stream_mode="final", min_citations=0)
+    chat = scores(0.1, "Twenty-five days is what it says.")
+    made = await bench(said(TRUE), rules, inquiries=[llm_scores(llm(chat))])
+    stream = await made.stream()
+    assert finish_of(stream) == ["content_filter"]
+    assert TRUE not in text_of(stream)
+    assert "Twenty-five" not in json.dumps(stream)
+    assert decision(made, "GROUNDING_LLM_SCORE").action == "block"
+
+
+async def test_the_score_is_of_what_the_client_gets() -> None:
+    rules = policy(llm_grounding_check=True, unverifiable_action="strip", max_unverifiable_ratio=1.0)
+    chat = scores(1.0)
+    made = await bench(said(f"{TRUE} ", UNKNOWN), rules, inquiries=[llm_scores(llm(chat))])
+    await made.stream()
+    (prompt,) = chat.asked
+    assert TRUE in prompt.user
+    assert UNKNOWN not in prompt.user
+
+
+async def test_criteria_and_model_are_those_of_the_policy_and_like_requests_are_made_once() -> None:
+    chat = scores(0.9)
+    two = [
+        policy(llm_grounding_check=True, llm_grounding_criteria="Name the unit."),
+        policy(llm_grounding_check=True, llm_grounding_criteria="Name the unit.", llm_grounding_threshold=0.95),
+    ]
+    made = await bench(said(TRUE), *two, inquiries=[llm_scores(llm(chat))])
+    await made.stream()
+    (prompt,) = chat.asked
+    assert "Name the unit." in prompt.system
+    assert decision(made, "GROUNDING_LLM_SCORE").action == "warn"
+
+
+async def test_each_choice_has_a_score_of_its_own() -> None:
+    chat = scores(0.9)
+    made = await bench(whole(TRUE, TRUE), policy(llm_grounding_check=True), inquiries=[llm_scores(llm(chat))])
+    await made.unary(n=2)
+    assert len(chat.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "answer"),
+    [({"documents": None}, TRUE), ({}, " "), ({"documents": []}, TRUE)],
+    ids=["no documents", "no text", "an empty list"],
+)
+async def test_nothing_is_asked_where_there_is_nothing_to_score(fields: Mapping[str, Any], answer: str) -> None:
+    chat = scores(0.1)
+    made = await bench(said(answer), policy(llm_grounding_check=True), inquiries=[llm_scores(llm(chat))])
+    await made.stream(**fields)
+    assert chat.asked == []
+
+
+async def test_without_the_rule_nothing_is_asked() -> None:
+    chat = scores(0.1)
+    made = await bench(said(TRUE), policy(), inquiries=[llm_scores(llm(chat))])
+    await made.stream()
+    assert chat.asked == []
+
+
+@pytest.mark.parametrize("error", [JudgeError("openai answered 503"), TimeoutError(), RuntimeError("a fault")])
+async def test_a_score_that_fails_warns_and_fails_no_request(error: Exception) -> None:
+    rules = policy(llm_grounding_check=True, action_on_violation="block", min_citations=0)
+    made = await bench(said(TRUE), rules, inquiries=[llm_scores(llm(Chat(error)))])
+    stream = await made.stream()
+    assert text_of(stream) == TRUE
+    assert finish_of(stream) == ["stop"]
+    assert decision(made, "GROUNDING_LLM_SKIPPED").action == "warn"
+
+
+async def test_without_a_key_the_other_checks_still_run() -> None:
+    rules = policy(llm_grounding_check=True, llm_grounding_phase="after_workflow")
+    made = await bench(said(TRUE), rules, inquiries=[llm_scores(llm(scores(0.1), groq="k"))])
+    await made.stream()
+    found = decision(made, "GROUNDING_CITATIONS")
+    assert found.metadata["warnings"] == [
+        "Citations (0) below minimum (1)",
+        "LLM grounding check skipped: no key is configured for openai",
+    ]
+
+
+async def test_an_answer_that_cannot_be_read_scores_a_half() -> None:
+    made = await bench(
+        said(TRUE), policy(llm_grounding_check=True), inquiries=[llm_scores(llm(Chat("I would rather not.")))]
+    )
+    await made.stream()
+    assert decision(made, "GROUNDING_LLM_SCORE").metadata["score"] == 0.5
+
+
+# Degradation, row by row
+
+
+async def test_no_documents_no_check() -> None:
+    judge = ScriptedLlm()
+    made = await bench(said(TRUE), policy(), llm=judge)
+    assert summary_of(await made.stream(documents=[]))["verdict"] == "no_sources"
+    assert judge.asked == []
+
+
+async def test_a_cross_encoder_that_fails_to_load_leaves_the_llm_alone() -> None:
+    broken = ScriptedJudge(start_error=JudgeUnavailableError("no such model"))
+    judge = ScriptedLlm({TRUE: Opinion(label=Label.SUPPORTED, confidence=0.9)})
+    made = await bench(said(TRUE), judge=broken, llm=judge)
+    summary = summary_of(await made.stream())
+    assert summary["verdict"] == "supported"
+    assert summary["judge"]["name"] == "scripted-llm"
+    assert made.event.request.extra["judge_fault"] == "no such model"
+
+
+async def test_a_cross_encoder_that_fails_to_load_without_an_llm_checks_nothing() -> None:
+    broken = ScriptedJudge(start_error=JudgeUnavailableError("no such model"))
+    made = await bench(said(TRUE), judge=broken, llm=ScriptedLlm(ready=False))
+    assert summary_of(await made.stream())["verdict"] == "not_checked"
+    assert made.event.request.extra["judge_fault"] == "no such model"
+
+
+async def test_no_cross_encoder_and_an_llm_is_the_llm_alone() -> None:
+    opinion = Opinion(label=Label.CONTRADICTED, confidence=0.95)
+    judge = ScriptedLlm({FALSE: opinion})
+    made = await bench(said(FALSE), policy(contradiction_action="block"), scorer=False, llm=judge)
+    stream = await made.stream()
+    assert FALSE not in text_of(stream)
+    assert finish_of(stream) == ["content_filter"]
+
+
+async def test_an_llm_that_is_not_configured_leaves_the_cross_encoder_alone() -> None:
+    made = await bench(said(f"{TRUE} ", UNKNOWN), llm=ScriptedLlm(ready=False))
+    summary = summary_of(await made.stream())
+    assert [claim["verdict"] for claim in summary["claims"]] == ["supported", "unverifiable"]
+    assert summary["judge"]["name"] == "scripted"
+
+
+async def test_both_missing_passes_not_checked() -> None:
+    made = await bench(said(TRUE), policy(), scorer=False, llm=ScriptedLlm(ready=False))
+    stream = await made.stream()
+    assert text_of(stream) == TRUE
+    assert summary_of(stream)["verdict"] == "not_checked"
+
+
+async def test_both_missing_is_refused_where_a_policy_says_so() -> None:
+    made = await bench(said(TRUE), policy(on_judge_unavailable="block"), scorer=False, llm=ScriptedLlm(ready=False))
+    stream = await made.stream()
+    assert text_of(stream) != TRUE
+    assert finish_of(stream) == ["content_filter"]
+
+
+async def test_no_cross_encoder_and_no_model_for_claims_still_scores_the_reply() -> None:
+    rules = policy(llm_grounding_check=True, llm_grounding_phase="after_workflow")
+    made = await bench(said(TRUE), rules, scorer=False, inquiries=[llm_scores(llm(scores(0.2)))])
+    assert summary_of(await made.stream())["verdict"] == "not_checked"
+    assert decision(made, "GROUNDING_LLM_SCORE").metadata["score"] == 0.2
+
+
+@pytest.mark.parametrize("text", ["", "Hello! How can I help you?"])
+async def test_a_reply_without_a_claim_is_no_claims(text: str) -> None:
+    judge = ScriptedLlm()
+    made = await bench(said(text), llm=judge)
+    assert summary_of(await made.stream())["verdict"] == "no_claims"
+    assert judge.asked == []
+
+
+async def test_an_llm_that_fails_leaves_a_claim_as_it_was() -> None:
+    made = await bench(
+        said(UNKNOWN), judge=ScriptedJudge(default=NEUTRAL), llm=ScriptedLlm({UNKNOWN: JudgeError("down")})
+    )
+    summary = summary_of(await made.stream())
+    (claim,) = summary["claims"]
+    assert (claim["verdict"], claim["escalated"]) == ("unverifiable", False)
+    assert summary["judge"]["llm"]["failed"] == 1
+
+
+# Keys, services and prices
+
+
+def keys(upstreams: Sequence[UpstreamSpec] = (), secrets: Secrets | None = None, **settings: Any) -> LlmKeys:
+    return LlmKeys(Settings(_env_file=None, **settings), upstreams, secrets or Secrets())
+
+
+OPENAI = UpstreamSpec(name="main", base_url="https://api.openai.com/v1", key=SecretStr("of-upstream"))
+LOCAL = UpstreamSpec(name="local", base_url="http://127.0.0.1:1/v1")
+
+
+def test_the_key_of_the_settings_goes_before_a_secret_and_that_before_an_upstream_s() -> None:
+    secrets = Secrets(openai="of-secret")
+    assert keys([OPENAI], secrets, openai_api_key="of-settings").key("openai") == "of-settings"
+    assert keys([OPENAI], secrets).key("openai") == "of-secret"
+    assert keys([OPENAI]).key("openai") == "of-upstream"
+    assert keys([LOCAL]).key("openai") is None
+
+
+def test_an_upstream_s_own_name_finds_its_key_be_it_given_or_a_secret() -> None:
+    sealed = UpstreamSpec(name="sealed", base_url="http://127.0.0.1:1/v1", secret="judge-key")
+    assert keys([OPENAI]).key("main") == "of-upstream"
+    assert keys([sealed], Secrets(**{"judge-key": "opened"})).key("sealed") == "opened"
+    assert keys([sealed]).key("sealed") is None
+    assert keys([LOCAL]).key("local") is None
+    assert keys().key("nobody") is None
+
+
+@pytest.mark.parametrize(
+    ("upstream", "ready"),
+    [
+        (LOCAL, True),
+        (UpstreamSpec(name="local", base_url="https://api.openai.com/v1"), False),
+        (UpstreamSpec(name="local", base_url="https://x.openai.azure.com/openai/v1", api=UpstreamApi.AZURE), False),
+        (UpstreamSpec(name="local", base_url="http://127.0.0.1:1/v1", secret="absent"), False),
+    ],
+    ids=["a server of one's own", "OpenAI's without a key", "Azure's without a key", "a secret that is not there"],
+)
+def test_an_upstream_serves_as_judge_without_a_key_only_if_it_wants_none(upstream: UpstreamSpec, ready: bool) -> None:
+    settings = Settings(_env_file=None, llm_judge_model="local/m")
+    assert open_llm_judge(settings, [upstream], Secrets(), lambda call: None).ready is ready
+
+
+def test_a_file_of_prices_that_cannot_be_used_stops_the_start_in_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "prices.toml"
+    file.write_text('["m"]\ninput = "free"\noutput = 0\n')
+    settings = Settings(_env_file=None, llm_judge_prices=str(file))
+    with pytest.raises(SettingsError, match=r"\AGROUNDLANE_LLM_JUDGE_PRICES: [^\n]+input must be a number[^\n]+\Z"):
+        open_llm_judge(settings, (), Secrets(), lambda call: None)
+
+
+def test_by_default_no_llm_judges_claims() -> None:
+    judge = open_llm_judge(Settings(_env_file=None, openai_api_key="k"), (), Secrets(), lambda call: None)
+    assert (judge.ready, judge.fault) == (False, "no model is configured")

@@ -1,0 +1,102 @@
+"""A judge that is served elsewhere, from the setting to the verdict, over a real connection."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from app.cli.check import check_text
+from app.judge_runtime.offline import JudgeMissingError
+from app.resources import open_resources
+from app.settings import Settings, SettingsError
+from judges.types import Chunk, Label, Thresholds
+
+SOURCES = {"hr.txt": "Permanent staff receive 25 days of annual leave."}
+TEXT = "Permanent staff receive annual leave. Dauerhaft Beschäftigte bekommen den Urlaub nicht ausgezahlt."
+
+
+class Judge(BaseHTTPRequestHandler):
+    """Speaks our own protocol, knows English, and holds everything to be entailed."""
+
+    key = "s3cret"
+
+    def do_GET(self) -> None:
+        self.answer(
+            {"protocol": "groundlane-judge/1", "model": "far@1", "max_tokens": 200, "max_batch": 8, "languages": ["en"]}
+        )
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.answer({"scores": [{"entailed": 0.98, "neutral": 0.01, "contradicted": 0.01} for _ in body["pairs"]]})
+
+    def answer(self, body: dict[str, Any]) -> None:
+        allowed = self.headers.get("authorization") == f"Bearer {self.key}"
+        content = json.dumps(body).encode() if allowed else b""
+        self.send_response(200 if allowed else 401)
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Judge)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def settings(url: str, key: str = "s3cret", **named: Any) -> Settings:
+    return Settings(judge=f"http:{url}", judge_api_key=SecretStr(key), judge_preload=True, **named)
+
+
+def test_a_text_is_checked_by_a_judge_elsewhere_as_far_as_it_knows_the_language(url: str) -> None:
+    report = check_text(settings(url), TEXT, SOURCES)
+    assert [(claim.label, claim.reason) for claim in report.claims] == [
+        (Label.SUPPORTED, None),
+        (Label.UNVERIFIABLE, "language"),
+    ]
+
+
+def test_a_wrong_key_is_told_without_the_key(url: str) -> None:
+    with pytest.raises(JudgeMissingError, match="the key was refused") as refused:
+        check_text(settings(url, key="wr0ng"), TEXT, SOURCES)
+    assert "wr0ng" not in str(refused.value)
+
+
+def test_an_option_that_does_not_exist_is_told_by_the_name_of_the_setting() -> None:
+    with pytest.raises(SettingsError, match=r"GROUNDLANE_JUDGE: .* no option 'temperature'"):
+        check_text(Settings(judge="http:http://judge?temperature=1"), TEXT, SOURCES)
+
+
+@pytest.mark.anyio
+async def test_the_gateway_opens_it_and_counts_what_it_is_asked(url: str, tmp_path: Path) -> None:
+    database = f"sqlite+aiosqlite:///{tmp_path}/g.db"
+    async with open_resources(settings(url, database_url=database)) as resources:
+        assert (resources.checker.available, resources.checker.name) == (True, "http:far@1")
+        assert "groundlane_judge_pairs_total 0.0" in resources.metrics.render().decode()
+
+
+@pytest.mark.anyio
+async def test_what_was_judged_once_is_not_asked_again(url: str, tmp_path: Path) -> None:
+    database = f"sqlite+aiosqlite:///{tmp_path}/g.db"
+    async with open_resources(settings(url, database_url=database)) as resources:
+        for _ in range(2):
+            evidence = await resources.checker.prepare([Chunk(id="hr", text=SOURCES["hr.txt"])])
+            check = resources.checker.reply(evidence, thresholds=Thresholds())
+            (sentence,) = [*check.push("Permanent staff receive annual leave."), *check.flush()]
+            assert (await check.check(sentence)).label is Label.SUPPORTED
+        told = resources.metrics.render().decode()
+        assert "groundlane_judge_pairs_total 1.0" in told
+        assert "groundlane_judge_cache_hits_total 1.0" in told

@@ -1,0 +1,87 @@
+"""Policies of the configuration file: made once, replaced where they differ, by however many workers start at once."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app.auth.audit_log import AuditFilter, entries
+from app.db.database import Database
+from app.errors import ConflictError
+from app.policy_admin.bootstrap import put_in_force
+from app.policy_admin.document import PolicyDraft, StoredPolicy, parse_document
+from app.policy_admin.store import PolicyStore
+
+pytestmark = pytest.mark.anyio
+
+Open = Callable[[], AbstractAsyncContextManager[Database]]
+
+
+def drafted(name: str, **rules: Any) -> PolicyDraft:
+    return parse_document({"name": name, "category": "retrieval", "rules": rules})
+
+
+async def stored(store: PolicyStore) -> list[tuple[str, int, int]]:
+    return [(policy.name, policy.version, policy.rules["min_chunks"]) for policy in await store.list()]
+
+
+async def test_policies_are_made_once_and_a_second_run_changes_nothing(open_database: Open) -> None:
+    async with open_database() as database:
+        store = PolicyStore(database)
+        drafts = [drafted("a", min_chunks=2), drafted("b")]
+        for _ in range(2):
+            await put_in_force(drafts, store)
+            assert await stored(store) == [("a", 1, 2), ("b", 1, 1)]
+        assert [policy.name for policy in store.engine.policies] == ["a", "b"]
+
+
+async def test_the_trail_says_that_the_configuration_made_them(open_database: Open) -> None:
+    async with open_database() as database:
+        await put_in_force([drafted("a")], PolicyStore(database))
+        (line,) = await entries(database, AuditFilter(), limit=5)
+        assert (line["actor"], line["action"]) == ("config", "policy.create")
+
+
+async def test_one_that_differs_is_replaced_and_others_stay_untouched(open_database: Open) -> None:
+    async with open_database() as database:
+        store = PolicyStore(database)
+        await store.create(drafted("mine"))
+        await put_in_force([drafted("a")], store)
+        await put_in_force([drafted("a", min_chunks=5)], store)
+        assert await stored(store) == [("a", 2, 5), ("mine", 1, 1)]
+
+
+async def test_workers_that_start_at_once_make_each_policy_once(open_database: Open) -> None:
+    drafts = [drafted(name, min_chunks=3) for name in ("a", "b", "c")]
+    async with open_database() as one, open_database() as two:
+        stores = [PolicyStore(one), PolicyStore(two)]
+        async with asyncio.TaskGroup() as group:
+            for store in stores:
+                group.create_task(put_in_force(drafts, store))
+        assert await stored(stores[0]) == [("a", 1, 3), ("b", 1, 3), ("c", 1, 3)]
+
+
+class Contested(PolicyStore):
+    """A store where somebody else is always a moment quicker."""
+
+    def __init__(self, database: Database, times: int) -> None:
+        super().__init__(database)
+        self.times = times
+
+    async def create(self, draft: PolicyDraft) -> StoredPolicy:
+        if self.times == 0:
+            return await super().create(draft)
+        self.times -= 1
+        raise ConflictError("there is a policy of that name already")
+
+
+async def test_a_lost_race_is_run_again_but_not_forever(open_database: Open) -> None:
+    async with open_database() as database:
+        store = Contested(database, times=2)
+        await put_in_force([drafted("a")], store)
+        assert await stored(store) == [("a", 1, 1)]
+        with pytest.raises(ConflictError):
+            await put_in_force([replace(drafted("a"), name="b")], Contested(database, times=100))

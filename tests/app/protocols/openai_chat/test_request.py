@@ -1,0 +1,279 @@
+"""Chat requests: evidence in messages, in what chat templates get, in the results of tools; and what goes upstream."""
+
+import json
+from typing import Any
+
+import pytest
+
+from app.errors import InvalidRequestError, PolicyBlockedError
+from app.protocols.documents import Intake, Limits, read_chat
+from tests.support.in_process_gateway import FALSE, TRUE, bench, policy, whole
+
+HELLO = {"role": "user", "content": "How much leave?"}
+
+
+def read(*messages: Any, **fields: Any) -> Intake:
+    body = {"model": "m", "messages": list(messages or (HELLO,)), **fields}
+    return read_chat(json.dumps(body).encode(), {}, Limits())
+
+
+def refused(*messages: Any, **fields: Any) -> str | None:
+    with pytest.raises(InvalidRequestError) as caught:
+        read(*messages, **fields)
+    return caught.value.param
+
+
+def texts(intake: Intake) -> list[str]:
+    return [chunk.text for chunk in intake.chunks]
+
+
+class TestBesideTheMessages:
+    def test_documents_of_a_chat_template_are_read_and_go_on(self) -> None:
+        arguments = {"documents": [{"title": "Leave", "text": TRUE}], "enable_thinking": False}
+        intake = read(chat_template_kwargs=arguments)
+        assert (texts(intake), intake.paths) == ([TRUE], ("chat_template_kwargs.documents[0]",))
+        assert intake.raw is not None
+        assert intake.body["chat_template_kwargs"] == arguments
+
+    def test_unless_the_gateway_writes_them_itself(self) -> None:
+        arguments = {"documents": [{"title": "Leave", "text": TRUE}], "enable_thinking": False}
+        intake = read(chat_template_kwargs=arguments, grounding={"inject": "system"})
+        assert intake.body == {"model": "m", "messages": [HELLO], "chat_template_kwargs": {"enable_thinking": False}}
+        alone = read(chat_template_kwargs={"documents": [TRUE]}, grounding={"inject": "system"})
+        assert alone.body == {"model": "m", "messages": [HELLO]}
+
+    def test_a_literal_extra_body_is_understood(self) -> None:
+        extra = {"documents": [TRUE], "grounding": {"agent": "a"}, "vendor": {"x": 1}}
+        intake = read(extra_body=extra)
+        assert (texts(intake), intake.options.agent) == ([TRUE], "a")
+        assert intake.body == {"model": "m", "messages": [HELLO], "extra_body": {"vendor": {"x": 1}}}
+        assert "extra_body" not in read(extra_body={"documents": [TRUE]}).body
+        assert read(extra_body=extra, grounding={"agent": "b"}).options.agent == "b"
+
+    @pytest.mark.parametrize("value", [5, "x", [], None, {"documents": None}])
+    def test_of_any_other_value_nothing_is_asked(self, value: Any) -> None:
+        intake = read(extra_body=value, chat_template_kwargs=value)
+        assert intake.chunks == ()
+
+    def test_errors_name_the_place(self) -> None:
+        assert refused(extra_body={"documents": [{"text": 5}]}) == "extra_body.documents[0].text"
+        assert refused(extra_body={"grounding": {"x": 1}}) == "extra_body.grounding.x"
+        assert refused(extra_body={"grounding": 5}) == "extra_body.grounding"
+        assert refused(chat_template_kwargs={"documents": "x"}) == "chat_template_kwargs.documents"
+
+
+SOURCE = {"type": "grounding_source", "text": TRUE, "source": "hr.pdf", "score": 0.9, "age_days": 3}
+QUERY = {"type": "query", "text": "How much leave?"}
+TEXT = {"type": "text", "text": "Be brief."}
+
+
+class TestGroundingParts:
+    def test_sources_are_documents_and_go_on_as_text(self) -> None:
+        system, user = {"role": "system", "content": [SOURCE]}, {"role": "user", "content": [TEXT, QUERY]}
+        intake = read(system, user)
+        (chunk,) = intake.chunks
+        assert (chunk.text, chunk.source, chunk.relevance_score, chunk.age_days) == (TRUE, "hr.pdf", 0.9, 3)
+        assert intake.paths == ("messages[0].content[0]",)
+        assert intake.query == "How much leave?"
+        assert intake.body["messages"] == [
+            {"role": "system", "content": [{"type": "text", "text": TRUE}]},
+            {"role": "user", "content": [TEXT, {"type": "text", "text": "How much leave?"}]},
+        ]
+        assert intake.raw is None
+
+    def test_sources_that_the_gateway_writes_are_taken_out(self) -> None:
+        system, user = {"role": "system", "content": [SOURCE]}, {"role": "user", "content": [SOURCE, QUERY]}
+        intake = read(system, user, grounding={"inject": "system"})
+        assert len(intake.chunks) == 2
+        assert intake.body["messages"] == [
+            {"role": "user", "content": [{"type": "text", "text": "How much leave?"}]},
+        ]
+
+    def test_the_option_says_the_query_before_the_parts_do(self) -> None:
+        assert read({"role": "user", "content": [QUERY]}, grounding={"query": "q"}).query == "q"
+        assert read(grounding={"query": "q"}).query == "q"
+        assert read({"role": "user", "content": [QUERY, QUERY]}).query == "How much leave?\nHow much leave?"
+        assert read().query is None
+
+    @pytest.mark.parametrize(
+        ("part", "name"),
+        [({"type": "grounding_source"}, ".text"), ({"type": "grounding_source", "text": ""}, ".text"),
+         ({**SOURCE, "score": 7}, ".score"), ({"type": "query"}, ".text"), ({"type": "query", "text": 5}, ".text")],
+    )  # fmt: skip
+    def test_errors_name_the_place(self, part: Any, name: str) -> None:
+        assert refused(HELLO, {"role": "user", "content": [TEXT, part]}) == f"messages[1].content[1]{name}"
+
+
+SEARCH = {
+    "type": "search_result",
+    "source": "https://example.com/leave",
+    "title": "Leave",
+    "content": [{"type": "text", "text": TRUE}, {"type": "text", "text": "It is paid."}],
+    "citations": {"enabled": True},
+}
+DOCUMENT = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": TRUE}, "title": "Leave"}
+BLOCKS = {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": TRUE}]}}
+COHERE = {"type": "document", "document": {"id": "d9", "data": {"snippet": TRUE, "title": "Leave"}}}
+
+
+class TestBlocks:
+    def test_search_results(self) -> None:
+        intake = read({"role": "user", "content": [SEARCH, TEXT]})
+        (chunk,) = intake.chunks
+        assert (chunk.text, chunk.title) == (f"{TRUE}\nIt is paid.", "Leave")
+        assert chunk.source == chunk.url == "https://example.com/leave"
+        assert intake.raw is not None
+
+    @pytest.mark.parametrize("block", [DOCUMENT, BLOCKS, COHERE], ids=["text", "content", "cohere"])
+    def test_documents(self, block: dict[str, Any]) -> None:
+        intake = read({"role": "user", "content": [TEXT, block]})
+        assert (texts(intake), intake.paths) == ([TRUE], ("messages[0].content[1]",))
+        assert intake.raw is not None
+
+    def test_what_is_read_of_them(self) -> None:
+        anthropic, cohere = read({"role": "user", "content": [DOCUMENT, COHERE]}).chunks
+        assert (anthropic.id, anthropic.title) == ("doc-1", "Leave")
+        assert (cohere.id, cohere.title) == ("d9", "Leave")
+
+    def test_inside_of_tool_results(self) -> None:
+        result = {"type": "tool_result", "tool_use_id": "t", "content": [SEARCH, TEXT]}
+        intake = read({"role": "user", "content": [result]})
+        assert intake.paths == ("messages[0].content[0].content[0]",)
+        written = read({"role": "user", "content": [result]}, grounding={"inject": "user"})
+        assert written.body["messages"] == [{"role": "user", "content": [{**result, "content": [TEXT]}]}]
+
+    def test_in_the_results_of_tools(self) -> None:
+        message = {"role": "tool", "tool_call_id": "c", "content": [COHERE]}
+        assert texts(read(HELLO, message)) == [TRUE]
+        written = read(HELLO, message, grounding={"inject": "system"})
+        assert written.body["messages"] == [HELLO, {**message, "content": ""}]
+
+    @pytest.mark.parametrize(
+        "block",
+        [
+            {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBE"}},
+            {"type": "document", "source": {"type": "url", "url": "https://example.com/a.pdf"}},
+            {"type": "document", "source": {"type": "file", "file_id": "f"}},
+            {"type": "document", "source": 5},
+            {"type": "document"},
+            {"type": "search_result", "content": []},
+            {"type": "search_result", "content": [{"type": "image"}]},
+            {"type": "tool_result", "content": None},
+            {"type": ["search_result"]},
+            {"type": "image_url", "image_url": {"url": "x"}},
+            "text",
+            5,
+        ],
+    )
+    @pytest.mark.parametrize("inject", ["none", "system"])
+    def test_what_has_no_text_is_no_evidence_and_goes_on(self, block: Any, inject: str) -> None:
+        message = {"role": "user", "content": [TEXT, block]}
+        intake = read(message, grounding={"inject": inject})
+        assert intake.chunks == ()
+        assert intake.body["messages"] == [message]
+
+    def test_all_places_in_order(self) -> None:
+        intake = read({"role": "user", "content": [SOURCE]}, documents=["a"], chat_template_kwargs={"documents": ["b"]})
+        assert intake.paths == ("documents[0]", "chat_template_kwargs.documents[0]", "messages[0].content[0]")
+        assert [chunk.id for chunk in intake.chunks] == ["doc-1", "doc-2", "doc-3"]
+
+
+def tool(content: Any, **fields: Any) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": "call-1", "content": content, **fields}
+
+
+CALL = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"id": "call-1", "type": "function", "function": {"name": "search_hr", "arguments": "{}"}}],
+}
+
+
+class TestTools:
+    def test_they_are_no_evidence_unless_wanted(self) -> None:
+        intake = read(HELLO, CALL, tool(TRUE))
+        assert intake.chunks == ()
+        assert texts(intake.with_tools()) == [TRUE]
+
+    @pytest.mark.parametrize("content", [TRUE, [{"type": "text", "text": TRUE}]])
+    def test_a_text_is_a_document_of_the_tool(self, content: Any) -> None:
+        intake = read(HELLO, CALL, tool(content), documents=["a"]).with_tools()
+        chunk = intake.chunks[1]
+        assert (chunk.id, chunk.text, chunk.source) == ("tool-1", TRUE, "search_hr")
+        assert intake.paths == ("documents[0]", "messages[2].content")
+        assert intake.standing == 1
+
+    @pytest.mark.parametrize("form", [lambda found: found, lambda found: {"results": found, "query": "leave"}])
+    def test_a_list_of_documents_is_read_as_such(self, form: Any) -> None:
+        found = [{"title": "Leave", "url": "https://x.y", "content": TRUE, "score": 0.9}, {"text": "b", "source": "s"}]
+        first, second = read(HELLO, CALL, tool(json.dumps(form(found)))).with_tools().chunks
+        assert (first.text, first.url, first.relevance_score, first.source) == (TRUE, "https://x.y", 0.9, "search_hr")
+        assert (second.text, second.source) == ("b", "s")
+        assert first.id != second.id
+
+    @pytest.mark.parametrize(
+        "content",
+        ["[1, 2]", "{", '{"results": 5}', '{"balance": 5}', '[{"text": "x", "score": 37}]', '[{"n": 1}]', "[" * 2000],
+    )
+    def test_anything_else_is_its_text(self, content: str) -> None:
+        (chunk,) = read(HELLO, tool(content, name="f")).with_tools().chunks
+        assert (chunk.text, chunk.source) == (content, "f")
+
+    @pytest.mark.parametrize("content", ["", " ", None, [], [{"type": "image"}], 5])
+    def test_nothing_is_nothing(self, content: Any) -> None:
+        assert read(HELLO, tool(content)).with_tools().chunks == ()
+
+    def test_what_names_no_tool_has_no_source(self) -> None:
+        message = {"role": "function", "content": TRUE, "name": {"x": 1}, "tool_call_id": ["c"]}
+        (chunk,) = read(HELLO, {"role": "assistant", "tool_calls": [5, {"function": 5}]}, message).with_tools().chunks
+        assert chunk.source is None
+
+    def test_a_role_may_be_anything(self) -> None:
+        message = {"role": ["tool"], "content": [SOURCE]}
+        assert read(message, grounding={"inject": "user"}).with_tools().body["messages"] == [{**message, "content": ""}]
+
+    def test_limits_hold_where_they_are_wanted(self) -> None:
+        body = json.dumps({"messages": [HELLO, tool("x" * 11)]}).encode()
+        intake = read_chat(body, {}, Limits(document_chars=10))
+        with pytest.raises(InvalidRequestError) as caught:
+            intake.with_tools()
+        assert caught.value.param == "messages[1].content"
+
+
+CONVERSATION = [HELLO, CALL, tool(TRUE)]
+
+
+@pytest.mark.anyio
+class TestThroughTheGateway:
+    async def test_a_setting_makes_tools_evidence(self) -> None:
+        for wanted, verdict in ((True, "supported"), (False, "no_sources")):
+            at = await bench(whole(TRUE), policy(), settings={"evidence_from_tools": wanted})
+            body = await at.unary(documents=None, messages=CONVERSATION)
+            assert body["grounding"]["verdict"] == verdict
+
+    async def test_a_rule_does_so_too(self) -> None:
+        at = await bench(whole(FALSE), policy(evidence_from_tools=True, contradiction_action="block"))
+        body = await at.unary(documents=None, messages=CONVERSATION)
+        assert body["grounding"]["action"] == "block"
+        assert [document.source for document in at.event.documents] == ["search_hr"]
+
+    async def test_what_stands_in_the_prompt_is_not_written_into_it_again(self) -> None:
+        at = await bench(whole(TRUE), settings={"evidence_from_tools": True})
+        await at.unary(messages=CONVERSATION, documents=["Another text."], grounding={"inject": "system"})
+        sent = at.forwarded[0].content.decode()
+        assert (sent.count("Another text."), sent.count(TRUE)) == (1, 1)
+
+    async def test_where_tools_spoke_drop_blocks(self) -> None:
+        strict = policy("retrieval", action_on_low_relevance="drop")
+        at = await bench(whole(TRUE), strict, settings={"evidence_from_tools": True})
+        with pytest.raises(PolicyBlockedError) as caught:
+            await at.unary(
+                messages=CONVERSATION, documents=[{"text": "a", "score": 0.1}], grounding={"inject": "system"}
+            )
+        assert caught.value.param == "documents[0]"
+
+    async def test_a_blocked_part_of_a_message_is_named(self) -> None:
+        at = await bench(whole(TRUE), policy("retrieval", action_on_low_relevance="block"))
+        with pytest.raises(PolicyBlockedError) as caught:
+            await at.unary(documents=None, messages=[{"role": "user", "content": [TEXT, {**SOURCE, "score": 0.2}]}])
+        assert caught.value.param == "messages[0].content[1]"

@@ -1,0 +1,170 @@
+"""Completions put together from streams."""
+
+import json
+from typing import Any
+
+import pytest
+
+from app.errors import UpstreamConnectError
+from app.protocols.common.stream_events import CountedUsage, Ended, Frame, Passing, Released, Replacement, Shell, Slice
+from app.protocols.openai_chat.whole_reply import Completion, chunks_of, completion_of
+from tests.support.in_process_gateway import chunk, whole
+
+FRAME = Frame(json=chunk({}))
+
+
+def passing(delta: dict[str, object]) -> Passing:
+    return Passing(raw=f"data: {json.dumps(chunk(delta))}\n\n".encode())
+
+
+def call(index: int | None, **fields: object) -> dict[str, object]:
+    made = dict(fields) if index is None else {"index": index, **fields}
+    return {"tool_calls": [made]}
+
+
+def test_tool_calls_are_merged_by_index() -> None:
+    outputs = [
+        passing(call(0, id="a", type="function", function={"name": "find_train", "arguments": ""})),
+        passing(call(1, id="b", type="function", function={"name": "find_hotel", "arguments": '{"city"'})),
+        passing(call(0, function={"arguments": '{"to":'})),
+        passing(call(1, function={"arguments": ':"Basel"}'})),
+        passing(call(0, function={"arguments": '"Basel"}'})),
+    ]
+    (choice,) = completion_of(outputs)["choices"]
+    first, second = choice["message"]["tool_calls"]
+    assert (first["id"], first["function"]) == ("a", {"name": "find_train", "arguments": '{"to":"Basel"}'})
+    assert (second["id"], second["function"]) == ("b", {"name": "find_hotel", "arguments": '{"city":"Basel"}'})
+
+
+def test_tool_calls_without_an_index_go_on_with_the_last() -> None:
+    outputs = [
+        passing(call(None, id="x", function={"arguments": '{"q":'})),
+        passing(call(None, function={"name": "s", "arguments": "1}"})),
+    ]
+    (choice,) = completion_of(outputs)["choices"]
+    assert choice["message"]["tool_calls"] == [{"id": "x", "function": {"arguments": '{"q":1}', "name": "s"}}]
+
+
+def test_reasoning_and_shells_and_text_are_joined() -> None:
+    piece = Slice(frame=FRAME, text="Yes.")
+    outputs = [
+        passing({"reasoning_content": "Al"}),
+        Shell(choice=0, json=chunk({"role": "assistant", "content": "", "reasoning_content": "most"})),
+        Released(choice=0, text="Yes.", slices=(piece,)),
+        Replacement(choice=0, text=" No.", frame=FRAME),
+        Ended(choice=0, reason="content_filter", frame=FRAME),
+        CountedUsage(prompt_tokens=2, completion_tokens=3, frame=FRAME),
+    ]
+    made = completion_of(outputs)
+    assert made["object"] == "chat.completion"
+    assert made["choices"] == [
+        {
+            "index": 0,
+            "message": {"role": "assistant", "content": "Yes. No.", "reasoning_content": "Almost"},
+            "finish_reason": "content_filter",
+        }
+    ]
+    assert made["usage"]["total_tokens"] == 5
+
+
+def test_comments_are_no_part_of_a_completion() -> None:
+    assert completion_of([Passing(raw=b": ping\n\n")])["choices"] == []
+
+
+def ended(text: str) -> Ended:
+    return Ended(choice=0, reason="stop", frame=FRAME, text=text)
+
+
+def test_only_what_changed_is_changed() -> None:
+    template = whole("Same.")
+    completion = Completion(template)
+    completion.take(ended("Same."))
+    assert completion.body() == template
+
+
+def test_log_probabilities_of_cut_text_go_with_it() -> None:
+    template = whole("A. B.")
+    tokens = [{"token": "A."}, {"token": " B."}]
+    template["choices"][0]["logprobs"] = {"content": tokens, "refusal": None}
+    completion = Completion(template)
+    completion.take(Released(choice=0, text="A.", slices=(Slice(frame=FRAME, text="A.", tokens=tokens[:1]),)))
+    completion.take(ended("A."))
+    (choice,) = completion.body()["choices"]
+    assert choice["logprobs"] == {"content": tokens[:1], "refusal": None}
+    assert choice["message"]["content"] == "A."
+
+
+def test_typed_parts_keep_what_is_no_text() -> None:
+    template = whole("")
+    template["choices"][0]["message"]["content"] = [
+        {"type": "image", "id": 1}, {"type": "text", "text": "A.", "x": 1}, {"type": "text", "text": "B."},
+    ]  # fmt: skip
+    completion = Completion(template)
+    completion.take(ended("A."))
+    assert completion.body()["choices"][0]["message"]["content"] == [
+        {"type": "image", "id": 1}, {"type": "text", "text": "A.", "x": 1},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("choices", [5, ["odd"], [{"index": 0}], [{"index": 0, "message": None}]])
+def test_choices_that_could_not_be_decided_on_are_no_reply(choices: object) -> None:
+    completion = Completion({**whole("A."), "choices": choices})
+    completion.take(ended("A."))
+    with pytest.raises(UpstreamConnectError):
+        completion.body()
+
+
+def test_a_choice_beside_the_one_decided_on_is_left_out() -> None:
+    completion = Completion(whole("A.", "B."))
+    completion.take(ended("A."))
+    assert [choice["message"]["content"] for choice in completion.body()["choices"]] == ["A."]
+
+
+@pytest.mark.parametrize("index", [None, "0", [0], 7, -1])
+def test_a_choice_is_known_by_its_place_whatever_it_says(index: object) -> None:
+    template = whole("A.")
+    template["choices"][0]["index"] = index
+    (chunk, _, _) = chunks_of(template)
+    assert chunk["choices"][0]["index"] == 0
+    completion = Completion(template)
+    completion.take(Ended(choice=0, reason="content_filter", frame=FRAME, blocked=True, text="No."))
+    assert completion.body()["choices"][0]["message"]["content"] == "No."
+
+
+def test_the_grounding_of_several_choices_is_summed_up() -> None:
+    first, second = {"phase": "after_workflow", "reason": "a"}, {"phase": "after_workflow", "reason": "b"}
+    base = {
+        "action": "allow", "verdict": "supported", "trust_score": 1.0, "is_trusted": True, "total_claims": 1,
+        "supported_count": 1, "contradicted_count": 0, "unverifiable_count": 0, "unverifiable_ratio": 0.0,
+        "coverage": 1.0, "summary": "1/1 claims supported", "claims": [1], "decisions": [first],
+        "judge": {"name": "j", "latency_ms": None},
+    }  # fmt: skip
+    other = {
+        **base, "action": "block", "verdict": "has_contradictions", "trust_score": 0.0, "is_trusted": False,
+        "supported_count": 0, "contradicted_count": 1, "claims": [2], "decisions": [second],
+    }  # fmt: skip
+    completion = Completion(whole("A.", "B."))
+    completion.take(Ended(choice=0, reason="stop", frame=FRAME, text="A.", summary=base))
+    completion.take(Ended(choice=1, reason="stop", frame=FRAME, text="B.", summary=other))
+    merged = completion.body()["grounding"]
+    assert (merged["action"], merged["verdict"], merged["trust_score"]) == ("block", "has_contradictions", 0.0)
+    assert (merged["total_claims"], merged["supported_count"], merged["summary"]) == (2, 1, "1/2 claims supported")
+    assert (merged["claims"], merged["decisions"], merged["is_trusted"]) == ([1, 2], [first, second], False)
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        ["no object"],
+        "no list",
+        [{"index": [0], "delta": {"content": "x"}}],
+        [{"index": 0}, {"index": 0, "delta": "no object"}],
+        [{"index": 0, "delta": {"tool_calls": "none"}}, {"index": 0, "delta": {"tool_calls": ["none"]}}],
+        [{"index": 0, "delta": {"tool_calls": [{"index": {}, "function": {"arguments": 7}}]}}],
+    ],
+)
+def test_chunks_that_are_none_leave_a_completion_all_the_same(choices: Any) -> None:
+    chunk = {"id": "c-1", "object": "chat.completion.chunk", "choices": choices}
+    made = completion_of([Passing(raw=b"data: " + json.dumps(chunk).encode() + b"\n\n")])
+    assert made["id"] == "c-1"
+    assert all(isinstance(choice["message"], dict) for choice in made["choices"])

@@ -1,0 +1,113 @@
+"""Requests of the Responses API."""
+
+import json
+from typing import Any
+
+import pytest
+
+from app.errors import InvalidRequestError
+from app.protocols.documents import Intake, Limits
+from app.protocols.openai_responses.request import read_responses
+
+
+def read(limits: Limits | None = None, **body: Any) -> Intake:
+    return read_responses(json.dumps({"model": "m", **body}).encode(), {}, limits or Limits())
+
+
+@pytest.mark.parametrize(
+    "given", [{"input": "Q"}, {"input": []}, {"previous_response_id": "r"}, {"prompt": {"id": "p"}}]
+)
+def test_a_request_without_our_fields_goes_upstream_byte_for_byte(given: dict[str, Any]) -> None:
+    intake = read(**given)
+    assert intake.raw == json.dumps({"model": "m", **given}).encode()
+    assert (intake.chunks, intake.stream, intake.include_usage, intake.choices) == ((), False, True, None)
+
+
+def test_our_fields_are_taken_out() -> None:
+    intake = read(input="Q", documents=["Alpha."], grounding={"agent": "a"}, x=1, stream=True)
+    assert intake.body == {"model": "m", "input": "Q", "x": 1, "stream": True}
+    assert intake.raw is None
+    assert [chunk.text for chunk in intake.chunks] == ["Alpha."]
+    assert (intake.options.agent, intake.stream) == ("a", True)
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"input": 3}, "input"),
+        ({"input": {}}, "input"),
+        ({"input": [{"role": "user"}, "x"]}, "input[1]"),
+        ({"model": 3}, "model"),
+        ({"stream": 1}, "stream"),
+        ({"documents": "x"}, "documents"),
+        ({"grounding": []}, "grounding"),
+    ],
+)
+def test_what_is_wrong_is_named(body: dict[str, Any], param: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        read(**body)
+    assert caught.value.param == param
+
+
+def test_results_of_tools_are_read_on_demand() -> None:
+    items = [
+        {"type": "function_call", "call_id": "c1", "name": "lookup", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "Alpha."},
+        {"type": "function_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "Beta."}]},
+        {"type": "custom_tool_call_output", "call_id": ["odd"], "output": '[{"id": "g", "text": "Gamma."}]'},
+        {"type": "function_call_output", "call_id": "c3", "output": ""},
+        {
+            "type": "file_search_call",
+            "results": [
+                {"file_id": "f1", "filename": "a.pdf", "score": 0.5, "text": "Delta.", "attributes": {"year": 2026}},
+                {"file_id": "f2", "score": 3, "text": "Epsilon."},
+                {"file_id": "f3", "text": None},
+            ],
+        },
+        {"type": "file_search_call", "results": None},
+    ]
+    intake = read(input=items)
+    assert intake.chunks == ()
+    found = intake.with_tools()
+    assert [(chunk.text, chunk.source) for chunk in found.chunks] == [
+        ("Alpha.", "lookup"),
+        ("Beta.", None),
+        ("Gamma.", None),
+        ("Delta.", "a.pdf"),
+        ("Epsilon.", "f2"),
+    ]
+    assert [chunk.relevance_score for chunk in found.chunks] == [None, None, None, 0.5, None]
+    assert found.chunks[3].metadata == {"year": 2026}
+    assert found.path_of(0) == "input[1].output"
+    assert found.path_of(3) == "input[5].results[0]"
+    assert not found.injectable
+
+
+def test_results_of_tools_have_limits_too() -> None:
+    items = [{"type": "function_call_output", "call_id": "c", "output": "x" * 20}]
+    with pytest.raises(InvalidRequestError):
+        read(Limits(document_chars=10), input=items).with_tools()
+
+
+@pytest.mark.parametrize(
+    ("include", "late"),
+    [
+        (None, False),
+        ([], False),
+        ("file_search_call.results", False),
+        (["file_search_call.results"], True),
+        ([{}], False),
+    ],
+)
+def test_a_reply_may_bring_documents_where_the_request_asks_for_them(include: Any, late: bool) -> None:
+    assert read(input="Q", include=include).late is late
+
+
+def test_items_and_parts_of_an_odd_type_are_no_results() -> None:
+    odd = [{"type": kind, "call_id": "c1", "output": [{"type": kind, "text": "Beta."}]} for kind in ([], {}, 7, None)]
+    assert (
+        read(input=[*odd, {"type": "function_call_output", "output": [{"type": {}, "text": "Beta."}]}])
+        .with_tools()
+        .chunks
+        == ()
+    )

@@ -1,0 +1,38 @@
+"""What is asked of a whole reply, and what of an answer that fails."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from app.reply.final_checks import Said, ask_all
+from policies.engine import PolicySet
+from policies.types import Record
+
+SAID = Said(text="Rain.", claims=(), chunks=(), audit=PolicySet().audit(Record()))
+
+
+def test_all_are_asked_at_once_and_their_findings_joined() -> None:
+    async def run() -> dict[str, Any]:
+        met = asyncio.Barrier(2)
+
+        async def one(said: Said) -> Mapping[str, Any]:
+            await met.wait()
+            return {"text": said.text}
+
+        async def other(_said: Said) -> Mapping[str, Any]:
+            await met.wait()
+            return {"number": 2}
+
+        return await asyncio.wait_for(ask_all([one, other], SAID), 5)
+
+    assert asyncio.run(run()) == {"text": "Rain.", "number": 2}
+
+
+def test_one_that_fails_finds_nothing_and_spoils_nothing() -> None:
+    async def fails(_said: Said) -> Mapping[str, Any]:
+        raise RuntimeError("a fault")
+
+    async def works(_said: Said) -> Mapping[str, Any]:
+        return {"number": 2}
+
+    assert asyncio.run(ask_all([fails, works], SAID)) == {"number": 2}

@@ -1,0 +1,130 @@
+"""Notices between processes on PostgreSQL: heard at once, and again after the connection was lost."""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+from sqlalchemy import select, text, update
+
+from app.auth import KeyDraft, KeyStore
+from app.db.database import Database
+from app.db.tables import KEY_REVISION, POLICY_REVISION, meta
+from app.policy_admin.document import parse_document
+from app.policy_admin.store import PolicyStore
+from app.worker_sync.change_feed import RevisionWatch
+from app.worker_sync.pg_notify import Listener, notify
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.parametrize("database_url", [pytest.param("postgres", marks=pytest.mark.postgres)], indirect=True),
+]
+
+Open = Callable[[], AbstractAsyncContextManager[Database]]
+Until = Callable[..., Any]
+NEVER_S = 3_600.0
+
+
+async def cut(database: Database) -> int:
+    """End every connection to the database that waits for notices, as a restart would; how many there were."""
+    ended = text(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND query LIKE 'LISTEN %'"
+    )
+    async with database.read() as connection:
+        return len((await connection.execute(ended)).all())
+
+
+async def test_changes_are_told_and_need_no_look(open_database: Open, until: Until) -> None:
+    async with open_database() as one, open_database() as other:
+        policies, keys = PolicyStore(other), KeyStore(other)
+        readers = {POLICY_REVISION: policies.refresh, KEY_REVISION: keys.refresh}
+        watch = RevisionWatch(other, readers, poll_s=NEVER_S)
+        await watch.start()
+        made = await PolicyStore(one).create(parse_document({"name": "gate", "category": "retrieval"}))
+        await until(lambda: policies.loaded_versions == {made.id: 1})
+        _, key = await KeyStore(one).create(KeyDraft(name="bot"))
+        await until(lambda: keys.find(key) is not None)
+        await watch.aclose()
+
+
+async def test_what_changed_while_nobody_listened_is_looked_for(open_database: Open, until: Until) -> None:
+    async with open_database() as one, open_database() as other:
+        policies, store = PolicyStore(other), PolicyStore(one)
+        watch = RevisionWatch(other, {POLICY_REVISION: policies.refresh}, poll_s=NEVER_S)
+        await watch.start()
+        made = await store.create(parse_document({"name": "gate", "category": "retrieval"}))
+        await until(lambda: policies.loaded_versions == {made.id: 1})
+        assert await cut(one) == 1
+        await store.patch(made.id, {"priority": 1})
+        await until(lambda: policies.loaded_versions == {made.id: 2})
+        await store.patch(made.id, {"priority": 2})
+        await until(lambda: policies.loaded_versions == {made.id: 3})
+        await watch.aclose()
+
+
+async def test_a_change_that_nobody_told_of_is_found_all_the_same(open_database: Open, until: Until) -> None:
+    """As behind a proxy that pools by transaction, or by an older version beside this one."""
+    async with open_database() as database:
+        read = 0
+
+        async def reader() -> None:
+            nonlocal read
+            read += 1
+
+        watch = RevisionWatch(database, {POLICY_REVISION: reader}, poll_s=0.01)
+        await watch.start()
+        async with database.write() as connection:
+            before = (await connection.execute(select(meta.c.value).where(meta.c.key == POLICY_REVISION))).scalar_one()
+            changed = update(meta).where(meta.c.key == POLICY_REVISION).values(value=f"{int(before) + 1}")
+            await connection.execute(changed)
+        await until(lambda: read == 2)
+        await watch.aclose()
+
+
+class Notes:
+    """Counts how often it was told."""
+
+    def __init__(self) -> None:
+        self.told = 0
+
+    def __call__(self) -> None:
+        self.told += 1
+
+
+async def fail_after_notifying(database: Database) -> None:
+    async with database.write() as connection:
+        await notify(database, connection, "a")
+        raise ZeroDivisionError
+
+
+async def test_only_what_is_committed_is_told(open_database: Open, until: Until) -> None:
+    async with open_database() as database:
+        notes = Notes()
+        listener = Listener(database, notes)
+        listener.start()
+        await until(lambda: notes.told == 1)
+        with pytest.raises(ZeroDivisionError):
+            await fail_after_notifying(database)
+        async with database.write() as connection:
+            await notify(database, connection, "b")
+            assert notes.told == 1
+        await until(lambda: notes.told == 2)
+        await listener.aclose()
+
+
+async def test_a_lost_connection_is_made_again_and_none_is_left_at_the_end(open_database: Open, until: Until) -> None:
+    async with open_database() as database:
+        notes = Notes()
+        listener = Listener(database, notes, retry_s=(0.01, 0.02))
+        listener.start()
+        await until(lambda: notes.told == 1)
+        for number in (2, 3):
+            assert await cut(database) == 1
+            await until(lambda number=number: notes.told == number)
+        await listener.aclose()
+
+        async def all_gone() -> bool:
+            return await cut(database) == 0
+
+        await until(all_gone)

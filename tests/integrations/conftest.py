@@ -1,6 +1,0 @@
-"""The gateway of the end-to-end tests, and the processes in which the libraries run."""
-
-from clients.conftest import worker
-from e2e.conftest import gateway, log, shared_gateway, start_gateway
-
-__all__ = ["gateway", "log", "shared_gateway", "start_gateway", "worker"]

@@ -1,0 +1,126 @@
+import asyncio
+
+import pytest
+
+from judges.claims.extraction import HeuristicExtractor
+from judges.sentences.splitter import IncrementalSplitter
+from judges.types import Claim, Sentence, Span
+from tests.support.claim_extraction import extract
+
+
+def last(text: str) -> Claim:
+    return extract(text)[-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "context"),
+    [
+        ("The lift carries 8. Its limit is 830 kg.", "The lift carries 8."),
+        ("The fee is 5. Is that much? It also covers tax.", "The fee is 5."),
+        ("The hall is new. It covers 90 m². It has 3 doors.", "The hall is new."),
+        ("The hall is new. It covers 90 m². That is 0.9 a.", "The hall is new. It covers 90 m²."),
+        ("Das Haus ist alt. Es steht leer.", "Das Haus ist alt."),
+        ("Le parc est grand. Cela coûte cher.", "Le parc est grand."),
+        ("El parque abre. Esto es nuevo.", "El parque abre."),
+        ("It is 5. It is 6.", "It is 5."),
+        ("That is 5. This is 6.", "That is 5."),
+        ("It is 5 euros.", ""),
+        ("The fee is 5. Items cost 6.", ""),
+        ("The fee is 5. Y holds.", ""),
+        ("The plan costs 5 per month; it includes a phone.", "The plan costs 5 per month"),
+    ],
+)
+def test_what_points_back_takes_along_what_it_points_to(text: str, context: str) -> None:
+    assert last(text).context == context
+
+
+@pytest.mark.parametrize(
+    ("text", "context"),
+    [
+        ("The rates are:\n\n- Adults: 5 euros. Kids too.\n\n- Others: 3", "The rates are:"),
+        ("The rates are:\n1. Adults\n2. They pay 5", "The rates are: Adults"),
+        ("Here is what I found:\n- Adults pay 5", ""),
+        ("The rates are new.\n- Adults pay 5", ""),
+        ("- Adults pay 5", ""),
+        ("The rates are:\n- Adults\n\nThe end.", ""),
+    ],
+)
+def test_a_list_item_takes_its_lead_in_along(text: str, context: str) -> None:
+    assert last(text).context == context
+
+
+PLANS = """Here are the plans:
+
+## Team plan
+
+- **Price:** 49 euros a month
+- Users: 10. More cost extra.
+
+It can be ended at any time. You get support by mail, every day of the week.
+
+**Firm plan**
+
+The plan includes:
+
+1. 25 users
+2. **Support**
+   - by mail
+   - by phone
+3. It has a hotline.
+
+### Summary
+
+- The Firm plan costs more.
+"""
+
+
+def test_headings_and_the_items_above_one_say_what_it_is_about() -> None:
+    assert [(claim.text, claim.context) for claim in extract(PLANS)] == [
+        ("Price: 49 euros a month", "Team plan"),
+        ("Users: 10.", "Team plan"),
+        ("More cost extra.", "Team plan"),
+        ("It can be ended at any time.", "More cost extra."),
+        ("You get support by mail, every day of the week.", ""),
+        ("25 users", "Firm plan The plan includes:"),
+        ("Support", "Firm plan The plan includes:"),
+        ("by mail", "Firm plan The plan includes: Support"),
+        ("by phone", "Firm plan The plan includes: Support"),
+        ("It has a hotline.", "Firm plan The plan includes: by phone"),
+        ("The Firm plan costs more.", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "context"),
+    [
+        ("## Team plan\nIt costs 49 euros.", "Team plan"),
+        ("The Firm plan costs 129 euros.\n\n## Team plan\nIt costs 49 euros.", "Team plan"),
+        ("The Firm plan costs 129 euros.\n\n## Summary\nIt has 25 users.", "The Firm plan costs 129 euros."),
+        ("**Team plan**\nYou get 10 users.", "Team plan"),
+        ("**Team plan**\nAll in all, ten people can use it every day.", ""),
+        ("- **Team plan**\n  - 10 users\n- **Firm plan**\n  - 25 users", "Firm plan"),
+        ("1. **Team plan**\n- 10 users\n2. **Firm plan**\n- 25 users", "Firm plan"),
+        ("- Team plan\n    - Users\n        - 10 by default", "Team plan Users"),
+        ("- Team plan\n- 10 users", ""),
+        ("## Overview\n- 10 users", ""),
+        ("## Key points\nThe rates are:\n- 10 a day", "The rates are:"),
+        ("### Teamplan\n- 10 Nutzer", "Teamplan"),
+        ("### Zusammenfassung\n- 10 Nutzer", ""),
+    ],
+)
+def test_what_stands_above(text: str, context: str) -> None:
+    assert last(text).context == context
+
+
+def test_what_the_user_wrote_is_no_context() -> None:
+    for asked in ("**Pro plan**", "# Pro plan", "The Pro plan is mine.", "What is it?"):
+        question = Sentence(index=-1, text=f"{asked}\n\n", span=Span(0, 0), plain=asked.strip("*# "))
+        splitter = IncrementalSplitter()
+        (sentence,) = [*splitter.push("It costs 9 euros a month."), *splitter.flush()]
+        (claim,) = asyncio.run(HeuristicExtractor().extract(sentence, [question]))
+        assert (claim.context, claim.asked) == ("", question.plain)
+
+
+def test_what_a_list_of_sources_names_is_no_claim() -> None:
+    assert extract("## Sources\n- Handbook.pdf\n- The terms of 2024") == []
+    assert extract("**References**\nHandbook of 2024") == []

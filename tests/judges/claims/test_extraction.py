@@ -1,0 +1,146 @@
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from judges.claims.extraction import HeuristicExtractor
+from judges.sentences.splitter import IncrementalSplitter
+from judges.types import Claim, Sentence, Span
+
+CASES = json.loads((Path(__file__).parent / "data" / "segmentation.json").read_text(encoding="utf-8"))
+
+
+def split(text: str, *, truncated: bool = False) -> list[Sentence]:
+    splitter = IncrementalSplitter()
+    return [*splitter.push(text), *splitter.flush(truncated=truncated)]
+
+
+def extract(text: str, *, truncated: bool = False) -> list[list[Claim]]:
+    """The claims of each sentence of ``text``."""
+    sentences, extractor = split(text, truncated=truncated), HeuristicExtractor()
+    return [list(asyncio.run(extractor.extract(s, sentences[:i]))) for i, s in enumerate(sentences)]
+
+
+def claims(text: str) -> list[str]:
+    return [claim.text for found in extract(text) for claim in found]
+
+
+def last(text: str) -> Claim:
+    return extract(text)[-1][-1]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
+def test_known_sentences_that_make_no_claim(case: dict[str, Any]) -> None:
+    found = extract(case["answer"], truncated=case.get("truncated", False))
+    assert [place for place, of_one in enumerate(found) if not of_one] == case.get("not_a_claim", [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Is it valid?", "¿Quiere saber el plazo?", "有給休暇ですか？", "Is it still valid?!", "**Is it?**",
+        "I think it is 5 euros.", "Maybe it closes at 5.", "Well, perhaps 6.", "Ich glaube, er kostet 5 €.",
+        "Quizás cueste 5.", "Hello!", "Hi Ms Smith,", "Great question!", "Of course.", "Sehr geehrte Frau Roy,",
+        "Bonjour !", "Claro que sí.", "Wait!", "I hope this helps.", "Let me know if you need more.",
+        "Feel free to ask.", "Here's a summary of the policy.", "N’hésitez pas à me contacter.",
+        "Ich hoffe, das hilft.", "Espero que ayude.", "I’m happy to help.", "IDK", "I don’t know.",
+        "I'm sorry, but I can't answer that.", "Unfortunately, the documents do not mention dogs.",
+        "Based on the provided context, I cannot answer.", "The provided sources do not contain enough information.",
+        "There is no information about dogs in the text.", "The price is not mentioned in the documents.",
+        "Das weiß ich leider nicht.", "Das Dokument erwähnt Hunde nicht.",
+        "Die Quellen enthalten dazu keine Angaben.", "Im Dokument wird der Preis nicht genannt.",
+        "Le contexte ne précise pas la date.", "El documento no menciona perros.", "The plan includes:",
+        "Folgendes gilt：", "# The fee", "**Opening hours**", "## 1. Fees. And more", "```\nfee = 5\n```", "`fee = 5`",
+        "https://a.example/b", "[1]", "---", "- ", "😀", "The fee is due on the", "Hinweis: siehe die",
+        "[1] handbook.pdf", "[^2]: kb/terms.md", "[3]: https://a.example/terms", "【4】 handbook.pdf",
+        "Source: [terms](https://a.example).", "Sources:\n- [The terms](https://a.example)\n- Handbook.pdf [2]",
+        "Yes.",
+    ],
+)  # fmt: skip
+def test_no_claim(text: str) -> None:
+    assert claims(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The policy does not cover water damage.",
+        "There is no data charge in Spain.",
+        "Perhapsburg has 5 gates.",
+        "Of course, dogs may enter the park on Sunday.",
+        "Hi-fi sets cost 50 euros at the counter.",
+        "Please note that the fee is 5 euros.",
+        "**Fee:** 5 euros",
+        "**The fee is 5 euros**",
+        "Plan A",
+        "Paris.",
+        "42",
+        'The sign asks "Why?"',
+        "Das Dokument gilt nicht für Hunde.",
+        "Le document ne contient pas de virus.",
+        "10 Gates (see https://a.example)",
+        "He sold apples; pears; figs.",
+        "Node.js",
+        "[^2]: Part-time staff receive less.",
+        "[1] handbook.pdf says so",
+    ],
+)
+def test_one_claim(text: str) -> None:
+    assert len(claims(text)) == 1
+
+
+def test_a_claim_is_the_plain_text_of_its_sentence_with_its_place() -> None:
+    assert extract("Hello! The fee is **5** euros.[1]  \nBye.")[1] == [
+        Claim(text="The fee is 5 euros.", span=Span(7, 33), sentence_index=1)
+    ]
+
+
+def test_a_table_row_says_of_each_cell_what_the_header_says() -> None:
+    table = "| Plan | Price |\n|---|---|\n| A | **5** |\n| B | |\n| C | 7 | odd |\n"
+    assert claims(table + "\nIt ends.") == ["Plan: A; Price: 5", "Plan: B", "C; 7; odd", "It ends."]
+    assert claims(f"It starts.\n{table}\n| Seats |\n|---|\n| 8 |")[-1] == "Seats: 8"
+    (row,) = extract(table)[2]
+    assert table[row.span.start : row.span.end] == "| A | **5** |"
+
+
+def test_a_row_cut_off_is_no_claim() -> None:
+    assert extract("| A |\n|---|\n| 1", truncated=True)[-1] == []
+
+
+def test_clauses_of_some_length_are_judged_by_themselves() -> None:
+    text = "The flat has three rooms; the garden is **shared** by all; I think it is sunny."
+    (found,) = extract(text)
+    assert [claim.text for claim in found] == ["The flat has three rooms", "the garden is shared by all"]
+    assert [text[claim.span.start : claim.span.end] for claim in found] == [
+        "The flat has three rooms;",
+        "the garden is **shared** by all;",
+    ]
+    assert len(claims("The list (one two three four; five six seven eight) holds.")) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "claim"),
+    [
+        ("According to the document, overtime is paid.", "Overtime is paid."),
+        ("As stated in the policy, dogs pay half.", "Dogs pay half."),
+        ("Selon le document, le parc ferme.", "Le parc ferme."),
+        ("According to Moreno, overtime is paid.", "According to Moreno, overtime is paid."),
+        ("The documents do not mention dogs, but admission is 9 euros.", "admission is 9 euros."),
+        ("Here's the answer: it closes at 10:30.", "it closes at 10:30."),
+        ("Das Dokument erwähnt Hunde nicht, aber der Eintritt kostet 9 €.", "der Eintritt kostet 9 €."),
+    ],
+)
+def test_what_introduces_a_claim_is_no_part_of_it(text: str, claim: str) -> None:
+    assert claims(text) == [claim]
+
+
+def test_a_fragment_is_no_claim_only_if_the_reply_was_cut() -> None:
+    assert extract("The deposit is due in May", truncated=True) == [[]]
+    assert len(claims("The deposit is due in May")) == 1
+
+
+def test_a_language_without_a_table_is_named() -> None:
+    with pytest.raises(ValueError, match=r"languages: .*'xx'"):
+        HeuristicExtractor(languages=["xx"])

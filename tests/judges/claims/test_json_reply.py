@@ -1,0 +1,182 @@
+"""A reply in JSON: its string values are text, what stands round them is not."""
+
+import asyncio
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judges.claims.extraction import HeuristicExtractor
+from judges.claims.json_reply import JsonText
+from judges.sentences.splitter import IncrementalSplitter
+from judges.types import Sentence
+
+A = "The museum opens at nine."
+B = "Admission is free on Sundays."
+
+
+def reader() -> JsonText:
+    return JsonText(IncrementalSplitter, HeuristicExtractor())
+
+
+def read(*deltas: str, truncated: bool = False) -> list[Sentence]:
+    text = reader()
+    found: list[Sentence] = []
+    for delta in deltas:
+        found += text.push(delta)
+    return [*found, *text.flush(truncated=truncated)]
+
+
+def said(*deltas: str) -> list[str]:
+    """What is judged, as the judge reads it."""
+    return [sentence.plain for sentence in read(*deltas) if not sentence.in_code]
+
+
+def claims(raw: str) -> list[tuple[str, str]]:
+    """Each claim, and the text of the reply that its span names."""
+
+    async def run() -> list[tuple[str, str]]:
+        text = reader()
+        sentences = [*text.push(raw), *text.flush()]
+        found = [claim for s in sentences for claim in await text.extract(s, sentences[: s.index])]
+        return [(claim.text, raw[claim.span.start : claim.span.end]) for claim in found]
+
+    return asyncio.run(run())
+
+
+def test_string_values_are_sentences_and_the_rest_stands_between_them() -> None:
+    pieces = read(json.dumps({"answer": f"{A} {B}", "sure": True}))
+    assert [(piece.text, piece.in_code) for piece in pieces] == [
+        ('{"answer": "', True),
+        (f"{A} ", False),
+        (B, False),
+        ('", "sure": true}', True),
+    ]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"the name of a field is no claim at all": 1},
+        {"status": "in stock now"},
+        {"n": -1.5e3, "f": [True, False, None]},
+        {},
+        [],
+        "short",
+        7,
+        {"开放": "九点开门"},
+    ],
+)
+def test_names_numbers_and_short_values_claim_nothing(value: Any) -> None:
+    assert said(json.dumps(value, ensure_ascii=False)) == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": A},
+        {"a": {"b": [[{"c": A}]]}},
+        [1, {"x": "short"}, A],
+        A,
+    ],
+)
+def test_a_value_is_found_wherever_it_stands(value: Any) -> None:
+    assert said(json.dumps(value)) == [A]
+
+
+def test_a_long_value_without_spaces_is_text() -> None:
+    sentence = "博物馆每天早上九点开门，周日免费。"
+    assert said(json.dumps({"a": sentence}, ensure_ascii=False)) == [sentence]
+    assert said(json.dumps({"a": sentence})) == [sentence]
+
+
+def test_claims_are_read_without_escapes_and_stand_where_they_are_written() -> None:
+    plain, escaped = f'{{"a": "{A}"}}', r'{"a": "The caf\u00e9 \"Luna\" opens at nine."}'
+    assert claims(plain) == [(A, A)]
+    assert claims(escaped) == [('The café "Luna" opens at nine.', r"The caf\u00e9 \"Luna\" opens at nine.")]
+
+
+def test_a_pronoun_points_back_within_the_reply() -> None:
+    async def run() -> str:
+        text = reader()
+        sentences = [*text.push(json.dumps([A, "It also closes at noon today."])), *text.flush()]
+        last = [s for s in sentences if not s.in_code][-1]
+        (claim,) = await text.extract(last, sentences[: last.index])
+        return claim.context
+
+    assert asyncio.run(run()) == A
+
+
+def test_marks_round_the_json_are_structure() -> None:
+    pieces = read(f'```json\n{{"a": "{A}"}}\n```')
+    assert [(piece.text, piece.in_code) for piece in pieces] == [
+        ('```json\n{"a": "', True),
+        (A, False),
+        ('"}\n```', True),
+    ]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        f"Sure! {A}",
+        f'{{"x": 1}} {A}',
+        f'```json\n{{"x": 1}}\n```\n{A}',
+        f"{{answer: {A}",
+        f"`{A}",
+        f"}} {A}",
+        f"nulls. {A}",
+    ],
+)
+def test_what_is_no_json_is_judged_as_prose(raw: str) -> None:
+    assert A in " ".join(said(raw))
+    assert "".join(sentence.text for sentence in read(raw)) == raw
+
+
+def test_a_value_that_is_cut_off_ends_in_a_fragment() -> None:
+    last = read('{"a": "The museum opens at nine. It closes at', truncated=True)[-1]
+    assert (last.plain, last.complete) == ("It closes at", False)
+
+
+def test_a_pause_ends_what_has_arrived() -> None:
+    text = reader()
+    first = [*text.push(f'{{"a": "{A}'), *text.pause()]
+    rest = [*text.push(f' {B}"}}'), *text.flush()]
+    assert [s.plain for s in (*first, *rest) if not s.in_code] == [A, B]
+    assert [s.index for s in (*first, *rest)] == list(range(len(first) + len(rest)))
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.floats(allow_nan=False)
+    | st.text(max_size=30)
+    | st.sampled_from(
+        [A, f"{A} {B}", f"- {A}\n- {B}", 'He said "no" to all of us.', "Grüße aus Köln an alle hier! 🚆"]
+    ),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(VALUES, st.booleans(), st.sampled_from([None, 2]), st.lists(st.integers(0, 400), max_size=8))
+def test_the_pieces_tile_the_reply_however_it_is_cut(
+    value: Any, ascii: bool, indent: int | None, at: list[int]
+) -> None:
+    raw = json.dumps(value, ensure_ascii=ascii, indent=indent)
+    places = sorted({0, len(raw), *(place for place in at if place < len(raw))})
+    whole, cut = read(raw), read(*(raw[a:b] for a, b in pairwise(places)))
+    assert whole == cut
+    assert "".join(piece.text for piece in whole) == raw
+    assert all(raw[piece.span.start : piece.span.end] == piece.text for piece in whole)
+    assert [piece.index for piece in whole] == list(range(len(whole)))
+
+
+@given(st.text(alphabet='{}[]",:`\\nu1e9 -.atf\n', max_size=60), st.integers(1, 7))
+def test_nothing_is_lost_of_a_reply_that_is_no_json(raw: str, cut: int) -> None:
+    pieces = read(*(raw[start : start + cut] for start in range(0, len(raw), cut)))
+    assert "".join(piece.text for piece in pieces) == raw
+    assert pieces == read(raw)

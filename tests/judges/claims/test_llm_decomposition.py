@@ -1,0 +1,133 @@
+"""Long sentences taken apart: when, with what safeguards, and what stands where that fails."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from judges.claims.extraction import HeuristicExtractor
+from judges.claims.fidelity import is_drawn_from, is_faithful
+from judges.claims.llm_decomposition import DecomposingExtractor, is_complex
+from judges.protocols import JudgeError
+from judges.sentences.splitter import IncrementalSplitter
+from judges.testing import ScriptedLlm
+from judges.types import Claim, LlmCall
+
+pytestmark = pytest.mark.anyio
+
+LONG = "The museum opened in 1990, and it has shown works by Klee since 2004."
+PARTS = ["The museum opened in 1990.", "The museum has shown works by Klee since 2004."]
+
+
+async def claims(text: str, llm: ScriptedLlm, *, timeout_s: float = 5.0) -> Sequence[Claim]:
+    splitter = IncrementalSplitter()
+    sentences = [*splitter.push(text), *splitter.flush()]
+    calls: list[LlmCall] = []
+    extractor = DecomposingExtractor(HeuristicExtractor(), llm, timeout_s=timeout_s, record=calls.append)
+    return await extractor.extract(sentences[-1], sentences[:-1])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It rains, and the bus is late.",
+        "The shop is open while the bar is closed.",
+        "The bus is late, however the train is not.",
+        "Rain is due; snow is not.",
+        "It cost 5 euros in Berlin and 7 in Paris.",
+        "Ada Lovelace wrote to Charles Babbage about Luigi Menabrea.",
+        "word " * 21 + "end.",
+    ],
+)
+def test_a_sentence_of_many_words_clauses_names_or_numbers_is_complex(text: str) -> None:
+    assert is_complex(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["Staff receive 25 days of leave.", "The museum opened in 1990.", "Ada Lovelace wrote to Charles Babbage."]
+)
+def test_a_short_sentence_of_one_clause_is_not(text: str) -> None:
+    assert not is_complex(text)
+
+
+async def test_a_complex_sentence_is_taken_apart_and_its_parts_have_its_place() -> None:
+    found = await claims(LONG, ScriptedLlm(parts={LONG: PARTS}))
+    assert [claim.text for claim in found] == PARTS
+    assert {(claim.span.start, claim.span.end) for claim in found} == {(0, len(LONG))}
+    assert {claim.sentence_index for claim in found} == {0}
+
+
+async def test_a_simple_sentence_asks_nobody() -> None:
+    llm = ScriptedLlm(parts={"The museum opened in 1990.": JudgeError("not to be asked")})
+    (claim,) = await claims("The museum opened in 1990.", llm)
+    assert claim.text == "The museum opened in 1990."
+
+
+async def test_what_makes_no_claim_asks_nobody() -> None:
+    question = "Did the museum open in 1990, and has it shown works by Klee since 2004?"
+    assert await claims(question, ScriptedLlm(parts={question: JudgeError("not to be asked")})) == []
+
+
+async def test_the_text_that_a_pronoun_points_back_to_may_stand_in_its_place() -> None:
+    text = "The Brandhorst opened in 2009. It shows works by Twombly, and it closes on Mondays."
+    second = "It shows works by Twombly, and it closes on Mondays."
+    parts = ["The Brandhorst shows works by Twombly.", "The Brandhorst closes on Mondays."]
+    found = await claims(text, ScriptedLlm(parts={second: parts}))
+    assert [claim.text for claim in found] == parts
+    assert {claim.context for claim in found} == {""}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ["The museum opened in 1990."],
+        ["The museum opened in 1990.", "The museum has shown works since 2004."],
+        ["The museum opened in 1991.", "The museum has shown works by Klee since 2004."],
+        ["The museum opened in 1990.", "The museum has never shown works by Klee since 2004."],
+        ["The museum opened in 1990.", "The museum has shown works by Klee since 2004.", "Paris is pretty."],
+        ["Obeyed.", "Obeyed again."],
+        [],
+        [""],
+        PARTS * 10 + [f"The museum opened in 1990. {n * '!'}" for n in range(12)],
+    ],
+    ids=["one", "a word lost", "a number changed", "a negation", "more", "other", "none", "empty", "too many"],
+)
+async def test_parts_that_lose_or_add_anything_do_not_count(parts: list[str]) -> None:
+    (claim,) = await claims(LONG, ScriptedLlm(parts={LONG: parts}))
+    assert claim.text == LONG
+
+
+def test_a_negation_may_not_be_lost_in_any_part() -> None:
+    text = "The pool is not heated, and the sauna is not open."
+    assert is_faithful(["The pool is not heated.", "The sauna is not open."], text, "")
+    assert not is_faithful(["The pool is not heated.", "The sauna is open."], text, "")
+    assert not is_faithful(["The pool is heated.", "The sauna is open."], text, "")
+
+
+def test_words_that_only_join_clauses_may_go() -> None:
+    text = "The pool is heated, while the sauna, which was built in 1999, is open."
+    assert is_faithful(["The pool is heated.", "The sauna is open.", "The sauna was built in 1999."], text, "")
+
+
+@pytest.mark.parametrize("error", [JudgeError("down"), TimeoutError()])
+async def test_where_the_llm_fails_the_sentence_stands(error: Exception) -> None:
+    (claim,) = await claims(LONG, ScriptedLlm(parts={LONG: error}))
+    assert claim.text == LONG
+
+
+async def test_where_the_llm_is_late_the_sentence_stands() -> None:
+    (claim,) = await claims(LONG, ScriptedLlm(parts={LONG: PARTS}, gate=asyncio.Event()), timeout_s=0.05)
+    assert claim.text == LONG
+
+
+@pytest.mark.parametrize(
+    ("text", "drawn"),
+    [
+        ("Staff receive 25 days.", True),
+        ("Staff receive 25 days of paid leave.", True),
+        ("Staff receive 26 days.", False),
+        ("Call the number below to win a holiday.", False),
+    ],
+)
+def test_a_correction_is_made_of_claim_and_source(text: str, drawn: bool) -> None:
+    assert is_drawn_from(text, "Staff receive 40 days of leave.", "All staff receive 25 days.") is drawn

@@ -1,0 +1,471 @@
+import asyncio
+import logging
+import math
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from judges.cross_encoder.remote import json_client as client
+from judges.cross_encoder.remote.http_scorer import HttpScorer
+from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableError, JudgeUnreachableError
+from judges.types import Probabilities
+from tests.support.scorer_calls import DENIED, EVIDENCE, OTHER, PAIRS, SAID, THREE_WAY, opened, rounded
+from tests.support.stub_models import Tei, Vllm
+
+pytestmark = pytest.mark.anyio
+
+TEMPLATE = {"template": "{evidence}[SEP]{claim}"}
+
+
+# Each server
+
+
+@pytest.mark.parametrize("url", ["http://judge", "http://judge/", "http://judge/predict", "tei+http://judge"])
+async def test_text_embeddings_inference_is_read_by_the_names_of_its_labels(url: str) -> None:
+    server = Tei()
+    async with opened(server, url) as scorer:
+        assert rounded(await scorer.score(PAIRS)) == THREE_WAY
+        assert scorer.name == "http:org/nli@fca14538"
+        assert scorer.max_tokens == 508
+        assert scorer.languages is None
+
+
+async def test_a_label_order_of_any_kind_gives_the_same_verdicts() -> None:
+    for id2label in (
+        {"0": "ENTAILMENT", "1": "NEUTRAL", "2": "CONTRADICTION"},
+        {"2": "entailment", "0": "neutral", "1": "contradiction"},
+    ):
+        lower = Tei(id2label={place: name.lower() for place, name in id2label.items()})
+        async with opened(lower) as scorer:
+            assert rounded(await scorer.score(PAIRS)) == THREE_WAY
+
+
+async def test_a_model_with_one_label_is_read_as_the_log_odds_of_entailment() -> None:
+    async with opened(Tei(id2label={"0": "LABEL_0"})) as scorer:
+        assert rounded(await scorer.score(PAIRS)) == [(0.8, 0.2, 0.0), (0.2, 0.8, 0.0), (0.2, 0.8, 0.0)]
+
+
+async def test_vllm_classify_learns_the_order_of_its_labels_from_its_answers() -> None:
+    for names in (("entailment", "neutral", "contradiction"), ("contradiction", "neutral", "entailment")):
+        server = Vllm(names=names)
+        async with opened(server, options=TEMPLATE) as scorer:
+            assert rounded(await scorer.score(PAIRS)) == THREE_WAY
+            assert server.asked("/classify")[-1]["input"][0] == f"{EVIDENCE}[SEP]{SAID}"
+            assert server.asked("/classify")[-1]["truncate_prompt_tokens"] == -1
+
+
+async def test_labels_that_vllm_does_not_name_are_asked_for_and_can_be_given() -> None:
+    server = Vllm(names=("contradiction", "neutral", "entailment"), tells_labels=False)
+    with pytest.raises(JudgeUnavailableError, match=r"too few of 3 labels .* \?labels="):
+        async with opened(server, options=TEMPLATE):
+            pass
+    given = {**TEMPLATE, "labels": "contradiction,neutral,entailment"}
+    async with opened(server, "http://judge/classify", options=given) as scorer:
+        assert rounded(await scorer.score(PAIRS)) == THREE_WAY
+
+
+async def test_labels_given_in_the_wrong_order_are_noticed() -> None:
+    given = {**TEMPLATE, "labels": "entailment,neutral,contradiction"}
+    async with opened(Vllm(names=("contradiction", "neutral", "entailment")), options=given) as scorer:
+        with pytest.raises(JudgeError, match="in another order than entailment, neutral, contradiction"):
+            await scorer.score(PAIRS)
+
+
+async def test_vllm_classify_without_a_template_says_what_it_needs() -> None:
+    with pytest.raises(JudgeUnavailableError, match=r"\?template=\{evidence\}\[SEP\]\{claim\}"):
+        async with opened(Vllm()):
+            pass
+
+
+async def test_the_words_of_a_template_in_a_text_stay_as_they_are() -> None:
+    server = Vllm()
+    async with opened(server, options=TEMPLATE) as scorer:
+        await scorer.score([("the {claim} form", "a {evidence} form")])
+        assert server.asked("/classify")[-1]["input"] == ["the {claim} form[SEP]a {evidence} form"]
+
+
+@pytest.mark.parametrize(("logits", "high"), [(False, 0.9), (True, 0.9975)])
+async def test_vllm_score_is_read_with_or_without_its_sigmoid(logits: bool, high: float) -> None:
+    server = Vllm(names=("LABEL_0",), logits=logits, max_model_len=8192)
+    async with opened(server, "http://judge/v1") as scorer:
+        found = rounded(await scorer.score(PAIRS))
+        assert [one[0] for one in found] == pytest.approx([high, 1 - high, 1 - high], abs=1e-4)
+        assert all(one[2] == 0.0 for one in found)
+        assert scorer.max_tokens == 8188
+        assert server.asked("/score")[-1]["text_1"] == [EVIDENCE] * 3
+        assert server.asked("/score")[-1]["text_2"] == [SAID, DENIED, OTHER]
+
+
+async def test_an_embedding_model_is_no_judge() -> None:
+    with pytest.raises(JudgeUnavailableError, match="does not classify"):
+        async with opened(Vllm(names=())):
+            pass
+
+
+async def test_vllms_model_can_be_named() -> None:
+    async with opened(Vllm(names=("LABEL_0",)), "vllm+http://judge/score", options={"model": "org/nli"}) as scorer:
+        assert scorer.name == "http:org/nli"
+    with pytest.raises(JudgeUnavailableError, match=r"serves \['org/nli'\], not 'other'"):
+        async with opened(Vllm(), options={"model": "other"}):
+            pass
+
+
+# Limits
+
+
+async def test_more_pairs_than_a_server_takes_go_in_several_requests_and_come_back_in_order() -> None:
+    server = Tei(max_client_batch_size=4)
+    async with opened(server) as scorer:
+        found = await scorer.score(PAIRS * 5)
+        assert rounded(found) == THREE_WAY * 5
+        assert [len(body["inputs"]) for body in server.asked("/predict")] == [4, 4, 4, 3]
+        assert await scorer.score([]) == []
+
+
+async def test_no_more_requests_are_under_way_than_allowed() -> None:
+    class Slow(Tei):
+        running = most = 0
+
+        async def answer(self, method: str, path: str, body: Any) -> httpx.Response:
+            self.running += 1
+            self.most = max(self.most, self.running)
+            for _ in range(5):
+                await asyncio.sleep(0)
+            self.running -= 1
+            return await super().answer(method, path, body)
+
+    server = Slow(max_client_batch_size=1)
+    async with opened(server, concurrency=3) as scorer:
+        await asyncio.gather(*(scorer.score(PAIRS) for _ in range(5)))
+    assert server.most == 3
+
+
+async def test_the_key_is_sent_and_told_to_nobody() -> None:
+    async with opened(Tei(key="s3cret"), api_key="s3cret") as scorer:
+        assert len(await scorer.score(PAIRS)) == 3
+    with pytest.raises(JudgeUnavailableError, match="the key was refused") as refused:
+        async with opened(Tei(key="s3cret"), api_key="wr0ng"):
+            pass
+    assert "wr0ng" not in str(refused.value)
+
+
+async def test_tokens_are_counted_by_the_tokenizer_given(tmp_path: Path) -> None:
+    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "[PAD]": 1, "a": 2}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.enable_padding(length=16)
+    tokenizer.enable_truncation(2)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    for path in (tmp_path, tmp_path / "tokenizer.json"):
+        async with opened(Tei(), options={"tokenizer": str(path)}) as scorer:
+            assert scorer.count_tokens("a b c a b") == 5
+    with pytest.raises(JudgeUnavailableError, match="cannot read the tokenizer"):
+        async with opened(Tei(), options={"tokenizer": str(tmp_path / "none.json")}):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("text", "word_pieces"),
+    [
+        ("A cat is sleeping.", 5),
+        ("Der Tarif stieg um 3,5 % auf 1.000 €.", 16),
+        ("Die Tageshöchstdosis liegt bei 2.400 mg.", 15),
+        ("日本語のテキスト", 8),
+        ("", 0),
+    ],
+)
+async def test_without_a_tokenizer_the_estimate_is_no_lower_than_berts_count(text: str, word_pieces: int) -> None:
+    async with opened(Tei()) as scorer:
+        assert word_pieces <= scorer.count_tokens(text) <= word_pieces + 2
+
+
+async def test_a_pair_that_the_server_will_cut_is_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async with opened(Tei(max_input_length=32)) as scorer:
+        with caplog.at_level(logging.WARNING):
+            await scorer.score([(EVIDENCE * 10, SAID), (EVIDENCE, SAID)])
+        assert scorer.pairs_cut == 1
+    assert "1 of 2 pairs may be over the 28 tokens" in caplog.text
+
+
+# Trouble
+
+
+class Scripted(Tei):
+    """A judge that answers ``/predict`` with a response given, or raises an error given, as often as there are some."""
+
+    def __init__(self, *answers: httpx.Response | Exception) -> None:
+        super().__init__()
+        self.answers = list(answers)
+
+    async def answer(self, method: str, path: str, body: Any) -> httpx.Response:
+        if path != "/predict" or not self.answers:
+            return await super().answer(method, path, body)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+async def score_with(*answers: httpx.Response | Exception) -> list[Probabilities]:
+    async with opened(Scripted(*answers)) as scorer:
+        return list(await scorer.score(PAIRS))
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No request is sent again after a pause."""
+    monkeypatch.setattr(client, "_PAUSE_S", math.inf)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "message"),
+    [
+        (httpx.Response(429), JudgeOverloadedError, "too much to do"),
+        (httpx.Response(503), JudgeUnreachableError, "not ready"),
+        (httpx.Response(408), JudgeUnreachableError, "not ready"),
+        (httpx.Response(403), JudgeUnavailableError, "key was refused"),
+        (httpx.Response(424, json={"error": "the secret text"}), JudgeError, "answered 424"),
+        (httpx.Response(307, headers={"location": "http://elsewhere"}), JudgeError, "answered 307"),
+        (httpx.Response(200, content=b"<html>"), JudgeError, "no JSON"),
+        (httpx.Response(200, json={"error": "x"}), JudgeError, "does not have 3 results"),
+        (httpx.Response(200, json=[[], []]), JudgeError, "does not have 3 results"),
+        (httpx.Response(200, json=[1, 2, 3]), JudgeError, "the form expected"),
+        (httpx.Response(200, json=[[{"label": "joy", "score": 1.0}]] * 3), JudgeError, "has the labels"),
+        (httpx.Response(200, content=b"[" + b" " * (9 << 20)), JudgeError, "longer than"),
+        (httpx.ReadTimeout("slow"), JudgeUnreachableError, "no answer in time"),
+        (httpx.ConnectError("refused"), JudgeUnreachableError, "cannot connect"),
+        (httpx.UnsupportedProtocol("odd"), JudgeError, "UnsupportedProtocol"),
+    ],
+)
+@pytest.mark.usefixtures("impatient")
+async def test_trouble_is_told_in_the_judges_terms(
+    answer: httpx.Response | Exception, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message) as raised:
+        await score_with(answer)
+    assert "secret text" not in str(raised.value)
+
+
+@pytest.mark.parametrize("value", [None, "1", True, float("nan")])
+async def test_what_is_no_number_is_no_score(value: Any) -> None:
+    row = [{"label": name, "score": 0.0} for name in ("contradiction", "entailment")]
+    body = httpx.Response(200, text=str([[*row, {"label": "neutral", "score": value}]] * 3).replace("'", '"'))
+    with pytest.raises(JudgeError):
+        await score_with(body)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_connection_that_breaks_once_is_tried_again_at_once() -> None:
+    for broken in (httpx.ReadError("reset"), httpx.WriteError("reset"), httpx.RemoteProtocolError("gone")):
+        assert rounded(await score_with(broken)) == THREE_WAY
+        with pytest.raises(JudgeUnreachableError, match="broke, twice"):
+            await score_with(broken, broken)
+
+
+PASSING = (httpx.Response(500), httpx.Response(503), httpx.ConnectError("refused"), *[httpx.ReadError("reset")] * 2)
+
+
+async def test_trouble_that_passes_in_time_is_nobodys_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_PAUSE_S", 0.0)
+    assert rounded(await score_with(*PASSING)) == THREE_WAY
+
+
+async def test_a_judge_that_stays_away_makes_nobody_wait_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Away(Tei):
+        left: float = math.inf
+
+        async def answer(self, method: str, path: str, body: Any) -> httpx.Response:
+            if path == "/predict" and self.left > 0:
+                self.left -= 1
+                return httpx.Response(503)
+            return await super().answer(method, path, body)
+
+    monkeypatch.setattr(client, "_PAUSE_S", 0.0)
+    server = Away()
+    async with opened(server, timeout_s=0.2) as scorer:
+        for tries in (range(1, 10**9), range(1, 2)):
+            before = len(server.sent)
+            with pytest.raises(JudgeUnreachableError):
+                await scorer.score(PAIRS)
+            assert len(server.sent) - before in tries
+    async with opened(server) as scorer:
+        for times in (0, 1, 3):
+            server.left = times
+            assert rounded(await scorer.score(PAIRS)) == THREE_WAY, "it is back, so it may be waited for again"
+
+
+async def test_the_requests_at_a_time_can_be_said() -> None:
+    assert HttpScorer("http://judge", options={"concurrency": "32"}).concurrency == 32
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"index": 0, "label": "entailment", "probs": [0.9, 0.9, 0.1]}], "do not add up"),
+        ([{"index": 0, "label": "entailment", "probs": []}], "without probabilities"),
+        ([{"index": 0, "label": "entailment"}], "without probabilities"),
+        ([{"label": "entailment", "probs": [1.0, 0.0, 0.0]}], "other than a number"),
+    ],
+)
+async def test_an_odd_answer_of_vllm_is_refused(rows: list[dict[str, Any]], message: str) -> None:
+    class Odd(Vllm):
+        async def answer(self, method: str, path: str, body: Any) -> httpx.Response:
+            if path == "/classify" and len(body["input"]) == 1 and "[SEP]" in body["input"][0]:
+                return httpx.Response(200, json={"data": rows})
+            return await super().answer(method, path, body)
+
+    async with opened(Odd(), options=TEMPLATE) as scorer:
+        with pytest.raises(JudgeError, match=message):
+            await scorer.score(PAIRS[:1])
+
+
+async def test_a_score_out_of_range_is_refused() -> None:
+    class Odd(Vllm):
+        async def answer(self, method: str, path: str, body: Any) -> httpx.Response:
+            if path == "/score" and len(body["text_1"]) == 1:
+                return httpx.Response(200, json={"data": [{"index": 0, "score": [1.5]}]})
+            return await super().answer(method, path, body)
+
+    async with opened(Odd(names=("LABEL_0",))) as scorer:
+        with pytest.raises(JudgeError, match="outside 0 to 1"):
+            await scorer.score(PAIRS[:1])
+
+
+@pytest.mark.parametrize(
+    ("info", "message"),
+    [
+        ([], "another form"),
+        ({"model_id": "m", "model_type": {"embedding": {"pooling": "cls"}}}, "does not classify"),
+        (
+            {"model_id": "m", "model_type": {"classifier": {"id2label": {"0": "joy", "1": "anger"}}}},
+            "expected one logit",
+        ),
+        (
+            {"model_id": "m", "model_type": {"classifier": {"id2label": {"0": "entailment", "1": "x", "2": "x"}}}},
+            "one name",
+        ),
+        ({"model_id": "m", "model_type": {"reranker": {"id2label": {"0": "x"}}}}, "tells no max_input_length"),
+        ({"protocol": "groundlane-judge/1", "model": "m"}, "tells no max_tokens"),
+    ],
+)
+async def test_a_server_of_no_use_is_refused_at_the_start(info: Any, message: str) -> None:
+    class Odd(Tei):
+        async def answer(self, method: str, path: str, body: Any) -> httpx.Response:
+            return httpx.Response(200, json=info)
+
+    with pytest.raises(JudgeUnavailableError, match=f"judge at http://judge: .*{message}"):
+        async with opened(Odd()):
+            pass
+
+
+async def test_a_kind_that_is_said_is_not_guessed_at() -> None:
+    with pytest.raises(JudgeUnavailableError, match="/info: the server answered 404"):
+        async with opened(Vllm(), "tei+http://judge"):
+            pass
+
+
+async def test_a_server_that_is_not_there_yet_can_be_asked_again() -> None:
+    class Later(Tei):
+        ready = False
+
+        async def answer(self, method: str, path: str, body: Any) -> httpx.Response:
+            return await super().answer(method, path, body) if self.ready else httpx.Response(503)
+
+    server = Later()
+    scorer = HttpScorer("http://judge:8080", transport=server.transport)
+    assert scorer.name == "http:judge:8080"
+    with pytest.raises(JudgeUnavailableError, match="not connected"):
+        _ = scorer.max_tokens
+    with pytest.raises(JudgeUnreachableError, match="not ready"):
+        await scorer.start()
+    server.ready = True
+    await scorer.start()
+    await scorer.start()
+    assert rounded(await scorer.score(PAIRS)) == THREE_WAY
+    await scorer.aclose()
+    with pytest.raises(JudgeUnavailableError, match="not connected"):
+        await scorer.score(PAIRS)
+    with pytest.raises(JudgeUnavailableError, match="closed"):
+        await scorer.start()
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+async def test_trouble_that_may_pass_is_told_as_such_at_the_start(status: int) -> None:
+    class Busy(Tei):
+        async def answer(self, method: str, path: str, body: Any) -> httpx.Response:
+            return httpx.Response(status)
+
+    with pytest.raises(JudgeUnreachableError, match="judge at http://judge: /info"):
+        async with opened(Busy()):
+            pass
+
+
+async def test_what_was_never_started_can_be_closed() -> None:
+    scorer = HttpScorer("http://judge:8080")
+    await scorer.aclose()
+    with pytest.raises(JudgeUnavailableError, match="closed"):
+        await scorer.start()
+
+
+async def test_over_a_real_connection_an_idle_one_that_the_server_closed_is_replaced() -> None:
+    requests: list[str] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        requests.append(head.splitlines()[0])
+        length = int(next((line[16:] for line in head.splitlines() if line.lower().startswith("content-length: ")), 0))
+        await reader.readexactly(length)
+        if len(requests) != 2:  # the second one is cut off without a word
+            path = head.split()[1]
+            answer = await Tei().answer(
+                head.split()[0], path, {"inputs": [list(PAIRS[0])], "raw_scores": True, "truncate": True}
+            )
+            writer.write(
+                b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(answer.content)
+                + answer.content
+            )
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        scorer = HttpScorer(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", timeout_s=10.0)
+        await scorer.start()
+        assert rounded(await scorer.score(PAIRS[:1])) == THREE_WAY[:1]
+        await scorer.aclose()
+    assert requests == ["GET /info HTTP/1.1", "POST /predict HTTP/1.1", "POST /predict HTTP/1.1"]
+
+
+# The URL
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "message"),
+    [
+        ("judge", {}, "expected a URL"),
+        ("ftp://judge", {}, "expected a URL"),
+        ("http://", {}, "expected a URL"),
+        ("triton+http://judge", {}, "one of tei, vllm, groundlane"),
+        ("http://user:pass@judge", {}, "GROUNDLANE_JUDGE_API_KEY"),
+        ("http://judge#x", {}, "without query or fragment"),
+        ("http://judge", {"template": "{evidence}"}, "once each"),
+        ("http://judge", {"template": "{claim} {claim} {evidence}"}, "once each"),
+        ("http://judge", {"max_tokens": "many"}, "max_tokens: expected a whole number"),
+        ("http://judge", {"max_tokens": "3"}, "max_tokens: expected a whole number"),
+        ("http://judge", {"concurrency": "0"}, "concurrency: expected a whole number from 1"),
+    ],
+)
+def test_a_url_or_option_of_no_use_is_refused(url: str, options: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as raised:
+        HttpScorer(url, options=options)
+    assert "pass@" not in str(raised.value)
+
+
+async def test_the_most_tokens_can_be_said_where_the_server_does_not() -> None:
+    server = Vllm(names=("LABEL_0",), max_model_len=None)
+    async with opened(server, options={"max_tokens": "300"}) as scorer:
+        assert scorer.max_tokens == 296
+    async with opened(server) as scorer:
+        assert scorer.max_tokens == 508

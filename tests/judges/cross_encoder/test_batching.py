@@ -1,0 +1,223 @@
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from judges.cross_encoder.batching import Batcher
+from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableError
+from judges.testing import ScriptedJudge
+from judges.types import Probabilities
+
+pytestmark = pytest.mark.anyio
+
+
+def by_claim_length(evidence: str, claim: str) -> Probabilities:
+    p = len(claim) / 100
+    return Probabilities(p, 1 - p, 0.0)
+
+
+def words(count: int) -> str:
+    return " ".join(["w"] * count)
+
+
+async def settle() -> None:
+    """Let every task that can run do so."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_each_caller_gets_its_own_results_in_its_own_order() -> None:
+    batcher = Batcher(ScriptedJudge(by_claim_length))
+    await batcher.start()
+    calls = [[("e", "x" * (n + i)) for i in (3, 1, 2)] for n in range(10)]
+    results = await asyncio.gather(*(batcher.score(pairs) for pairs in calls))
+    await batcher.aclose()
+    assert [[one.entailed for one in result] for result in results] == [
+        [(n + i) / 100 for i in (3, 1, 2)] for n in range(10)
+    ]
+
+
+async def test_calls_that_arrive_during_a_batch_share_the_next_ones() -> None:
+    judge = ScriptedJudge(gate=asyncio.Event())
+    batcher = Batcher(judge, max_batch_pairs=32)
+    await batcher.start()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(batcher.score([("e", "first")]))
+        await settle()
+        assert judge.calls == [[("e", "first")]], "an idle batcher waits for nobody"
+        for n in range(32):
+            group.create_task(batcher.score([("e", f"c{n}")] * 2))
+        await settle()
+        assert batcher.queue_depth == 64
+        assert judge.gate is not None
+        judge.gate.set()
+    await batcher.aclose()
+    assert [len(call) for call in judge.calls] == [1, 32, 32]
+    assert (batcher.batches, batcher.pairs, batcher.failed) == (3, 65, 0)
+
+
+async def test_a_batch_holds_pairs_of_like_length_and_stays_within_its_padded_size() -> None:
+    judge = ScriptedJudge(gate=asyncio.Event())
+    batcher = Batcher(judge, max_batch_pairs=8, max_batch_tokens=100)
+    await batcher.start()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(batcher.score([("e", "first")]))
+        await settle()
+        lengths = [9, 49, 9, 49, 9, 49, 9, 49]
+        group.create_task(batcher.score([("e", words(length)) for length in lengths]))
+        await settle()
+        assert judge.gate is not None
+        judge.gate.set()
+    await batcher.aclose()
+    sizes = [[judge.count_tokens(a) + judge.count_tokens(b) for a, b in call] for call in judge.calls[1:]]
+    assert sorted(sizes) == [[10] * 4, [50, 50], [50, 50]]
+
+
+async def test_a_pair_longer_than_a_whole_batch_is_scored_by_itself() -> None:
+    judge = ScriptedJudge()
+    batcher = Batcher(judge, max_batch_tokens=10)
+    await batcher.start()
+    assert len(await batcher.score([("e", words(50)), ("e", "short")])) == 2
+    await batcher.aclose()
+    assert sorted(len(call) for call in judge.calls) == [1, 1]
+
+
+async def test_the_pair_that_waited_longest_is_always_in_the_next_batch() -> None:
+    judge = ScriptedJudge(gate=asyncio.Event())
+    batcher = Batcher(judge, max_batch_pairs=2)
+    await batcher.start()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(batcher.score([("e", "first")]))
+        await settle()
+        group.create_task(batcher.score([("e", words(90))]))
+        await settle()
+        for _ in range(6):
+            group.create_task(batcher.score([("e", "short")]))
+        await settle()
+        assert judge.gate is not None
+        judge.gate.set()
+    await batcher.aclose()
+    assert ("e", words(90)) in judge.calls[1]
+
+
+async def test_over_its_limit_it_refuses_at_once_and_later_serves_again() -> None:
+    judge = ScriptedJudge(gate=asyncio.Event())
+    batcher = Batcher(judge, queue_limit=3)
+    await batcher.start()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(batcher.score([("e", "running")]))
+        await settle()
+        group.create_task(batcher.score([("e", "a"), ("e", "b")]))
+        await settle()
+        with pytest.raises(JudgeOverloadedError, match="2 pairs wait already"):
+            await batcher.score([("e", "c"), ("e", "d")])
+        assert judge.gate is not None
+        judge.gate.set()
+    assert len(await batcher.score([("e", "c"), ("e", "d")])) == 2
+    await batcher.aclose()
+
+
+async def test_pairs_of_a_cancelled_caller_leave_the_queue() -> None:
+    judge = ScriptedJudge(gate=asyncio.Event())
+    batcher = Batcher(judge)
+    await batcher.start()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(batcher.score([("e", "running")]))
+        await settle()
+        gone = group.create_task(batcher.score([("e", "gone")] * 5))
+        group.create_task(batcher.score([("e", "stays")]))
+        await settle()
+        gone.cancel()
+        await settle()
+        assert batcher.queue_depth == 1
+        assert judge.gate is not None
+        judge.gate.set()
+    await batcher.aclose()
+    assert ("e", "gone") not in judge.pairs
+
+
+async def test_an_error_reaches_the_callers_of_that_batch_and_no_others() -> None:
+    judge = ScriptedJudge(error=JudgeUnavailableError("gone"))
+    batcher = Batcher(judge)
+    await batcher.start()
+    with pytest.raises(JudgeUnavailableError, match="gone"):
+        await batcher.score([("e", "c")])
+    judge.error = None
+    assert len(await batcher.score([("e", "c")])) == 1
+    assert (batcher.pairs, batcher.failed) == (2, 1)
+    await batcher.aclose()
+
+
+async def test_a_call_that_failed_in_one_batch_ignores_what_another_brings() -> None:
+    class Half(ScriptedJudge):
+        async def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:
+            if pairs == [("e", "bad")]:
+                raise JudgeError("half of it")
+            return await super().score(pairs)
+
+    gate = asyncio.Event()
+    batcher = Batcher(Half(gate=gate), max_batch_pairs=1, workers=2)
+    await batcher.start()
+    with pytest.raises(JudgeError, match="half of it"):
+        await batcher.score([("e", "good"), ("e", "bad")])
+    gate.set()
+    assert len(await batcher.score([("e", "good")])) == 1
+    await batcher.aclose()
+
+
+async def test_a_fault_of_the_back_end_becomes_a_judge_error() -> None:
+    batcher = Batcher(ScriptedJudge(error=ZeroDivisionError("oops")))
+    await batcher.start()
+    with pytest.raises(JudgeError, match="ZeroDivisionError: oops"):
+        await batcher.score([("e", "c")])
+    await batcher.aclose()
+
+
+async def test_closing_fails_those_who_wait_and_refuses_those_who_come() -> None:
+    judge = ScriptedJudge(gate=asyncio.Event())
+    batcher = Batcher(judge)
+    await batcher.start()
+    await batcher.start()
+    tasks = [asyncio.ensure_future(batcher.score([("e", f"c{n}")])) for n in range(3)]
+    await settle()
+    await batcher.aclose()
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [JudgeUnavailableError] * 3
+    with pytest.raises(JudgeUnavailableError, match="not running"):
+        await batcher.score([("e", "c")])
+    assert judge.closed
+
+
+async def test_no_pairs_no_results() -> None:
+    batcher = Batcher(ScriptedJudge(name="j", max_tokens=7))
+    await batcher.start()
+    results: Sequence[Probabilities] = await batcher.score([])
+    assert (batcher.name, batcher.max_tokens, list(results)) == ("j", 7, [])
+    await batcher.aclose()
+
+
+async def test_several_workers_keep_several_batches_in_flight() -> None:
+    judge = ScriptedJudge(gate=asyncio.Event())
+    batcher = Batcher(judge, max_batch_pairs=1, workers=2)
+    await batcher.start()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(batcher.score([("e", "a"), ("e", "b"), ("e", "c")]))
+        await settle()
+        assert len(judge.calls) == 2
+        assert judge.gate is not None
+        judge.gate.set()
+    await batcher.aclose()
+
+
+async def test_it_knows_for_how_long_an_answer_is_owed() -> None:
+    gate = asyncio.Event()
+    batcher = Batcher(ScriptedJudge(by_claim_length, gate=gate))
+    await batcher.start()
+    assert batcher.silent_s == 0.0
+    asked = asyncio.ensure_future(batcher.score([("e", "c")]))
+    while batcher.silent_s == 0.0:
+        await settle()
+    gate.set()
+    await asked
+    assert batcher.silent_s == 0.0
+    await batcher.aclose()

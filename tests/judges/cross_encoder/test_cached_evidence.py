@@ -1,0 +1,166 @@
+"""The scorer that keeps what it has read of evidence, with the model that ships."""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from judges import embedded
+from judges.cross_encoder import PrefixScorer, open_scorer
+from judges.protocols import JudgeUnavailableError
+from judges.types import Probabilities, Windows
+
+pytestmark = pytest.mark.anyio
+
+LEAVE = "Parental leave lasts 14 weeks at full pay. Employees must tell their manager two months in advance."
+CANTEEN = "The canteen opens at 8:00. It is closed on public holidays."
+CLAIM = "Parental leave lasts 14 weeks."
+
+
+async def started(**options: int) -> PrefixScorer:
+    scorer = PrefixScorer(embedded.FOLDER, threads=1, **options)
+    await scorer.start()
+    return scorer
+
+
+def near(one: Probabilities, other: Probabilities) -> bool:
+    return (one.entailed, one.neutral, one.contradicted) == pytest.approx(
+        (other.entailed, other.neutral, other.contradicted), abs=1e-6
+    )
+
+
+async def test_the_embedded_judge_is_one() -> None:
+    scorer = open_scorer("embedded", threads=1)
+    assert isinstance(scorer, PrefixScorer)
+    assert scorer.name == "embedded"
+    await scorer.start()
+    assert scorer.name.startswith("embedded@")
+    await scorer.aclose()
+
+
+async def test_it_tells_what_the_evidence_says_from_what_it_does_not() -> None:
+    scorer = await started()
+    right, wrong = await scorer.score([(LEAVE, CLAIM), (CANTEEN, CLAIM)])
+    assert right.entailed > 0.5 > wrong.entailed
+    assert right.entailed + right.neutral + right.contradicted == pytest.approx(1.0)
+    await scorer.aclose()
+
+
+async def test_a_window_is_read_once_whatever_is_asked_of_it() -> None:
+    scorer = await started()
+    await scorer.read([LEAVE, CANTEEN])
+    assert scorer.windows_read == 2
+    claims = [CLAIM, "The canteen opens at nine.", "Leave is unpaid."]
+    pairs = [(text, claim) for claim in claims for text in (LEAVE, CANTEEN)]
+    await asyncio.gather(*(scorer.score([pair]) for pair in pairs), scorer.score(pairs))
+    await scorer.score([(Windows([LEAVE, CANTEEN]), CLAIM)])
+    assert scorer.windows_read == 2
+    await scorer.aclose()
+
+
+async def test_many_that_ask_for_the_same_window_at_once_wait_for_one_reading() -> None:
+    scorer = await started()
+    found = await asyncio.gather(*(scorer.score([(LEAVE, CLAIM)]) for _ in range(8)))
+    assert scorer.windows_read == 1
+    assert all(near(one[0], found[0][0]) for one in found)
+    await scorer.aclose()
+
+
+async def test_who_gives_up_takes_the_window_from_nobody() -> None:
+    scorer = await started()
+    impatient = asyncio.ensure_future(scorer.score([(LEAVE, CLAIM)]))
+    patient = asyncio.ensure_future(scorer.score([(LEAVE, CLAIM)]))
+    await asyncio.sleep(0)
+    impatient.cancel()
+    (found,) = await patient
+    assert found.entailed > 0.5
+    assert impatient.cancelled()
+    await scorer.aclose()
+
+
+async def test_a_window_that_a_claim_waits_for_is_read_before_those_that_none_does() -> None:
+    scorer = await started()
+    ahead = asyncio.ensure_future(scorer.read([f"Room {number} faces the garden." for number in range(30)]))
+    await asyncio.sleep(0)
+    (found,) = await scorer.score([(LEAVE, CLAIM)])
+    assert found.entailed > 0.5
+    assert not ahead.done()
+    await ahead
+    await scorer.aclose()
+
+
+async def test_what_is_kept_is_bounded_and_comes_back_when_read_again() -> None:
+    scorer = await started()
+    (first,) = await scorer.score([(LEAVE, CLAIM)])
+    one = scorer.kept_bytes
+    await scorer.aclose()
+    small = await started(states_bytes=one + 1)
+    (again,) = await small.score([(LEAVE, CLAIM)])
+    await small.read([f"Room {number} has {number} windows that face the garden." for number in range(20)])
+    assert small.kept_bytes <= one + 1
+    (after,) = await small.score([(LEAVE, CLAIM)])
+    assert small.windows_read == 22
+    assert near(first, again)
+    assert near(again, after)
+    await small.aclose()
+
+
+async def test_pairs_are_scored_in_their_order_and_as_alone() -> None:
+    scorer = await started()
+    pairs = [(LEAVE, CLAIM), (CANTEEN, "It is closed on public holidays."), (Windows([CANTEEN, LEAVE]), CLAIM)]
+    together = await scorer.score(pairs)
+    alone = [(await scorer.score([pair]))[0] for pair in pairs]
+    assert all(near(one, other) for one, other in zip(together, alone, strict=True))
+    await scorer.aclose()
+
+
+async def test_a_text_longer_than_a_window_is_read_to_its_end() -> None:
+    """The sentence that supports the claim stands behind 250 words about something else."""
+    scorer = await started()
+    filler = " ".join(f"Shelf {number} holds grey paper." for number in range(50))
+    found, without = await scorer.score([(f"{filler} {LEAVE}", CLAIM), (filler, CLAIM)])
+    assert scorer.windows_read > 3
+    assert found.entailed > 0.5 > 10 * without.entailed
+    assert scorer.count_tokens(Windows([filler, LEAVE])) == scorer.count_tokens(filler) + scorer.count_tokens(LEAVE)
+    await scorer.aclose()
+
+
+async def test_a_claim_too_long_is_cut_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    scorer = await started()
+    await scorer.score([(LEAVE, "word " * 200)])
+    assert scorer.pairs_cut == 1
+    assert "was cut" in caplog.text
+    await scorer.aclose()
+
+
+async def test_no_pairs_are_no_work() -> None:
+    scorer = await started()
+    assert await scorer.score([]) == []
+    (empty,) = await scorer.score([("", CLAIM)])
+    assert empty.entailed < 0.5
+    await scorer.aclose()
+
+
+async def test_unloaded_or_closed_it_says_so() -> None:
+    scorer = PrefixScorer(embedded.FOLDER)
+    with pytest.raises(JudgeUnavailableError, match="is not loaded"):
+        await scorer.score([(LEAVE, CLAIM)])
+    await scorer.start()
+    await scorer.aclose()
+    with pytest.raises(JudgeUnavailableError, match="is not loaded"):
+        await scorer.score([(LEAVE, CLAIM)])
+
+
+@pytest.mark.parametrize("name", ["weights.bin", "claim.onnx", "tokenizer.json"])
+async def test_a_damaged_file_is_not_loaded(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(embedded.FOLDER, folder, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    with (folder / name).open("r+b") as file:
+        file.seek(100)
+        file.write(b"\x00damaged")
+    scorer = open_scorer(f"onnx:{folder}")
+    assert scorer is not None
+    with pytest.raises(JudgeUnavailableError, match=f"{name} is damaged"):
+        await scorer.start()
+    await scorer.aclose()

@@ -1,0 +1,141 @@
+import asyncio
+import gc
+import tracemalloc
+from dataclasses import replace
+
+import pytest
+
+from judges.cross_encoder import score_cache as caching
+from judges.cross_encoder.score_cache import CachingScorer
+from judges.protocols import JudgeError
+from judges.testing import NEUTRAL, ScriptedJudge, contradicts, entails
+from judges.types import Windows
+
+pytestmark = pytest.mark.anyio
+
+BIG = 1_000_000
+
+
+async def test_a_pair_is_scored_once_and_answered_from_memory_after() -> None:
+    judge = ScriptedJudge({"a": entails(), "b": contradicts()})
+    cache = CachingScorer(judge, max_bytes=BIG)
+    await cache.start()
+    first = await cache.score([("e", "a"), ("e", "b"), ("e", "a")])
+    second = await cache.score([("e", "b"), ("e", "c")])
+    assert list(first) == [entails(), contradicts(), entails()]
+    assert list(second) == [contradicts(), NEUTRAL]
+    assert judge.calls == [[("e", "a"), ("e", "b")], [("e", "c")]]
+    assert (cache.hits, cache.misses) == (2, 3)
+    await cache.aclose()
+    assert judge.closed
+
+
+async def test_evidence_and_claim_are_told_apart_wherever_the_border_lies() -> None:
+    judge = ScriptedJudge({("ab", "c"): entails(), ("a", "bc"): contradicts()})
+    cache = CachingScorer(judge, max_bytes=BIG)
+    assert list(await cache.score([("ab", "c"), ("a", "bc")])) == [entails(), contradicts()]
+
+
+async def test_windows_judged_together_are_told_from_one_text_of_the_same_words() -> None:
+    judge = ScriptedJudge(lambda evidence, _: entails() if isinstance(evidence, Windows) else contradicts())
+    cache = CachingScorer(judge, max_bytes=BIG)
+    assert list(await cache.score([("a\nb", "c")])) == [contradicts()]
+    assert list(await cache.score([(Windows(["a", "b"]), "c")])) == [entails()]
+
+
+async def test_the_entries_used_longest_ago_go_first() -> None:
+    judge = ScriptedJudge()
+    cache = CachingScorer(judge, max_bytes=800)
+    for claim in ("a", "b", "a", "c"):
+        await cache.score([("e", claim)])
+    assert (len(cache), cache.evictions) == (2, 1)
+    assert cache.nbytes <= 800
+    judge.calls.clear()
+    await cache.score([("e", "a"), ("e", "c"), ("e", "b")])
+    assert judge.calls == [[("e", "b")]]
+
+
+async def test_what_was_found_of_parts_is_counted_too() -> None:
+    parts = (entails(), NEUTRAL, contradicts())
+    judge = ScriptedJudge({"a": replace(entails(), parts=parts), "b": NEUTRAL})
+    cache = CachingScorer(judge, max_bytes=1200)
+    (first,) = await cache.score([("e", "a")])
+    assert first.parts == parts
+    assert cache.nbytes == 400 + 3 * 160
+    await cache.score([("e", "b")])
+    assert (len(cache), cache.nbytes) == (1, 400)
+
+
+async def test_without_memory_it_still_answers() -> None:
+    cache = CachingScorer(ScriptedJudge({"a": entails()}), max_bytes=0)
+    assert list(await cache.score([("e", "a")])) == [entails()]
+    assert len(cache) == 0
+
+
+async def test_the_same_pair_asked_by_two_at_once_is_scored_once() -> None:
+    judge = ScriptedJudge({"a": entails()}, gate=asyncio.Event())
+    cache = CachingScorer(judge, max_bytes=BIG)
+    tasks = [asyncio.ensure_future(cache.score([("e", "a")])) for _ in range(3)]
+    await asyncio.sleep(0)
+    assert judge.gate is not None
+    judge.gate.set()
+    assert [list(result) for result in await asyncio.gather(*tasks)] == [[entails()]] * 3
+    assert (len(judge.calls), cache.hits, cache.misses) == (1, 2, 1)
+
+
+async def test_who_waits_for_a_caller_that_gives_up_scores_the_pair_itself() -> None:
+    judge = ScriptedJudge({"a": entails()}, gate=asyncio.Event())
+    cache = CachingScorer(judge, max_bytes=BIG)
+    first = asyncio.ensure_future(cache.score([("e", "a")]))
+    second = asyncio.ensure_future(cache.score([("e", "a")]))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert judge.gate is not None
+    judge.gate.set()
+    assert list(await second) == [entails()]
+    assert first.cancelled()
+
+
+async def test_giving_up_does_not_disturb_the_one_waited_for() -> None:
+    judge = ScriptedJudge({"a": entails()}, gate=asyncio.Event())
+    cache = CachingScorer(judge, max_bytes=BIG)
+    first = asyncio.ensure_future(cache.score([("e", "a")]))
+    second = asyncio.ensure_future(cache.score([("e", "a")]))
+    await asyncio.sleep(0)
+    second.cancel()
+    await asyncio.sleep(0)
+    assert judge.gate is not None
+    judge.gate.set()
+    assert list(await first) == [entails()]
+
+
+async def test_errors_are_passed_on_and_not_remembered() -> None:
+    judge = ScriptedJudge({"a": entails()}, error=JudgeError("no"))
+    cache = CachingScorer(judge, max_bytes=BIG)
+    with pytest.raises(JudgeError, match="no"):
+        await cache.score([("e", "a")])
+    judge.error = None
+    assert list(await cache.score([("e", "a")])) == [entails()]
+
+
+async def test_half_a_surrogate_pair_is_text_like_any_other() -> None:
+    cache = CachingScorer(ScriptedJudge(), max_bytes=BIG)
+    assert list(await cache.score([("\ud83d", "a")])) == [NEUTRAL]
+
+
+async def test_what_is_kept_takes_no_more_memory_than_said() -> None:
+    judge = ScriptedJudge(lambda evidence, claim: entails(len(claim) / 1e6))
+    cache = CachingScorer(judge, max_bytes=BIG)
+    tracemalloc.start()
+    for part in range(4):
+        await cache.score([("e", f"{part} {number} claim") for number in range(1000)])
+    judge.calls.clear()
+    gc.collect()
+    own = tracemalloc.Filter(
+        inclusive=True, filename_pattern=caching.__file__
+    )  # what measures coverage keeps is not ours
+    kept = sum(one.size for one in tracemalloc.take_snapshot().filter_traces([own]).statistics("filename"))
+    tracemalloc.stop()
+    assert cache.nbytes == len(cache) * 400 <= BIG
+    assert cache.evictions == 4000 - len(cache) > 0
+    assert 0 < kept <= BIG

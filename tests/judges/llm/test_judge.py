@@ -1,0 +1,353 @@
+"""The LLM judge against a scripted server: what it asks, how it reads, and what trouble with it comes to."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from judges.llm import Endpoint, LlmJudge, PriceTable, ScoringMode
+from judges.llm.llm_call import FAILURES
+from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableError
+from judges.types import Chunk, Evidence, Label, LlmCall, ScoreRequest, Span
+from tests.support.llm_server import Answer, JudgeServer, fenced, obedient, serve
+
+pytestmark = pytest.mark.anyio
+
+TRUE = "Staff receive 25 days of leave."
+FALSE = "Staff receive 40 days of leave."
+OTHER = "Bicycles may be parked behind the canteen."
+
+
+class Keys:
+    def __init__(self, **keys: str) -> None:
+        self._keys = keys
+
+    def key(self, name: str) -> str | None:
+        return self._keys.get(name)
+
+
+def passage(text: str, chunk: int = 0) -> Evidence:
+    return Evidence(chunk_index=chunk, document_id=f"d{chunk}", source=None, text=text, span=Span(0, len(text)))
+
+
+def judge(server: JudgeServer, **options: Any) -> LlmJudge:
+    options.setdefault("keys", Keys(openai="sk-secret"))
+    options.setdefault("model", "gpt-4o-mini")
+    endpoint = Endpoint(name="openai", base_url=server.url)
+    local = Endpoint(name="local", base_url=server.url, needs_key=False, headers={"x-team": "a"})
+    made = LlmJudge(endpoints={"openai": endpoint, "local": local}, **options)
+    server.clients.append(made)
+    return made
+
+
+def says(**fields: Any) -> Callable[[dict[str, Any]], str]:
+    return lambda body: json.dumps(fields)
+
+
+async def ask(made: LlmJudge, claim: str = TRUE, *passages: Evidence, context: str = "") -> tuple[Any, list[LlmCall]]:
+    calls: list[LlmCall] = []
+    return await made.judge(claim, context, passages or [passage(TRUE)], calls.append), calls
+
+
+async def test_a_claim_is_judged_with_verdict_confidence_reasoning_and_sources() -> None:
+    answer = says(verdict="supported", confidence=0.9, reasoning="It is there.", sources=[2], correction=None)
+    async with serve(answer) as server:
+        opinion, (call,) = await ask(judge(server), TRUE, passage(OTHER), passage(TRUE, 1))
+    assert (opinion.label, opinion.confidence, opinion.reasoning) == (Label.SUPPORTED, 0.9, "It is there.")
+    assert (opinion.passages, opinion.correction) == ((1,), None)
+    assert (call.mode, call.model, call.outcome) == ("claim", "gpt-4o-mini", "ok")
+    assert (call.prompt_tokens, call.completion_tokens) == (400, 20)
+    assert call.cost_usd == pytest.approx((400 * 0.15 + 20 * 0.60) / 1e6)
+    assert server.headers[0]["authorization"] == "Bearer sk-secret"
+    assert server.paths == ["/v1/chat/completions"]
+
+
+async def test_the_answer_is_asked_for_as_json_by_schema_and_without_chance() -> None:
+    async with serve(obedient) as server:
+        await ask(judge(server))
+    body = server.requests[0]
+    assert body["response_format"]["json_schema"]["strict"] is True
+    assert body["temperature"] == 0
+    assert body["model"] == "gpt-4o-mini"
+
+
+async def test_a_model_that_thinks_first_gets_room_for_it_and_no_temperature() -> None:
+    async with serve(obedient) as server:
+        await ask(judge(server, model="o4-mini"))
+    assert "temperature" not in server.requests[0]
+    assert server.requests[0]["max_completion_tokens"] > 5_000
+
+
+async def test_a_service_that_refuses_the_form_is_asked_plainly_from_then_on() -> None:
+    def refuses(body: dict[str, Any]) -> Answer:
+        if "response_format" in body:
+            return 400, {"error": {"message": "response_format is not supported"}}
+        return '```json\n{"verdict": "supported", "confidence": 0.8}\n```'
+
+    async with serve(refuses) as server:
+        made = judge(server)
+        (first, _), (second, _) = await ask(made), await ask(made)
+    assert first.label is second.label is Label.SUPPORTED
+    assert ["response_format" in body for body in server.requests] == [True, False, False]
+
+
+async def test_an_endpoint_by_name_needs_no_key_if_it_says_so() -> None:
+    async with serve(obedient) as server:
+        opinion, _ = await ask(judge(server, model="local/qwen3", keys=Keys()))
+    assert opinion.label is Label.SUPPORTED
+    assert server.requests[0]["model"] == "qwen3"
+    assert server.headers[0]["x-team"] == "a"
+
+
+async def test_an_answer_that_cannot_be_read_is_neutral_and_counted_as_such() -> None:
+    async with serve(lambda body: "I would rather not say.") as server:
+        made = judge(server)
+        opinion, (call,) = await ask(made)
+        score = await made.score(ScoreRequest(model="gpt-4o-mini"), TRUE, [Chunk(id="a", text=TRUE)])
+    assert (opinion.label, opinion.confidence, opinion.readable) == (Label.UNVERIFIABLE, 0.5, False)
+    assert call.outcome == "unreadable"
+    assert (score.score, score.skipped) == (0.5, None)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "outcome"),
+    [
+        ((401, {"error": {"message": "bad key sk-secret"}}), JudgeError, "error"),
+        ((429, {"error": {"message": "slow down"}}), JudgeOverloadedError, "overloaded"),
+        ((503, {"error": {"message": "away"}}), JudgeError, "error"),
+        ((200, {"choices": []}), JudgeError, "error"),
+        ((200, {"unexpected": True}), JudgeError, "error"),
+        (None, JudgeUnavailableError, "error"),
+    ],
+)
+async def test_trouble_is_an_error_that_names_no_key_and_a_call_on_record(
+    answer: Answer, error: type[Exception], outcome: str
+) -> None:
+    calls: list[LlmCall] = []
+    async with serve(lambda body: answer) as server:
+        with pytest.raises(error) as caught:
+            await judge(server).judge(TRUE, "", [passage(TRUE)], calls.append)
+    assert "sk-secret" not in str(caught.value)
+    assert [call.outcome for call in calls] == [outcome]
+
+
+async def test_a_service_that_does_not_answer_in_time_is_a_timeout() -> None:
+    calls: list[LlmCall] = []
+    never = asyncio.Event()
+
+    async def hangs(body: dict[str, Any]) -> Answer:
+        await never.wait()
+        return None
+
+    async with serve(hangs) as server:
+        with pytest.raises(TimeoutError):
+            await judge(server, timeout_s=0.5).judge(TRUE, "", [passage(TRUE)], calls.append)
+        never.set()
+    assert [call.outcome for call in calls] == ["timeout"]
+
+
+async def test_without_a_key_it_is_not_ready_and_says_why() -> None:
+    async with serve(obedient) as server:
+        made = judge(server, keys=Keys())
+        assert not made.ready
+        assert made.fault == "no key is configured for openai"
+        score = await made.score(ScoreRequest(model="gpt-4o-mini"), TRUE, [Chunk(id="a", text=TRUE)])
+        unknown = await made.score(ScoreRequest(model="mystery-7b"), TRUE, [Chunk(id="a", text=TRUE)])
+    assert (score.score, score.skipped, score.calls) == (None, "no_key", ())
+    assert (unknown.score, unknown.skipped) == (None, "unknown_model")
+    assert server.requests == []
+
+
+async def test_without_a_model_it_judges_no_claims_and_still_scores() -> None:
+    async with serve(obedient) as server:
+        made = judge(server, model=None)
+        assert (made.ready, made.name) == (False, "none")
+        score = await made.score(ScoreRequest(model="gpt-4o-mini"), TRUE, [Chunk(id="a", text=TRUE)])
+    assert score.score == 1.0
+
+
+@pytest.mark.parametrize("content", [None, "", ["supported"], 7, {"verdict": "supported"}])
+async def test_an_answer_that_is_no_text_is_neutral(content: Any) -> None:
+    document = {"id": "c", "object": "chat.completion", "created": 1, "model": "m"}
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": content}}
+    async with serve(lambda body: (200, {**document, "choices": [choice]})) as server:
+        opinion, (call,) = await ask(judge(server))
+    assert (opinion.label, opinion.readable, call.outcome) == (Label.UNVERIFIABLE, False, "unreadable")
+
+
+async def test_a_model_that_is_not_to_be_had_leaves_the_others_of_its_service_alone() -> None:
+    """A policy that names a model which is not there must not stop the judge of every other policy."""
+
+    def answer(body: dict[str, Any]) -> Answer:
+        return (404, {"error": {"message": "no such model"}}) if body["model"] == "gpt-5-tiny" else '{"score": 0.9}'
+
+    async with serve(answer) as server:
+        made = judge(server)
+        missing, there = (ScoreRequest(model=name) for name in ("gpt-5-tiny", "gpt-4o-mini"))
+        for _ in range(FAILURES + 1):
+            assert (await made.score(missing, TRUE, [Chunk(id="a", text=TRUE)])).skipped == "error"
+        assert made.ready
+        assert (await made.score(there, TRUE, [Chunk(id="a", text=TRUE)])).score == 0.9
+    assert len(server.requests) == FAILURES + 1
+
+
+async def test_a_service_that_keeps_failing_is_left_alone() -> None:
+    async with serve(lambda body: (401, {"error": {"message": "no"}})) as server:
+        made = judge(server)
+        for _ in range(FAILURES):
+            with pytest.raises(JudgeError):
+                await ask(made)
+        assert not made.ready
+        with pytest.raises(JudgeUnavailableError, match="left alone"):
+            await ask(made)
+    assert len(server.requests) == FAILURES
+
+
+@pytest.mark.parametrize(
+    ("mode", "answer", "score"),
+    [
+        (ScoringMode.UNIT, {"score": 0.3, "reasoning": "Thin."}, 0.3),
+        (ScoringMode.SCALE, {"score": 4, "reasoning": "Thin."}, 0.75),
+        (ScoringMode.SCALE, {"score": 1, "reasoning": "Thin."}, 0.0),
+        (ScoringMode.BINARY, {"grounded": True, "reasoning": "Thin."}, 1.0),
+        (ScoringMode.BINARY, {"grounded": False, "reasoning": "Thin."}, 0.0),
+    ],
+)
+async def test_a_reply_is_scored_on_each_scale(mode: ScoringMode, answer: dict[str, Any], score: float) -> None:
+    async with serve(says(**answer)) as server:
+        made = judge(server, scoring_mode=mode)
+        result = await made.score(ScoreRequest(model="gpt-4o-mini"), TRUE, [Chunk(id="a", text=TRUE)])
+    assert (result.score, result.reasoning, result.skipped) == (score, "Thin.", None)
+    assert [call.mode for call in result.calls] == ["score"]
+
+
+async def test_reasoning_is_not_asked_for_where_it_is_not_wanted() -> None:
+    async with serve(says(score=1.0)) as server:
+        made = judge(server, include_reasoning=False)
+        result = await made.score(ScoreRequest(model="gpt-4o-mini"), TRUE, [Chunk(id="a", text=TRUE)])
+    assert (result.score, result.reasoning) == (1.0, None)
+    schema = server.requests[0]["response_format"]["json_schema"]["schema"]
+    assert list(schema["properties"]) == ["score"]
+
+
+async def test_criteria_of_the_operator_stand_among_the_instructions() -> None:
+    async with serve(says(score=1.0)) as server:
+        request = ScoreRequest(model="gpt-4o-mini", criteria="Doses must be named with their unit.")
+        await judge(server).score(request, TRUE, [Chunk(id="a", text=TRUE)])
+    assert "Doses must be named with their unit." in server.requests[0]["messages"][0]["content"]
+
+
+async def test_sources_stand_with_the_most_relevant_first_and_last_under_the_numbers_of_the_reply() -> None:
+    chunks = [
+        Chunk(id=str(n), text=f"Text {n}.", relevance_score=score) for n, score in enumerate((0.2, 0.9, 0.5, 0.8), 1)
+    ]
+    async with serve(says(score=1.0)) as server:
+        await judge(server).score(ScoreRequest(model="gpt-4o-mini"), "Text 1. [1]", chunks)
+    system, user = (message["content"] for message in server.requests[0]["messages"])
+    parts, _ = fenced(system, user)
+    assert [text for kind, text in parts if kind == "source"] == ["Text 2.", "Text 3.", "Text 1.", "Text 4."]
+    assert [user.index(f"Source [{n}]:") for n in (2, 3, 1, 4)] == sorted(
+        user.index(f"Source [{n}]:") for n in range(1, 5)
+    )
+
+
+async def test_passages_over_the_budget_are_read_in_batches_and_support_in_one_is_support() -> None:
+    filler = "The canteen serves soup on most days of the week. " * 12
+    passages = [passage(f"{filler}{number}", number) for number in range(4)]
+    passages[1] = passage(f"{filler}{FALSE}", 1)
+    passages[3] = passage(f"{filler}{TRUE}", 3)
+    async with serve(obedient) as server:
+        opinion, calls = await ask(judge(server, token_budget=400), TRUE, *passages)
+    assert opinion.label is Label.SUPPORTED
+    assert opinion.passages == (3,)
+    assert len(calls) == len(server.requests) > 1
+    sent = "".join(body["messages"][1]["content"] for body in server.requests)
+    assert all(one.text in sent for one in passages)
+
+
+async def test_a_contradiction_stands_where_no_batch_supports() -> None:
+    filler = "The canteen serves soup on most days of the week. " * 12
+    async with serve(obedient) as server:
+        opinion, calls = await ask(
+            judge(server, token_budget=400), TRUE, passage(filler), passage(filler + FALSE, 1), passage(filler, 2)
+        )
+    assert len(calls) > 1
+    assert (opinion.label, opinion.passages) == (Label.CONTRADICTED, (1,))
+
+
+async def test_a_reply_over_the_budget_is_judged_by_statement_and_nothing_is_cut() -> None:
+    filler = [f"Room {n} is on floor {n} of the old house." for n in range(60)]
+    chunks = [
+        Chunk(id="a", text=" ".join([*filler[:30], TRUE])),
+        Chunk(id="b", text=" ".join([OTHER, *filler[30:]])),
+    ]
+    reply = f"{TRUE} {OTHER} {FALSE} {filler[7]}"
+    async with serve(obedient) as server:
+        made = judge(server, token_budget=300)
+        score = await made.score(ScoreRequest(model="gpt-4o-mini"), reply, chunks)
+    assert len(server.requests) > 2
+    assert all(call.mode == "statements" for call in score.calls)
+    sent = "".join(body["messages"][1]["content"] for body in server.requests)
+    assert all(sentence in sent for chunk in chunks for sentence in chunk.text.split(". ") if len(sentence) > 10)
+    assert score.score == pytest.approx(3 / 4)
+    assert score.reasoning == "3 of 4 statements supported"
+
+
+async def test_a_reply_that_would_take_too_many_calls_is_skipped_and_not_cut() -> None:
+    text = " ".join(f"Room {n} is on floor {n} of the old house." for n in range(2_000))
+    async with serve(obedient) as server:
+        made = judge(server, token_budget=100)
+        score = await made.score(ScoreRequest(model="gpt-4o-mini"), TRUE, [Chunk(id="a", text=text)])
+    assert (score.score, score.skipped) == (None, "overloaded")
+    assert score.detail is not None
+    assert "calls (limit 64)" in score.detail
+    assert server.requests == []
+
+
+async def test_at_most_so_many_calls_run_at_once() -> None:
+    running, most = 0, 0
+
+    async def counts(body: dict[str, Any]) -> Answer:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.01)
+        running -= 1
+        return obedient(body)
+
+    async with serve(counts) as server:
+        made = judge(server, concurrency=2)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(6):
+                group.create_task(ask(made))
+    assert most == 2
+
+
+async def test_a_sentence_is_taken_apart() -> None:
+    async with serve(says(claims=["A is B.", "C is D."])) as server:
+        calls: list[LlmCall] = []
+        assert await judge(server).decompose("A is B and C is D.", "", calls.append) == ["A is B.", "C is D."]
+    assert [call.mode for call in calls] == ["decompose"]
+
+
+async def test_every_call_is_told_to_whoever_counts_and_an_unknown_price_is_none() -> None:
+    seen: list[LlmCall] = []
+    async with serve(obedient) as server:
+        made = judge(server, model="local/qwen3", observe=seen.append, prices=PriceTable())
+        await ask(made)
+    assert [(call.model, call.cost_usd) for call in seen] == [("local/qwen3", None)]
+
+
+async def test_azure_s_older_kind_has_the_model_in_its_url_and_a_header_of_its_own_for_the_key() -> None:
+    async with serve(obedient) as server:
+        base = server.url.removesuffix("/v1")
+        azure = Endpoint(name="azure", base_url=base, api_version="2024-10-21")
+        made = LlmJudge(keys=Keys(azure="k-azure"), model="azure/judge", endpoints={"azure": azure})
+        server.clients.append(made)
+        opinion, _ = await ask(made)
+    assert opinion.label is Label.SUPPORTED
+    assert server.paths == ["/openai/deployments/judge/chat/completions?api-version=2024-10-21"]
+    assert server.headers[0]["api-key"] == "k-azure"
+    assert "authorization" not in server.headers[0]

@@ -1,0 +1,497 @@
+import asyncio
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from judges.checker import GroundingChecker, ReplyCheck
+from judges.cross_encoder.batching import Batcher
+from judges.cross_encoder.score_cache import CachingScorer
+from judges.evidence.windows import Windowing
+from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableError
+from judges.testing import NEUTRAL, ScriptedJudge, contradicts, entails
+from judges.types import (
+    Chunk,
+    Claim,
+    Label,
+    Probabilities,
+    ReplyVerdict,
+    Sentence,
+    SentenceVerdict,
+    Span,
+    Thresholds,
+)
+
+pytestmark = pytest.mark.anyio
+
+LEAVE = Chunk(id="hr1", text="Employees get 30 days of leave.", source="handbook.pdf")
+OFFICE = Chunk(id="hr2", text="The office opens at eight. It closes at six.", source="office.pdf")
+
+
+class Text(str):
+    """A text as ``ModelOnly`` prepares it."""
+
+    quantities: Sequence[Any] = ()
+
+
+class ModelOnly:
+    """Signals that leave the model's word as it is, and note what they are given."""
+
+    def __init__(self) -> None:
+        self.claims: set[str] = set()
+        self.threads: set[str] = set()
+
+    def prepare(self, text: str, context: str = "", asked: str = "", /) -> Any:
+        return Text(f"{context} | {text}" if context else text)
+
+    def as_written(self, text: str, claim: Any, evidence: Any, /) -> str:
+        return text
+
+    def comparison(self, claim: Any, /) -> Any:
+        return claim
+
+    def combine(self, evidence: Any, claim: Any, model: Probabilities | None, /) -> Any:
+        self.claims.add(claim)
+        self.threads.add(threading.current_thread().name)
+        return SimpleNamespace(probabilities=model, explanation=f"read {evidence!r}")
+
+
+@dataclass
+class Clauses:
+    """An extractor that takes each clause for a claim, nothing of a question, and the sentence before as context of a
+    sentence that begins with ``It``."""
+
+    error: Exception | None = None
+    gate: asyncio.Event | None = None
+
+    async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        if sentence.plain.endswith("?"):
+            return []
+        context = previous[-1].plain if previous and sentence.plain.startswith("It ") else ""
+        return [
+            Claim(text=text, span=sentence.span, sentence_index=sentence.index, context=context)
+            for text in sentence.plain.split("; ")
+        ]
+
+
+def checker(judge: Any, **options: Any) -> GroundingChecker:
+    defaults: dict[str, Any] = {"extractor": Clauses(), "signals": ModelOnly()}
+    return GroundingChecker(judge, **(defaults | options))
+
+
+async def opened(judge: Any, *chunks: Chunk, made_with: dict[str, Any] | None = None, **options: Any) -> ReplyCheck:
+    made = checker(judge, **(made_with or {}))
+    evidence = await made.prepare(chunks or (LEAVE, OFFICE))
+    return made.reply(evidence, **({"thresholds": Thresholds()} | options))
+
+
+async def check_all(check: ReplyCheck, text: str) -> list[SentenceVerdict]:
+    sentences = [*check.push(text), *check.flush()]
+    return list(await asyncio.gather(*(check.check(sentence) for sentence in sentences)))
+
+
+def labels(verdicts: Sequence[SentenceVerdict]) -> list[str]:
+    return [verdict.label.value for verdict in verdicts]
+
+
+# Verdicts and report
+
+
+async def test_a_reply_is_judged_sentence_by_sentence_and_summed_up() -> None:
+    judge = ScriptedJudge(
+        {
+            "Employees get 30 days of leave.": entails(0.9),
+            "The office opens at nine.": contradicts(0.8),
+        }
+    )
+    check = await opened(judge)
+    verdicts = await check_all(
+        check, "Employees get 30 days of leave. The office opens at nine. Lunch is free. Is that all?"
+    )
+    assert labels(verdicts) == ["supported", "contradicted", "unverifiable", "not_a_claim"]
+    report = check.report()
+    assert report.verdict is ReplyVerdict.HAS_CONTRADICTIONS
+    assert report.trust_score == pytest.approx(1 / 3)
+    assert (report.total_claims, report.supported_count) == (3, 1)
+    assert (report.contradicted_count, report.unverifiable_count) == (1, 1)
+    assert report.unverifiable_ratio == pytest.approx(1 / 3)
+    assert report.summary == "1/3 claims supported"
+    assert report.coverage == 1.0
+    assert not report.is_trusted
+    assert [verdict.sentence.index for verdict in report.sentences] == [0, 1, 2, 3]
+    assert check.judge_ms > 0
+
+
+async def test_the_best_source_is_the_one_that_decided() -> None:
+    judge = ScriptedJudge(
+        {
+            (LEAVE.text, "Leave is 30 days."): entails(0.9),
+            (OFFICE.text, "Leave is 30 days."): entails(0.2),
+            (OFFICE.text, "The office opens at nine."): contradicts(0.8),
+        }
+    )
+    check = await opened(judge)
+    leave, office = await check_all(check, "Leave is 30 days. The office opens at nine.")
+    (supported,) = leave.claims
+    assert supported.best_source is not None
+    assert (supported.best_source.document_id, supported.best_source.document_index) == ("hr1", 0)
+    assert (supported.best_source.content, supported.best_source.span) == (LEAVE.text, Span(0, 31))
+    assert (supported.score, supported.confidence, supported.contradicting_source) == (0.9, 0.9, None)
+    assert supported.support == {0: 0.9, 1: 0.2}
+    assert supported.explanation == f"read {LEAVE.text!r}"
+    (contradicted,) = office.claims
+    assert contradicted.best_source == contradicted.contradicting_source
+    assert contradicted.best_source is not None
+    assert (contradicted.best_source.source, contradicted.best_source.score) == ("office.pdf", 0.8)
+
+
+async def test_a_sentence_is_what_its_worst_claim_is() -> None:
+    judge = ScriptedJudge({"Fine": entails(), "Leave is wrong": contradicts(), "Unknown.": NEUTRAL})
+    (verdict,) = await check_all(await opened(judge), "Fine; Leave is wrong; Unknown.")
+    assert verdict.label is Label.CONTRADICTED
+    assert [claim.label.value for claim in verdict.claims] == ["supported", "contradicted", "unverifiable"]
+
+
+async def test_a_claim_can_be_labelled_anew_by_other_thresholds() -> None:
+    judge = ScriptedJudge({"Fine.": Probabilities(0.6, 0.4, 0.0)})
+    (verdict,) = await check_all(await opened(judge), "Fine.")
+    (claim,) = verdict.claims
+    assert claim.label is Label.UNVERIFIABLE
+    assert claim.at(Thresholds(entailment=0.5)) is Label.SUPPORTED
+
+
+async def test_a_window_about_something_else_contradicts_nothing() -> None:
+    judge = ScriptedJudge({(LEAVE.text, "The office opens at eight."): contradicts(0.99)}, default=NEUTRAL)
+    (verdict,) = await check_all(await opened(judge), "The office opens at eight.")
+    assert verdict.label is Label.UNVERIFIABLE
+
+
+async def test_at_most_so_many_sources_are_judged_per_claim() -> None:
+    judge = ScriptedJudge(default=entails())
+    chunks = [Chunk(id=str(n), text=f"Fact number {n} holds.") for n in range(9)]
+    await check_all(await opened(judge, *chunks, max_sources_per_claim=3), "Fact number 4 holds.")
+    assert [len(call) for call in judge.calls] == [3]
+    assert judge.pairs[0] == ("Fact number 4 holds.", "Fact number 4 holds.")
+
+
+async def test_two_chunks_that_support_a_claim_only_together_are_joined() -> None:
+    def answer(evidence: str, claim: str) -> Probabilities:
+        return entails(0.9) if "Ada" in evidence and "Blue" in evidence else entails(0.3)
+
+    chunks = (Chunk(id="d1", text="Ada leads the team."), Chunk(id="d2", text="The team is called Blue."))
+    (verdict,) = await check_all(await opened(ScriptedJudge(answer), *chunks), "Ada leads the team Blue.")
+    (claim,) = verdict.claims
+    assert claim.label is Label.SUPPORTED
+    assert claim.support == {0: 0.9, 1: 0.9}
+    assert claim.explanation is not None
+    assert claim.explanation.endswith("together")
+    assert {"'d1'", "'d2'"} <= set(claim.explanation.split())
+
+
+async def test_a_document_that_comes_back_is_made_ready_once() -> None:
+    read: list[str] = []
+
+    class Counting(ModelOnly):
+        def prepare(self, text: str, context: str = "", asked: str = "", /) -> Any:
+            read.append(text)
+            return super().prepare(text, context)
+
+    made = checker(ScriptedJudge(), signals=Counting())
+    for claim in ("Leave is 20 days.", "Leave is paid."):
+        check = made.reply(await made.prepare([LEAVE]), thresholds=Thresholds())
+        await check_all(check, claim)
+    assert [text for text in read if text in LEAVE.text] == [LEAVE.text]
+
+
+async def test_context_is_read_by_the_model_and_told_apart_for_the_signals() -> None:
+    signals = ModelOnly()
+    judge = ScriptedJudge()
+    check = await opened(judge, LEAVE, made_with={"signals": signals})
+    await check_all(check, "Leave is 30 days. It is paid.")
+    assert {claim for _, claim in judge.pairs} == {"Leave is 30 days.", "Leave is 30 days. It is paid."}
+    assert signals.claims == {"Leave is 30 days.", "Leave is 30 days. | It is paid."}
+
+
+async def test_what_takes_long_to_weigh_does_not_hold_up_the_event_loop() -> None:
+    class Counted(ModelOnly):
+        def prepare(self, text: str, context: str = "", asked: str = "", /) -> Any:
+            prepared = super().prepare(text, context)
+            prepared.quantities = [number for number in text.split() if number.isdecimal()]
+            return prepared
+
+    here = threading.current_thread().name
+    table = Chunk(id="table", text="In all years it was " + " ".join(map(str, range(100))) + ".")
+    for claim, is_light in (
+        ("Leave is 30 days.", True),
+        ("Leave is " + "very " * 120 + "long.", False),
+        ("In all years it was " + " ".join(map(str, range(50))) + ".", False),
+    ):
+        signals = Counted()
+        await check_all(await opened(ScriptedJudge(), table, made_with={"signals": signals}), claim)
+        assert (signals.threads == {here}) is is_light, claim
+
+
+async def test_a_claim_too_long_for_the_model_is_judged_in_parts_and_is_its_weakest() -> None:
+    def answer(evidence: str, claim: str) -> Probabilities:
+        assert len(evidence.split()) + len(claim.split()) <= 20
+        return entails(0.1) if "lie" in claim else entails(0.9)
+
+    truth, lie = "true " * 30, "true " * 30 + "lie"
+    chunk = Chunk(id="d", text="All of it is true.")
+    for text, expected in ((truth, Label.SUPPORTED), (lie, Label.UNVERIFIABLE)):
+        judge = ScriptedJudge(answer, max_tokens=20)
+        (verdict,) = await check_all(await opened(judge, chunk), text)
+        assert verdict.label is expected
+        assert len(judge.pairs) > 2
+
+
+async def test_a_fact_at_the_end_of_a_long_document_is_found() -> None:
+    filler = " ".join(f"Paragraph {n} speaks of the weather in region {n} and of little else." for n in range(130))
+    judge = ScriptedJudge(lambda evidence, claim: entails() if "seven years" in evidence else NEUTRAL)
+    chunk = Chunk(id="long", text=filler + " The warranty of the pump lasts seven years.")
+    (verdict,) = await check_all(await opened(judge, chunk), "The pump has a warranty of seven years.")
+    (claim,) = verdict.claims
+    assert claim.label is Label.SUPPORTED
+    assert claim.best_source is not None
+    assert chunk.text[claim.best_source.span.start :].endswith("lasts seven years.")
+
+
+# Degrees of trust
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict", "trust", "trusted"),
+    [
+        ("Good.", ReplyVerdict.SUPPORTED, 1.0, True),
+        ("Good. Unknown.", ReplyVerdict.HAS_UNVERIFIABLE, 0.5, True),
+        ("Good. Unknown. Unheard.", ReplyVerdict.HAS_UNVERIFIABLE, 1 / 3, False),
+        ("Good. Good. Leave is bad.", ReplyVerdict.HAS_CONTRADICTIONS, 2 / 3, False),
+        ("Really?", ReplyVerdict.NO_CLAIMS, None, False),
+        ("", ReplyVerdict.NO_CLAIMS, None, False),
+    ],
+)
+async def test_trust(text: str, verdict: ReplyVerdict, trust: float | None, trusted: bool) -> None:
+    check = await opened(ScriptedJudge({"Good.": entails(), "Leave is bad.": contradicts()}))
+    await check_all(check, text)
+    report = check.report()
+    assert (report.verdict, report.is_trusted) == (verdict, trusted)
+    assert report.trust_score == pytest.approx(trust)
+
+
+# Caps and order
+
+
+async def test_claims_beyond_the_cap_are_those_last_in_the_reply_whatever_ends_first() -> None:
+    check = await opened(ScriptedJudge(default=entails()), max_claims=3)
+    sentences = [*check.push("One; two. Three; four. Really? Five."), *check.flush()]
+    for sentence in reversed(sentences):
+        await check.check(sentence)
+    report = check.report()
+    assert [claim.claim.text for claim in report.claims] == ["One", "two.", "Three"]
+    assert report.claims_skipped == 2
+    assert [claim.reason for claim in report.sentences[1].claims] == [None, "skipped"]
+    assert labels(report.sentences) == ["supported", "unverifiable", "not_a_claim", "unverifiable"]
+    assert report.coverage < 1.0
+
+
+async def test_a_reply_of_which_every_claim_was_skipped_was_not_checked() -> None:
+    check = await opened(ScriptedJudge(default=entails()), max_claims=0)
+    await check_all(check, "A. B.")
+    assert check.report().verdict is ReplyVerdict.NOT_CHECKED
+
+
+async def test_order_of_checks_changes_nothing() -> None:
+    text = "Leave is 30 days. It is paid. The office opens at eight. It closes at six."
+    reports = []
+    for order in (1, -1):
+        check = await opened(ScriptedJudge(lambda evidence, claim: entails(len(claim) / 100)))
+        sentences = [*check.push(text), *check.flush()]
+        for sentence in sentences[::order]:
+            await check.check(sentence)
+        reports.append(check.report())
+    assert reports[0] == reports[1]
+
+
+async def test_a_report_in_mid_stream_covers_what_was_checked() -> None:
+    check = await opened(ScriptedJudge(default=entails()))
+    first, second = [*check.push("One is so. Two is so."), *check.flush()]
+    await check.check(second)
+    report = check.report()
+    assert (report.total_claims, [one.sentence for one in report.sentences]) == (1, [second])
+    assert report.coverage == pytest.approx(len(second.text) / len(first.text + second.text))
+
+
+# Trouble
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (JudgeOverloadedError("full"), "overloaded"),
+        (JudgeUnavailableError("gone"), "judge_error"),
+        (JudgeError("odd"), "judge_error"),
+        (ZeroDivisionError("a fault"), "judge_error"),
+    ],
+)
+async def test_trouble_makes_claims_unverifiable_and_says_why(
+    error: Exception, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    check = await opened(ScriptedJudge(error=error))
+    with caplog.at_level(logging.CRITICAL):
+        (verdict,) = await check_all(check, "Leave is 30 days.")
+    assert verdict.label is Label.UNVERIFIABLE
+    assert [claim.reason for claim in verdict.claims] == [reason]
+    assert check.report().coverage == 0.0
+
+
+async def test_over_the_deadline_a_claim_times_out_and_those_done_keep_their_verdict() -> None:
+    class Slow(ScriptedJudge):
+        async def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:
+            if pairs[0][1] == "Slow.":
+                await asyncio.Event().wait()
+            return await super().score(pairs)
+
+    check = await opened(Slow(default=entails()), made_with={"timeout_s": 0.05})
+    (verdict,) = await check_all(check, "Quick; Slow.")
+    assert [(claim.label.value, claim.reason) for claim in verdict.claims] == [
+        ("supported", None),
+        ("unverifiable", "timeout"),
+    ]
+
+
+async def test_an_extractor_over_the_deadline_or_at_fault_leaves_the_sentence_unverifiable(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    hanging = await opened(ScriptedJudge(), made_with={"timeout_s": 0.01, "extractor": Clauses(gate=asyncio.Event())})
+    (verdict,) = await check_all(hanging, "Leave is 30 days.")
+    assert [(claim.claim.text, claim.reason) for claim in verdict.claims] == [("Leave is 30 days.", "timeout")]
+    broken = await opened(ScriptedJudge(), made_with={"extractor": Clauses(error=RuntimeError("oops"))})
+    with caplog.at_level(logging.CRITICAL):
+        (verdict,) = await check_all(broken, "Leave is 30 days.")
+    assert [claim.reason for claim in verdict.claims] == ["judge_error"]
+
+
+async def test_a_cancelled_check_ends_at_once_and_leaves_no_verdict() -> None:
+    check = await opened(ScriptedJudge(gate=asyncio.Event()))
+    (sentence,) = [*check.push("Leave is 30 days."), *check.flush()]
+    task = asyncio.ensure_future(check.check(sentence))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert check.report().sentences == ()
+
+
+async def test_a_judge_that_fails_to_load_is_unavailable_and_never_raises() -> None:
+    judge = ScriptedJudge(start_error=JudgeUnavailableError("no such folder: /x"))
+    made = checker(judge)
+    await made.start()
+    assert (made.available, made.error) == (False, "no such folder: /x")
+    judge.start_error = None
+    await made.start()
+    assert not judge.started, "a failed load is not tried again"
+    check = made.reply(await made.prepare([LEAVE]), thresholds=Thresholds())
+    (verdict,) = await check_all(check, "Leave is 30 days.")
+    assert [claim.reason for claim in verdict.claims] == ["unavailable"]
+    report = check.report()
+    assert (report.verdict, report.trust_score, report.is_trusted) == (ReplyVerdict.NOT_CHECKED, None, False)
+    assert (report.summary, report.coverage) == ("Not checked", 0.0)
+
+
+async def test_any_other_fault_of_loading_is_told_too(caplog: pytest.LogCaptureFixture) -> None:
+    made = checker(ScriptedJudge(start_error=MemoryError("too big")))
+    with caplog.at_level(logging.CRITICAL):
+        await made.start()
+    assert made.error == "MemoryError: too big"
+
+
+async def test_without_a_judge_nothing_is_checked() -> None:
+    made = checker(None)
+    await made.start()
+    assert (made.name, made.available, made.error) == ("none", False, "no judge is configured")
+    check = made.reply(await made.prepare([LEAVE]), thresholds=Thresholds())
+    await check_all(check, "Leave is 30 days.")
+    assert check.report().verdict is ReplyVerdict.NOT_CHECKED
+    await made.aclose()
+
+
+async def test_without_documents_there_is_nothing_to_ground_against() -> None:
+    judge = ScriptedJudge(default=entails())
+    made = checker(judge)
+    check = made.reply(await made.prepare([Chunk(id="d", text=" ")]), thresholds=Thresholds())
+    (verdict,) = await check_all(check, "Leave is 30 days.")
+    assert (verdict.label, verdict.claims[0].reason) == (Label.UNVERIFIABLE, None)
+    assert check.report().verdict is ReplyVerdict.NO_SOURCES
+    assert judge.calls == []
+
+
+async def test_the_judge_is_loaded_on_first_use_and_closed_with_the_checker() -> None:
+    judge = ScriptedJudge(name="scripted@1")
+    made = checker(judge)
+    assert (made.name, made.available, made.error) == ("scripted@1", False, None)
+    await made.prepare([LEAVE])
+    assert made.available
+    await made.aclose()
+    assert judge.closed
+    assert not made.available
+
+
+# Many sentences and replies at once
+
+
+async def test_a_long_reply_takes_turns_so_that_it_neither_shuts_out_others_nor_times_out() -> None:
+    judge = ScriptedJudge(default=entails(), gate=asyncio.Event())
+    check = await opened(judge, LEAVE)
+    checking = asyncio.ensure_future(check_all(check, " ".join(f"Leave lasts {n} days." for n in range(50))))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert [pair[1] for pair in judge.pairs] == [f"Leave lasts {n} days." for n in range(8)]
+    assert judge.gate is not None
+    judge.gate.set()
+    assert labels(await checking) == ["supported"] * 50
+
+
+async def test_replies_in_flight_share_batches() -> None:
+    judge = ScriptedJudge(default=entails(), gate=asyncio.Event())
+    batcher = Batcher(judge, max_batch_pairs=32)
+    made = checker(batcher, windowing=Windowing(sentences=1))
+    evidence = await made.prepare([LEAVE])
+
+    async def reply(number: int) -> str:
+        check = made.reply(evidence, thresholds=Thresholds())
+        (verdict,) = await check_all(check, f"Reply {number} says leave is 30 days.")
+        return verdict.label.value
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(batcher.score([("e", "keeps the judge busy")]))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        tasks = [group.create_task(reply(number)) for number in range(32)]
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert batcher.queue_depth == 32
+        assert judge.gate is not None
+        judge.gate.set()
+    await made.aclose()
+    assert {task.result() for task in tasks} == {"supported"}
+    assert [len(call) for call in judge.calls] == [1, 32]
+
+
+async def test_the_same_sentence_in_many_replies_is_judged_once() -> None:
+    judge = ScriptedJudge(default=entails())
+    cache = CachingScorer(Batcher(judge), max_bytes=100_000)
+    made = checker(cache)
+    evidence = await made.prepare([LEAVE])
+    for _ in range(5):
+        await check_all(made.reply(evidence, thresholds=Thresholds()), "Leave is 30 days.")
+    await made.aclose()
+    assert len(judge.calls) == 1
+    assert (cache.hits, cache.misses) == (4, 1)

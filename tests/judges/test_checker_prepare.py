@@ -1,0 +1,65 @@
+"""Documents of many requests that come at once: how many of them are cut into evidence at a time."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import anyio
+import pytest
+
+from judges import checker as pipeline
+from judges.checker import GroundingChecker
+from judges.evidence.windows import EvidenceIndex
+from judges.types import Chunk
+
+pytestmark = pytest.mark.anyio
+
+
+class Threads:
+    """In the place of threads: what is given to them waits until ``opened`` is set."""
+
+    def __init__(self) -> None:
+        self.busy = 0
+        self.opened = asyncio.Event()
+
+    async def to_thread(self, work: Callable[..., Any], /, *given: Any) -> Any:
+        self.busy += 1
+        try:
+            await self.opened.wait()
+            return work(*given)
+        finally:
+            self.busy -= 1
+
+
+@pytest.fixture
+async def threads(monkeypatch: pytest.MonkeyPatch) -> Threads:
+    found = Threads()
+    monkeypatch.setattr(pipeline.asyncio, "to_thread", found.to_thread)
+    return found
+
+
+def texts(index: EvidenceIndex) -> Sequence[str]:
+    return [window.text for window in index.windows]
+
+
+async def test_two_sets_of_documents_are_cut_at_a_time_and_all_of_them_in_the_end(threads: Threads) -> None:
+    checker = GroundingChecker(None)
+    said = [f"The gate {number} is red." for number in range(6)]
+    async with asyncio.TaskGroup() as group:
+        asked = [group.create_task(checker.prepare([Chunk(id="a", text=text)])) for text in said]
+        await anyio.wait_all_tasks_blocked()
+        assert threads.busy == 2
+        threads.opened.set()
+    assert [texts(one.result()) for one in asked] == [[text] for text in said]
+
+
+async def test_sets_that_are_given_up_leave_room_for_others(threads: Threads) -> None:
+    checker = GroundingChecker(None)
+    for _ in range(4):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0):
+                await checker.prepare([Chunk(id="a", text="The gate is red.")])
+    threads.opened.set()
+    async with asyncio.timeout(10):
+        assert texts(await checker.prepare([Chunk(id="b", text="The lock is old.")])) == ["The lock is old."]

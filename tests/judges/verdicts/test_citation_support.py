@@ -1,0 +1,57 @@
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from judges.checker import GroundingChecker
+from judges.evidence.windows import EvidenceIndex
+from judges.testing import NEUTRAL, ScriptedJudge, entails
+from judges.types import Chunk, Claim, Probabilities, Span
+
+TEXTS = (
+    "Permanent staff receive 25 days of leave.",
+    "Interns receive 10 days of leave.",
+    "Bicycles are parked outside.",
+)
+
+
+def support(judge: ScriptedJudge, text: str, documents: Sequence[int], *, context: str = "") -> Mapping[int, float]:
+    async def run() -> Mapping[int, float]:
+        checker = GroundingChecker(judge)
+        index: EvidenceIndex = await checker.prepare([Chunk(id=str(i), text=one) for i, one in enumerate(TEXTS)])
+        attribution = checker.attribution(index)
+        assert attribution is not None
+        claim = Claim(text=text, span=Span(0, len(text)), sentence_index=0, context=context)
+        return await attribution.support(claim, documents)
+
+    return asyncio.run(run())
+
+
+def knows(*parts: str) -> ScriptedJudge:
+    """A judge that holds a claim entailed by a text which has all of ``parts``."""
+
+    def answer(evidence: str, _claim: str) -> Probabilities:
+        return entails() if all(part in evidence for part in parts) else NEUTRAL
+
+    return ScriptedJudge(answer)
+
+
+def test_each_document_is_asked_by_itself() -> None:
+    found = support(knows("25 days"), "Staff get 25 days.", [0, 2])
+    assert found[0] > 0.7
+    assert set(found) == {0, 2}
+
+
+def test_a_sentence_may_draw_on_all_that_it_cites_together() -> None:
+    found = support(knows("25 days", "10 days"), "Staff get 25 days, interns 10 days of leave.", [0, 1])
+    assert min(found.values()) > 0.5
+    alone = support(knows("25 days", "10 days"), "Staff get 25 days, interns 10 days of leave.", [2])
+    assert alone[2] < 0.5
+
+
+def test_a_document_without_text_supports_nothing() -> None:
+    assert support(knows("25 days"), "Staff get 25 days.", [7]) == {7: 0.0}
+
+
+def test_what_a_claim_points_back_to_is_read_with_it() -> None:
+    judge = ScriptedJudge(default=NEUTRAL)
+    support(judge, "They are parked outside.", [2], context="Bicycles are used by many.")
+    assert {claim for _, claim in judge.pairs} == {"Bicycles are used by many. They are parked outside."}

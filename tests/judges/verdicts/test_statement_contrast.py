@@ -1,0 +1,71 @@
+import pytest
+
+from judges import features as signals
+from judges.verdicts.statement_contrast import Contrast, contrast
+
+
+def of(one: str, other: str) -> Contrast | None:
+    """The same whichever comes first."""
+    a, b = signals.prepare(one), signals.prepare(other)
+    assert contrast(a, b) == contrast(b, a)
+    return contrast(a, b)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Permanent staff receive 25 days of annual leave.", "Permanent staff receive 40 days of annual leave."),
+        ("Refunds are possible within 30 days.", "Refunds are not possible."),
+        ("The office is open on Saturdays.", "The office is closed on Saturdays."),
+        ("All employees may work from home.", "No employee may work from home."),
+        ("Sales rose by 5% in 2023.", "Sales fell by 5% in 2023."),
+        ("The drug must be taken with food.", "The drug must not be taken with food."),
+        ("Shipping takes 3 to 5 days.", "Shipping takes two weeks."),
+        ("The total of the invoice is 480.", "The total of the invoice is 510."),
+        ("The library holds 12 manuscripts.", "The library holds 14 manuscripts."),
+        ("Die Garantie gilt zwei Jahre ab Kauf.", "Die Garantie gilt fünf Jahre ab Kauf."),
+        ("The north tower is taller than the south tower.", "The south tower is taller than the north tower."),
+    ],
+)
+def test_words_and_numbers_alone_contradict(one: str, other: str) -> None:
+    assert of(one, other) == Contrast(definite=True)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Paris is the capital of France.", "The capital of France is Lyon."),
+        ("Dr. Meyer leads the team.", "The team is led by Dr. Schulz."),
+        ("The museum was opened in 1932.", "The museum was opened in 1954."),
+    ],
+)
+def test_one_thing_differs_and_a_model_must_say_whether_it_matters(one: str, other: str) -> None:
+    assert of(one, other) == Contrast(definite=False)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Permanent staff receive 25 days of annual leave.", "Temporary staff receive 20 days of annual leave."),
+        ("The basic plan costs 9 euros a month.", "The premium plan costs 19 euros a month."),
+        ("The office is open on Saturdays.", "The office is closed on Sundays."),
+        ("The office is closed on Saturdays.", "The office is closed on Sundays."),
+        ("Sales rose by 5% in 2023.", "Sales rose by 7% in 2024."),
+        ("The first version was released in 2019.", "The second version was released in 2021."),
+        ("Article 5 regulates the notice period.", "Article 6 regulates the notice period."),
+        ("Building 12 is behind the canteen.", "Building 14 is behind the canteen."),
+        ("The bus 42 stops at the market.", "The bus 43 stops at the market."),
+        ("Step 1: Open the valve.", "Step 2: Close the valve."),
+        ("The drug must be taken with food.", "The drug must not be taken with alcohol."),
+        ("The train leaves the station at 9:15.", "The train arrives at the station at 11:40."),
+        ("Shipping within Germany takes 3 days.", "Shipping to France takes 5 days."),
+        ("Staff previously received 20 days of leave.", "Staff receive 25 days of leave."),
+        ("Number of participants: 3.", "Number of participants: 5."),
+        ("25 days of annual leave", "40 days of annual leave"),
+        ("The warranty lasts two years.", "The warranty covers parts and labour."),
+        ("Leave is granted to permanent staff.", "Leave is granted to permanent staff."),
+    ],
+)
+def test_two_things_differ_or_none(one: str, other: str) -> None:
+    """Statements that are much alike and all true are what every text is full of."""
+    assert of(one, other) is None

@@ -1,0 +1,160 @@
+"""The rules of the LLM judge: its score in the record, the decision it makes, and what a missing one comes to."""
+
+from typing import Any
+
+import pytest
+
+from judges.types import Label, LlmCall, LlmScore, ScoreRequest
+from policies.engine import PolicyEngine
+from policies.registry import parse_rules
+from policies.types import Action, Citation, Decision, Phase, Policy, Record
+from tests.support.policy_builders import chunk, claim
+
+MODEL = "gpt-4o-mini"
+REQUEST = ScoreRequest(model=MODEL)
+CALL = LlmCall(
+    mode="score", model=MODEL, outcome="ok", prompt_tokens=500, completion_tokens=10, cost_usd=0.0001, latency_ms=210.04
+)
+CITED = (Citation(marker="[1]", document_index=0, sentence_index=0),)
+PHASES = [Phase.MID_EXECUTION, Phase.AFTER_WORKFLOW]
+
+
+def decided(score: LlmScore | None, **rules: Any) -> dict[Phase, Decision]:
+    """The decisions on a reply that has nothing else to say against it."""
+    made = parse_rules("grounding", {"llm_grounding_check": True, **rules})
+    audit = PolicyEngine([Policy(id="p", name="p", category="grounding", rules=made)]).in_scope().audit(Record())
+    audit.start()
+    record = Record(
+        chunks=(chunk(0, source="faq.pdf"),),
+        citations=CITED,
+        claims=[claim(0.9)],
+        llm_scores=() if score is None else (score,),
+    )
+    audit.finish(record)
+    return {decision.phase: decision for decision in audit.decisions}
+
+
+def scored(value: float, request: ScoreRequest = REQUEST) -> LlmScore:
+    return LlmScore(request=request, score=value, reasoning="Two facts stand in no source.", calls=(CALL,))
+
+
+@pytest.mark.parametrize("action", ["warn", "block"])
+def test_a_low_score_is_a_violation(action: str) -> None:
+    decision = decided(scored(0.3), action_on_violation=action)[Phase.MID_EXECUTION]
+    assert decision.action == action
+    assert decision.reason == "LLM grounding score (0.30) below threshold (0.70)"
+    assert decision.reason_code == "GROUNDING_LLM_SCORE"
+    assert decision.metadata["score"] == 0.3
+    assert decision.metadata["model"] == MODEL
+    assert decision.metadata["reasoning"] == "Two facts stand in no source."
+
+
+def test_a_score_equal_to_the_threshold_passes_and_is_on_record_with_what_it_cost() -> None:
+    decision = decided(scored(0.7))[Phase.MID_EXECUTION]
+    assert decision.action is Action.ALLOW
+    assert decision.metadata["llm"] == {
+        "model": MODEL,
+        "score": 0.7,
+        "reasoning": "Two facts stand in no source.",
+        "calls": 1,
+        "prompt_tokens": 500,
+        "completion_tokens": 10,
+        "cost_usd": 0.0001,
+        "latency_ms": 210.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("phase", "warned"),
+    [("mid_execution", PHASES[:1]), ("after_workflow", PHASES[1:]), ("both", PHASES)],
+)
+def test_the_score_counts_in_the_phase_that_the_rule_names(phase: str, warned: list[Phase]) -> None:
+    decisions = decided(scored(0.1), llm_grounding_phase=phase)
+    assert [p for p in PHASES if decisions[p].reason_code == "GROUNDING_LLM_SCORE"] == warned
+    assert [p for p in PHASES if "llm" in decisions[p].metadata] == warned
+    assert [p for p in PHASES if "cost_usd" in decisions[p].metadata.get("llm", {})] == warned[:1]
+
+
+@pytest.mark.parametrize("skipped", ["timeout", "error", "overloaded"])
+def test_trouble_with_the_llm_is_a_warning_and_never_a_block(skipped: str) -> None:
+    score = LlmScore(request=REQUEST, skipped=skipped, detail="openai answered 503" if skipped == "error" else None)
+    decision = decided(score, action_on_violation="block")[Phase.MID_EXECUTION]
+    assert decision.action is Action.WARN
+    assert decision.reason_code == "GROUNDING_LLM_SKIPPED"
+    why = "openai answered 503" if skipped == "error" else skipped
+    assert decision.reason == f"LLM grounding check skipped: {why}"
+    assert decision.metadata["llm"]["skipped"] == skipped
+
+
+@pytest.mark.parametrize("skipped", ["no_key", "unknown_model"])
+def test_without_an_llm_to_ask_the_other_checks_stand_and_the_decision_mentions_it(skipped: str) -> None:
+    score = LlmScore(request=REQUEST, skipped=skipped, detail="no key is configured for openai")
+    decision = decided(score)[Phase.MID_EXECUTION]
+    assert decision.action is Action.ALLOW
+    assert decision.metadata["warnings"] == ["LLM grounding check skipped: no key is configured for openai"]
+
+
+def test_the_mention_stands_beside_the_warnings_of_other_violations() -> None:
+    score = LlmScore(request=REQUEST, skipped="no_key")
+    decision = decided(score, min_citations=2, llm_grounding_phase="after_workflow")[Phase.AFTER_WORKFLOW]
+    assert decision.reason_code == "GROUNDING_CITATIONS"
+    assert decision.metadata["warnings"] == [
+        "Citations (1) below minimum (2)",
+        "LLM grounding check skipped: no_key",
+    ]
+
+
+def test_several_violations_join_and_the_first_gives_the_code() -> None:
+    decision = decided(scored(0.2), min_citations=2, llm_grounding_phase="after_workflow")[Phase.AFTER_WORKFLOW]
+    assert decision.reason == "Citations (1) below minimum (2); LLM grounding score (0.20) below threshold (0.70)"
+    assert decision.reason_code == "GROUNDING_CITATIONS"
+
+
+def test_what_was_not_asked_for_is_not_judged() -> None:
+    for decision in decided(None).values():
+        assert decision.action is Action.ALLOW
+        assert "llm" not in decision.metadata
+
+
+def test_each_policy_reads_the_score_that_it_asked_for() -> None:
+    other = ScoreRequest(model="claude-haiku-4-5", criteria="Name doses with their unit.")
+    rules = {"llm_grounding_model": other.model, "llm_grounding_criteria": other.criteria}
+    assert decided(scored(0.1), **rules)[Phase.MID_EXECUTION].action is Action.ALLOW
+    assert decided(scored(0.1, other), **rules)[Phase.MID_EXECUTION].action is Action.WARN
+
+
+def test_an_unknown_cost_is_unknown() -> None:
+    free = LlmCall(mode="score", model="local/m", outcome="ok")
+    score = LlmScore(request=REQUEST, score=1.0, calls=(CALL, free))
+    assert decided(score)[Phase.MID_EXECUTION].metadata["llm"]["cost_usd"] is None
+
+
+def test_a_reply_that_no_cross_encoder_judged_is_decided_by_its_score() -> None:
+    made = parse_rules("grounding", {"llm_grounding_check": True, "llm_grounding_phase": "after_workflow"})
+    audit = PolicyEngine([Policy(id="p", name="p", category="grounding", rules=made)]).in_scope().audit(Record())
+    audit.start()
+    audit.finish(Record(chunks=(chunk(0),), judged=False, llm_scores=[scored(0.1)]))
+    assert [decision.reason_code for decision in audit.decisions] == [None, None, "GROUNDING_LLM_SCORE"]
+
+
+def test_the_audit_knows_what_its_policies_ask_each_request_once() -> None:
+    def policy(name: str, **rules: Any) -> Policy:
+        return Policy(id=name, name=name, category="grounding", rules=parse_rules("grounding", rules))
+
+    policies = [
+        policy("a", llm_grounding_check=True),
+        policy("b", llm_grounding_check=True, llm_grounding_threshold=0.2),
+        policy("c", llm_grounding_check=True, llm_grounding_criteria="Doses."),
+        policy("d", contradiction_action="correct"),
+    ]
+    audit = PolicyEngine(policies).in_scope().audit(Record())
+    assert audit.score_requests == (REQUEST, ScoreRequest(model=MODEL, criteria="Doses."))
+    assert audit.corrects
+    plain = PolicyEngine(policies[3:]).in_scope().audit(Record())
+    assert plain.score_requests == ()
+    assert not PolicyEngine(policies[:1]).in_scope().audit(Record()).corrects
+
+
+def test_a_claim_that_the_llm_decided_keeps_its_label_under_every_threshold() -> None:
+    rules = parse_rules("grounding", {"contradiction_action": "block", "contradiction_threshold": 0.99})
+    assert rules.label(claim(0.1, contradicted=0.8, label=Label.CONTRADICTED, escalated=True)) is Label.CONTRADICTED

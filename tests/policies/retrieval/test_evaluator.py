@@ -1,0 +1,475 @@
+"""Every row of the table of retrieval rules, and the scenarios that its reasons come from."""
+
+from collections import Counter
+from itertools import permutations
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.engine import PolicySet, Ruling
+from policies.registry import CATEGORIES, parse_rules
+from policies.types import Action, Phase, Record
+from tests.support.policy_builders import chunk, found, policy
+
+SUFFIX = " (it cannot be dropped, since the gateway does not write the prompt)"
+
+
+def check(rules: dict[str, Any], *chunks: Any, phase: Phase = Phase.BEFORE_WORKFLOW, **fields: Any) -> Any:
+    return found("retrieval", phase, rules, Record(chunks=chunks, **fields))
+
+
+VIOLATIONS: list[tuple[str, dict[str, Any], dict[str, Any], str, str, dict[str, Any]]] = [
+    (
+        "relevance",
+        {},
+        {"relevance_score": 0.41},
+        "Retrieval relevance (0.41) below threshold (0.70)",
+        "RETRIEVAL_LOW_RELEVANCE",
+        {"relevance_score": 0.41, "threshold": 0.70},
+    ),
+    (
+        "age",
+        {},
+        {"age_days": 400},
+        "Source age (400 days) exceeds max (90 days)",
+        "RETRIEVAL_STALE_SOURCE",
+        {"age_days": 400, "max_age": 90},
+    ),
+    (
+        "collection",
+        {"allowed_collections": ["knowledge_base"]},
+        {"collection": "internal-hr"},
+        "Collection 'internal-hr' not in allowed list",
+        "RETRIEVAL_COLLECTION",
+        {"collection": "internal-hr", "allowed": ["knowledge_base"]},
+    ),
+    (
+        "source",
+        {"blocked_sources": ["deprecated-kb"]},
+        {"source": "deprecated-kb"},
+        "Retrieved from blocked source 'deprecated-kb'",
+        "RETRIEVAL_BLOCKED_SOURCE",
+        {"blocked_source": "deprecated-kb"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "rules", "document", "reason", "code", "metadata"), VIOLATIONS)
+def test_document_violations_read_as_documented(
+    name: str, rules: dict[str, Any], document: dict[str, Any], reason: str, code: str, metadata: dict[str, Any]
+) -> None:
+    (violation,) = check(rules, chunk(0, collection="knowledge_base"), chunk(1, **document))
+    assert violation.reason == reason
+    assert violation.reason_code == code
+    assert violation.metadata == metadata | {"document_id": "d1", "document_index": 1}
+    assert violation.action is (Action.WARN if name == "relevance" else Action.BLOCK)
+
+
+@pytest.mark.parametrize(
+    ("rule", "rules", "document", "actions"),
+    [
+        ("action_on_low_relevance", {}, {"relevance_score": 0.1}, ["warn", "block", "drop"]),
+        ("action_on_stale_source", {}, {"age_days": 91}, ["warn", "block", "drop"]),
+        ("action_on_blocked_source", {"blocked_sources": ["x"]}, {"source": "x"}, ["block", "drop"]),
+        ("action_on_disallowed_collection", {"allowed_collections": ["a"]}, {"collection": "b"}, ["block", "drop"]),
+        ("on_missing_metadata", {}, {"age_days": None}, ["warn", "block"]),
+    ],
+)
+def test_each_action_is_taken_as_the_rule_says(
+    rule: str, rules: dict[str, Any], document: dict[str, Any], actions: list[str]
+) -> None:
+    for action in actions:
+        (violation,) = check(rules | {rule: action, "min_chunks": 0}, chunk(0, **document), injectable=True)
+        assert violation.action == action
+        assert violation.drop == ({0} if action == "drop" else frozenset())
+
+
+def test_drop_blocks_where_the_caller_wrote_the_prompt() -> None:
+    (violation,) = check({"action_on_low_relevance": "drop"}, chunk(relevance_score=0.41))
+    assert violation.action is Action.BLOCK
+    assert violation.reason == "Retrieval relevance (0.41) below threshold (0.70)" + SUFFIX
+    assert not violation.drop
+
+
+@pytest.mark.parametrize("field", ["relevance_score", "age_days", "collection", "source"])
+def test_missing_metadata_names_rule_and_document(field: str) -> None:
+    rule = {
+        "relevance_score": "min_relevance_score",
+        "age_days": "max_source_age_days",
+        "collection": "allowed_collections",
+        "source": "blocked_sources",
+    }[field]
+    rules = {"allowed_collections": ["a"], "blocked_sources": ["x"]}
+    document = chunk(0, **({"collection": "a", "source": "s"} | {field: None}))
+    assert check(rules, document) == ()
+    (violation,) = check(rules | {"on_missing_metadata": "block"}, document)
+    assert violation.reason_code == "RETRIEVAL_MISSING_METADATA"
+    assert violation.metadata["rule"] == rule
+    assert violation.metadata["document_id"] == "d0"
+
+
+def test_no_rule_no_metadata_needed() -> None:
+    """A collection or source is missed only where a rule asks for it."""
+    assert check({"on_missing_metadata": "block"}, chunk(collection=None, source=None)) == ()
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"relevance_score": 0.70},
+        {"relevance_score": 0.85},
+        {"age_days": 90},
+        {"age_days": 45},
+        {"collection": "knowledge_base"},
+    ],
+)
+def test_equal_to_a_limit_passes(document: dict[str, Any]) -> None:
+    assert (
+        check({"allowed_collections": ["knowledge_base"]}, chunk(**({"collection": "knowledge_base"} | document))) == ()
+    )
+
+
+def test_blocked_sources_match_exactly() -> None:
+    assert check({"blocked_sources": ["deprecated-kb"]}, chunk(source="deprecated-kb.pdf")) == ()
+
+
+def test_a_fraction_of_a_day_over_the_limit_shows() -> None:
+    (violation,) = check({}, chunk(age_days=90.5))
+    assert violation.reason == "Source age (90.5 days) exceeds max (90 days)"
+
+
+def test_no_documents_no_evaluation() -> None:
+    assert CATEGORIES["retrieval"].evaluate(Phase.BEFORE_WORKFLOW, parse_rules("retrieval", {}), Record()) is None
+
+
+@pytest.mark.parametrize(("minimum", "limit"), [(0, 1), (1, 1), (3, 3)])
+def test_documents_may_be_required(minimum: int, limit: int) -> None:
+    rules = {"require_documents": True, "min_chunks": minimum, "action_on_chunk_violation": "block"}
+    (violation,) = check(rules)
+    assert violation.action is Action.BLOCK
+    assert violation.reason == f"Retrieved chunks (0) below minimum ({limit})"
+    assert violation.metadata == {"chunk_count": 0, "limit": limit}
+    assert violation.reason_code == "RETRIEVAL_CHUNK_COUNT"
+
+
+@pytest.mark.parametrize("action", ["warn", "block"])
+def test_too_many_documents(action: str) -> None:
+    (violation,) = check({"action_on_chunk_violation": action}, *(chunk(i) for i in range(12)))
+    assert violation.action == action
+    assert violation.reason == "Retrieved chunks (12) above maximum (10)"
+    assert violation.metadata == {"chunk_count": 12, "limit": 10}
+
+
+def test_too_many_with_drop_keeps_the_most_relevant() -> None:
+    """Equal scores keep their order, a missing one comes last."""
+    scores = [0.8, None, 0.9, 0.8, 0.95]
+    chunks = [chunk(i, relevance_score=score) for i, score in enumerate(scores)]
+    (violation,) = check({"max_chunks": 3, "action_on_chunk_violation": "drop"}, *chunks, injectable=True)
+    assert violation.action is Action.DROP
+    assert violation.drop == {1, 3}
+
+
+def test_too_few_with_drop_only_warns() -> None:
+    (violation,) = check({"min_chunks": 2, "action_on_chunk_violation": "drop"}, chunk(), injectable=True)
+    assert violation.action is Action.WARN
+
+
+def test_diversity() -> None:
+    chunks = [chunk(i, source="doc.pdf") for i in range(3)] + [chunk(3, source="other.pdf")]
+    (violation,) = check({"require_source_diversity": True}, *chunks)
+    assert violation.action is Action.WARN
+    assert violation.reason == "Source 'doc.pdf' dominates at 75% (max 60%)"
+    assert violation.metadata == {"source": "doc.pdf", "ratio": 0.75, "max": 0.6}
+    assert violation.reason_code == "RETRIEVAL_DIVERSITY"
+
+
+def test_a_share_equal_to_the_limit_does_not_dominate() -> None:
+    chunks = [chunk(i, source="a") for i in range(3)] + [chunk(i, source="b") for i in (3, 4)]
+    assert check({"require_source_diversity": True}, *chunks) == ()
+
+
+def test_domination_with_drop_takes_out_the_least_relevant() -> None:
+    chunks = [chunk(i, source="a", relevance_score=score) for i, score in enumerate((0.9, 0.7, 0.8))]
+    chunks += [chunk(3, source="b")]
+    rules = {"require_source_diversity": True, "max_single_source_ratio": 0.5, "action_on_domination": "drop"}
+    (violation,) = check(rules, *chunks, injectable=True)
+    assert violation.action is Action.DROP
+    assert violation.drop == {1, 2}
+    assert violation.metadata["dropped"] == ["d1", "d2"]
+
+
+def test_diversity_is_that_of_the_documents_left() -> None:
+    chunks = [chunk(0, source="a"), chunk(1, source="b"), chunk(2, source="b", relevance_score=0.1)]
+    rules = {"require_source_diversity": True, "action_on_low_relevance": "drop"}
+    assert [v.reason_code for v in check(rules, *chunks, injectable=True)] == ["RETRIEVAL_LOW_RELEVANCE"]
+
+
+def test_drops_that_leave_too_few_are_reported() -> None:
+    rules = {"min_chunks": 2, "action_on_low_relevance": "drop", "action_on_chunk_violation": "block"}
+    low, few = check(rules, chunk(0), chunk(1, relevance_score=0.1), injectable=True)
+    assert (low.action, few.action) == (Action.DROP, Action.BLOCK)
+    assert few.reason == "Retrieved chunks (1) below minimum (2)"
+
+
+def test_too_few_is_reported_once() -> None:
+    rules = {"min_chunks": 3, "action_on_low_relevance": "drop"}
+    violations = check(rules, chunk(0), chunk(1, relevance_score=0.1), injectable=True)
+    assert [v.reason_code for v in violations] == ["RETRIEVAL_CHUNK_COUNT", "RETRIEVAL_LOW_RELEVANCE"]
+
+
+def test_everything_is_collected_in_the_order_of_evaluation() -> None:
+    rules = {
+        "max_chunks": 1,
+        "blocked_sources": ["x"],
+        "allowed_collections": ["a"],
+        "require_source_diversity": True,
+        "max_single_source_ratio": 0.5,
+    }
+    bad = {"relevance_score": 0.1, "source": "x", "collection": "b", "age_days": 100}
+    violations = check(rules, chunk(0, **bad), chunk(1, source="x", collection="a"))
+    assert [v.reason_code for v in violations] == [
+        "RETRIEVAL_CHUNK_COUNT",
+        "RETRIEVAL_LOW_RELEVANCE",
+        "RETRIEVAL_BLOCKED_SOURCE",
+        "RETRIEVAL_COLLECTION",
+        "RETRIEVAL_STALE_SOURCE",
+        "RETRIEVAL_BLOCKED_SOURCE",
+        "RETRIEVAL_DIVERSITY",
+    ]
+
+
+def test_a_good_set_is_allowed_and_logged() -> None:
+    ruling = PolicySet((policy("retrieval"),)).retrieval(Record(chunks=[chunk(i) for i in range(3)]))
+    (decision,) = ruling.decisions
+    assert ruling.action is decision.action is Action.ALLOW
+    assert decision.reason == "Retrieval quality within policy (3 chunks)"
+    assert decision.reason_code is None
+    assert decision.metadata == {"chunk_count": 3}
+
+
+def test_a_run_checks_the_newest_document_alone() -> None:
+    old, new = chunk(0, age_days=400), chunk(1, relevance_score=0.1)
+    (violation,) = check({}, old, new, phase=Phase.MID_EXECUTION, final=False)
+    assert violation.metadata["document_index"] == 1
+
+
+def test_a_run_stops_at_the_first_block() -> None:
+    rules = {"action_on_low_relevance": "block", "blocked_sources": ["x"]}
+    document = chunk(0, relevance_score=0.1, source="x", age_days=400)
+    (violation,) = check(rules, document, phase=Phase.MID_EXECUTION, final=False)
+    assert violation.reason_code == "RETRIEVAL_LOW_RELEVANCE"
+
+
+def test_a_run_goes_on_after_a_warning() -> None:
+    violations = check({}, chunk(0, relevance_score=0.1, age_days=400), phase=Phase.MID_EXECUTION, final=False)
+    assert [v.action for v in violations] == [Action.WARN, Action.BLOCK]
+
+
+def test_a_run_is_counted_at_its_end() -> None:
+    """Too few, and domination, can be told only when a run completes; too many is told at each record."""
+    rules = {"min_chunks": 2, "require_source_diversity": True, "max_chunks": 1}
+    document = chunk(0, source="a")
+    assert check(rules, document, phase=Phase.MID_EXECUTION, final=False) == ()
+    codes = [v.reason_code for v in check(rules, document, phase=Phase.AFTER_WORKFLOW)]
+    assert codes == ["RETRIEVAL_CHUNK_COUNT", "RETRIEVAL_DIVERSITY"]
+    (many,) = check(rules, document, document, phase=Phase.MID_EXECUTION, final=False)
+    assert many.reason == "Retrieved chunks (2) above maximum (1)"
+
+
+def test_the_start_of_a_run_decides_nothing() -> None:
+    rules = parse_rules("retrieval", {"require_documents": True})
+    assert CATEGORIES["retrieval"].evaluate(Phase.BEFORE_WORKFLOW, rules, Record(final=False)) is None
+
+
+def test_one_policy_misses_what_another_takes_out() -> None:
+    dropping = policy("retrieval", "a", action_on_low_relevance="drop", min_chunks=0)
+    counting = policy("retrieval", "b", min_chunks=2, min_relevance_score=0, action_on_chunk_violation="block")
+    record = Record(chunks=[chunk(0), chunk(1, relevance_score=0.1)], injectable=True)
+    ruling = PolicySet((dropping, counting)).retrieval(record)
+    assert ruling.action is Action.BLOCK
+    assert ruling.cause is not None
+    assert ruling.cause.reason == "Retrieved chunks (1) below minimum (2)"
+    assert dict(ruling.dropped) == {1: "Retrieval relevance (0.10) below threshold (0.70)"}
+
+
+ACTIONS = st.sampled_from(["warn", "block", "drop"])
+RULES = st.fixed_dictionaries(
+    {
+        "min_relevance_score": st.sampled_from([0.0, 0.5, 0.7]),
+        "min_chunks": st.integers(0, 3),
+        "max_chunks": st.integers(1, 4),
+        "blocked_sources": st.sampled_from([[], ["a"]]),
+        "require_source_diversity": st.booleans(),
+        "max_single_source_ratio": st.sampled_from([0.0, 0.3, 0.5, 0.6, 1.0]),
+        "action_on_low_relevance": ACTIONS,
+        "action_on_stale_source": ACTIONS,
+        "action_on_chunk_violation": ACTIONS,
+        "action_on_domination": ACTIONS,
+        "action_on_blocked_source": st.sampled_from(["block", "drop"]),
+        "on_missing_metadata": st.sampled_from(["ignore", "warn", "block"]),
+    }
+)
+CHUNKS = st.lists(
+    st.builds(
+        chunk,
+        st.integers(0, 99),
+        relevance_score=st.sampled_from([None, 0.1, 0.5, 0.7, 0.9]),
+        age_days=st.sampled_from([None, 0, 90, 91]),
+        source=st.sampled_from([None, "a", "b", "c"]),
+    ),
+    min_size=1,
+    max_size=7,
+)
+
+
+def reasons(ruling: Ruling) -> list[str]:
+    return sorted(reason for decision in ruling.decisions for reason in decision.reason.split("; "))
+
+
+def kept(ruling: Ruling, chunks: list[Any]) -> list[Any]:
+    return [one for index, one in enumerate(chunks) if index not in ruling.dropped]
+
+
+def unscored(*sources: str | None, **fields: Any) -> list[Any]:
+    return [chunk(i, source=source, **({"relevance_score": None} | fields)) for i, source in enumerate(sources)]
+
+
+DIVERSE: dict[str, Any] = {"max_chunks": 2, "action_on_chunk_violation": "drop", "require_source_diversity": True}
+
+
+@given(rules=RULES, chunks=CHUNKS, injectable=st.booleans(), data=st.data())
+def test_the_outcome_does_not_hang_on_the_order_of_documents(
+    rules: dict[str, Any], chunks: list[Any], injectable: bool, data: st.DataObject
+) -> None:
+    """The same action for the same reasons, with as many documents left, of the same sources and scores, whatever
+    order a retriever gave equals in."""
+    shuffled = data.draw(st.permutations(chunks))
+    first, second = (
+        PolicySet((policy("retrieval", **rules),)).retrieval(Record(chunks=order, injectable=injectable))
+        for order in (chunks, shuffled)
+    )
+    assert first.action is second.action
+    assert reasons(first) == reasons(second)
+    assert len(kept(first, chunks)) == len(kept(second, shuffled))
+    assert Counter(one.relevance_score for one in kept(first, chunks)) == Counter(
+        one.relevance_score for one in kept(second, shuffled)
+    )
+
+
+@pytest.mark.parametrize("order", [*permutations("aab")])
+def test_equals_that_have_no_room_go_of_the_source_that_has_the_most(order: tuple[str, ...]) -> None:
+    """Two of three documents without a score fit: one of each source stays, so that none dominates."""
+    rules = DIVERSE | {"action_on_domination": "block"}
+    ruling = PolicySet((policy("retrieval", **rules),)).retrieval(Record(chunks=unscored(*order), injectable=True))
+    assert ruling.action is Action.DROP
+    assert ruling.dropped.keys() == {2 if order[2] == "a" else 1}
+
+
+def test_a_source_that_is_nowhere_else_cannot_be_made_room_for() -> None:
+    """Relevance comes before diversity: a less relevant document of another source is not kept in its stead."""
+    chunks = [*unscored("a", "a", relevance_score=0.9), chunk(2, source="b", relevance_score=0.8)]
+    rules = DIVERSE | {"action_on_domination": "block"}
+    many, dominates = check(rules, *chunks, injectable=True)
+    assert (many.drop, dominates.action) == ({2}, Action.BLOCK)
+    assert dominates.reason == "Source 'a' dominates at 100% (max 60%)"
+
+
+@pytest.mark.parametrize("ages", [(91, 1), (1, 91)])
+def test_equals_that_go_anyway_make_room_for_those_that_do_not(ages: tuple[int, int]) -> None:
+    """A stale document and a fresh one, as relevant as each other, where one fits: the fresh one is left."""
+    chunks = [chunk(i, age_days=age) for i, age in enumerate(ages)]
+    rules: dict[str, Any] = DIVERSE | {
+        "max_chunks": 1,
+        "action_on_stale_source": "drop",
+        "require_source_diversity": False,
+    }
+    ruling = PolicySet((policy("retrieval", **rules),)).retrieval(Record(chunks=chunks, injectable=True))
+    assert ruling.dropped.keys() == {ages.index(91)}
+    assert ruling.action is Action.DROP
+
+
+def test_equals_keep_their_order_where_no_source_may_crowd_out_another() -> None:
+    """Without scores the order given is the retriever's, the best first."""
+    (many,) = check(DIVERSE | {"require_source_diversity": False}, *unscored("a", "a", "b"), injectable=True)
+    assert many.drop == {2}
+
+
+@given(rules=st.lists(RULES, min_size=1, max_size=3), chunks=CHUNKS, data=st.data())
+def test_the_strictest_action_does_not_hang_on_the_order_of_policies(
+    rules: list[dict[str, Any]], chunks: list[Any], data: st.DataObject
+) -> None:
+    policies = [policy("retrieval", f"p{i}", **one) for i, one in enumerate(rules)]
+    record = Record(chunks=chunks, injectable=True)
+    first, second = (
+        PolicySet(tuple(order)).retrieval(record) for order in (policies, data.draw(st.permutations(policies)))
+    )
+    assert first.action is second.action
+    assert set(first.dropped) == set(second.dropped)
+
+
+DROPS = {
+    "action_on_low_relevance": "drop",
+    "action_on_stale_source": "drop",
+    "action_on_chunk_violation": "drop",
+    "action_on_domination": "drop",
+    "action_on_blocked_source": "drop",
+}
+
+
+@given(several=st.lists(RULES, min_size=1, max_size=3), chunks=CHUNKS)
+def test_drops_leave_a_set_within_the_rules(several: list[dict[str, Any]], chunks: list[Any]) -> None:
+    """What drop is for holds of the documents left, of every policy, and only documents given are dropped; each that
+    is dropped is named by a policy."""
+    policies = [policy("retrieval", f"p{i}", **rules, **DROPS) for i, rules in enumerate(map(undecided, several))]
+    ruling = PolicySet(tuple(policies)).retrieval(Record(chunks=chunks, injectable=True))
+    assert set(ruling.dropped) <= set(range(len(chunks)))
+    left = kept(ruling, chunks)
+    for rules in several:
+        assert len(left) <= rules["max_chunks"]
+        for document in left:
+            assert document.relevance_score is None or document.relevance_score >= rules["min_relevance_score"]
+            assert document.age_days is None or document.age_days <= 90
+            assert document.source not in rules["blocked_sources"]
+            if rules["require_source_diversity"] and document.source is not None:
+                same = sum(other.source == document.source for other in left)
+                assert same / len(left) <= rules["max_single_source_ratio"]
+
+
+def undecided(rules: dict[str, Any]) -> dict[str, Any]:
+    """``rules`` without those that say what to do."""
+    return {name: value for name, value in rules.items() if name not in DROPS}
+
+
+@pytest.mark.parametrize("first", ["a", "z"])
+@pytest.mark.parametrize(("action", "taken"), [("warn", Action.DROP), ("block", Action.BLOCK), ("drop", Action.DROP)])
+def test_one_policy_sees_what_is_left_of_one_source_once_another_has_taken_documents_out(
+    first: str, action: str, taken: Action
+) -> None:
+    """Two of four documents are stale; of those left both are of one source, whichever policy is asked first."""
+    chunks = [chunk(0, source="x"), chunk(1, source="x", relevance_score=0.8)]
+    chunks += [chunk(2, source="y", age_days=400), chunk(3, source="z", age_days=400)]
+    dropping = policy("retrieval", first, action_on_stale_source="drop", min_chunks=0)
+    diverse = policy(
+        "retrieval",
+        "m",
+        max_source_age_days=10_000,
+        require_source_diversity=True,
+        action_on_domination=action,
+        min_chunks=1,
+        action_on_chunk_violation="warn",
+    )
+    order = sorted((dropping, diverse), key=lambda one: one.name)
+    ruling = PolicySet(tuple(order)).retrieval(Record(chunks=chunks, injectable=True))
+    assert ruling.action is taken
+    (said,) = (decision for decision in ruling.decisions if decision.policy_name == "m")
+    assert said.reason.startswith("Source 'x' dominates at 100% (max 60%)")
+    assert ruling.dropped.keys() == ({0, 1, 2, 3} if action == "drop" else {2, 3})
+
+
+@given(rules=RULES, chunks=CHUNKS)
+def test_nothing_is_dropped_from_a_prompt_that_the_caller_wrote(rules: dict[str, Any], chunks: list[Any]) -> None:
+    ruling = PolicySet((policy("retrieval", **rules),)).retrieval(Record(chunks=chunks))
+    assert not ruling.dropped
+    assert ruling.action is not Action.DROP

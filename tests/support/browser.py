@@ -1,0 +1,118 @@
+"""A real Chromium on a real dashboard, that tells what no reader should meet: errors, foreign hosts, barriers."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from app.dashboard.session import COOKIE
+from tests.support.live_gateway import ADMIN_TOKEN, Gateway
+
+DESKTOP = {"width": 1280, "height": 900}
+PHONE = {"width": 390, "height": 844}
+TIMEOUT_MS = 90_000
+"""Long enough for a machine that has a lot else to do."""
+
+
+@contextmanager
+def sign_in(gateway: Gateway) -> Iterator[httpx.Client]:
+    """A client that has signed in as a browser would. ``client.headers`` hold the token that a change needs."""
+    with httpx.Client(base_url=f"http://127.0.0.1:{gateway.port}", timeout=20) as client:
+        form = client.get("/dashboard/sign-in").text
+        answer = client.post("/dashboard/sign-in", data={"csrf": csrf_of(form), "token": ADMIN_TOKEN})
+        assert answer.status_code == 303, answer.text
+        client.headers["x-csrf-token"] = csrf_of(client.get("/dashboard/system").text)
+        yield client
+
+
+def csrf_of(page: str) -> str:
+    """The token in the first form of a page."""
+    return page.partition('name="csrf" value="')[2].partition('"')[0]
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """A headless Chromium; skips where there is none, or the extra is missing."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="pages in a browser: needs the extra 'browser'")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = os.environ.get("GROUNDLANE_TEST_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    if path is None:
+        pytest.skip("pages in a browser: no Chromium here (apt-get install chromium)")
+    with playwright.sync_playwright() as driver:
+        options = {"args": ["--no-sandbox", "--disable-dev-shm-usage"], "timeout": TIMEOUT_MS}
+        browser = driver.chromium.launch(executable_path=path, **options)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def open_page(browser: Any, gateway: Gateway, client: httpx.Client | None, **options: Any) -> Iterator[Any]:
+    """A page of a browser of its own, signed in as ``client``. At the end there must have been no error on its console,
+    no answer of 500 or more, and no request to another host. ``options``: of the context, such as ``viewport``.
+
+    ``page.wait_for_function`` is of no use: it evaluates a text within the page, which the pages' policy forbids."""
+    host = f"127.0.0.1:{gateway.port}"
+    context = browser.new_context(
+        base_url=f"http://{host}", **{"viewport": DESKTOP, "reduced_motion": "reduce", **options}
+    )
+    context.set_default_timeout(TIMEOUT_MS)
+    if client is not None:
+        # The session alone: a colour that another test chose with the same client would stand beside one chosen here.
+        context.add_cookies([{"name": COOKIE, "value": client.cookies[COOKIE], "url": f"http://{host}/dashboard"}])
+    page = context.new_page()
+    faults: list[str] = []
+
+    def got(response: Any) -> None:
+        # A page that says what is wrong with a form is no fault; a file that is missing is.
+        pages = response.request.resource_type in ("document", "fetch", "xhr")
+        if response.status >= (500 if pages else 400):
+            faults.append(f"{response.status}: {response.url}")
+
+    def said(message: Any) -> None:
+        # What the browser says of such answers is told apart above.
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            faults.append(f"console: {message.text}")
+
+    def sent(request: Any) -> None:
+        if urlsplit(request.url).netloc != host:
+            faults.append(f"another host: {request.url}")
+
+    page.on("console", said)
+    page.on("pageerror", lambda error: faults.append(f"script: {error}"))
+    page.on("response", got)
+    page.on("request", sent)
+    try:
+        yield page
+        if faults:
+            raise AssertionError("\n".join(faults))
+    finally:
+        context.close()
+
+
+def check(page: Any) -> None:
+    """The page as it stands has no serious barrier (axe-core), and does not have to be scrolled sideways."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-core: needs the extra 'browser'")
+    found = axe.Axe().run(page).response["violations"]
+    serious = [
+        f"{each['id']}: {each['help']}: {[node['html'][:200] for node in each['nodes'][:3]]}"
+        for each in found
+        if each["impact"] in ("serious", "critical")
+    ]
+    wider = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    if serious or wider > 0:
+        raise AssertionError("\n".join([*serious, f"{wider} px wider than the screen"]))
+
+
+def check_everywhere(page: Any) -> None:
+    """``check``, in light on a desk and in dark on a phone: that is every layout and every colour."""
+    for viewport, scheme in ((DESKTOP, "light"), (PHONE, "dark")):
+        page.set_viewport_size(viewport)
+        page.emulate_media(color_scheme=scheme)
+        check(page)

@@ -1,0 +1,44 @@
+"""Replies with their documents, and what a judge says of them: to hold one that is served against one in process."""
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from app.evaluation.case_files import read_cases
+from judges.checker import GroundingChecker
+from judges.cross_encoder.batching import Batcher
+from judges.protocols import PairScorer
+from judges.types import Chunk, GroundingReport, Thresholds
+
+SAMPLE = Path(__file__).parents[2] / "app" / "evaluation" / "sample.jsonl"
+
+Reply = tuple[str, Sequence[Chunk]]
+
+
+def replies() -> list[Reply]:
+    """Every other answer of the sample, each with the documents of three cases: so there is something to fuse; and a
+    German one, which the embedded judge is not asked about."""
+    cases = list(read_cases(SAMPLE))
+    german = ("Der Turm steht in Paris. Er ist 330 Meter hoch.", [Chunk(id="t", text="Der Turm ist 300 Meter hoch.")])
+    return [german] + [
+        (case.output, [chunk for near in cases[max(0, place - 2) : place + 1] for chunk in near.documents])
+        for place, case in enumerate(cases)
+        if place % 2 == 0
+    ]
+
+
+async def report_on(checker: GroundingChecker, text: str, chunks: Sequence[Chunk]) -> GroundingReport:
+    reply = checker.reply(await checker.prepare(chunks), thresholds=Thresholds())
+    for sentence in [*reply.push(text), *reply.flush()]:
+        await reply.check(sentence)
+    return reply.report()
+
+
+async def reports(scorer: PairScorer, languages: Collection[str] | None) -> list[GroundingReport]:
+    """What ``scorer`` says of all the replies, one after the other; it is closed then."""
+    checker = GroundingChecker(Batcher(scorer), languages=languages)
+    try:
+        await checker.start()
+        assert checker.available, checker.error
+        return [await report_on(checker, text, chunks) for text, chunks in replies()]
+    finally:
+        await checker.aclose()

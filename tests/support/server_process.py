@@ -1,0 +1,113 @@
+"""``groundlane serve`` as a child process, for tests of what only a process can show."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+
+import httpx
+
+LIMIT_S = 120.0
+_RUNNING = re.compile(r"Uvicorn running on (http://127\.0\.0\.1:\d+)")
+
+
+class Process:
+    """The child. ``lines`` is what it wrote to stderr, ``url`` where it serves; ``settings`` become its environment,
+    beside the ``environment`` given."""
+
+    def __init__(
+        self,
+        folder: Path,
+        upstream: str,
+        *arguments: str,
+        scratch: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        **settings: str,
+    ) -> None:
+        variables: Mapping[str, str] = {
+            **(environment or {}),
+            "PATH": os.environ.get("PATH", ""),
+            "TMPDIR": str(scratch or folder),
+            "GROUNDLANE_UPSTREAM_BASE_URL": f"{upstream}/v1",
+            "GROUNDLANE_JUDGE_THREADS": "1",
+            **{f"GROUNDLANE_{name.upper()}": value for name, value in settings.items()},
+        }
+        command = [sys.executable, "-c", "from app.cli.main import main; main()", "serve", "--port", "0", *arguments]
+        self.child = subprocess.Popen(
+            command, cwd=folder, env=variables, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        self.lines: list[str] = []
+        self.url = ""
+        self._up = Event()
+        self._reader = Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.child.stderr is not None
+        with self.child.stderr as stream:
+            for line in stream:
+                self.lines.append(line)
+                if found := _RUNNING.search(line):
+                    self.url = found.group(1)
+                    self._up.set()
+        self._up.set()
+
+    def wait_until_up(self) -> None:
+        assert self._up.wait(LIMIT_S), "not up in time"
+        assert self.url, "".join(self.lines)
+        # With several workers the port is known before any of them listens.
+        deadline, tick = time.monotonic() + LIMIT_S, Event()
+        while not self._answers():
+            assert time.monotonic() < deadline, "no answer in time"
+            tick.wait(0.05)
+
+    def wait_for(self, *parts: str) -> None:
+        """Until it has written a line with all of ``parts`` in it."""
+        deadline, tick = time.monotonic() + LIMIT_S, Event()
+        while not any(all(part in line for part in parts) for line in list(self.lines)):
+            assert time.monotonic() < deadline, f"no line with {parts}"
+            tick.wait(0.02)
+
+    def _answers(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/healthz", timeout=LIMIT_S).status_code == 200
+        except httpx.ConnectError:
+            return False
+
+    def stop(self) -> int:
+        self.child.send_signal(signal.SIGTERM)
+        return self.wait()
+
+    def kill(self) -> None:
+        """End it with its workers, however it is."""
+        if self.child.poll() is None:
+            os.killpg(self.child.pid, signal.SIGKILL)
+        self.wait()
+
+    def wait(self) -> int:
+        code = self.child.wait(LIMIT_S)
+        self._reader.join(LIMIT_S)
+        return code
+
+
+@contextmanager
+def gateway(
+    folder: Path,
+    upstream: str,
+    *arguments: str,
+    scratch: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    **settings: str,
+) -> Iterator[Process]:
+    process = Process(folder, upstream, *arguments, scratch=scratch, environment=environment, **settings)
+    try:
+        process.wait_until_up()
+        yield process
+    finally:
+        process.kill()

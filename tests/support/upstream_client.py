@@ -1,0 +1,154 @@
+"""A server written by hand, and the upstream client behind httpx's: for tests that speak of requests in its words."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import cast
+
+import httpx
+import pytest
+
+from app.config import Timeouts
+from app.upstream.http.address import Address, address_of
+from app.upstream.http.httpx_transport import Proxied
+from app.upstream.http.response import Response
+from app.upstream.http.transport import Sender, Transport
+
+loops = pytest.mark.parametrize(
+    "anyio_backend", [("asyncio", {"use_uvloop": False}), ("asyncio", {"use_uvloop": True})], ids=["asyncio", "uvloop"]
+)
+"""On both event loops, whose transports differ."""
+
+
+class AsHttpx(httpx.AsyncBaseTransport):
+    """Of a request's extensions it reads ``target``: the bytes of path and query to send in place of the URL's."""
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in request.headers.raw]
+        content = request.stream if not isinstance(request.stream, httpx.ByteStream) else request.content
+        response = await self._sender.send(
+            request.method, _address(request), headers, cast(bytes | AsyncIterable[bytes], content)
+        )
+        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers]
+        return httpx.Response(response.status_code, headers=raw, stream=_Body(response))
+
+    async def aclose(self) -> None:
+        await self._sender.aclose()
+
+
+class _Body(httpx.AsyncByteStream):
+    def __init__(self, response: Response) -> None:
+        self._response = response
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while data := await self._response.read():
+            yield data
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+
+
+def _address(request: httpx.Request) -> Address:
+    base = f"{request.url.scheme}://{request.url.netloc.decode('ascii')}"
+    return address_of(base + request.extensions.get("target", request.url.raw_path).decode("latin-1"))
+
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n"
+STREAM = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
+
+
+@dataclass
+class Server:
+    port: int = 0
+    heads: list[bytes] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    connections: int = 0
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    serving: set[asyncio.StreamWriter] = field(default_factory=set)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+@asynccontextmanager
+async def serving(answer: Answer, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
+    """A server that gives ``answer`` to every request, and notes when a peer has gone."""
+    server = Server()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server.connections += 1
+        server.serving.add(writer)
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                server.heads.append(head)
+                server.bodies.append(await _body(head.lower(), reader))
+                await answer(writer)
+                await writer.drain()
+        server.gone.set()
+        writer.transport.abort()
+        server.serving.discard(writer)
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
+    server.port = listening.sockets[0].getsockname()[1]
+    try:
+        yield server
+    finally:
+        listening.close()
+        for writer in server.serving:
+            writer.transport.abort()
+        await until(lambda: not server.serving)
+
+
+async def _body(head: bytes, reader: asyncio.StreamReader) -> bytes:
+    if b"transfer-encoding: chunked" not in head:
+        length = head.partition(b"content-length: ")[2].partition(b"\r\n")[0]
+        return await reader.readexactly(int(length or 0))
+    body = b""
+    while size := int(await reader.readuntil(b"\r\n"), 16):
+        body += (await reader.readexactly(size + 2))[:-2]
+    await reader.readexactly(2)
+    return body
+
+
+def says(*parts: bytes) -> Answer:
+    async def answer(writer: asyncio.StreamWriter) -> None:
+        for part in parts:
+            writer.write(part)
+
+    return answer
+
+
+@asynccontextmanager
+async def client(
+    *, from_env: bool = False, tls: ssl.SSLContext | None = None, connections: int = 100, **seconds: float
+) -> AsyncIterator[httpx.AsyncClient]:
+    timeouts = Timeouts(**{"connect": 5.0, "first_byte": 5.0, "between_bytes": 5.0, **seconds})
+    sender: Sender = Transport(timeouts=timeouts, connections=connections, tls=tls)
+    if from_env:
+        sender = Proxied(sender, timeouts=timeouts, tls=tls)
+    async with httpx.AsyncClient(transport=AsHttpx(sender), trust_env=False) as opened:
+        yield opened
+
+
+def closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Wait for what should soon be so, for five seconds at most."""
+    async with asyncio.timeout(5):
+        for _ in iter(true, True):
+            await asyncio.sleep(0.005)

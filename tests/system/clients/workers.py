@@ -1,0 +1,91 @@
+"""Starts the workers, and finds the Python that has the libraries."""
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.system.clients.scenario import Question, Refusal, Seen
+
+DEADLINE_S = 180.0
+TESTS = Path(__file__).parents[2]
+ROOT = TESTS.parent
+SDK = ROOT / "sdk" / "src"
+ENVIRONMENT = {
+    "HAYSTACK_TELEMETRY_ENABLED": "False",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "LANGSMITH_TRACING": "false",
+    "OTEL_SDK_DISABLED": "true",  # Guardrails AI
+}
+"""What keeps the libraries from calling home."""
+
+_LOOK = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
+
+
+def python_with(module: str) -> str | None:
+    """The Python that has ``module``: that of ``GROUNDLANE_TEST_CLIENTS``, or else the one that runs the tests."""
+    named = os.environ.get("GROUNDLANE_TEST_CLIENTS")
+    return next((python for python in (named, sys.executable) if python and _has(python, module)), None)
+
+
+@functools.cache
+def _has(python: str, module: str) -> bool:
+    return subprocess.run([python, "-c", _LOOK, module], check=False, timeout=DEADLINE_S).returncode == 0
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment of a client's process."""
+    return {**os.environ, **ENVIRONMENT, **more}
+
+
+class Worker:
+    """A process that has one library loaded, for as long as the context lasts."""
+
+    def __init__(self, python: str) -> None:
+        self._process = subprocess.Popen(
+            [python, "-m", "clients.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment(PYTHONPATH=os.pathsep.join(map(str, (ROOT, TESTS, SDK)))),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._process.communicate(timeout=DEADLINE_S)
+
+    def ask(self, module: str, function: str, question: Question) -> Seen:
+        """What a driver saw. Raises AssertionError with the driver's traceback, or at the deadline."""
+        seen = self.call(module, function, **asdict(question))
+        refusal = seen.pop("refusal")
+        return Seen(**seen, refusal=Refusal(**refusal) if refusal else None)
+
+    def call(self, module: str, function: str, **given: Any) -> Any:
+        """What a function returns: of a driver, or of a module named in full. Raises AssertionError as ``ask`` does."""
+        reply = self._exchange(json.dumps([module, function, given]))
+        if "failure" in reply:
+            raise AssertionError(reply["failure"])
+        return reply["seen"]
+
+    def _exchange(self, line: str) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        timer = threading.Timer(DEADLINE_S, self._process.kill)
+        timer.start()
+        try:
+            print(line, file=self._process.stdin, flush=True)
+            answer = self._process.stdout.readline()
+        finally:
+            timer.cancel()
+        if not answer:
+            raise AssertionError(f"the client's process gave no answer within {DEADLINE_S} s")
+        reply: dict[str, Any] = json.loads(answer)
+        return reply

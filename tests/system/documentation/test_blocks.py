@@ -1,0 +1,138 @@
+"""Every block of code in the documentation is run, or checked as far as it can be here."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.system.documentation.blocks import ALL, COMMENTS, PAGES, ROOT, SHELL, Block, Use, read_blocks
+from tests.system.documentation.checks import check_data, check_python, check_shell
+from tests.system.documentation.matching import same_json, same_text
+from tests.system.documentation.running import Reader
+
+_HELP = """{where}: nobody knows what to make of this block (```{language}).
+Every block in the documentation is run by tests/documentation, in order, against a gateway with the demo's model:
+  python, sh, bash   run; `localhost:8080` becomes the gateway, $TOKEN is its admin token
+  text               what the block before it prints; … stands for anything
+  json, toml, yaml   parsed, and read by the gateway's own readers
+What cannot be run here gets a comment on the line before the block, which shows on no page:
+  <!-- not run: WHY -->   only its syntax, commands, options, extras and settings are checked
+  <!-- drawing -->        no code at all
+All of them stand in CONTRIBUTING.md, "Code in the documentation"."""
+
+
+def named(block: Block) -> str:
+    return block.where
+
+
+@pytest.mark.parametrize("block", ALL, ids=named)
+def test_what_becomes_of_a_block_is_known(block: Block) -> None:
+    assert block.comments.keys() <= COMMENTS.keys(), f"{block.where}: unknown comments; known are {list(COMMENTS)}"
+    if block.use is None:
+        pytest.fail(_HELP.format(where=block.where, language=block.language), pytrace=False)
+
+
+@pytest.mark.parametrize("block", [b for b in ALL if b.language in SHELL], ids=named)
+def test_commands_name_what_is_there(block: Block) -> None:
+    check_shell(block)
+
+
+@pytest.mark.parametrize("block", [b for b in ALL if b.language == "python"], ids=named)
+def test_python_can_be_read(block: Block) -> None:
+    check_python(block)
+
+
+@pytest.mark.parametrize("block", [b for b in ALL if b.use is Use.DATA], ids=named)
+def test_data_is_what_the_gateway_takes(block: Block, tmp_path: Path) -> None:
+    check_data(block, tmp_path)
+
+
+RUN = {Use.RUN, Use.OUTPUT, Use.DATA}
+TO_READ = {
+    page: [block for block in ALL if block.page == page and block.use in RUN]
+    for page in (str(path.relative_to(ROOT)) for path in PAGES)
+}
+
+
+@pytest.mark.parametrize("page", [page for page, blocks in TO_READ.items() if any(b.use is Use.RUN for b in blocks)])
+def test_a_page_works_from_top_to_bottom(page: str, reader: Reader) -> None:
+    for block in TO_READ[page]:
+        reader.read(block)
+
+
+# The tools themselves
+
+
+def test_blocks_are_found_with_their_comments() -> None:
+    one = "<!-- not run: no Docker -->\n<!-- file: x.sh -->\n```sh\ndocker run\n```\n"
+    first, second = read_blocks(f"a\n\n{one}\n- b\n\n  ```json\n  {{}}\n  ```\n", "p.md")
+    assert (first.where, first.language, first.code) == ("p.md:5", "sh", "docker run\n")
+    assert first.comments == {"not run": "no Docker", "file": "x.sh"}
+    assert (second.where, second.language, second.code, second.comments) == ("p.md:11", "json", "{}\n", {})
+
+
+def test_a_block_that_is_not_closed_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"p\.md:2"):
+        read_blocks("a\n```sh\nls\n", "p.md")
+
+
+@pytest.mark.parametrize("comments", ["", "<!-- not run -->\n", "<!-- replies: whole -->\n"])
+def test_a_block_of_an_unknown_kind_has_no_use(comments: str) -> None:
+    (block,) = read_blocks(f"{comments}```nginx\nserver {{}}\n```\n", "p.md")
+    assert block.use is None
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "groundlane serv",
+        "groundlane serve --prot 8080",
+        "groundlane db drop",
+        "make cofee",
+        "pip install 'groundlane[postgresql]'",
+        "python -m benchmarks.nothing",
+        "GROUNDLANE_PORT=1 groundlane serve",
+        "if true; then",
+    ],
+)
+def test_commands_that_are_not_there_are_found(code: str) -> None:
+    (block,) = read_blocks(f"```sh\n{code}\n```\n", "p.md")
+    with pytest.raises(AssertionError):
+        check_shell(block)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        '{"name": "a", "category": "grounding", "rules": {"no_such_rule": 1}}',
+        '{"messages": [], "documents": [{"text": "a", "relevance_score": 2}]}',
+        '{"text": "a", "sources": [1]}',
+        '{"what": "nobody knows"}',
+        "{",
+    ],
+)
+def test_data_that_the_gateway_would_not_take_is_found(code: str, tmp_path: Path) -> None:
+    (block,) = read_blocks(f"```json\n{code}\n```\n", "p.md")
+    with pytest.raises((Exception, pytest.fail.Exception)):  # of whichever reader
+        check_data(block, tmp_path)
+
+
+def test_output_is_compared_but_for_what_is_left_open() -> None:
+    same_text("a … c\n…\nz\n", "a b c\nd\ne\nz\n", "p.md:1")
+    same_text("a\n…\nz\n", "a\nz\n", "p.md:1")
+    same_json({"id": "req_1", "n": 3, "ms": 1.5, "l": [1, "…"], "…": "…"},
+              {"id": "req_ff", "n": 3, "ms": 9.25, "l": [1, 2, 3], "more": None}, "p.md:1")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shown", "got"),
+    [({"n": 3}, {"n": 4}), ({"n": 3}, {"n": 3, "m": 1}), ({"n": 3}, {}), ([1], [1, 2]), (1.5, "a"), ("a…", "b")],
+)
+def test_output_that_differs_is_found(shown: object, got: object) -> None:
+    with pytest.raises(AssertionError):
+        same_json(shown, got, "p.md:1")
+
+
+@pytest.mark.parametrize("printed", ["a\n", "a\nb\nc\n", "a\nd\n"])
+def test_text_that_differs_is_found(printed: str) -> None:
+    with pytest.raises(AssertionError):
+        same_text("a\nb\n", printed, "p.md:1")

@@ -1,0 +1,86 @@
+"""The documentation keeps up with the code: settings, commands, metrics and links."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from app.cli.main import cli, setting_rows
+from app.observability import Metrics
+from app.settings import Settings
+from policies.base import Category
+from policies.registry import CATEGORIES
+
+ROOT = Path(__file__).parents[3]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"```.*?```", re.DOTALL)
+
+
+def commands() -> list[str]:
+    group = typer.main.get_command(cli)
+
+    def walk(command: object, path: str) -> Iterator[str]:
+        children: dict[str, object] = getattr(command, "commands", {})
+        if not children:
+            yield path
+        for name, child in children.items():
+            yield from walk(child, f"{path} {name}")
+
+    return list(walk(group, "groundlane"))
+
+
+@pytest.fixture(scope="module")
+def settings_page() -> str:
+    return (ROOT / "docs" / "settings.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("row", setting_rows(Settings.model_construct()), ids=lambda row: row[0])
+def test_every_setting_is_described_with_its_default(row: tuple[str, str, str, str], settings_page: str) -> None:
+    name, _, default, _ = row
+    shown = "–" if default == "-" else f"`{default}`"
+    assert f"| `{name}` | {shown} |" in settings_page
+
+
+def test_no_setting_is_described_that_does_not_exist(settings_page: str) -> None:
+    known = {f"GROUNDLANE_{name.upper()}" for name in Settings.model_fields}
+    assert set(re.findall(r"GROUNDLANE_[A-Z_]+", settings_page)) <= known
+
+
+@pytest.mark.parametrize("command", commands())
+def test_every_command_is_documented(command: str) -> None:
+    assert any(f"{command}" in page.read_text("utf-8") for page in PAGES)
+
+
+@pytest.mark.parametrize("category", CATEGORIES.values(), ids=lambda category: category.name)
+def test_every_policy_rule_is_described(category: Category) -> None:
+    page = (ROOT / "docs" / "policies.md").read_text("utf-8")
+    assert [rule for rule in category.rules.model_fields if f"`{rule}`" not in page] == []
+
+
+def test_every_metric_is_documented() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text("utf-8")
+    metrics = set(re.findall(r"^# TYPE (groundlane_\w+)", Metrics().render().decode(), re.MULTILINE))
+    gone = {name for name in metrics if name.endswith("_created")}
+    assert {name for name in metrics - gone if f"`{name}`" not in page} == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_relative_links_lead_somewhere(page: Path) -> None:
+    broken = []
+    for target in LINK.findall(FENCE.sub("", page.read_text("utf-8"))):
+        if "://" in target or target.startswith(("#", "mailto:")):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve()
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            broken.append(target)
+    assert broken == []
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that a Markdown renderer makes of a page's headings."""
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text("utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -1,0 +1,38 @@
+"""Links that lead out of the documentation, by their form: where they lead is not looked up."""
+
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.system.documentation.blocks import PAGES, ROOT
+
+_FENCE = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\]\((?P<target>[a-z]+:[^)\s]*)\)|<(?P<plain>https?:[^>\s]+)>|\]: (?P<defined>[a-z]+:\S+)")
+_HOST = re.compile(r"^(?:[a-z0-9-]+\.)+[a-z]{2,}$")
+
+
+def links(text: str) -> list[str]:
+    return [link for found in _LINK.findall(_FENCE.sub("", text)) for link in found if link]
+
+
+def is_well_formed(link: str) -> bool:
+    """A page of the open web, over TLS, without a user, a port or a space in it."""
+    url = urlsplit(link)
+    return url.scheme == "https" and _HOST.match(url.netloc) is not None and "%20" not in url.path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_to_elsewhere_are_well_formed(page: Path) -> None:
+    assert [link for link in links(page.read_text("utf-8")) if not is_well_formed(link)] == []
+
+
+def test_links_are_found_and_told_apart() -> None:
+    text = "[a](https://a.org/b) [b](http://a.org) [c](https://localhost:1) [d](d.md)\n```\n[e](http://e)\n```\n[f]: ftp://f.org"
+    assert [(link, is_well_formed(link)) for link in links(text)] == [
+        ("https://a.org/b", True),
+        ("http://a.org", False),
+        ("https://localhost:1", False),
+        ("ftp://f.org", False),
+    ]

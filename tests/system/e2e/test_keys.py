@@ -1,0 +1,377 @@
+"""Gateway keys through the real gateway: who is let in, for what, how often, and that no key leaves it."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import anthropic
+import httpx
+import openai
+import pytest
+
+from app.auth import new_key
+from app.auth.secrets import new_secret_key
+from app.cli.main import main
+from tests.support.live_gateway import UPSTREAM_KEY, Gateway, eventually
+from tests.support.mock_upstream import Reply, json_reply
+
+Start = Callable[..., Gateway]
+CHAT: dict[str, Any] = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "Hello?"}]}
+ANSWER = {
+    "id": "c-1",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "gpt-4o-mini",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello."}, "finish_reason": "stop"}],
+}
+
+
+@pytest.fixture
+def locked(start_gateway: Start) -> Gateway:
+    """A gateway that wants a key, in front of an upstream that gets the caller's own unless that is a gateway key."""
+    return start_gateway(require_keys=True, upstream_api_key=None)
+
+
+def key(gateway: Gateway, **fields: Any) -> dict[str, Any]:
+    answer = gateway.admin.post("/keys", json={"name": "bot", **fields})
+    assert answer.status_code == 201, answer.text
+    made: dict[str, Any] = answer.json()
+    return made
+
+
+def ask(gateway: Gateway, body: Any = CHAT, path: str = "/v1/chat/completions", **headers: str) -> httpx.Response:
+    """Ask with these headers, and with none that a client library would add."""
+    gateway.upstream.script(json_reply(ANSWER))
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return httpx.post(f"http://127.0.0.1:{gateway.port}{path}", json=body, headers=named, timeout=20)
+
+
+def bearer(text: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {text}"}
+
+
+def sent(gateway: Gateway) -> str:
+    """All headers that went upstream, and the target."""
+    exchange = gateway.upstream.wait_exchange()
+    return f"{exchange.path} {exchange.headers}"
+
+
+@pytest.mark.parametrize("header", ["authorization", "x-api-key", "api-key", "x-goog-api-key", "x-groundlane-key"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings"])
+def test_a_key_lets_in_wherever_it_stands_and_goes_no_further(gateway: Gateway, header: str, path: str) -> None:
+    made = key(gateway)
+    text = f"Bearer {made['key']}" if header == "authorization" else made["key"]
+    assert ask(gateway, path=path, **{header.replace("-", "_"): text}).status_code == 200
+    headers = sent(gateway)
+    assert "gl-" not in headers
+    assert UPSTREAM_KEY in headers
+
+
+def test_a_caller_may_bring_the_upstreams_key_beside_it(locked: Gateway) -> None:
+    made = key(locked)
+    assert ask(locked, authorization="Bearer sk-mine", x_groundlane_key=made["key"]).status_code == 200
+    headers = sent(locked)
+    assert "sk-mine" in headers
+    assert "gl-" not in headers
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        ("/v1/chat/completions", {}),
+        ("/v1/chat/completions", {"authorization": "Bearer sk-unknown"}),
+        ("/v1/completions", {"authorization": f"Bearer gl-abcd2345-{'x' * 43}"}),
+        ("/v1/responses", {"x_groundlane_key": "nonsense"}),
+        ("/v1/embeddings", {"authorization": "Basic Z2w6eA=="}),
+        ("/v1/files/x", {}),
+        ("/v1", {}),
+        ("/mcp", {}),
+        ("/mcp/x", {}),
+    ],
+)
+def test_without_a_key_of_its_own_nobody_gets_in(locked: Gateway, path: str, headers: dict[str, str]) -> None:
+    answer = ask(locked, path=path, **headers)
+    assert answer.status_code == 401
+    error = answer.json()["error"]
+    assert (error["type"], error["code"], error["param"]) == ("invalid_request_error", "invalid_api_key", None)
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert "x" * 43 not in answer.text
+    assert locked.upstream.exchanges == []
+
+
+def test_the_messages_api_is_refused_in_its_own_shape(locked: Gateway) -> None:
+    answer = ask(locked, path="/v1/messages", x_api_key="sk-ant-unknown")
+    assert answer.status_code == 401
+    assert answer.json()["type"] == "error"
+    assert answer.json()["error"]["type"] == "authentication_error"
+
+
+def test_health_and_administration_need_no_key(locked: Gateway) -> None:
+    assert httpx.get(f"http://127.0.0.1:{locked.port}/healthz").status_code == 200
+    assert locked.admin.get("/keys").status_code == 200
+
+
+def test_without_the_setting_other_keys_pass_but_a_wrong_one_of_ours_does_not(start_gateway: Start) -> None:
+    gateway = start_gateway(upstream_api_key=None)
+    assert ask(gateway, **bearer("sk-mine")).status_code == 200
+    assert "sk-mine" in sent(gateway)
+    assert ask(gateway, **bearer(new_key())).status_code == 401
+    assert ask(gateway, **bearer(f"{key(gateway)['key']}x")).status_code == 401
+    assert gateway.upstream.exchanges == []
+    assert ask(gateway).status_code == 200
+
+
+def test_a_key_in_the_url_or_two_keys_are_refused(gateway: Gateway) -> None:
+    one, other = key(gateway)["key"], key(gateway)["key"]
+    assert ask(gateway, path=f"/v1/embeddings?key={one}").status_code == 401
+    assert ask(gateway, authorization=f"Bearer {one}", x_api_key=other).status_code == 401
+    assert gateway.upstream.exchanges == []
+    assert ask(gateway, authorization=f"Bearer {one}", x_api_key=one).status_code == 200
+
+
+def test_a_revoked_key_is_refused_at_once(gateway: Gateway) -> None:
+    made = key(gateway)
+    assert ask(gateway, **bearer(made["key"])).status_code == 200
+    assert gateway.admin.delete(f"/keys/{made['id']}").status_code == 204
+    answer = ask(gateway, **bearer(made["key"]))
+    assert answer.status_code == 401
+    assert made["key"] not in answer.text
+
+
+def test_a_key_made_and_revoked_on_the_command_line_is_known_within_a_second(
+    start_gateway: Start, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gateway = start_gateway(require_keys=True)
+    monkeypatch.setenv("GROUNDLANE_DATABASE_URL", f"sqlite+aiosqlite:///{gateway.database}")
+
+    def groundlane(*arguments: str) -> str:
+        monkeypatch.setattr("sys.argv", ["groundlane", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert not ended.value.code
+        return capsys.readouterr().out.strip()
+
+    made = groundlane("keys", "create", "ci")
+    eventually(lambda: ask(gateway, **bearer(made)).status_code == 200 or None, "the key is known")
+    groundlane("keys", "revoke", made[:11])
+    eventually(lambda: ask(gateway, **bearer(made)).status_code == 401 or None, "the key is revoked")
+
+
+def test_wrong_keys_leave_no_event(start_gateway: Start) -> None:
+    gateway = start_gateway(require_keys=True)
+    with httpx.Client(base_url=f"http://127.0.0.1:{gateway.port}") as client:
+        answers = [client.post("/v1/chat/completions", json=CHAT, headers=bearer(new_key())) for _ in range(200)]
+    assert {answer.status_code for answer in answers} == {401}
+    assert ask(gateway, **bearer(key(gateway)["key"])).status_code == 200
+    assert len(gateway.rows(1)) == 1
+    metrics = httpx.get(f"http://127.0.0.1:{gateway.port}/metrics").text
+    assert 'groundlane_keys_refused_total{reason="wrong"} 200.0' in metrics
+
+
+def test_a_request_row_names_the_key_by_its_prefix(gateway: Gateway) -> None:
+    made = key(gateway)
+    answer = ask(gateway, **bearer(made["key"]))
+    assert gateway.trace(answer.headers["x-groundlane-request-id"]).request["key_prefix"] == made["prefix"]
+
+
+def test_another_model_is_refused_by_name_and_noted(gateway: Gateway) -> None:
+    made = key(gateway, models=["gpt-4o*"])
+    assert ask(gateway, **bearer(made["key"])).status_code == 200
+    answer = ask(gateway, CHAT | {"model": "o3"}, **bearer(made["key"]))
+    assert answer.status_code == 403
+    error = answer.json()["error"]
+    assert (error["code"], error["param"]) == ("model_not_allowed", "model")
+    assert "'o3'" in error["message"]
+    row = gateway.trace(answer.headers["x-groundlane-request-id"]).request
+    assert (row["http_status"], row["key_prefix"], row["model"]) == (403, made["prefix"], "o3")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/v1/embeddings", {"model": "gpt-4o", "input": "x"}, 200),
+        ("/v1/embeddings", {"model": "text-embedding-3-small", "input": "x"}, 403),
+        ("/v1/embeddings", {"input": "x"}, 403),
+        ("/v1/embeddings", b'{"model": "o3", "model": "gpt-4o"}', 200),
+        ("/v1/batches", {"input_file_id": "file-1"}, 403),
+        ("/v1/audio/transcriptions", b"--x\r\n", 403),
+    ],
+)
+def test_a_key_for_some_models_does_nothing_else(gateway: Gateway, path: str, body: Any, status: int) -> None:
+    made = key(gateway, models=["gpt-4o"])
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    gateway.upstream.script(json_reply({}))
+    with gateway.call(data, path=path, headers=bearer(made["key"])) as call:
+        call.read_all()
+        assert call.status == status
+    assert len(gateway.upstream.exchanges) == (status == 200)
+    for exchange in gateway.upstream.exchanges:
+        assert b"o3" not in exchange.body
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", {**CHAT, "models": ["gpt-4o-mini", "o3"]}),
+        ("/v1/chat/completions", {**CHAT, "fallbacks": [{"model": "o3"}]}),
+        ("/v1/chat/completions", {**CHAT, "fallbacks": [{"o3": []}]}),
+        ("/v1/chat/completions", {**CHAT, "models": "o3"}),
+        ("/v1/chat/completions", {**CHAT, "model": "GPT-4O-MINI"}),
+        ("/v1/chat/completions", {**CHAT, "model": " gpt-4o-mini"}),
+        ("/v1/chat/completions", {**CHAT, "model": None}),
+        ("/v1/completions", {"model": "o3", "prompt": "Hello?"}),
+        ("/v1/responses", {"model": "gpt-4o-mini", "models": ["o3"], "input": "Hello?"}),
+        ("/v1/responses", {"prompt": {"id": "pmpt_1"}}),
+        ("/v1/messages", {"model": "o3", "max_tokens": 5, "messages": CHAT["messages"]}),
+    ],
+)
+def test_no_model_comes_in_by_another_way(gateway: Gateway, path: str, body: Any) -> None:
+    made = key(gateway, models=["gpt-4o-mini"])
+    assert ask(gateway, body, path, **bearer(made["key"])).status_code == 403
+    assert gateway.upstream.exchanges == []
+
+
+@pytest.mark.parametrize(("collection", "status"), [("kb", 200), (None, 200), ("hr", 403)])
+def test_what_a_tool_found_is_of_no_other_collection(gateway: Gateway, collection: str | None, status: int) -> None:
+    """Where results of tools are evidence, they may be no documents at all, but not those of another's."""
+    made = key(gateway, collections=["kb"])
+    agent = gateway.agent(grounding={"evidence_from_tools": True})
+    found = json.dumps([{"text": "Permanent staff receive 25 days.", "collection": collection}])
+    messages = [*CHAT["messages"], {"role": "tool", "tool_call_id": "c", "content": found}]
+    answer = ask(gateway, CHAT | {"messages": messages, "grounding": {"agent": agent}}, **bearer(made["key"]))
+    assert answer.status_code == status
+    if status == 403:
+        assert answer.json()["error"]["param"].startswith("messages[1].content")
+
+
+def test_a_key_for_some_models_may_read(gateway: Gateway) -> None:
+    made = key(gateway, models=["gpt-4o"])
+    gateway.upstream.script(Reply(headers={"content-type": "application/json"}, chunks=[b"{}"]))
+    with gateway.call(method="GET", path="/v1/models", headers=bearer(made["key"])) as call:
+        assert (call.status, call.read_all()) == (200, b"{}")
+
+
+def test_documents_of_another_collection_are_refused_where_they_stand(gateway: Gateway) -> None:
+    made = key(gateway, collections=["kb"])
+    document = {"text": "Permanent staff receive 25 days.", "collection": "kb"}
+    assert ask(gateway, CHAT | {"documents": [document]}, **bearer(made["key"])).status_code == 200
+    for other in ({**document, "collection": "hr"}, {"text": "x"}):
+        answer = ask(gateway, CHAT | {"documents": [document, other]}, **bearer(made["key"]))
+        assert answer.status_code == 403
+        assert answer.json()["error"]["code"] == "collection_not_allowed"
+        assert answer.json()["error"]["param"] == "documents[1]"
+
+
+def test_a_key_used_too_often_is_told_when_to_come_back(gateway: Gateway) -> None:
+    limited, free = key(gateway, requests_per_minute=2), key(gateway)
+    assert [ask(gateway, **bearer(limited["key"])).status_code for _ in range(2)] == [200, 200]
+    answer = ask(gateway, **bearer(limited["key"]))
+    assert answer.status_code == 429
+    assert answer.json()["error"]["code"] == "rate_limit_exceeded"
+    assert 1 <= int(answer.headers["retry-after"]) <= 30
+    assert answer.headers["x-ratelimit-limit-requests"] == "2"
+    assert answer.headers["x-ratelimit-remaining-requests"] == "0"
+    assert answer.headers["x-ratelimit-reset-requests"].endswith("s")
+    assert ask(gateway, **bearer(free["key"])).status_code == 200
+    messages = ask(gateway, path="/v1/messages", x_api_key=limited["key"])
+    assert (messages.status_code, messages.json()["error"]["type"]) == (429, "rate_limit_error")
+
+
+LEFT = "x-ratelimit-remaining-requests"
+
+
+def test_every_path_counts_and_tells_how_many_requests_are_left(gateway: Gateway) -> None:
+    made = key(gateway, requests_per_minute=12)
+    run = ask(gateway, {"agent": None}, "/v1/runs", **bearer(made["key"]))
+    calls: list[tuple[str, Any]] = [
+        ("/v1/chat/completions", CHAT),
+        ("/v1/completions", {"model": "m", "prompt": "Hello?"}),
+        ("/v1/responses", {"model": "m", "input": "Hello?"}),
+        ("/v1/embeddings", {"model": "m", "input": "Hello?"}),
+        ("/v1/grounding/check", {"text": "Hello?", "sources": []}),
+        (f"/v1/runs/{run.json()['run_id']}/grounding", {}),
+        ("/v1/runs/run_0/grounding", {}),
+        ("/v1/chat/completions", {"model": "m"}),
+    ]
+    answers = [run, *(ask(gateway, body, path, **bearer(made["key"])) for path, body in calls)]
+    assert [answer.status_code for answer in answers] == [201, 200, 200, 200, 200, 200, 200, 404, 400]
+    answers.append(ask(gateway, path="/mcp", **bearer(made["key"])))
+    left = [int(answer.headers[LEFT]) for answer in answers]
+    assert left[0] == 11
+    assert left[-1] < 11  # 2, if nothing came back meanwhile
+    assert {answer.headers["x-ratelimit-limit-requests"] for answer in answers} == {"12"}
+    assert LEFT not in ask(gateway, **bearer(key(gateway)["key"])).headers
+
+
+@pytest.mark.parametrize(("status", "told"), [(200, ["1"]), (429, ["77"])])
+def test_the_limit_that_is_told_is_the_one_that_counts_for_the_caller(
+    gateway: Gateway, status: int, told: list[str]
+) -> None:
+    """The upstream's own is that of the gateway's key; the caller is told of it where it refuses."""
+    headers = {"x-ratelimit-remaining-requests": "77", "x-ratelimit-remaining-tokens": "5"}
+    gateway.upstream.script(json_reply(ANSWER, status=status, headers=headers))
+    with gateway.call(CHAT, headers=bearer(key(gateway, requests_per_minute=2)["key"])) as call:
+        call.read_all()
+        assert call.status == status
+        assert [value for name, value in call.headers if name == LEFT] == told
+        assert [value for name, value in call.headers if name == "x-ratelimit-remaining-tokens"] == ["5"]
+
+
+@pytest.mark.parametrize("globs", [["ci-*"], ["gl-*"]])
+def test_a_policy_is_scoped_by_keys(gateway: Gateway, globs: list[str]) -> None:
+    gateway.policy("retrieval", {"require_documents": True, "min_chunks": 5, "action_on_chunk_violation": "block"},
+                   scope={"keys": globs, "agents": [f"of-{globs[0]}"]})  # fmt: skip
+    body = CHAT | {"grounding": {"agent": f"of-{globs[0]}"}}
+    assert ask(gateway, body, **bearer(key(gateway, name="ci-runner")["key"])).status_code == 400
+    assert ask(gateway, body, **bearer("sk-any")).status_code == 200
+
+
+def test_a_secret_is_the_upstreams_key_as_soon_as_it_is_there(start_gateway: Start) -> None:
+    gateway = start_gateway(upstream_api_key="secret:openai", secret_key=new_secret_key())
+    answer = ask(gateway)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_key_missing")
+    for value in ("sk-first", "sk-second"):
+        assert gateway.admin.put("/secrets/openai", json={"value": value}).status_code == 200
+        assert ask(gateway, authorization="Bearer sk-mine").status_code == 200
+        headers = sent(gateway)
+        assert value in headers
+        assert "sk-mine" not in headers
+    assert "sk-" not in gateway.admin.get("/upstreams").text
+
+
+def test_keys_go_on_working_while_the_database_is_away(start_gateway: Start) -> None:
+    gateway = start_gateway(require_keys=True)
+    made = key(gateway)
+    with closing(sqlite3.connect(gateway.database, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        assert ask(gateway, **bearer(made["key"])).status_code == 200
+        assert ask(gateway, **bearer(new_key())).status_code == 401
+
+
+def test_stock_clients_know_each_refusal(gateway: Gateway) -> None:
+    made = key(gateway, models=["gpt-4o-mini"], requests_per_minute=3)
+    messages: Any = [{"role": "user", "content": "Hello?"}]
+
+    def openai_client(text: str) -> openai.OpenAI:
+        return openai.OpenAI(base_url=gateway.base_url, api_key=text, max_retries=0)
+
+    gateway.upstream.script(json_reply(ANSWER))
+    with openai_client(made["key"]) as client:
+        reply = client.chat.completions.create(model="gpt-4o-mini", messages=messages)
+        assert reply.choices[0].message.content == "Hello."
+        with pytest.raises(openai.PermissionDeniedError, match="'o3'"):
+            client.chat.completions.create(model="o3", messages=messages)
+        with pytest.raises(openai.PermissionDeniedError):
+            client.embeddings.create(model="text-embedding-3-small", input="x")
+        with pytest.raises(openai.RateLimitError, match="requests per minute"):
+            client.models.list()
+    with openai_client(new_key()) as client, pytest.raises(openai.AuthenticationError, match="unknown or revoked"):
+        client.models.list()
+    address = gateway.base_url.removesuffix("/v1")
+    with (
+        anthropic.Anthropic(base_url=address, api_key=new_key(), max_retries=0) as other,
+        pytest.raises(anthropic.AuthenticationError, match="unknown or revoked"),
+    ):
+        other.messages.create(model="claude-haiku", max_tokens=10, messages=messages)

@@ -1,0 +1,88 @@
+"""What is not governed passes through: bytes, status and headers, in both directions."""
+
+import gzip
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.live_gateway import UPSTREAM_KEY, Gateway
+from tests.support.mock_upstream import Reply, closed_port, json_reply
+
+MODELS = b'{ "object":"list", "data" : [] }'
+
+
+def test_models_pass_byte_by_byte_with_the_gateways_key(gateway: Gateway) -> None:
+    gateway.upstream.script(Reply(headers={"content-type": "application/json", "x-extra": "1"}, chunks=[MODELS]))
+    with gateway.call(method="GET", path="/v1/models?limit=2&after=file-b%20c") as call:
+        assert (call.status, call.read_all(), call.header("x-extra")) == (200, MODELS, "1")
+    exchange = gateway.upstream.wait_exchange()
+    assert (exchange.method, exchange.path) == ("GET", "/v1/models?limit=2&after=file-b%20c")
+    assert exchange.header("authorization") == f"Bearer {UPSTREAM_KEY}"
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+def test_bodies_pass_untouched_whatever_they_are(gateway: Gateway, method: str) -> None:
+    body = bytes(range(256)) * 400
+    gateway.upstream.script(Reply(status=418, headers={"content-type": "audio/wav"}, chunks=[body[:7], body[7:]]))
+    headers = {"content-type": "application/octet-stream"}
+    with gateway.call(body, method=method, path="/v1/files/f-1/content", headers=headers) as call:
+        assert (call.status, call.header("content-type"), call.read_all()) == (418, "audio/wav", body)
+    exchange = gateway.upstream.wait_exchange()
+    assert (exchange.body, exchange.header("content-type")) == (body, "application/octet-stream")
+
+
+def test_a_compressed_answer_stays_compressed(gateway: Gateway) -> None:
+    packed = gzip.compress(MODELS)
+    headers = {"content-type": "application/json", "content-encoding": "gzip", "content-length": str(len(packed))}
+    gateway.upstream.script(Reply(headers=headers, chunks=[packed], chunked=False))
+    with gateway.call(method="GET", path="/v1/models", headers={"accept-encoding": "gzip"}) as call:
+        assert call.header("content-encoding") == "gzip"
+        assert call.header("content-length") == str(len(packed))
+        assert call.read_all() == packed
+
+
+def test_no_header_of_one_hop_reaches_the_next(gateway: Gateway) -> None:
+    gateway.upstream.script(json_reply({}, headers={"connection": "x-hop", "x-hop": "1", "set-cookie": "a=b"}))
+    headers = {"connection": "x-mine", "x-mine": "1", "cookie": "session=1", "x-groundlane-agent": "a", "te": "gzip"}
+    with gateway.call(b"{}", path="/v1/embeddings", headers=headers) as call:
+        assert call.status == 200
+        assert (call.header("x-hop"), call.header("set-cookie")) == (None, None)
+    exchange = gateway.upstream.wait_exchange()
+    assert [exchange.header(name) for name in ("x-mine", "cookie", "x-groundlane-agent", "te")] == [None] * 4
+
+
+def test_an_upstream_that_is_away_is_a_502_in_openais_shape(start_gateway: Callable[..., Gateway]) -> None:
+    gateway = start_gateway(upstream_base_url=f"http://127.0.0.1:{closed_port()}/v1")
+    with gateway.call(method="GET", path="/v1/models") as call:
+        assert call.status == 502
+        assert call.json()["error"]["type"] == "upstream_error"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/x/../chat/completions",
+        "/v1/chat/./completions",
+        "/v1/%2e/chat/completions",
+        "/v1/x/%2e%2e/chat/completions",
+        "/v1/x/%252e%252e/chat/completions",
+        "/v1//chat/completions",
+        "/v1/chat//completions",
+        "/v1/chat/completions//",
+        "/v1/Chat/Completions",
+        "/v1/chat/completions;x=1",
+        "/v1/chat/completions%00",
+        "/v1/chat/completions%20",
+        "/v1/chat%2Fcompletions",
+        "/v1/chat\\completions",
+        "/v1/RESPONSES",
+        "/v1/messages;v",
+        "/v1/../../secret/admin",
+    ],
+)
+def test_a_governed_path_cannot_be_spelled_around(gateway: Gateway, path: str) -> None:
+    before = len(gateway.upstream.exchanges)
+    with gateway.call(b"{}", path=path) as call:
+        assert call.status in (400, 404)
+        assert call.json()["error"]["type"] == "invalid_request_error"
+    assert len(gateway.upstream.exchanges) == before

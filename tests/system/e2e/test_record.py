@@ -1,0 +1,82 @@
+"""What a request leaves behind is there when somebody asks for it, though it is made a moment later."""
+
+import gc
+import io
+import json
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from app.events.recorder import Trace
+from tests.support.live_gateway import Gateway, eventually
+from tests.support.mock_upstream import End, Reply
+from tests.support.scripted_answers import answer
+
+REQUEST = {"model": "test-model", "messages": [{"role": "user", "content": "?"}]}
+
+
+def counted(gateway: Gateway) -> float:
+    with gateway.call(method="GET", path="/metrics") as call:
+        lines = call.read_all().decode().splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("groundlane_requests_total{"))
+
+
+def test_a_scrape_right_after_a_reply_counts_it(gateway: Gateway) -> None:
+    before = counted(gateway)
+    for number in range(1, 4):
+        gateway.upstream.script(answer("A word.", stream=False))
+        with gateway.call(REQUEST) as call:
+            call.read_all()
+        assert counted(gateway) == before + number
+
+
+def test_the_log_has_a_line_for_each_request_in_order_as_of_its_end(gateway: Gateway, log: io.StringIO) -> None:
+    asked = []
+    for _ in range(3):
+        gateway.upstream.script(answer("A word.", stream=False))
+        with gateway.call(REQUEST) as call:
+            call.read_all()
+            asked.append(call.request_id)
+
+    def told() -> list[dict[str, object]] | None:
+        lines = [json.loads(line) for line in log.getvalue().splitlines()]
+        found = [line for line in lines if line["event"] == "request" and line["request_id"] in asked]
+        return found if len(found) == len(asked) else None
+
+    found = eventually(told, "a line for each")
+    assert [line["request_id"] for line in found] == asked
+    for line in found:
+        row = gateway.trace(str(line["request_id"])).request
+        end = datetime.fromisoformat(row["ts"]) + timedelta(milliseconds=row["total_ms"])
+        assert abs(datetime.fromisoformat(str(line["timestamp"])) - end) < timedelta(milliseconds=0.01)
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "responses", "messages"])
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        answer("A word.", stream=False),
+        answer("A word.", stream=True),
+        replace(answer("A word.", stream=True), end=End.RESET),
+        Reply(status=500, chunks=[b"{}"]),
+        Reply(accept=False),
+    ],
+    ids=["whole", "streamed", "broken", "refused", "unanswered"],
+)
+def test_nothing_of_a_request_waits_for_the_garbage_collector(
+    gateway: Gateway, reply: Reply, stream: bool, path: str
+) -> None:
+    """Its documents may be large, and the collector comes seldom."""
+    body = {**REQUEST, "input": "?", "max_tokens": 9, "stream": stream, "documents": [{"id": "d", "text": "A word."}]}
+    gateway.upstream.script(reply)
+    gc.collect()
+    gc.disable()
+    try:
+        with gateway.call(body, path=f"/v1/{path}") as call:
+            call.read_all()
+            gateway.trace(call.request_id)
+        eventually(lambda: not any(type(each) is Trace for each in gc.get_objects()) or None, "the request's end")
+    finally:
+        gc.enable()

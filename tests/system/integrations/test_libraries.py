@@ -1,0 +1,330 @@
+"""Each library with its integration, as its users have it: what comes out of a chain, a pipeline, an engine."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from clients.registry import missing_module
+from clients.scenario import ABSTENTION, CLOSED, LIE, PLANS, SUPPORT
+from clients.workers import Worker, python_with
+
+from judges.types import Label
+from tests.support.live_gateway import Gateway
+from tests.support.scripted_answers import answer
+
+pytestmark = [pytest.mark.clients]
+
+Call = Callable[..., Any]
+TEXTS = [PLANS, SUPPORT]
+AWAY = "http://127.0.0.1:9"
+"""Where no gateway is."""
+PACKAGES = {
+    "langchain": "langchain_openai",
+    "haystack": "haystack",
+    "llamaindex": "llama_index",
+    "guardrails": "guardrails",
+    "litellm": "litellm_proxy_extras",
+}
+
+
+@pytest.fixture
+def call(worker: Callable[[str, str], Worker]) -> Call:
+    """Call a function of a library's driver, in that library's process."""
+
+    def call(library: str, function: str, **given: Any) -> Any:
+        python = python_with(PACKAGES[library])
+        if python is None:
+            pytest.skip(str(missing_module(PACKAGES[library])))
+        return worker(python, PACKAGES[library]).call(f"integrations.drivers.{library}", function, **given)
+
+    return call
+
+
+@pytest.fixture
+def lies(gateway: Gateway) -> Iterator[Gateway]:
+    """The gateway, whose judge knows that there is no boat."""
+    gateway.judge.labels = {"boat": Label.CONTRADICTED, "moon": Label.UNVERIFIABLE}
+    return gateway
+
+
+# LangChain
+
+
+@pytest.mark.parametrize("mode", ["invoke", "ainvoke", "stream", "astream"])
+@pytest.mark.parametrize("as_message", [False, True], ids=["text", "message"])
+def test_a_chain_delivers_what_is_supported(lies: Gateway, call: Call, mode: str, as_message: bool) -> None:
+    text = f"{PLANS} {SUPPORT}"
+    seen = call("langchain", "ask", mode=mode, base_url=lies.base_url, answer=text, texts=TEXTS, as_message=as_message)
+    assert "".join(seen["answers"]) == text
+    assert (seen["verdict"], seen["blocked"], seen["messages"]) == ("supported", False, as_message)
+    assert seen["keys"] == ["answer", "context", "grounding", "input"]
+    if "stream" in mode:
+        assert seen["answers"] == [f"{PLANS} ", SUPPORT], "each sentence when it is checked"
+
+
+@pytest.mark.parametrize("mode", ["invoke", "ainvoke", "stream", "astream"])
+def test_a_chain_never_delivers_a_contradiction(lies: Gateway, call: Call, mode: str) -> None:
+    given = {"base_url": lies.base_url, "answer": f"{PLANS} {LIE} {SUPPORT}", "texts": TEXTS}
+    seen = call("langchain", "ask", mode=mode, replacement=ABSTENTION, **given)
+    assert "".join(seen["answers"]) == (f"{PLANS} {ABSTENTION}" if "stream" in mode else ABSTENTION)
+    assert (seen["verdict"], seen["blocked"]) == ("has_contradictions", True)
+    raised = call("langchain", "ask", mode=mode, replacement=None, **given)
+    assert raised["verdict"] == "has_contradictions"
+    assert "boat" not in raised["ungrounded"]
+
+
+def test_a_chain_blocks_by_the_rules_it_is_given(lies: Gateway, call: Call) -> None:
+    given = {"base_url": lies.base_url, "texts": TEXTS, "mode": "stream", "answer": f"{PLANS} The moon is blue."}
+    assert call("langchain", "ask", **given)["blocked"] is False
+    strict = call("langchain", "ask", options={"max_unverifiable_ratio": 0.2}, block_on="ungrounded", **given)
+    assert (strict["blocked"], len(strict["answers"])) == (True, 1)
+    by_rules = call(
+        "langchain", "ask", options={"unverifiable_action": "block", "max_unverifiable_ratio": 0.2}, **given
+    )
+    assert (by_rules["blocked"], by_rules["answers"][0]) == (True, f"{PLANS} ")
+    lie = {**given, "answer": LIE}
+    assert call("langchain", "ask", block_on="never", **lie)["answers"] == [LIE]
+
+
+@pytest.mark.parametrize("mode", ["invoke", "astream"])
+def test_where_no_gateway_is_the_chain_says_so_or_goes_on(call: Call, mode: str) -> None:
+    given = {"mode": mode, "base_url": AWAY, "answer": PLANS, "texts": TEXTS, "max_retries": 0}
+    closed = call("langchain", "ask", **given)
+    assert closed["error"] == "GatewayUnreachableError"
+    assert AWAY in closed["message"]
+    opened = call("langchain", "ask", on_error="open", **given)
+    assert ("".join(opened["answers"]), opened["verdict"], opened["blocked"]) == (PLANS, "not_checked", False)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_chat_model_at_the_gateway_has_the_verdict(lies: Gateway, call: Call, stream: bool) -> None:
+    lies.upstream.script(answer(f"{PLANS} {LIE}", stream=stream))
+    agent = lies.agent(grounding=CLOSED)
+    seen = call("langchain", "chat", base_url=lies.base_url, stream=stream, texts=TEXTS, agent=agent)
+    assert seen["text"] == (f"{PLANS} {ABSTENTION}" if stream else ABSTENTION)
+    assert (seen["finish"], seen["verdict"]) == ("content_filter", "has_contradictions")
+
+
+# Haystack
+
+
+def test_a_pipeline_delivers_what_is_supported(lies: Gateway, call: Call) -> None:
+    seen = call("haystack", "ask", base_url=lies.base_url, replies=[PLANS, SUPPORT], texts=TEXTS)
+    assert seen["replies"] == seen["answers"] == [PLANS, SUPPORT]
+    assert (seen["verdict"], seen["trust_score"], seen["is_trusted"]) == ("supported", 1.0, True)
+    assert [(claim["reply"], claim["claim"]) for claim in seen["claims"]] == [(0, PLANS), (1, SUPPORT)]
+
+
+def test_a_pipeline_leaves_out_what_is_contradicted_if_it_is_told_to(lies: Gateway, call: Call) -> None:
+    given = {"base_url": lies.base_url, "replies": [f"{PLANS} {LIE} {SUPPORT}", LIE], "texts": TEXTS}
+    seen = call("haystack", "ask", block_contradicted=True, replacement=ABSTENTION, **given)
+    assert seen["replies"] == seen["answers"] == [f"{PLANS} {SUPPORT}", ABSTENTION]
+    assert seen["meta"] == ["says", "says"]
+    assert (seen["verdict"], seen["trust_score"], seen["is_trusted"]) == ("has_contradictions", 0.5, False)
+    seen = call("haystack", "ask", **given)
+    assert seen["replies"] == given["replies"]
+    assert seen["is_trusted"] is False
+    assert [claim["verdict"] for claim in seen["claims"]] == ["supported", "contradicted", "supported", "contradicted"]
+
+
+@pytest.mark.parametrize("how", ["again", "async"])
+def test_a_pipeline_read_again_from_its_yaml_or_run_side_by_side_does_the_same(
+    lies: Gateway, call: Call, how: str
+) -> None:
+    options = {"max_claims": 3, "block_contradicted": True, "replacement": ABSTENTION, "trust_threshold": 0.5}
+    given = {"base_url": lies.base_url, "replies": [f"{PLANS} {LIE}", SUPPORT], "texts": TEXTS, **options}
+    seen, plainly = call("haystack", "ask", how=how, **given), call("haystack", "ask", **given)
+    assert seen["replies"] == [PLANS, SUPPORT]
+    assert {**seen, "yaml": None} == {**plainly, "yaml": None}
+    yaml, again = seen["yaml"]
+    assert sorted(yaml.splitlines()) == sorted(again.splitlines())
+    assert "groundlane.integrations.haystack.GroundednessChecker" in yaml
+    assert "GROUNDLANE_API_KEY" in yaml, "the name of the variable, never its value"
+
+
+def test_every_document_counts_however_many_they_are(lies: Gateway, call: Call) -> None:
+    texts = [f"Filler {number}. " * 200 for number in range(20)] + [PLANS]
+    seen = call("haystack", "plain", base_url=lies.base_url, replies=[PLANS], texts=texts)
+    assert (seen["verified_replies"], seen["verdict"]) == ([PLANS], "supported")
+    assert seen["claims"][0]["evidence"] == PLANS, "the evidence lies beyond every truncation"
+
+
+def test_a_pipeline_without_a_gateway_fails_or_trusts_nothing(call: Call) -> None:
+    given = {"base_url": AWAY, "replies": [PLANS], "texts": TEXTS, "timeout": 1.0}
+    assert call("haystack", "ask", **given) == {"error": "GatewayUnreachableError"}
+    seen = call("haystack", "ask", raise_on_failure=False, **given)
+    assert (seen["replies"], seen["verdict"], seen["is_trusted"], seen["trust_score"]) == (
+        [PLANS],
+        "not_checked",
+        False,
+        None,
+    )
+
+
+def test_a_claim_beyond_the_most_is_not_judged(lies: Gateway, call: Call) -> None:
+    given = {"base_url": lies.base_url, "replies": [f"{PLANS} {SUPPORT} {LIE}"], "texts": TEXTS}
+    assert len(call("haystack", "plain", max_claims=2, **given)["claims"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"max_claims": 0}, "max_claims"),
+        ({"trust_threshold": 2}, "trust_threshold"),
+        ({"policy": "p", "max_claims": 3}, "policy"),
+    ],
+)
+def test_a_bad_argument_is_named(call: Call, options: dict[str, Any], named: str) -> None:
+    assert named in call("haystack", "bad", **options)
+
+
+# LlamaIndex
+
+
+def test_an_engine_leaves_out_the_nodes_that_a_policy_refuses(gateway: Gateway, call: Call) -> None:
+    agent = gateway.agent(retrieval={"min_relevance_score": 0.5, "action_on_low_relevance": "drop"})
+    given = [
+        {"text": PLANS, "score": 0.9, "metadata": {"source": "a.md", "age_days": 3}},
+        {"text": "Irrelevant.", "score": 0.1, "metadata": {"age_days": 3}},
+        {"text": "Old.", "score": 0.9, "metadata": {"age_days": 400}},
+    ]
+    seen = call("llamaindex", "retrieve", base_url=gateway.base_url, agent=agent, given=given)
+    assert seen == {"texts": [PLANS]}
+    raised = call("llamaindex", "retrieve", base_url=gateway.base_url, agent=agent, given=given, on_violation="raise")
+    assert (raised["error"], raised["param"]) == ("PolicyViolationError", "documents[1]")
+
+
+@pytest.mark.parametrize("how", ["query", "aquery", "stream", "astream"])
+def test_an_engine_never_shows_a_contradiction(lies: Gateway, call: Call, how: str) -> None:
+    given = {"base_url": lies.base_url, "given": [{"text": text, "score": 0.8} for text in TEXTS], "how": how}
+    good = call("llamaindex", "checked", text=f"{PLANS} {SUPPORT}", **given)
+    assert good["pieces"] == ([f"{PLANS} ", SUPPORT] if "stream" in how else [f"{PLANS} {SUPPORT}"])
+    assert (good["verdict"], good["blocked"], good["sources"]) == ("supported", False, 2)
+    bad = call("llamaindex", "checked", text=f"{PLANS} {LIE} {SUPPORT}", replacement=ABSTENTION, **given)
+    assert "".join(bad["pieces"]) == (f"{PLANS} {ABSTENTION}" if "stream" in how else ABSTENTION)
+    assert (bad["verdict"], bad["blocked"]) == ("has_contradictions", True)
+    raised = call("llamaindex", "checked", text=LIE, replacement=None, **given)
+    assert raised == {"ungrounded": "has_contradictions"}
+
+
+@pytest.mark.parametrize("how", ["response", "async", "contexts"])
+def test_an_evaluator_passes_what_is_supported_and_fails_what_is_not(lies: Gateway, call: Call, how: str) -> None:
+    given = [{"text": text, "score": 0.8} for text in TEXTS]
+    good = call("llamaindex", "evaluate", base_url=lies.base_url, text=PLANS, given=given, how=how)
+    assert (good["passing"], good["score"], good["feedback"]) == (True, 1.0, "1/1 claims supported")
+    bad = call("llamaindex", "evaluate", base_url=lies.base_url, text=f"{PLANS} {LIE}", given=given, how=how)
+    assert (bad["passing"], bad["score"]) == (False, 0.5)
+    assert f"contradicted: {LIE}" in bad["feedback"]
+    assert bad["contexts"] == TEXTS
+
+
+def test_an_evaluator_without_a_gateway_raises_or_says_that_it_knows_nothing(call: Call) -> None:
+    given = {"base_url": AWAY, "text": PLANS, "given": [{"text": PLANS}], "how": "response", "max_retries": 0}
+    assert call("llamaindex", "evaluate", **given) == {"error": "GatewayUnreachableError"}
+    seen = call("llamaindex", "evaluate", on_error="open", **given)
+    assert (seen["passing"], seen["score"], seen["invalid_result"]) == (None, None, True)
+    assert AWAY in seen["invalid_reason"]
+
+
+# Guardrails AI
+
+
+def test_a_validator_fails_what_is_contradicted(lies: Gateway, call: Call) -> None:
+    text = f"{PLANS} {LIE} {SUPPORT}"
+    given = {"base_url": lies.base_url, "documents": [{"text": PLANS, "source": "a.md"}, SUPPORT]}
+    assert call("guardrails", "validate", text=PLANS, **given)["passed"] is True
+    failed = call("guardrails", "validate", text=text, **given)
+    assert (failed["passed"], failed["why"]) == (
+        False,
+        "Not grounded in the documents: 1 of 3 claims contradicted.",
+    )
+    assert failed["spans"] == [[len(PLANS) + 1, len(PLANS) + 1 + len(LIE)]]
+    assert call("guardrails", "validate", text=text, on_fail="fix", **given)["output"] == f"{PLANS} {SUPPORT}"
+    assert "contradicted" in call("guardrails", "validate", text=text, on_fail="exception", **given)["exception"]
+
+
+def test_a_validator_never_delivers_a_contradiction_of_what_streams(lies: Gateway, call: Call) -> None:
+    text = f"{PLANS} {LIE} {SUPPORT}"
+    pieces = call("guardrails", "stream", base_url=lies.base_url, text=text, documents=TEXTS)
+    said = "".join(piece for piece in pieces if piece)
+    assert "boat" not in said
+    assert (PLANS in said, SUPPORT in said) == (True, True)
+
+
+# Without a gateway
+
+DOSE = "Adults take one tablet twice a day. Do not take more than 4 tablets in 24 hours."
+OVERDOSE = "Adults take one tablet twice a day. Do not take more than 8 tablets in 24 hours."
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("library", "function", "given", "find"),
+    [
+        ("langchain", "ask", {"mode": "astream", "answer": OVERDOSE, "texts": [DOSE]}, "blocked"),
+        ("llamaindex", "checked", {"how": "stream", "text": OVERDOSE, "given": [{"text": DOSE}]}, "blocked"),
+        ("haystack", "ask", {"how": "async", "replies": [OVERDOSE], "texts": [DOSE]}, "verdict"),
+        ("guardrails", "validate", {"text": OVERDOSE, "documents": [DOSE]}, "passed"),
+    ],
+)
+def test_a_judge_in_the_process_needs_no_gateway(
+    call: Call, library: str, function: str, given: dict[str, Any], find: str
+) -> None:
+    """With the embedded judge, where the package of the gateway is installed beside the library."""
+    if python_with("onnxruntime") != python_with(PACKAGES[library]):
+        pytest.skip("needs the package groundlane beside the client libraries")
+    seen = call(library, function, in_process=True, **given)
+    assert seen[find] == {"blocked": True, "verdict": "has_contradictions", "passed": False}[find]
+
+
+# LiteLLM, whose proxy has tests of its own
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"event_hook": "post_call"}, "mode must name pre_call"),
+        ({"event_hook": ["pre_call"]}, "mode must name pre_call"),
+        ({"event_hook": ["pre_call", "post_call"], "on_block": "shout"}, "on_block must be replace or error"),
+        ({"event_hook": ["pre_call", "post_call"], "block_on": "mood"}, "block_on must be one of"),
+        ({"event_hook": ["pre_call", "post_call"], "in_process": True, "agent": "a"}, "agent: "),
+        ({"event_hook": ["pre_call", "post_call"]}, ""),
+    ],
+)
+def test_a_guardrail_that_would_not_guard_is_not_made(call: Call, options: dict[str, Any], said: str) -> None:
+    found = call("litellm", "refused", **options)
+    assert found.startswith(said) if said else not found
+
+
+# What of a library's documents is sent
+
+
+@pytest.mark.parametrize(
+    ("library", "documents"),
+    [
+        (
+            "langchain",
+            [
+                {"id": "7", "text": "Known.", "source": "a.md", "relevance_score": 0.5, "updated_at": "2024-05-01"},
+                {"text": "A distance."},
+                {"text": "Plain."},
+            ],
+        ),
+        (
+            "haystack",
+            [
+                {"id": "7", "text": "Known.", "source": "a.md", "relevance_score": 0.5, "age_days": 3.0},
+                {"id": "8", "text": "BM25."},
+            ],
+        ),
+        (
+            "llamaindex",
+            [
+                {"id": "n0", "text": "Known.", "source": "a.md", "relevance_score": 0.5, "updated_at": "2024-05-01"},
+                {"id": "n1", "text": "A distance."},
+            ],
+        ),
+    ],
+)
+def test_documents_bring_source_age_and_relevance(call: Call, library: str, documents: list[dict[str, Any]]) -> None:
+    assert call(library, "documents") == documents

@@ -1,0 +1,119 @@
+"""What crosses the gateway's borders, at their edges."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.config import UpstreamSpec
+from app.errors import UnknownModelError
+from app.settings import UpstreamApi
+from app.upstream.urls import url_of
+from judges import embedded
+from judges.cross_encoder.cached_evidence import PrefixScorer
+from judges.protocols import JudgeUnavailableError
+from tests.support.live_gateway import ADMIN_TOKEN, Gateway
+from tests.support.mock_upstream import Reply, json_reply
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    gateway = Gateway(tmp_path_factory.mktemp("boundaries")).start()
+    yield gateway
+    gateway.close()
+
+
+def test_a_target_that_names_another_host_goes_to_the_upstream(gateway: Gateway) -> None:
+    gateway.upstream.script(json_reply({}))
+    for path in (
+        "http://169.254.169.254/v1/models",
+        "/v1/models@169.254.169.254",
+        "/v1/models?url=http://169.254.169.254",
+    ):
+        with gateway.call(path=path, method="GET") as call:
+            call.read_all()
+        assert call.status in (200, 404)
+    hosts = {exchange.header("host") for exchange in gateway.upstream.exchanges}
+    assert hosts == {f"127.0.0.1:{gateway.upstream.port}"}
+
+
+def test_a_redirect_is_the_clients_to_follow(gateway: Gateway) -> None:
+    gateway.upstream.script(
+        Reply(status=302, headers={"location": "http://169.254.169.254/", "content-length": "0"}, chunked=False)
+    )
+    with gateway.call(path="/v1/models", method="GET") as call:
+        call.read_all()
+        assert call.status == 302
+    assert len(gateway.upstream.exchanges) == 1
+
+
+@pytest.mark.parametrize("model", [".", ".."])
+def test_a_model_cannot_lead_to_another_path(model: str) -> None:
+    spec = UpstreamSpec(name="a", base_url="https://a.test/openai", api=UpstreamApi.AZURE)
+    with pytest.raises(UnknownModelError):
+        url_of(spec, "/chat/completions", "", model)
+    assert "/deployments/..%2Fa%3Fb%23/chat" in url_of(spec, "/chat/completions", "", "../a?b#")
+
+
+def test_a_page_of_an_upstream_cannot_act_as_one_of_ours(gateway: Gateway) -> None:
+    page = b"<script>fetch('/dashboard/')</script>"
+    headers = {
+        "content-type": "text/html",
+        "content-security-policy": "default-src *",
+        "content-length": str(len(page)),
+    }
+    gateway.upstream.script(Reply(headers=headers, chunks=[page], chunked=False))
+    for path, method, body in (
+        ("/v1/files/f/content", "GET", None),
+        ("/v1/chat/completions", "POST", b'{"messages": [{}]}'),
+    ):
+        with gateway.call(body, path=path, method=method) as call:
+            call.read_all()
+            assert call.response.headers.get_all("content-security-policy") == [
+                "sandbox; default-src 'none'; frame-ancestors 'none'"
+            ]
+            assert call.response.headers["x-content-type-options"] == "nosniff"
+
+
+def test_headers_of_an_upstream_go_on_byte_for_byte(gateway: Gateway) -> None:
+    gateway.upstream.script(json_reply({}, headers={"x-note": "✓ café".encode().decode("latin-1")}))
+    with gateway.call(path="/v1/models", method="GET") as call:
+        call.read_all()
+        assert call.status == 200
+        assert call.response.headers["x-note"].encode("latin-1").decode() == "✓ café"
+
+
+@pytest.mark.parametrize("path", ["/docs", "/redoc", "/docs/oauth2-redirect"])
+def test_no_page_brings_scripts_of_other_hosts(gateway: Gateway, path: str) -> None:
+    with gateway.call(path=path, method="GET") as call:
+        call.read_all()
+        assert call.status == 404
+
+
+def test_an_admin_body_of_unsaid_length_is_bounded(gateway: Gateway) -> None:
+    def endless() -> Iterator[bytes]:
+        for _ in range(20):
+            yield b" " * 100_000
+
+    response = gateway.admin.post("/policies", content=endless(), headers={"content-type": "application/json"})
+    assert response.status_code == 413
+    assert ADMIN_TOKEN not in response.text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("spoil", ["sums", "line", "weights"])
+async def test_a_model_without_the_right_checksums_is_not_loaded(tmp_path: Path, spoil: str) -> None:
+    folder = Path(shutil.copytree(embedded.FOLDER, tmp_path / "model"))
+    sums = folder / "SHA256SUMS"
+    if spoil == "sums":
+        sums.unlink()
+    elif spoil == "line":
+        sums.write_text("".join(line for line in sums.read_text().splitlines(True) if "weights.bin" not in line))
+    else:
+        with (folder / "weights.bin").open("r+b") as stream:
+            stream.write(b"\0\0\0\0")
+    scorer = PrefixScorer(folder, threads=1)
+    with pytest.raises(JudgeUnavailableError, match=r"SHA256SUMS|SHA-256"):
+        await scorer.start()
+    await scorer.aclose()

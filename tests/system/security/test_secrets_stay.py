@@ -1,0 +1,148 @@
+"""Secrets and texts that pass through a gateway are in none of what it leaves: log lines of any level, the database,
+traces, metrics, errors, what the admin API shows."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from app.auth.secrets import new_secret_key
+from app.observability.logs import configure_logging
+from app.observability.opentelemetry import OtelTracing
+from tests.support.live_gateway import ADMIN_TOKEN, UPSTREAM_KEY, Gateway, eventually
+from tests.support.mock_upstream import json_reply
+from tests.support.scripted_answers import answer
+
+SECRET_KEY = new_secret_key()
+STORED = "vaulted-canary-4821"
+CALLER = "callers-canary-5932"
+COOKIE = "cookie-canary-6043"
+WRONG_TOKEN = "wrong-token-canary-7154"
+PROMPT = "The prompt says canary-prompt-8265."
+DOCUMENT = "The document says canary-document-9376."
+REPLY = "The reply says canary-reply-1487."
+UPSTREAM_ERROR = "The upstream said canary-error-2598."
+CANARIES = (
+    ADMIN_TOKEN,
+    UPSTREAM_KEY,
+    SECRET_KEY,
+    STORED,
+    CALLER,
+    COOKIE,
+    WRONG_TOKEN,
+    PROMPT,
+    DOCUMENT,
+    REPLY,
+    UPSTREAM_ERROR,
+)
+BODY = {"model": "m-1", "messages": [{"role": "user", "content": PROMPT}], "documents": [{"text": DOCUMENT}]}
+HEADERS = {"authorization": f"Bearer {CALLER}", "cookie": f"groundlane_session={COOKIE}", "x-api-key": CALLER}
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    stream = io.StringIO()
+    configure_logging("debug", "json", stream=stream)
+    yield stream
+    root.handlers = handlers
+    root.setLevel(level)
+
+
+def test_no_secret_and_no_text_stays_behind(tmp_path: Path, log: io.StringIO) -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    gateway = Gateway(tmp_path, tracing=OtelTracing(provider), secret_key=SECRET_KEY, store_text="hash").start()
+    try:
+        shown = [*_use(gateway), *_look(gateway)]
+    finally:
+        gateway.close()
+    left = {
+        "log": log.getvalue(),
+        "traces": "".join(span.to_json() for span in exporter.get_finished_spans()),
+        "answers": "\n".join(shown),
+        **{file.name: file.read_bytes().decode("latin-1") for file in tmp_path.rglob("*") if file.is_file()},
+    }
+    assert {"log", "traces", "groundlane.db"} <= left.keys()
+    assert "request_completed" in left["log"] or "request" in left["log"]
+    found = [(place, canary) for place, text in left.items() for canary in CANARIES if canary in text]
+    assert found == []
+
+
+def _use(gateway: Gateway) -> Iterator[str]:
+    """Calls of every outcome; the answers that are the gateway's own."""
+    made = gateway.admin.post("/keys", json={"name": "k"}).json()
+    assert gateway.admin.put("/secrets/upstream", json={"value": STORED}).status_code == 200
+    for stream in (False, True):
+        gateway.upstream.script(answer(REPLY, stream=stream))
+        for headers in (HEADERS, {**HEADERS, "authorization": f"Bearer {made['key']}"}):
+            with gateway.call({**BODY, "stream": stream}, headers=headers) as call:
+                call.read_all()
+                assert call.status == 200
+    gateway.upstream.script(json_reply({"error": {"message": UPSTREAM_ERROR}}, status=401))
+    with gateway.call(BODY, headers=HEADERS) as call:
+        call.read_all()
+    for bad in (
+        {**BODY, "documents": [{"text": DOCUMENT, "score": 7}]},
+        b'{"messages": ',
+        {**BODY, "grounding": {"x": PROMPT}},
+    ):
+        with gateway.call(bad, headers=HEADERS) as call:
+            yield call.read_all().decode()
+    key = made["key"]
+    with gateway.call(BODY, headers={"authorization": f"Bearer {key[:-3]}abc"}) as call:
+        answered = call.read_all().decode()
+        assert call.status == 401
+        assert key[:-3] not in answered
+        yield answered
+    refused = gateway.admin.get("/policies", headers={"authorization": f"Bearer {WRONG_TOKEN}"})
+    assert refused.status_code == 401
+    yield refused.text
+    yield gateway.admin.put("/secrets/bad", json={"value": f"{STORED}\n"}).text
+    gateway.upstream.script(json_reply({}))
+
+
+def _look(gateway: Gateway) -> Iterator[str]:
+    """What an operator is shown afterwards."""
+    rows = eventually(lambda: _rows(gateway), "the requests' rows")
+    for path in (
+        "/keys",
+        "/secrets",
+        "/audit",
+        "/upstreams",
+        "/requests",
+        "/events",
+        "/requests/export",
+        "/claims/export",
+    ):
+        yield gateway.admin.get(path).text
+    for row in rows:
+        yield gateway.admin.get(f"/requests/{row}").text
+    for path in ("/metrics", "/readyz", "/openapi.json"):
+        with gateway.call(path=path, method="GET") as call:
+            yield call.read_all().decode()
+
+
+def _rows(gateway: Gateway) -> list[str] | None:
+    items = json.loads(gateway.admin.get("/requests").text)["items"]
+    return [item["request_id"] for item in items] if len(items) >= 5 else None
+
+
+def test_a_line_of_the_log_stays_one_line(log: io.StringIO) -> None:
+    for format in ("json", "console"):
+        log.truncate(0)
+        configure_logging("info", format, stream=log)
+        hostile = 'x\n{"event": "forged"}\r\n\x1b[2J\u2028'
+        logging.getLogger("app").warning("seen %s", hostile)
+        logging.getLogger("app").warning(hostile)
+        lines = [line for line in log.getvalue().replace("\0", "").split("\n") if line]
+        assert len(lines) == 2, format
+        assert "\x1b[2J" not in log.getvalue()
+        assert "\r" not in log.getvalue()
