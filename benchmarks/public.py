@@ -1,6 +1,6 @@
-"""Writes ``docs/accuracy.md``: the embedded judge on public data sets, with what is published of others beside it.
+"""Writes ``docs/judging/accuracy.md``: the embedded judge on public data sets, beside published figures of others.
 
-    python -m benchmarks.public --data DIR [--measure] [--output docs/accuracy.md]
+    python -m benchmarks.public --data DIR [--measure] [--output docs/judging/accuracy.md]
 
 ``DIR`` holds ``INDEX.md``, which says what the sets are, and ``dev.jsonl.gz``, their rows. The judge's figures are
 those of ``judges/embedded/report.json``, written when the model was exported. ``--measure`` takes them anew from the
@@ -106,7 +106,7 @@ and nothing here says how it would do there.
 ## What that means
 
 - The open models in that table have roughly ten to twenty times the parameters of this one. Where accuracy matters more
-  than a few milliseconds, put a larger cross-encoder [in its place](judging.md#judges), or
+  than a few milliseconds, put a larger cross-encoder [in its place](pipeline.md#judges), or
   [an LLM behind it](llm-judge.md).
 - It is weaker where a false claim has nearly all the words of the passage: roles exchanged, one name for another, a
   condition dropped, something planned told as done, as in the twins and replies above. Where such mistakes are dear,
@@ -266,7 +266,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--measure", action="store_true")
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "accuracy.md")
+    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "judging" / "accuracy.md")
     arguments = parser.parse_args()
     try:
         index = read_index(arguments.data / "INDEX.md")

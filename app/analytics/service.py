@@ -37,11 +37,11 @@ _FEW = 5_000
 class Statistics:
     """Numbers of one database. All raise DatabaseUnavailableError.
 
-    Requests and decisions are counted ahead by hour and by day, as ``app.events.rollups.counting`` does; from that are answered
-    filters by time, agent, model, action and policy, at the same cost however many requests there were. What is left
-    of the time before and after whole hours is counted row by row, and so is all of it with another filter. Counts and
-    sums are exact. Percentiles are where there were no more than ``few`` requests in the time asked about; else they
-    are read from histograms, of all hours that the time touches, whose bins double.
+    Requests and decisions are counted ahead by hour and by day, as ``app.events.rollups.counting`` does; from that
+    are answered filters by time, agent, model, action and policy, at the same cost however many requests there were.
+    What is left of the time before and after whole hours is counted row by row, and so is all of it with another
+    filter. Counts and sums are exact. Percentiles are where there were no more than ``few`` requests in the time
+    asked about; else they are read from histograms, of all hours that the time touches, whose bins double.
     """
 
     def __init__(self, database: Database, *, few: int = _FEW) -> None:

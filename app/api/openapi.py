@@ -56,7 +56,7 @@ _COMPONENTS: Json = {
         url=_or_null(_TEXT),
         metadata=_or_null(_OBJECT),
     )
-    | {"description": "Other names for the fields are read too: see docs/documents.md"},
+    | {"description": "Other names for the fields are read too: see docs/apis/documents.md"},
     "Documents": {
         "anyOf": [
             {"type": "array", "items": {"anyOf": [{"type": "string", "minLength": 1}, _ref("RetrievedDocument")]}},

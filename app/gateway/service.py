@@ -176,9 +176,7 @@ class Gateway:
             else Consistency(reason="unavailable")
         )
         trace.conflicts = found
-        ruling = policies.retrieval(
-            Record(chunks=intake.chunks, injectable=intake.injectable, conflicts=found)
-        )
+        ruling = policies.retrieval(Record(chunks=intake.chunks, injectable=intake.injectable, conflicts=found))
         trace.decisions = list(ruling.decisions)
         trace.withheld += found.texts
         return ruling

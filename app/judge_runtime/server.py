@@ -1,4 +1,6 @@
-"""The judge of the settings over HTTP, for gateways elsewhere; ``judges.cross_encoder.remote.groundlane_protocol`` is what it speaks.
+"""Serves the judge of the settings over HTTP, for gateways elsewhere.
+
+It speaks the protocol of ``judges.cross_encoder.remote.groundlane_protocol``.
 
 An ASGI app that any server runs: ``uvicorn --factory app.judge_runtime.server:build_app``. On Ray Serve: ``on_ray``.
 """

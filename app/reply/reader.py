@@ -48,7 +48,10 @@ Admit = Callable[[Sequence[Chunk]], Awaitable[Opener]]
 
 
 class Mode(StrEnum):
-    """When text leaves. ``UNTOUCHED``: nothing is judged or decided, bytes go through untouched (``app.reply.passthrough``)."""
+    """When text leaves.
+
+    ``UNTOUCHED``: nothing is judged or decided, bytes go through untouched (``app.reply.passthrough``).
+    """
 
     UNTOUCHED = "untouched"
     HOLD = "hold"

@@ -1,8 +1,9 @@
 """One reply under its policies: upstream events in, what the client may see out, in order.
 
-Streamed and unary replies take the same way; a unary reply is a stream of few, large parts. ``app.reply.reader`` runs ahead;
-here is decided what leaves, sentence by sentence. Where a sentence fails, a policy may want the upstream to be asked
-once more from what stands (``app.reply.regeneration``); then the reading of that call takes the place of the one before.
+Streamed and unary replies take the same way; a unary reply is a stream of few, large parts. ``app.reply.reader`` runs
+ahead; here is decided what leaves, sentence by sentence. Where a sentence fails, a policy may want the upstream to be
+asked once more from what stands (``app.reply.regeneration``); then the reading of that call takes the place of the one
+before.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence

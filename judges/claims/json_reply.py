@@ -92,7 +92,7 @@ class _Value:
 
 
 class JsonText:
-    """Reads one reply that is to be JSON; implements ``SentenceSplitter`` and ``ClaimExtractor`` of ``judges.protocols``.
+    """Reads one reply that is to be JSON; a ``SentenceSplitter`` and ``ClaimExtractor`` of ``judges.protocols``.
 
     ``splitter`` makes what splits each string value, ``extractor`` finds the claims of its sentences; both see what the
     value says, without escapes.

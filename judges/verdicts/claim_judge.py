@@ -34,7 +34,7 @@ _FEW = 400
 
 
 class Signals(Protocol):
-    """Compares numbers, dates, units and names, and weighs them with what the model says. ``judges.features`` is one."""
+    """Compares numbers, dates, units and names, and weighs them with the model's score, as ``judges.features`` does."""
 
     def prepare(self, text: str, context: str = "", asked: str = "", /) -> Prepared: ...
 

@@ -137,7 +137,10 @@ def _after(rules: GroundingRules, record: Record) -> Findings:
     return Findings(
         violations=_run((_unjudged, *AUDIT), rules, delivered),
         reason=f"Grounding audit passed ({count} citations)",
-        metadata={"citation_count": count, **(comparison_gaps(record.consistency) if rules.factual_consistency_check else {})},
+        metadata={
+            "citation_count": count,
+            **(comparison_gaps(record.consistency) if rules.factual_consistency_check else {}),
+        },
     )
 
 

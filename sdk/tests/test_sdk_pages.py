@@ -12,7 +12,7 @@ from tests.support.live_gateway import Gateway
 from tests.support.scripted_answers import answer
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "docs" / "sdk.md", ROOT / "sdk" / "README.md"]
+PAGES = [ROOT / "docs" / "clients" / "sdk.md", ROOT / "sdk" / "README.md"]
 TEXT = "Descale the machine every 3 months."
 EXAMPLE = re.compile(
     r"(?:<!-- (?P<needs>\w+): (?P<what>[^\n]*) -->\n)?"

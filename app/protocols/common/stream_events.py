@@ -1,6 +1,7 @@
 """What flows through the pipeline: parts of a reply, in and out, in no API's own terms.
 
-A dialect (``app.api.chat_completions``) turns upstream events into the parts that go in, and the parts that come out into bytes.
+A dialect (``app.api.chat_completions``) turns upstream events into the parts that go in, and the parts that come out
+into bytes.
 """
 
 from collections.abc import Mapping, Sequence

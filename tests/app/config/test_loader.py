@@ -233,7 +233,7 @@ def test_a_bad_file_stops_the_start_with_one_line(
     assert capsys.readouterr().err == "Error: GROUNDLANE_CONFIG: bad.toml: upstreams[0].colour: unknown key\n"
 
 
-PAGE = Path(__file__).parents[3] / "docs" / "upstreams.md"
+PAGE = Path(__file__).parents[3] / "docs" / "operations" / "upstreams.md"
 
 
 def test_the_example_in_the_documentation_is_valid(tmp_path: Path) -> None:

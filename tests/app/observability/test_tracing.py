@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from clients.scenario import CLOSED, DOCUMENTS, LIE, MODEL, PLANS, PROMPT, STALE
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -19,6 +18,7 @@ from judges.types import Label
 from tests.support.live_gateway import Gateway, eventually
 from tests.support.mock_upstream import json_reply
 from tests.support.scripted_answers import answer
+from tests.system.clients.scenario import CLOSED, DOCUMENTS, LIE, MODEL, PLANS, PROMPT, STALE
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACEPARENT = {"traceparent": f"00-{TRACE}-{PARENT}-01"}

@@ -1,10 +1,10 @@
-"""The examples of ``docs/clients.md``: what is to be run, and what it says it prints."""
+"""The examples of ``docs/clients/libraries.md``: what is to be run, and what it says it prints."""
 
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
-PAGE = Path(__file__).parents[3] / "docs" / "clients.md"
+PAGE = Path(__file__).parents[3] / "docs" / "clients" / "libraries.md"
 _SECTION = re.compile(r"^## (?P<title>.+)$(?P<body>(?:\n(?!## ).*)*)", re.MULTILINE)
 _EXAMPLE = re.compile(
     r"<!-- replies: (?P<replies>[a-z ]+) -->\n```(?P<language>\w+)\n(?P<code>.*?)```\n\n```text\n(?P<printed>.*?)```",

@@ -1,4 +1,4 @@
-"""Every example of ``docs/clients.md`` runs as it stands, and prints what the page says."""
+"""Every example of ``docs/clients/libraries.md`` runs as it stands, and prints what the page says."""
 
 import re
 from pathlib import Path

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from clients.scenario import Question, Seen
+from tests.system.clients.scenario import Question, Seen
 
 
 def main() -> None:
@@ -30,7 +30,9 @@ def _answer(module: str, function: str, fields: dict[str, Any]) -> dict[str, Any
     try:
         if "." in module:  # not a client that is asked a question, but any function that answers with JSON
             return {"seen": getattr(importlib.import_module(module), function)(**fields)}
-        ask: Callable[[Question], Seen] = getattr(importlib.import_module(f"clients.drivers.{module}"), function)
+        ask: Callable[[Question], Seen] = getattr(
+            importlib.import_module(f"tests.system.clients.drivers.{module}"), function
+        )
         return {"seen": asdict(ask(Question(**fields)))}
     except Exception:
         return {"failure": traceback.format_exc()}

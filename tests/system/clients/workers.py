@@ -14,8 +14,7 @@ from typing import Any, Self
 from tests.system.clients.scenario import Question, Refusal, Seen
 
 DEADLINE_S = 180.0
-TESTS = Path(__file__).parents[2]
-ROOT = TESTS.parent
+ROOT = Path(__file__).parents[3]
 SDK = ROOT / "sdk" / "src"
 ENVIRONMENT = {
     "HAYSTACK_TELEMETRY_ENABLED": "False",
@@ -49,11 +48,11 @@ class Worker:
 
     def __init__(self, python: str) -> None:
         self._process = subprocess.Popen(
-            [python, "-m", "clients.worker"],
+            [python, "-m", "tests.system.clients.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=environment(PYTHONPATH=os.pathsep.join(map(str, (ROOT, TESTS, SDK)))),
+            env=environment(PYTHONPATH=os.pathsep.join(map(str, (ROOT, SDK)))),
         )
 
     def __enter__(self) -> Self:

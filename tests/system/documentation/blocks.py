@@ -17,12 +17,12 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "sd
 SHELL = frozenset({"sh", "bash"})
 
 ELSEWHERE: Mapping[str, frozenset[str]] = {
-    "docs/clients.md": frozenset({"python", "js", "sh", "text"}),
-    "docs/integrations.md": frozenset({"python", "text"}),
-    "docs/sdk.md": frozenset({"python", "text"}),
+    "docs/clients/libraries.md": frozenset({"python", "js", "sh", "text"}),
+    "docs/clients/integrations.md": frozenset({"python", "text"}),
+    "docs/clients/sdk.md": frozenset({"python", "text"}),
     "sdk/README.md": frozenset({"python", "text"}),
 }
-"""Pages whose examples have tests of their own, which see to it that none is left out: tests/system/clients/test_page.py,
+"""Pages whose examples have separate tests that cover every block: tests/system/clients/test_page.py,
 tests/system/integrations/test_page.py, sdk/tests/test_sdk_pages.py."""
 
 COMMENTS = {

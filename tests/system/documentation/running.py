@@ -18,8 +18,6 @@ from typing import Any
 
 import httpx
 import pytest
-from clients.registry import missing_module
-from clients.workers import SDK, environment, python_with
 from cryptography.fernet import Fernet
 
 from app.cli.demo.content import load_content
@@ -27,6 +25,8 @@ from app.cli.demo.servers import bind, serving
 from app.cli.serve import prepare
 from app.main import create_app
 from app.settings import Settings
+from tests.system.clients.registry import missing_module
+from tests.system.clients.workers import SDK, environment, python_with
 from tests.system.documentation.blocks import SHELL, Block, Use
 from tests.system.documentation.checks import check_data
 from tests.system.documentation.matching import same_json, same_text

@@ -35,7 +35,7 @@ def test_the_page_says_what_the_report_of_the_shipped_model_says(
     report: dict[str, dict[str, dict[str, float]]],
 ) -> None:
     """If this fails a model was shipped: run ``python -m benchmarks.public`` again."""
-    text = (ROOT / "docs" / "accuracy.md").read_text("utf-8")
+    text = (ROOT / "docs" / "judging" / "accuracy.md").read_text("utf-8")
     for name, figures in report["judge"].items():
         assert f"| {name} | {figures['rows']} | {figures['balanced_accuracy']:.3f}" in text
 

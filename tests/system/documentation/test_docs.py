@@ -34,7 +34,7 @@ def commands() -> list[str]:
 
 @pytest.fixture(scope="module")
 def settings_page() -> str:
-    return (ROOT / "docs" / "settings.md").read_text("utf-8")
+    return (ROOT / "docs" / "operations" / "settings.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("row", setting_rows(Settings.model_construct()), ids=lambda row: row[0])
@@ -56,12 +56,12 @@ def test_every_command_is_documented(command: str) -> None:
 
 @pytest.mark.parametrize("category", CATEGORIES.values(), ids=lambda category: category.name)
 def test_every_policy_rule_is_described(category: Category) -> None:
-    page = (ROOT / "docs" / "policies.md").read_text("utf-8")
+    page = (ROOT / "docs" / "policies" / "rules.md").read_text("utf-8")
     assert [rule for rule in category.rules.model_fields if f"`{rule}`" not in page] == []
 
 
 def test_every_metric_is_documented() -> None:
-    page = (ROOT / "docs" / "operations.md").read_text("utf-8")
+    page = (ROOT / "docs" / "operations" / "running.md").read_text("utf-8")
     metrics = set(re.findall(r"^# TYPE (groundlane_\w+)", Metrics().render().decode(), re.MULTILINE))
     gone = {name for name in metrics if name.endswith("_created")}
     assert {name for name in metrics - gone if f"`{name}`" not in page} == set()

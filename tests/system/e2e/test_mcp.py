@@ -18,7 +18,7 @@ from app.text_checks.service import TextChecks
 from judges.types import Label
 from tests.support.live_gateway import Gateway
 
-PAGE = Path(__file__).parents[3] / "docs" / "mcp.md"
+PAGE = Path(__file__).parents[3] / "docs" / "apis" / "mcp.md"
 LIMIT = "Premium users get 1000 requests per minute."
 LIE = "Support answers at once."
 ARGUMENTS = {"text": LIMIT, "sources": [LIMIT]}

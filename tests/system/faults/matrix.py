@@ -1,4 +1,4 @@
-"""What goes wrong, and what comes of it: the rows of ``docs/faults.md``, which the tests of this folder hold to."""
+"""What goes wrong, and its outcome: the rows of ``docs/operations/faults.md``, which the tests of this folder check."""
 
 from dataclasses import dataclass
 

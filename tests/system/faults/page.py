@@ -1,4 +1,4 @@
-"""The tables of ``docs/faults.md``. ``python -m tests.system.faults.page`` writes them into it."""
+"""The tables of ``docs/operations/faults.md``. ``python -m tests.system.faults.page`` writes them into it."""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from tests.system.faults.matrix import (
     Fault,
 )
 
-PAGE = Path(__file__).parents[3] / "docs" / "faults.md"
+PAGE = Path(__file__).parents[3] / "docs" / "operations" / "faults.md"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

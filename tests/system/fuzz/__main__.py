@@ -1,6 +1,6 @@
 """Fuzz one target, guided by what of the code each input reaches; stops at the first input that fails.
 
-    python -m tests.system.fuzz sse|splitter|requests|replies|answers [options of libFuzzer, such as -max_total_time=600]
+    python -m tests.system.fuzz sse|splitter|requests|replies|answers [options of libFuzzer, as -max_total_time=600]
 
 Needs ``atheris``, which is not among the project's dependencies. An input that failed is written to a file
 ``crash-...`` in the folder where this runs; give that as an argument to run it again.
@@ -15,12 +15,16 @@ import atheris
 TARGETS: Mapping[str, Sequence[str]] = {
     "sse": ("app.protocols.common.sse",),
     "splitter": (
-        "judges.sentences.splitter", "judges.sentences.boundaries", "judges.sentences.lookahead", "judges.sentences.brackets", "judges.text.markdown",
-        "judges.claims.extraction", "judges.features.numbers", "judges.text.languages",
+        "judges.sentences.splitter", "judges.sentences.boundaries", "judges.sentences.lookahead",
+        "judges.sentences.brackets", "judges.text.markdown", "judges.claims.extraction", "judges.features.numbers",
+        "judges.text.languages",
     ),
     "requests": ("app.protocols.documents", "app.protocols.common.document_prompt", "app.gateway.upstream_request"),
     "answers": ("app.upstream",),
-    "replies": ("app.dialects", "app.reply.stream_guard", "app.reply.choice", "app.reply.text_buffer", "app.reply.grounding_object", "app.reply.edits", "app.reply.citations"),
+    "replies": (
+        "app.dialects", "app.reply.stream_guard", "app.reply.choice", "app.reply.text_buffer",
+        "app.reply.grounding_object", "app.reply.edits", "app.reply.citations",
+    ),
 }  # fmt: skip
 """What of our code each of them is to find its way through."""
 

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from clients.registry import missing_module
-from clients.scenario import ABSTENTION, CLOSED, LIE, PLANS, SUPPORT
-from clients.workers import Worker, python_with
 
 from judges.types import Label
 from tests.support.live_gateway import Gateway
 from tests.support.scripted_answers import answer
+from tests.system.clients.registry import missing_module
+from tests.system.clients.scenario import ABSTENTION, CLOSED, LIE, PLANS, SUPPORT
+from tests.system.clients.workers import Worker, python_with
 
 pytestmark = [pytest.mark.clients]
 
@@ -35,7 +35,7 @@ def call(worker: Callable[[str, str], Worker]) -> Call:
         python = python_with(PACKAGES[library])
         if python is None:
             pytest.skip(str(missing_module(PACKAGES[library])))
-        return worker(python, PACKAGES[library]).call(f"integrations.drivers.{library}", function, **given)
+        return worker(python, PACKAGES[library]).call(f"tests.system.integrations.drivers.{library}", function, **given)
 
     return call
 

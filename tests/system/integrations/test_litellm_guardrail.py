@@ -11,14 +11,14 @@ from typing import Any
 
 import httpx
 import pytest
-from clients.registry import missing_module
-from clients.scenario import ABSTENTION, DOCUMENTS, LIE, MODEL, PLANS, PROMPT, STALE, SUPPORT
-from clients.workers import ROOT, SDK, environment, python_with
 
 from judges.types import Label
 from tests.support.live_gateway import Gateway, eventually
 from tests.support.reply_reader import read_stream
 from tests.support.scripted_answers import answer
+from tests.system.clients.registry import missing_module
+from tests.system.clients.scenario import ABSTENTION, DOCUMENTS, LIE, MODEL, PLANS, PROMPT, STALE, SUPPORT
+from tests.system.clients.workers import ROOT, SDK, environment, python_with
 from tests.system.integrations.test_page import PAGE, examples
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients]

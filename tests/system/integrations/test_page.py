@@ -1,4 +1,4 @@
-"""Every example of ``docs/integrations.md`` runs as it stands, and prints what the page says."""
+"""Every example of ``docs/clients/integrations.md`` runs as it stands, and prints what the page says."""
 
 import json
 import re
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from clients.registry import missing_module
-from clients.workers import Worker, python_with
 
 from judges.types import Label
 from tests.support.live_gateway import Gateway
 from tests.support.scripted_answers import answer
+from tests.system.clients.registry import missing_module
+from tests.system.clients.workers import Worker, python_with
 
-PAGE = Path(__file__).parents[3] / "docs" / "integrations.md"
+PAGE = Path(__file__).parents[3] / "docs" / "clients" / "integrations.md"
 TEXT = "Descale the machine every 3 months."
 _EXAMPLE = re.compile(
     r"(?P<needs>(?:<!-- [^\n]* -->\n)*)```python\n(?P<code>.*?)```\n\n```text\n(?P<printed>.*?)```", re.DOTALL
@@ -78,7 +78,7 @@ def test_an_example_prints_what_the_page_says(
             case "replies":
                 gateway.upstream.script(*(answer(TEXT, stream=reply == "streamed") for reply in what.split()))
     printed = worker(python, package).call(
-        "integrations.drivers.page",
+        "tests.system.integrations.drivers.page",
         "run",
         code=example.code,
         environment={"GROUNDLANE_BASE_URL": gateway.base_url},

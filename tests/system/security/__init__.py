@@ -1,1 +1,1 @@
-"""What the threat model in ``docs/security.md`` claims, held to it."""
+"""What the threat model in ``docs/operations/security.md`` claims, held to it."""
