@@ -1,4 +1,4 @@
-"""What a policy category is. One module a category: a rules model and an evaluator, listed in ``policies.registry``."""
+"""The extension point of policies: a category is a rules model and an evaluator, listed in ``policies.registry``."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,32 +7,34 @@ from typing import Annotated, Any, Protocol
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from judges.types import Consistency
-from policies.types import Phase, Record, Violation
+from policies.types import Phase, PolicyInputs, Violation
 
 
 def _encodable(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ValueError("Input holds half of a surrogate pair, which cannot be sent or stored") from None
+        raise ValueError("Input contains a lone surrogate, which cannot be sent or stored") from None
     return text
 
 
 Text = Annotated[str, AfterValidator(_encodable)]
-"""A string in a rule."""
+"""A string in a rule; lone surrogates are rejected."""
 
 
 class Rules(BaseModel):
-    """Base of every rules model: an unknown rule is refused and nothing is coerced."""
+    """Base of every rules model: unknown rules are rejected and nothing is coerced."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
-    """What a category finds in one phase. ``reason``, ``reason_code`` and ``metadata`` stand for the case without
-    violations; with violations the engine makes them from those. ``notes`` are in the metadata in either case, and
-    ``warnings`` among those that it lists."""
+class CategoryResult:
+    """The result of evaluating a category in one phase.
+
+    ``reason``, ``reason_code`` and ``metadata`` are used if there are no violations; otherwise they come from the
+    violations. ``notes`` are always added to the metadata, and ``warnings`` to its list of warnings.
+    """
 
     violations: tuple[Violation, ...] = ()
     reason: str = ""
@@ -43,7 +45,7 @@ class Findings:
 
 
 class RulesError(ValueError):
-    """The rules of a policy are not valid. ``errors``: what is wrong, as ``{"loc": ["rules", name], "msg": text}``."""
+    """The rules of a policy are invalid. ``errors``: each one as ``{"loc": ["rules", name], "msg": text}``."""
 
     def __init__(self, errors: Sequence[Mapping[str, Any]]) -> None:
         self.errors = [dict(error) for error in errors]
@@ -51,7 +53,7 @@ class RulesError(ValueError):
 
 
 class Category(Protocol):
-    """The extension point of policies."""
+    """A kind of policy: the model of its rules, and their evaluation."""
 
     @property
     def name(self) -> str: ...
@@ -59,13 +61,13 @@ class Category(Protocol):
     @property
     def rules(self) -> type[Rules]: ...
 
-    def evaluate(self, phase: Phase, rules: Any, record: Record) -> Findings | None:
-        """Check ``record`` at ``phase``. None: this category has nothing to say there, and no decision is made."""
+    def evaluate(self, phase: Phase, rules: Any, inputs: PolicyInputs) -> CategoryResult | None:
+        """Check ``inputs`` at ``phase``. None if the category checks nothing there; no decision is made then."""
         ...
 
 
 def comparison_gaps(found: Consistency | None) -> dict[str, Any]:
-    """The part of a decision's metadata that says why a comparison of statements was not made, or not of every pair."""
+    """Metadata that says why statements were not compared, or not every pair of them."""
     if found is None:
         return {}
     gaps: dict[str, Any] = {} if found.reason is None else {"not_compared": found.reason}

@@ -5,32 +5,34 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 
-from policies.evaluation import Ruling, Verdict, decide, decision_to_dict, rule
-from policies.grounding.reply_evaluation import Audit, SentenceRuling
+from policies.evaluation import CombinedDecision, combine, decision_to_dict, evaluate_policies
+from policies.grounding.reply_evaluation import ReplyEvaluation, SentenceDecision
+from policies.grounding.settings import GroundingSettings
 from policies.registry import CATEGORIES
 from policies.retrieval.rules import RetrievalRules
-from policies.types import Names, Phase, Policy, Record
+from policies.types import Aliases, Phase, Policy, PolicyInputs
 
 __all__ = [
     "DEFAULT_GROUNDING",
-    "Audit",
+    "CombinedDecision",
+    "GroundingSettings",
     "PolicyEngine",
     "PolicySet",
-    "Ruling",
-    "SentenceRuling",
+    "ReplyEvaluation",
+    "SentenceDecision",
     "decision_to_dict",
 ]
 
 _LARGEST_CACHE = 1024
-_SHARES = 2**64
-_NOTHING_TO_SAY = Ruling()
+_HASH_VALUES = 2**64
+_NO_DECISION = CombinedDecision()
 
 
 @dataclass(frozen=True)
 class PolicySet:
     """Policies that are enforced together, the highest priority first.
 
-    ``shadow`` are those beside them: they are asked as well, and what they say is logged and changes nothing.
+    ``shadow`` policies are evaluated as well; their decisions are logged and change nothing.
     """
 
     policies: tuple[Policy, ...] = ()
@@ -39,7 +41,8 @@ class PolicySet:
     def __bool__(self) -> bool:
         return bool(self.policies)
 
-    def of(self, category: str) -> tuple[Policy, ...]:
+    def in_category(self, category: str) -> tuple[Policy, ...]:
+        """The enforced policies of ``category``."""
         return self._by_category.get(category, ())
 
     @cached_property
@@ -47,58 +50,61 @@ class PolicySet:
         categories = {policy.category for policy in self.policies}
         return {each: tuple(policy for policy in self.policies if policy.category == each) for each in categories}
 
-    def evaluate(self, category: str, phase: Phase, record: Record) -> Ruling:
-        """Evaluate every policy of ``category`` at ``phase``; what a run does at each step of it."""
-        return rule(self._verdicts(category, phase, record))
+    def evaluate(self, category: str, phase: Phase, inputs: PolicyInputs) -> CombinedDecision:
+        """Evaluate every policy of ``category`` at ``phase``; a run does this at each of its steps."""
+        return combine(evaluate_policies(self.in_category(category), CATEGORIES[category], phase, inputs))
 
-    def retrieval(self, record: Record, phase: Phase = Phase.BEFORE_WORKFLOW) -> Ruling:
-        """Check the documents. A gateway request, whose documents are all known, does so in ``before_workflow`` alone;
-        a run does in ``mid_execution`` (the last document is the new one) and in ``after_workflow``."""
-        verdicts = self._verdicts("retrieval", phase, record)
-        if not verdicts:
-            return _NOTHING_TO_SAY
-        ruling = rule(verdicts)
-        if len(verdicts) < 2:
-            return ruling
-        # What one policy takes out, another may find missing, and what is left to be of one source. The first is known
-        # by now; what goes for the second is known after the next time, and so a third tells of the same.
-        unfit = frozenset[int]().union(*(verdict.unfit for verdict in verdicts))
+    def evaluate_documents(self, inputs: PolicyInputs, phase: Phase = Phase.BEFORE_WORKFLOW) -> CombinedDecision:
+        """Evaluate the retrieval policies. A gateway request, whose documents are all known, does this once, in
+        ``before_workflow``; a run does it in ``mid_execution`` (the last document is the new one) and in
+        ``after_workflow``."""
+        policies, category = self.in_category("retrieval"), CATEGORIES["retrieval"]
+        results = evaluate_policies(policies, category, phase, inputs)
+        if not results:
+            return _NO_DECISION
+        combined = combine(results)
+        if len(results) < 2:
+            return combined
+        # A document that one policy drops may leave another with too few documents, or with one source dominating. So
+        # the policies are evaluated again, with what is dropped so far, until nothing more is dropped.
+        unfit = frozenset[int]().union(*(result.unfit for result in results))
         known: frozenset[int] = frozenset()
-        while known != frozenset(ruling.dropped):
-            known = frozenset(ruling.dropped)
-            ruling = rule(self._verdicts("retrieval", phase, replace(record, dropped=known, unfit=unfit)))
-        return ruling
+        while known != frozenset(combined.dropped):
+            known = frozenset(combined.dropped)
+            again = replace(inputs, dropped=known, unfit=unfit)
+            combined = combine(evaluate_policies(policies, category, phase, again))
+        return combined
 
     @property
     def checks_conflicts(self) -> bool:
-        """One policy at least wants the documents held against each other."""
-        return any(isinstance(p.rules, RetrievalRules) and p.rules.check_conflicts for p in self.of("retrieval"))
+        """At least one policy compares the documents with each other."""
+        rules = (policy.rules for policy in self.in_category("retrieval"))
+        return any(isinstance(each, RetrievalRules) and each.check_conflicts for each in rules)
 
     @cached_property
-    def wants(self) -> Audit:
-        """What the grounding policies ask for together, whatever the reply: the settings of an audit that is never
-        begun."""
-        return self.audit(Record(final=False))
+    def grounding_settings(self) -> GroundingSettings:
+        """What the grounding policies ask for together, whatever the reply."""
+        return GroundingSettings.of(self.in_category("grounding"))
 
-    def audit(self, record: Record) -> Audit:
-        """Begin to check a reply; ``record`` is what is known before it."""
-        return Audit(self.of("grounding"), CATEGORIES["grounding"], record)
-
-    def _verdicts(self, category: str, phase: Phase, record: Record) -> list[Verdict]:
-        evaluator = CATEGORIES[category]
-        made = [decide(policy, evaluator, phase, record) for policy in self.of(category)]
-        return [verdict for verdict in made if verdict is not None]
+    def evaluate_reply(self, inputs: PolicyInputs) -> ReplyEvaluation:
+        """Begin to evaluate a reply; ``inputs`` are what is known before it."""
+        return ReplyEvaluation(self.in_category("grounding"), CATEGORIES["grounding"], inputs)
 
 
 DEFAULT_GROUNDING = PolicySet()
-"""What a reply with documents is judged by where no grounding policy is in scope: default rules, without decisions."""
+"""Applies to a reply with documents where no grounding policy is in scope: default rules, without decisions."""
+
+
+def priority_order(policy: Policy) -> tuple[int, str, str]:
+    """Sort key: the highest priority first."""
+    return -policy.priority, policy.name, policy.id
 
 
 class PolicyEngine:
-    """An immutable snapshot of the policies. A change makes a new engine, which the gateway then uses.
+    """An immutable snapshot of the policies. After a change the gateway uses a new engine.
 
     Args:
-        policies: all of them; those that are disabled are passed over.
+        policies: all policies; disabled ones are ignored.
 
     Raises ValueError for a policy of an unknown category.
     """
@@ -106,52 +112,51 @@ class PolicyEngine:
     def __init__(self, policies: Sequence[Policy]) -> None:
         for policy in policies:
             if policy.category not in CATEGORIES:
-                raise ValueError(f"Policy {policy.name!r} is of the unknown category {policy.category!r}")
+                raise ValueError(f"Policy {policy.name!r} has the unknown category {policy.category!r}")
         enabled = [policy for policy in policies if policy.enabled]
-        self._enabled = tuple(sorted(enabled, key=lambda policy: (-policy.priority, policy.name, policy.id)))
-        self._in_scope: dict[tuple[str | None, str | None, Names], _Scoped] = {}
+        self._enabled = tuple(sorted(enabled, key=priority_order))
+        self._in_scope: dict[tuple[str | None, str | None, Aliases], _Scoped] = {}
 
     @property
     def policies(self) -> tuple[Policy, ...]:
-        """The policies enforced, on a share of the requests at least; the highest priority first."""
+        """The policies enforced on all requests or a share of them, the highest priority first."""
         return tuple(policy for policy in self._enabled if policy.mode == "enforce")
 
     @property
     def enabled(self) -> tuple[Policy, ...]:
-        """The policies enforced and those in shadow, the highest priority first."""
+        """Enforced and shadow policies, the highest priority first."""
         return self._enabled
 
     def in_scope(
-        self, *, agent: str | None = None, model: str | None = None, key: Names = None, unit: str | None = None
+        self, *, agent: str | None = None, model: str | None = None, key: Aliases = None, unit: str | None = None
     ) -> PolicySet:
-        """The policies for a request of ``agent`` to ``model`` with the gateway key that goes by the names ``key``.
+        """The policies for a request of ``agent`` to ``model`` with a gateway key that has the names ``key``.
 
-        ``unit`` is what a canary is drawn by: the id of the run that the request is part of, else its own. One unit
-        gets one answer. Without it a policy that is enforced on a share alone is in shadow.
+        ``unit`` is the unit of canary assignment: the id of the request's run, else of the request. The same unit
+        always gets the same assignment. Without a unit, canary policies are in shadow.
         """
-        of = (agent, model, key)
-        found = self._in_scope.get(of)
+        request = (agent, model, key)
+        found = self._in_scope.get(request)
         if found is None:
             found = _Scoped.of([p for p in self._enabled if p.scope.covers(agent=agent, model=model, key=key)])
             if len(self._in_scope) >= _LARGEST_CACHE:
-                # Agents and models come from clients, so the cache must not grow with them: the oldest goes.
+                # Clients choose agents and models, so the cache must be bounded: the oldest entry is evicted.
                 self._in_scope.pop(next(iter(self._in_scope)))
-            self._in_scope[of] = found
-        return found.all if found.whole else _split(found.policies, unit)
+            self._in_scope[request] = found
+        return found.any_unit if found.any_unit is not None else _split(found.policies, unit)
 
 
 @dataclass(frozen=True, slots=True)
 class _Scoped:
-    """What is in scope of some requests; ``whole``: every request sees the same of it, which is ``all``."""
+    """The policies in scope of some requests. ``any_unit``: their split where there is no canary to assign."""
 
     policies: Sequence[Policy]
-    whole: bool
-    all: PolicySet
+    any_unit: PolicySet | None
 
     @classmethod
     def of(cls, policies: Sequence[Policy]) -> "_Scoped":
-        whole = all(policy.mode != "enforce" or policy.canary_percent in (0, 100) for policy in policies)
-        return cls(policies, whole, _split(policies, None))
+        canary = any(policy.mode == "enforce" and policy.canary_percent not in (0, 100) for policy in policies)
+        return cls(policies, None if canary else _split(policies, None))
 
 
 def _split(policies: Sequence[Policy], unit: str | None) -> PolicySet:
@@ -167,11 +172,11 @@ def _is_enforced(policy: Policy, unit: str | None) -> bool:
         return False
     if policy.canary_percent >= 100:
         return True
-    # By the policy too, so that two canaries do not always meet in the same requests; not by its version, so that a
-    # larger share holds those that the smaller one held.
-    return unit is not None and _share(f"{policy.id}/{unit}") * 100 < policy.canary_percent
+    # The policy id is hashed too, so that two canaries do not always hit the same requests. Its version is not, so that
+    # a larger share includes the units of the smaller one.
+    return unit is not None and _uniform(f"{policy.id}/{unit}") * 100 < policy.canary_percent
 
 
-def _share(text: str) -> float:
-    """A number in 0–1 that depends on ``text`` alone, evenly spread."""
-    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()) / _SHARES
+def _uniform(text: str) -> float:
+    """A hash of ``text``, uniform in [0, 1)."""
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()) / _HASH_VALUES

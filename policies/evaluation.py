@@ -1,30 +1,16 @@
-"""How findings become decisions, and decisions a ruling. Categories find, policies decide, the strictest rules."""
+"""How one policy is evaluated, and how the results of several are combined: the strictest action wins."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-from policies.base import Category, Findings
-from policies.types import Action, Decision, Phase, Policy, Record, Violation, strictest
+from policies.base import Category, CategoryResult
+from policies.types import Action, Decision, Phase, Policy, PolicyInputs, Violation, strictest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ruling:
-    """What the policies in scope hold of a record.
-
-    ``decisions`` come in order of priority. ``dropped``: the documents to take out, by index, and why. ``cause``: the
-    first of the violations as strict as ``action``; None if there is none at all.
-    """
-
-    action: Action = Action.ALLOW
-    decisions: tuple[Decision, ...] = ()
-    dropped: Mapping[int, str] = field(default_factory=dict)
-    cause: Violation | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class PolicyResult:
     """One policy's decision with the violations behind it."""
 
     policy: Policy
@@ -33,51 +19,74 @@ class Verdict:
 
     @property
     def unfit(self) -> frozenset[int]:
-        """The documents that it takes out whatever stands beside them."""
+        """The documents that the policy drops whatever other documents there are."""
         return frozenset[int]().union(*(found.drop for found in self.violations if not found.relative))
 
 
-def decide(policy: Policy, category: Category, phase: Phase, record: Record) -> Verdict | None:
-    """Evaluate one policy. None: its category has nothing to say at ``phase``."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CombinedDecision:
+    """What the policies in scope decide together.
+
+    ``decisions`` are in order of priority. ``dropped`` maps the index of each document to drop to the reason.
+    ``cause`` is the first violation as strict as ``action``; None if there are no violations.
+    """
+
+    action: Action = Action.ALLOW
+    decisions: tuple[Decision, ...] = ()
+    dropped: Mapping[int, str] = field(default_factory=dict)
+    cause: Violation | None = None
+
+
+def evaluate_policy(policy: Policy, category: Category, phase: Phase, inputs: PolicyInputs) -> PolicyResult | None:
+    """Evaluate one policy. None if its category checks nothing at ``phase``."""
     started = perf_counter()
-    findings = category.evaluate(phase, policy.rules, record)
-    if findings is None:
+    found = category.evaluate(phase, policy.rules, inputs)
+    if found is None:
         return None
-    reason, reason_code, metadata = _told(findings)
-    metadata = {**metadata, **findings.notes}
-    if findings.warnings:
-        metadata["warnings"] = [*metadata.get("warnings", ()), *findings.warnings]
+    reason, reason_code, metadata = _explanation(found)
+    metadata = {**metadata, **found.notes}
+    if found.warnings:
+        metadata["warnings"] = [*metadata.get("warnings", ()), *found.warnings]
     decision = Decision(
         policy_id=policy.id,
         policy_version=policy.version,
         policy_name=policy.name,
         category=policy.category,
         phase=phase,
-        action=strictest([violation.action for violation in findings.violations]),
+        action=strictest([violation.action for violation in found.violations]),
         reason=reason,
         reason_code=reason_code,
         metadata=metadata,
         latency_ms=(perf_counter() - started) * 1000,
     )
-    return Verdict(policy=policy, decision=decision, violations=findings.violations)
+    return PolicyResult(policy=policy, decision=decision, violations=found.violations)
 
 
-def rule(verdicts: Sequence[Verdict]) -> Ruling:
-    """Join ``verdicts``, given in order of priority."""
-    violations = [violation for verdict in verdicts for violation in verdict.violations]
+def evaluate_policies(
+    policies: Sequence[Policy], category: Category, phase: Phase, inputs: PolicyInputs
+) -> list[PolicyResult]:
+    """Evaluate ``policies`` in their order, leaving out those whose category checks nothing at ``phase``."""
+    results = (evaluate_policy(policy, category, phase, inputs) for policy in policies)
+    return [result for result in results if result is not None]
+
+
+def combine(results: Sequence[PolicyResult]) -> CombinedDecision:
+    """Combine ``results``, given in order of priority."""
+    violations = [violation for result in results for violation in result.violations]
     dropped: dict[int, str] = {}
     for violation in violations:
         for index in sorted(violation.drop):
             dropped.setdefault(index, violation.reason)
-    return Ruling(
-        action=strictest([verdict.decision.action for verdict in verdicts]),
-        decisions=tuple(verdict.decision for verdict in verdicts),
+    return CombinedDecision(
+        action=strictest([result.decision.action for result in results]),
+        decisions=tuple(result.decision for result in results),
         dropped=dropped,
         cause=first_strictest(violations),
     )
 
 
 def first_strictest(violations: Sequence[Violation]) -> Violation | None:
+    """The strictest of ``violations``, the first if several are equally strict; None if there are none."""
     return max(violations, key=lambda violation: violation.action.severity, default=None)
 
 
@@ -97,12 +106,12 @@ def decision_to_dict(decision: Decision) -> dict[str, Any]:
     }
 
 
-def _told(findings: Findings) -> tuple[str, str | None, dict[str, Any]]:
-    """Reason, reason code and metadata. Of several violations the first gives the code, and each key of the metadata
-    stands for the first that has it; ``warnings`` holds every reason and ``violations`` each one in full."""
-    match findings.violations:
+def _explanation(found: CategoryResult) -> tuple[str, str | None, dict[str, Any]]:
+    """Reason, reason code and metadata. With several violations the code and, for each key, the metadata come from the
+    first that has them; ``warnings`` lists every reason and ``violations`` each violation in full."""
+    match found.violations:
         case ():
-            return findings.reason, findings.reason_code, dict(findings.metadata)
+            return found.reason, found.reason_code, dict(found.metadata)
         case (violation,):
             return violation.reason, violation.reason_code, dict(violation.metadata)
         case several:
@@ -111,11 +120,11 @@ def _told(findings: Findings) -> tuple[str, str | None, dict[str, Any]]:
                 metadata = {**violation.metadata, **metadata}
             reasons = [violation.reason for violation in several]
             metadata["warnings"] = reasons
-            metadata["violations"] = [_violation(violation) for violation in several]
+            metadata["violations"] = [_violation_to_dict(violation) for violation in several]
             return "; ".join(reasons), several[0].reason_code, metadata
 
 
-def _violation(violation: Violation) -> dict[str, Any]:
+def _violation_to_dict(violation: Violation) -> dict[str, Any]:
     metadata = {key: value for key, value in violation.metadata.items() if key != "warnings"}
     return {
         "action": violation.action.value,

@@ -1,4 +1,4 @@
-"""The categories of policies. A new one is a module with a rules model and an evaluator, and a line here."""
+"""The policy categories. To add one, write a rules model and an evaluator, and list it in ``CATEGORIES``."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -18,9 +18,9 @@ CATEGORIES: Mapping[str, Category] = MappingProxyType({"retrieval": RETRIEVAL, "
 def parse_rules(category: str, rules: Mapping[str, Any]) -> Rules:
     """Validate the rules of a policy and fill in their defaults.
 
-    ``rules`` is decoded JSON. Nothing is coerced, save that an integer is accepted where a number is.
+    ``rules`` is decoded JSON. Nothing is coerced, except that an integer is accepted as a number.
 
-    Raises RulesError, which lists every rule that is unknown, of the wrong type or out of range.
+    Raises RulesError, which lists every rule that is unknown, has the wrong type or is out of range.
     """
     if category not in CATEGORIES:
         known = ", ".join(CATEGORIES)
@@ -36,7 +36,7 @@ def parse_rules(category: str, rules: Mapping[str, Any]) -> Rules:
 
 
 def json_schema() -> dict[str, dict[str, Any]]:
-    """The JSON Schema of the rules of each category, by its name."""
+    """The JSON Schema of each category's rules, by category."""
     return {name: category.rules.model_json_schema() for name, category in CATEGORIES.items()}
 
 

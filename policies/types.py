@@ -1,4 +1,4 @@
-"""The vocabulary of policies. Judges return verdicts, policies return decisions; the two are never mixed."""
+"""Types of policies. Judges return verdicts, policies return decisions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ _SEVERITY = {Action.ALLOW: 0, Action.WARN: 1, Action.DROP: 2, Action.BLOCK: 3}
 
 
 def strictest(actions: Sequence[Action]) -> Action:
-    """The strictest of ``actions``; ``allow`` if there are none. Their order does not matter."""
+    """The strictest of ``actions``; ``allow`` if there are none."""
     return max(actions, key=lambda action: action.severity, default=Action.ALLOW)
 
 
@@ -38,24 +38,24 @@ class Phase(StrEnum):
     AFTER_WORKFLOW = "after_workflow"
 
 
-Names = str | tuple[str, ...] | None
-"""What something is called: nothing, one name, or several of which any will do."""
+Aliases = str | tuple[str, ...] | None
+"""The names of one thing: none, one, or several of which any may match."""
 
 
-def _names(value: Names) -> tuple[str, ...]:
+def _names(value: Aliases) -> tuple[str, ...]:
     return value if isinstance(value, tuple) else () if value is None else (value,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Shell globs for the agents, models and keys that a policy is for; an empty list means all."""
+    """Shell globs for the agents, models and keys that a policy applies to; an empty list means all."""
 
     agents: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
 
-    def covers(self, *, agent: str | None, model: str | None, key: Names) -> bool:
-        """``key``: what a glob may match of the gateway key, such as its name and its prefix."""
+    def covers(self, *, agent: str | None, model: str | None, key: Aliases) -> bool:
+        """``key``: the names of the gateway key that a glob may match, such as its name and its prefix."""
         return all(
             not globs or any(fnmatchcase(name, glob) for name in _names(value) for glob in globs)
             for globs, value in ((self.agents, agent), (self.models, model), (self.keys, key))
@@ -64,7 +64,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """A policy as the engine sees it: validated, with every default filled in."""
+    """A validated policy, with every default filled in."""
 
     id: str
     name: str
@@ -75,14 +75,14 @@ class Policy:
     priority: int = 0
     mode: str = "enforce"
     canary_percent: int = 100
-    """Share of requests, in percent, on which the policy is enforced; on the others it is in shadow."""
+    """Percentage of requests on which the policy is enforced; on the others it is in shadow."""
     version: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """One rule that does not hold. ``drop``: the indices of the documents that ``Action.DROP`` takes out; ``relative``:
-    which those are hangs on what else is left."""
+    """A violated rule. ``drop``: the indices of the documents that ``Action.DROP`` drops. ``relative``: which ones
+    depends on the other documents."""
 
     action: Action
     reason: str
@@ -94,7 +94,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What one policy decided in one phase; a row of the event log."""
+    """One policy's decision in one phase; a row of the event log."""
 
     policy_id: str
     policy_version: int
@@ -110,27 +110,29 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Citation:
-    """A document cited by the reply or reported by the caller. ``marker`` is the text of it (``[1]``).
+    """A citation in the reply, or one that the caller reports. ``marker`` is its text (``[1]``).
 
-    ``document_index`` is None when the marker names no document given; ``sentence_index`` is None for a reported one.
+    ``document_index`` is None if the marker names no document of the request; ``sentence_index`` is None for a reported
+    citation.
     """
 
     marker: str
     document_index: int | None = None
     sentence_index: int | None = None
     span: Span | None = None
-    """Where the marker stands in the reply; None where it has no place there."""
+    """Where the marker is in the reply; None if it is not in its text."""
     reported: bool = False
-    """True for one that the caller reports: it counts, whether or not it names a document given."""
+    """True if the caller reports it: it counts, whether or not it names a document of the request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """Everything known so far of a request or run; what policies read.
+class PolicyInputs:
+    """What policies read: everything known so far about a request or run.
 
-    ``injectable``: the gateway itself writes the documents into the prompt, so a dropped one stays out of it.
+    ``injectable``: the gateway writes the documents into the prompt, so a dropped document can be kept out of it.
     ``final``: no more documents, scores or sentences will come.
-    ``reported_scores``, ``reported_unsupported`` and ``output_confidence`` are the caller's; ``claims`` the judge's.
+    ``reported_scores``, ``reported_unsupported`` and ``output_confidence`` come from the caller, ``claims`` from the
+    judge.
     """
 
     chunks: Sequence[Chunk] = ()
@@ -143,27 +145,27 @@ class Record:
     output_confidence: float | None = None
     trust_score: float | None = None
     judged: bool = True
-    """False where no judge looked at the reply (no documents, no judge, or nothing but tool calls)."""
+    """False if the reply was not judged (no documents, no judge, or only tool calls)."""
     judge_unavailable: bool = False
-    """True where the reply should have been judged and no judge could be loaded or reached."""
+    """True if the reply should have been judged but no judge could be loaded or reached."""
     tool_calls_only: bool = False
-    """True where the reply has no text to judge: it calls tools and says nothing."""
+    """True if the reply has no text to judge, only tool calls."""
     strippable: bool = True
-    """False where text goes out before it is judged, so that a sentence can no longer be left out."""
+    """False if text is sent before it is judged, so that a sentence can no longer be left out or replaced."""
     withheld: frozenset[int] = frozenset()
     """The indices of the sentences that were left out of the reply."""
     dropped: frozenset[int] = frozenset()
-    """The indices of the documents that other policies take out."""
+    """The indices of the documents that policies drop."""
     unfit: frozenset[int] = frozenset()
-    """Those of them that go whatever stands beside them, and not so that no source dominates."""
+    """Those of ``dropped`` that are dropped for their own sake, not so that no source dominates."""
     consistency: Consistency | None = None
-    """What came of holding the claims against each other; None where nobody did."""
+    """The result of comparing the claims with each other; None if they were not compared."""
     conflicts: Consistency | None = None
-    """The same of the documents' sentences."""
+    """The result of comparing the documents with each other; None if they were not compared."""
     cited_support: Mapping[tuple[Span, int], float] = field(default_factory=dict)
-    """P(entailed) of a claim, by its span, by a document that its sentence cites: of those alone that no claim's own
-    evidence was taken from."""
+    """P(entailed) by claim span and index of a document that the claim's sentence cites. Only for documents that no
+    claim's own evidence was taken from."""
     llm_scores: Sequence[LlmScore] = ()
-    """What an LLM holds of the whole reply, one for each request that was made."""
+    """LLM scores of the whole reply, one for each request made."""
     of_run: bool = False
-    """True for a run: its caller reports what it cites, so that nothing reported is something missing."""
+    """True for a run: its caller reports its citations, so a run without reports has none."""

@@ -20,7 +20,7 @@ from app.events.replay_data import request_extra
 from app.settings import StoreText
 from judges.types import Chunk, Consistency, LlmCall
 from policies.engine import PolicySet
-from policies.replay import ChoiceLog, Judging, RequestLog, shadow_decisions
+from policies.replay import ChoiceLog, JudgeOptions, RequestLog, shadow_decisions
 from policies.types import Action, Decision, strictest
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -81,7 +81,7 @@ class Trace(Struct, kw_only=True, weakref=True):
     """What came of holding the documents against each other; None where nobody did."""
     tools: bool | None = None
     """Whether policies count what tools said among the documents; None where that is not theirs to say."""
-    judging: Judging | None = None
+    judging: JudgeOptions | None = None
     """How the judge is asked; None where nothing is judged."""
     choices: list[Callable[[], ChoiceLog]] = field(default_factory=list)
     """Make what came of each choice, which none waits for."""

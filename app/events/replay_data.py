@@ -17,8 +17,8 @@ from pydantic import TypeAdapter
 
 from app.settings import StoreText
 from judges.types import Chunk, Claim, ClaimVerdict, Consistency, Span
-from policies.replay import ChoiceLog, Judging, RequestLog
-from policies.types import Citation, Record
+from policies.replay import ChoiceLog, JudgeOptions, RequestLog
+from policies.types import Citation, PolicyInputs
 
 _VERSION = 1
 _ELLIPSIS = "…"
@@ -28,13 +28,13 @@ _MARKER = re.compile(r"[\[【(]\^?[\d:,† -]{1,16}(?:source)?[\])】]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StoredChoice:
-    record: Record
+    record: PolicyInputs
     ready: bool = True
     complete: bool = True
     skipped: int = 0
     documents: int = 0
     cited_support: tuple[tuple[int, int, int, float], ...] = ()
-    """``Record.cited_support``, whose keys JSON cannot hold: start and end of the claim, document, score."""
+    """``PolicyInputs.cited_support``, whose keys JSON cannot hold: start and end of the claim, document, score."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class _StoredRequest:
     injectable: bool = False
     tools: bool | None = None
     conflicts: Consistency | None = None
-    judging: Judging | None = None
+    judging: JudgeOptions | None = None
     choices: tuple[_StoredChoice, ...] = ()
 
 
@@ -61,8 +61,8 @@ _REQUEST = TypeAdapter(_StoredRequest)
 _CLAIMS = TypeAdapter(list[_StoredClaim])
 _ELSEWHERE: Mapping[Any, Set[str]] = {
     Claim: {"asked"},
-    Record: {"chunks", "claims", "cited_support"},
-    ChoiceLog: {"record", "positions", "delivered"},
+    PolicyInputs: {"chunks", "claims", "cited_support"},
+    ChoiceLog: {"inputs", "positions", "delivered"},
     RequestLog: {"chunks", "dropped", "stream", "blocked", "choices"},
 }
 """What stands in rows of its own, or elsewhere in these; the user's question is kept nowhere."""
@@ -79,11 +79,11 @@ def request_extra(log: RequestLog, how: StoreText) -> dict[str, Any]:
 
 
 def _choice(choice: ChoiceLog, how: StoreText) -> dict[str, Any]:
-    record = choice.record if how is StoreText.FULL else _without_texts(choice.record)
+    record = choice.inputs if how is StoreText.FULL else _without_texts(choice.inputs)
     found: dict[str, Any] = {"record": _told(record), **_told(choice)}
     if choice.positions:
         found["documents"] = len(choice.positions)
-    if support := choice.record.cited_support:
+    if support := choice.inputs.cited_support:
         found["cited_support"] = [(span.start, span.end, place, score) for (span, place), score in support.items()]
     return found
 
@@ -169,7 +169,7 @@ def read_log(rows: LoggedRows) -> RequestLog | None:
         judging=stored.judging,
         choices=[
             ChoiceLog(
-                record=replace(
+                inputs=replace(
                     choice.record,
                     claims=claims.get(number, ()),
                     cited_support={
@@ -195,7 +195,7 @@ def _claims_by_choice(rows: Sequence[tuple[int, str]]) -> Mapping[int, Sequence[
     return found
 
 
-def _without_texts(record: Record) -> Record:
+def _without_texts(record: PolicyInputs) -> PolicyInputs:
     if not (
         record.citations or record.reported_unsupported or record.consistency or record.conflicts or record.llm_scores
     ):

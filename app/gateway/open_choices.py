@@ -1,4 +1,4 @@
-"""How the choices of a reply are opened: each with an audit of its own, and a check where a judge looks at it."""
+"""How the choices of a reply are opened: each with its own policy evaluation, and a check where a judge reads it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,17 +14,17 @@ from app.reply.shadow_check import Watch
 from app.reply.stream_guard import Opener
 from judges.checker import GroundingChecker, ReplyCheck
 from judges.types import Chunk
-from policies.engine import Audit, PolicySet
+from policies.engine import GroundingSettings, PolicySet, ReplyEvaluation
 from policies.types import Action
 
 
 def is_refused(policies: PolicySet, terms: Terms) -> bool:
     """Whether a policy blocks the reply for what is known before it: that no judge can look at it, say."""
-    return bool(policies.of("grounding")) and _audit(policies, terms).start().action is Action.BLOCK
+    return bool(policies.in_category("grounding")) and _evaluation(policies, terms).start().action is Action.BLOCK
 
 
-def _audit(policies: PolicySet, terms: Terms) -> Audit:
-    return policies.audit(terms.record(judged=terms.unjudged is None, final=False))
+def _evaluation(policies: PolicySet, terms: Terms) -> ReplyEvaluation:
+    return policies.evaluate_reply(terms.policy_inputs(judged=terms.unjudged is None, final=False))
 
 
 def opener_of(policies: PolicySet, trace: Trace, checker: GroundingChecker, terms: Terms, evidence: Any) -> Opener:
@@ -35,9 +35,9 @@ def opener_of(policies: PolicySet, trace: Trace, checker: GroundingChecker, term
         terms = replace(terms, attribution=checker.attribution(evidence))
 
     def open_choice(index: int) -> Choice:
-        audit = _audit(policies, terms)
-        check = _open_check(checker, evidence, audit, terms) if evidence is not None else None
-        return Choice(index, terms=terms, trace=trace, audit=audit, check=check)
+        evaluation = _evaluation(policies, terms)
+        check = _open_check(checker, evidence, evaluation.settings, terms) if evidence is not None else None
+        return Choice(index, terms=terms, trace=trace, evaluation=evaluation, check=check)
 
     return open_choice
 
@@ -51,13 +51,13 @@ def admitting(late: Late, opener: Callable[[Terms, Any], Opener]) -> Admit:
     return admit
 
 
-def _open_check(checker: GroundingChecker, evidence: Any, audit: Audit, terms: Terms) -> ReplyCheck:
+def _open_check(checker: GroundingChecker, evidence: Any, settings: GroundingSettings, terms: Terms) -> ReplyCheck:
     return checker.reply(
         evidence,
-        thresholds=audit.thresholds,
-        max_sources_per_claim=audit.max_sources_per_claim,
-        max_claims=audit.max_claims,
-        correct=audit.corrects and terms.strippable,
+        thresholds=settings.thresholds,
+        max_sources_per_claim=settings.max_sources_per_claim,
+        max_claims=settings.max_claims,
+        correct=settings.corrects and terms.strippable,
         is_json=terms.is_json,
         asked=terms.asked,
     )
@@ -65,5 +65,5 @@ def _open_check(checker: GroundingChecker, evidence: Any, audit: Audit, terms: T
 
 def watch(policies: PolicySet, terms: Terms, checker: GroundingChecker, evidence: Any) -> Watch:
     """Judges a reply that passes untouched, for the policies in shadow."""
-    audit = policies.wants
-    return Watch(lambda: _open_check(checker, evidence, audit, terms), terms.names, terms.positions)
+    settings = policies.grounding_settings
+    return Watch(lambda: _open_check(checker, evidence, settings, terms), terms.names, terms.positions)

@@ -38,9 +38,9 @@ from app.upstream import Headers, Response, Upstreams, decoded, returned_headers
 from judges.checker import GroundingChecker
 from judges.types import Chunk, Claim, Consistency, ReplyVerdict
 from policies.citations.document_names import DocumentNames
-from policies.engine import PolicyEngine, PolicySet, Ruling, decision_to_dict
-from policies.replay import Judging
-from policies.types import Action, Record
+from policies.engine import CombinedDecision, PolicyEngine, PolicySet, decision_to_dict
+from policies.replay import JudgeOptions
+from policies.types import Action, PolicyInputs
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -78,7 +78,7 @@ class Gateway:
             policies = trace.policies = engine.in_scope(
                 agent=trace.agent, model=intake.model, key=call.key_names, unit=trace.run_id or trace.request_id
             )
-            wanted = policies.wants.evidence_from_tools
+            wanted = policies.grounding_settings.evidence_from_tools
             trace.tools = None if self.settings.evidence_from_tools or intake.from_tools is None else wanted
             if self.settings.evidence_from_tools or wanted:
                 intake = _with_tools(intake, call.key)
@@ -88,12 +88,14 @@ class Gateway:
             ruling = self._retrieve(policies, intake, trace)
             kept = tuple(chunk for index, chunk in enumerate(intake.chunks) if index not in ruling.dropped)
             mode = self._mode(policies, intake, kept)
-            watched = mode is Mode.UNTOUCHED and bool(kept) and PolicySet(policies.shadow).of("grounding") != ()
+            watched = (
+                mode is Mode.UNTOUCHED and bool(kept) and bool(PolicySet(policies.shadow).in_category("grounding"))
+            )
             judged = watched or mode is not Mode.UNTOUCHED
-            trace.judging = Judging.of(policies.wants) if judged else None
+            trace.judging = JudgeOptions.of(policies.grounding_settings) if judged else None
             evidence = exchange.tasks.start(self.checker.prepare(kept)) if self._judges(judged, kept) else None
             ruling = await self._compare(policies, ruling, intake, trace)
-            earlier = await run.claims() if run is not None and policies.wants.consistency_check else ()
+            earlier = await run.claims() if run is not None and policies.grounding_settings.consistency_check else ()
             if (forwarded := intake.drop(ruling.dropped)) is not call.intake:
                 call = structs.replace(call, intake=forwarded)
             response = await self._send(call, kept, exchange)
@@ -145,8 +147,8 @@ class Gateway:
 
     # retrieval decision
 
-    def _retrieve(self, policies: PolicySet, intake: Intake, trace: Trace) -> Ruling:
-        ruling = policies.retrieval(Record(chunks=intake.chunks, injectable=intake.injectable))
+    def _retrieve(self, policies: PolicySet, intake: Intake, trace: Trace) -> CombinedDecision:
+        ruling = policies.evaluate_documents(PolicyInputs(chunks=intake.chunks, injectable=intake.injectable))
         trace.decisions.extend(ruling.decisions)
         trace.injectable = intake.injectable
         trace.keep_documents(intake.chunks, ruling.dropped)
@@ -163,7 +165,9 @@ class Gateway:
             )
         return ruling
 
-    async def _compare(self, policies: PolicySet, ruling: Ruling, intake: Intake, trace: Trace) -> Ruling:
+    async def _compare(
+        self, policies: PolicySet, ruling: CombinedDecision, intake: Intake, trace: Trace
+    ) -> CombinedDecision:
         """Hold the documents used against each other, where a policy wants that: the ruling with what came of it. Such
         a conflict is only warned of, so that the request waits for it no longer than the settings say."""
         used = [replace(chunk, text="") if i in ruling.dropped else chunk for i, chunk in enumerate(intake.chunks)]
@@ -176,23 +180,25 @@ class Gateway:
             else Consistency(reason="unavailable")
         )
         trace.conflicts = found
-        ruling = policies.retrieval(Record(chunks=intake.chunks, injectable=intake.injectable, conflicts=found))
+        ruling = policies.evaluate_documents(
+            PolicyInputs(chunks=intake.chunks, injectable=intake.injectable, conflicts=found)
+        )
         trace.decisions = list(ruling.decisions)
         trace.withheld += found.texts
         return ruling
 
     def _mode(self, policies: PolicySet, intake: Intake, kept: Sequence[Chunk]) -> Mode:
         """When text may leave. A unary reply leaves when it is complete, so all of it is decided first."""
-        if not policies.of("grounding") and not ((kept or intake.late) and self.settings.annotate_by_default):
+        if not policies.in_category("grounding") and not ((kept or intake.late) and self.settings.annotate_by_default):
             return Mode.UNTOUCHED
-        return Mode(policies.wants.stream_mode) if intake.stream else Mode.FINAL
+        return Mode(policies.grounding_settings.stream_mode) if intake.stream else Mode.FINAL
 
     def _judges(self, wanted: bool, kept: Sequence[Chunk]) -> bool:
         # A judge that has not been loaded yet is loaded on first use; one that failed to load stays out.
         return wanted and bool(kept) and self.checker.error is None
 
     def _terms(
-        self, ruling: Ruling, intake: Intake, kept: Sequence[Chunk], mode: Mode, earlier: Sequence[Claim]
+        self, ruling: CombinedDecision, intake: Intake, kept: Sequence[Chunk], mode: Mode, earlier: Sequence[Claim]
     ) -> Terms:
         available = self.checker.available
         unjudged = ReplyVerdict.NO_SOURCES if not kept else None if available else ReplyVerdict.NOT_CHECKED
@@ -218,7 +224,7 @@ class Gateway:
 
     def _late(
         self,
-        ruling: Ruling,
+        ruling: CombinedDecision,
         call: Call,
         kept: Sequence[Chunk],
         mode: Mode,
@@ -255,7 +261,7 @@ class Gateway:
         self, policies: PolicySet, call: Call, kept: Sequence[Chunk], mode: Mode, exchange: Exchange
     ) -> Regeneration | None:
         """The means to ask the upstream once more, from what stands of its reply; None: no policy wants that."""
-        limit = policies.wants.max_regenerations
+        limit = policies.grounding_settings.max_regenerations
         dialect, intake = call.dialect, call.intake
         if not limit or mode is Mode.UNTOUCHED:
             return None

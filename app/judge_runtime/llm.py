@@ -78,7 +78,7 @@ def llm_scores(judge: LlmJudge) -> Inquiry:
     """Asks ``judge`` for the scores that policies want of a whole reply."""
 
     async def ask(said: Said) -> Mapping[str, Any]:
-        requests = said.audit.score_requests
+        requests = said.settings.score_requests
         if not requests or not said.chunks or not said.text.strip():
             return {}
         scores = await asyncio.gather(*(judge.score(request, said.text, said.chunks) for request in requests))

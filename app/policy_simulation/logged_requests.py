@@ -11,9 +11,9 @@ from app.policy_simulation.comparison import Brief, Comparison, Outcome, Tally
 from app.policy_simulation.log_reader import LoggedRequest, RawPage, read_pages
 from policies.engine import PolicyEngine
 from policies.replay import replay
-from policies.types import Names, Policy
+from policies.types import Aliases, Policy
 
-KeyNames = Callable[[str | None], Names]
+KeyNames = Callable[[str | None], Aliases]
 """What the scope of a policy may know a gateway key by, given its prefix."""
 
 

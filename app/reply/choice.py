@@ -1,4 +1,4 @@
-"""One choice of a reply while it is judged: its text, its verdicts, its audit."""
+"""One choice of a reply while it is judged: its text, its verdicts, its evaluation by the policies."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from app.reply.grounding_object import Entry, claims_of, reasons_of
 from app.reply.text_buffer import HeldText
 from judges.checker import ReplyCheck
 from judges.types import ClaimVerdict, Label, Sentence, SentenceVerdict, Span
-from policies.engine import Audit, SentenceRuling, decision_to_dict
+from policies.engine import ReplyEvaluation, SentenceDecision, decision_to_dict
 from policies.types import Action
 
 _EMPTY_FRAME = Frame(json={})
@@ -29,8 +29,10 @@ class Choice(Account):
     """The state of one choice. Text comes by ``hold`` and ``push`` and leaves by ``deliver``, ``correct``, ``strip``,
     ``withhold`` or ``replace``; ``rule`` and ``audit_end`` ask the policies."""
 
-    def __init__(self, index: int, *, terms: Terms, trace: Trace, audit: Audit, check: ReplyCheck | None) -> None:
-        super().__init__(index, terms=terms, trace=trace, audit=audit, check=check)
+    def __init__(
+        self, index: int, *, terms: Terms, trace: Trace, evaluation: ReplyEvaluation, check: ReplyCheck | None
+    ) -> None:
+        super().__init__(index, terms=terms, trace=trace, evaluation=evaluation, check=check)
         self.closing = False
         self.finish: Finish | None = None
         self.frame = _EMPTY_FRAME
@@ -41,7 +43,7 @@ class Choice(Account):
         self._starts_anew = False
         self._unjudged_runs = 0
         self._times: dict[int, tuple[float, float]] = {}
-        opening = audit.start()
+        opening = evaluation.start()
         self._opening, self._cause = opening.action, opening.cause
 
     # Text in
@@ -89,7 +91,7 @@ class Choice(Account):
             return SentenceVerdict(sentence=sentence, label=Label.NOT_A_CLAIM)
         came_ms = self._trace.elapsed_ms()
         verdict = await self._check.check(sentence)
-        if self._audit.corrects and self._terms.strippable:
+        if self._evaluation.settings.corrects and self._terms.strippable:
             claims = [await self._with_sound_correction(claim) for claim in verdict.claims]
             verdict = replace(verdict, claims=tuple(claims))
         self._times[sentence.index] = (came_ms, self._trace.elapsed_ms())
@@ -104,18 +106,18 @@ class Choice(Account):
 
     # Policies
 
-    def rule(self, verdict: SentenceVerdict) -> SentenceRuling:
+    def rule(self, verdict: SentenceVerdict) -> SentenceDecision:
         """What the policies say of a sentence."""
         if self._opening is Action.BLOCK:
-            return SentenceRuling(action=Action.BLOCK, cause=self._cause)
+            return SentenceDecision(action=Action.BLOCK, cause=self._cause)
         claims = judged(verdict)
         if not claims:
-            return SentenceRuling()
-        ruling = self._audit.sentence(claims)
+            return SentenceDecision()
+        ruling = self._evaluation.sentence(claims)
         self._cause = ruling.cause
         return ruling
 
-    def fails(self, verdict: SentenceVerdict, ruling: SentenceRuling) -> bool:
+    def fails(self, verdict: SentenceVerdict, ruling: SentenceDecision) -> bool:
         """Whether a sentence could be better: it cannot go out as it is, and not for want of a judge."""
         judged = self._opening is not Action.BLOCK and any(claim.reason is None for claim in verdict.claims)
         return judged and (ruling.action is Action.BLOCK or ruling.strip or ruling.uncorrected)
@@ -129,7 +131,7 @@ class Choice(Account):
             text=self.delivered,
             claims=[claim for verdict in shown for claim in judged(verdict)],
             chunks=self._terms.chunks,
-            audit=self._audit,
+            settings=self._evaluation.settings,
             earlier=self._terms.earlier,
             citations=self._citations(),
             attribution=self._terms.attribution,
@@ -139,7 +141,7 @@ class Choice(Account):
     def audit_end(self) -> Action:
         """What the policies say of the whole reply. To be asked once, when all of it is judged."""
         self._audited = True
-        ruling = self._audit.finish(self._record(citations=self._citations()))
+        ruling = self._evaluation.finish(self._policy_inputs(citations=self._citations()))
         if self._opening is Action.BLOCK:
             return Action.BLOCK
         self._cause = ruling.cause
@@ -147,11 +149,11 @@ class Choice(Account):
 
     @property
     def refuses(self) -> bool:
-        return self._audit.on_block == "error"
+        return self._evaluation.on_block == "error"
 
     @property
     def replacement(self) -> str | None:
-        return self._audit.abstention_response
+        return self._evaluation.abstention_response
 
     # Text out
 
@@ -218,7 +220,7 @@ class Choice(Account):
         return Turn(
             said=self.delivered,
             withheld=piece.text.strip(),
-            reasons=reasons_of(verdict, self._audit.thresholds),
+            reasons=reasons_of(verdict, self._evaluation.settings.thresholds),
             frame=piece.slices[0].frame,
         )
 
@@ -227,7 +229,7 @@ class Choice(Account):
         part of the reply."""
         self.withhold(verdict, piece)
         self._entries[-1].retracted = True
-        self._audit.retract(verdict.claims)
+        self._evaluation.retract(verdict.claims)
         self._repairs.regenerations += 1
         self._starts_anew = True
         self.finish, self.closing, self.received = None, False, 0
@@ -256,7 +258,7 @@ class Choice(Account):
             for entry in self._entries:
                 entry.offset = entry.corrected = None
         if not self._audited:
-            self._audit.abort()
+            self._evaluation.abort()
 
     def replace(self, text: str) -> str:
         """What stands in place of the blocked text, set off from what was delivered before it."""
@@ -266,11 +268,11 @@ class Choice(Account):
         return text
 
     def refusal(self) -> Refused:
-        decision = next((d for d in self._audit.decisions if d.action is Action.BLOCK), None)
+        decision = next((d for d in self._evaluation.decisions if d.action is Action.BLOCK), None)
         withheld = self._withheld()
         return Refused(
             choice=self.index,
             reason=redact(decision.reason, withheld) if decision else "",
             reason_code=self._cause.reason_code if self._cause else None,
-            decisions=[redact(decision_to_dict(d), withheld) for d in self._audit.decisions],
+            decisions=[redact(decision_to_dict(d), withheld) for d in self._evaluation.decisions],
         )

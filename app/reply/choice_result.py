@@ -16,9 +16,9 @@ from judges.checker import ReplyCheck
 from judges.report import SKIPPED, build_report
 from judges.types import ClaimVerdict, Consistency, GroundingReport, LlmCall, LlmScore, ReplyVerdict, SentenceVerdict
 from policies.citations.extraction import reported_citations
-from policies.engine import Audit
+from policies.engine import ReplyEvaluation
 from policies.replay import ChoiceLog
-from policies.types import Action, Citation, Decision, Phase, Record
+from policies.types import Action, Citation, Decision, Phase, PolicyInputs
 
 CALLS = frozenset({"tool_calls", "tool_use"})
 """What the APIs name a part of a reply that calls a tool."""
@@ -30,7 +30,9 @@ class Account:
     ``settle`` puts all of it into the request's record.
     """
 
-    def __init__(self, index: int, *, terms: Terms, trace: Trace, audit: Audit, check: ReplyCheck | None) -> None:
+    def __init__(
+        self, index: int, *, terms: Terms, trace: Trace, evaluation: ReplyEvaluation, check: ReplyCheck | None
+    ) -> None:
         self.index = index
         self.blocked = False
         self.ended = False
@@ -42,7 +44,7 @@ class Account:
         self._terms = terms
         # The trace will hold this, and a ring of the two would keep all of the request in memory.
         self._trace: Trace = proxy(trace)
-        self._audit = audit
+        self._evaluation = evaluation
         self._check = check
         self._entries: list[Entry] = []
         self._delivered: list[str] = []
@@ -109,7 +111,7 @@ class Account:
         options = self._terms.options
         if options.silent:
             return None
-        decisions = [*self._terms.retrieval_decisions, *self._audit.decisions]
+        decisions = [*self._terms.retrieval_decisions, *self._evaluation.decisions]
         claims = (
             [
                 claim
@@ -143,11 +145,11 @@ class Account:
             return
         self._settled = True
         if not self._audited and not self.blocked:
-            self._audit.abort()
+            self._evaluation.abort()
         # The rules are bound once a request, not once a choice.
         self._trace.decisions.extend(
             decision
-            for decision in self._audit.decisions
+            for decision in self._evaluation.decisions
             if self.index == 0 or decision.phase is not Phase.BEFORE_WORKFLOW
         )
         self._trace.choices.append(self._log)
@@ -170,7 +172,7 @@ class Account:
 
     def _log(self) -> ChoiceLog:
         return choice_log(
-            self._record(),
+            self._policy_inputs(),
             self._standing(),
             cited=self._cited_by_upstream(),
             reported=self._reported_citations(),
@@ -180,9 +182,9 @@ class Account:
             complete=self._audited or (self.ended and not self.blocked),
         )
 
-    def _record(self, **found: Any) -> Record:
+    def _policy_inputs(self, **found: Any) -> PolicyInputs:
         """What policies read of the whole reply."""
-        return self._terms.record(
+        return self._terms.policy_inputs(
             claims=[claim for entry in self._standing() for claim in judged(entry.verdict)],
             trust_score=self.trust_score,
             judged=self._unjudged() is None,

@@ -8,11 +8,11 @@ from judges.report import SKIPPED
 from policies.citations.document_names import DocumentNames
 from policies.citations.extraction import find_citations
 from policies.replay import ChoiceLog
-from policies.types import Citation, Record
+from policies.types import Citation, PolicyInputs
 
 
 def choice_log(
-    record: Record,
+    inputs: PolicyInputs,
     entries: Sequence[Entry],
     *,
     cited: Sequence[Citation],
@@ -22,7 +22,7 @@ def choice_log(
     ready: bool,
     complete: bool,
 ) -> ChoiceLog:
-    """``record`` with what was left out of the reply too: other policies might have left it in.
+    """``inputs`` with what was left out of the reply too: other policies might have left it in.
 
     ``cited`` are the citations of the upstream's, ``reported`` those of the caller's; those in the text stand in
     ``entries`` or, where a sentence was left out, in its text.
@@ -31,7 +31,7 @@ def choice_log(
     judged = [claim for claim in claims if claim.reason != SKIPPED]
     in_text = (citation for entry in entries for citation in _citations(entry, names))
     return ChoiceLog(
-        record=replace(record, claims=judged, citations=[*in_text, *cited, *reported]),
+        inputs=replace(inputs, claims=judged, citations=[*in_text, *cited, *reported]),
         positions=tuple(positions),
         ready=ready,
         complete=complete,

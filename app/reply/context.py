@@ -11,7 +11,7 @@ from app.settings import StoreText
 from judges.types import Chunk, Claim, ReplyVerdict
 from judges.verdicts.citation_support import Attribution
 from policies.citations.document_names import DocumentNames
-from policies.types import Decision, Record
+from policies.types import Decision, PolicyInputs
 
 
 class Terms(Struct, frozen=True, kw_only=True):
@@ -42,10 +42,10 @@ class Terms(Struct, frozen=True, kw_only=True):
     is_json: bool = False
     asked: str = ""
 
-    def record(self, **found: Any) -> Record:
+    def policy_inputs(self, **found: Any) -> PolicyInputs:
         """What policies read, with what was found of the reply."""
         reported = self.options.reported
-        return Record(
+        return PolicyInputs(
             chunks=self.chunks,
             injectable=self.injectable,
             strippable=self.strippable,

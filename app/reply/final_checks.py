@@ -9,7 +9,7 @@ import structlog
 
 from judges.types import Chunk, Claim, ClaimVerdict
 from judges.verdicts.citation_support import Attribution
-from policies.engine import Audit
+from policies.engine import GroundingSettings
 from policies.types import Citation
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -19,7 +19,7 @@ _log = structlog.stdlib.get_logger(__name__)
 class Said:
     """What a choice turned out to say: its text as the client gets it, and the claims judged in it.
 
-    ``chunks`` are the documents kept; ``audit`` knows what the policies in scope want to have found out. ``earlier``
+    ``chunks`` are the documents kept; ``settings`` say what the policies in scope check. ``earlier``
     are claims of earlier replies of its run, the latest last. ``citations`` are those of the text, and ``attribution``
     reads claims against what they cite, where there is a judge that can.
     """
@@ -27,14 +27,14 @@ class Said:
     text: str
     claims: Sequence[ClaimVerdict]
     chunks: Sequence[Chunk]
-    audit: Audit
+    settings: GroundingSettings
     earlier: Sequence[Claim] = ()
     citations: Sequence[Citation] = ()
     attribution: Attribution | None = None
 
 
 Inquiry = Callable[[Said], Awaitable[Mapping[str, Any]]]
-"""Returns fields of ``policies.types.Record``; none where no policy wants them. Keeps its own deadline."""
+"""Returns fields of ``policies.types.PolicyInputs``; none where no policy wants them. Keeps its own deadline."""
 
 
 async def ask_all(inquiries: Sequence[Inquiry], said: Said) -> dict[str, Any]:

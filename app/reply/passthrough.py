@@ -69,7 +69,7 @@ class PassedChoice:
 
     def _log(self) -> ChoiceLog:
         terms = self._terms
-        record = terms.record(
+        inputs = terms.policy_inputs(
             judged=self._unjudged() is None,
             tool_calls_only=bool(CALLS & self.unchecked),
             citations=[
@@ -78,7 +78,7 @@ class PassedChoice:
             ],
         )
         return ChoiceLog(
-            record=record, positions=tuple(terms.positions), ready=terms.unjudged is None, complete=self.ended
+            inputs=inputs, positions=tuple(terms.positions), ready=terms.unjudged is None, complete=self.ended
         )
 
     def _unjudged(self) -> ReplyVerdict | None:

@@ -97,15 +97,15 @@ class Watch:
     def _judged(self, passed: Callable[[], ChoiceLog], entries: Sequence[Entry]) -> ChoiceLog:
         log = passed()
         labels = [claim.label for entry in entries for claim in entry.verdict.claims if claim.reason != SKIPPED]
-        record = replace(
-            log.record,
-            judged=bool(entries) or log.record.judged,
-            tool_calls_only=log.record.tool_calls_only and not entries,
+        inputs = replace(
+            log.inputs,
+            judged=bool(entries) or log.inputs.judged,
+            tool_calls_only=log.inputs.tool_calls_only and not entries,
             trust_score=labels.count(Label.SUPPORTED) / len(labels) if labels else None,
         )
-        before = log.record.citations
+        before = log.inputs.citations
         return choice_log(
-            record,
+            inputs,
             entries,
             cited=[citation for citation in before if not citation.reported],
             reported=[citation for citation in before if citation.reported],

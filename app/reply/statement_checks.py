@@ -23,7 +23,7 @@ def consistency(checker: GroundingChecker, *, timeout_s: float) -> Inquiry:
     wants that."""
 
     async def ask(said: Said) -> Mapping[str, Any]:
-        if not said.audit.consistency_check or not said.text.strip():
+        if not said.settings.consistency_check or not said.text.strip():
             return {}
         comparing = checker.consistency
         if comparing is None:
@@ -38,7 +38,7 @@ def cited_support(*, timeout_s: float) -> Inquiry:
     evidence of its claims does not tell. What the deadline leaves open stays open."""
 
     async def ask(said: Said) -> Mapping[str, Any]:
-        if said.attribution is None or not said.audit.valid_citations:
+        if said.attribution is None or not said.settings.valid_citations:
             return {}
         asked = [asked for asked, _ in zip(_open(said), range(_MOST_CITED), strict=False)]
         support: dict[tuple[Any, int], float] = {}
@@ -56,7 +56,7 @@ def cited_support(*, timeout_s: float) -> Inquiry:
 
 def _open(said: Said) -> Iterator[tuple[ClaimVerdict, list[int]]]:
     """The claims with a document cited that is not known to support them, and all the documents that they cite."""
-    least = said.audit.thresholds.entailment
+    least = said.settings.thresholds.entailment
     cited: dict[int, list[int]] = {}
     for citation in said.citations:
         if citation.document_index is not None and citation.sentence_index is not None and not citation.reported:

@@ -31,7 +31,7 @@ from app.reply.grounding_object import worst
 from app.reply.reader import Admit, Check, Choices, Close, Item, Mode, Opener, Pause, Reading
 from app.reply.regeneration import Regeneration
 from judges.types import SentenceVerdict
-from policies.engine import SentenceRuling
+from policies.engine import SentenceDecision
 from policies.types import Action
 
 __all__ = ["Enforcement", "Mode", "Opener"]
@@ -164,7 +164,7 @@ class Enforcement:
         return self._release(choice, released)
 
     async def _regenerates(
-        self, choice: Choice, verdict: SentenceVerdict, ruling: SentenceRuling, piece: Piece
+        self, choice: Choice, verdict: SentenceVerdict, ruling: SentenceDecision, piece: Piece
     ) -> bool:
         """Have the upstream go on anew from what stands, if a policy wants that of a sentence that fails. False: what
         the policy says besides happens to the sentence."""

@@ -8,7 +8,7 @@ from app.runs.steps import Recorded
 from judges.types import Chunk
 from policies.engine import PolicySet, decision_to_dict
 from policies.grounding.evaluator import GroundingRules
-from policies.types import Action, Decision, Phase, Policy, Record, strictest
+from policies.types import Action, Decision, Phase, Policy, PolicyInputs, strictest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,33 +41,33 @@ class Outcome:
 
 def started(policies: PolicySet) -> Outcome:
     """The run begins: the rules are bound."""
-    record = Record(final=False, of_run=True)
+    record = PolicyInputs(final=False, of_run=True)
     return _outcome(policies, policies.evaluate("grounding", Phase.BEFORE_WORKFLOW, record).decisions)
 
 
 def document_recorded(policies: PolicySet, chunk: Chunk, number: int) -> Outcome:
     """A document came, the last of ``number``: it is checked by itself, and that there are not too many."""
     # Those before it were checked as they came. All that counts of them is how many there are.
-    record = Record(chunks=(chunk,) * number, final=False, of_run=True)
-    return _outcome(policies, policies.retrieval(record, Phase.MID_EXECUTION).decisions)
+    record = PolicyInputs(chunks=(chunk,) * number, final=False, of_run=True)
+    return _outcome(policies, policies.evaluate_documents(record, Phase.MID_EXECUTION).decisions)
 
 
 def grounding_recorded(policies: PolicySet, scores: Sequence[float]) -> Outcome:
     """Scores came: those of one report are a set, and are checked by themselves."""
-    record = Record(reported_scores=scores, judged=False, final=False, of_run=True)
+    record = PolicyInputs(reported_scores=scores, judged=False, final=False, of_run=True)
     return _outcome(policies, policies.evaluate("grounding", Phase.MID_EXECUTION, record).decisions)
 
 
 def completed(policies: PolicySet, recorded: Recorded) -> Outcome:
     """The run is over: everything that needs the whole of it."""
-    record = recorded.record()
-    retrieval = policies.retrieval(record, Phase.AFTER_WORKFLOW)
+    record = recorded.policy_inputs()
+    retrieval = policies.evaluate_documents(record, Phase.AFTER_WORKFLOW)
     # The scores of documents are a set only now; those that were reported or judged were checked as they came.
-    by_documents = PolicySet(tuple(policy for policy in policies.of("grounding") if _scores_documents(policy)))
-    documents = Record(chunks=recorded.chunks, judged=False, of_run=True)
+    by_documents = PolicySet(tuple(policy for policy in policies.in_category("grounding") if _scores_documents(policy)))
+    documents = PolicyInputs(chunks=recorded.chunks, judged=False, of_run=True)
     scores = by_documents.evaluate("grounding", Phase.MID_EXECUTION, documents)
-    audit = policies.evaluate("grounding", Phase.AFTER_WORKFLOW, record)
-    return _outcome(policies, [*retrieval.decisions, *scores.decisions, *audit.decisions])
+    reply = policies.evaluate("grounding", Phase.AFTER_WORKFLOW, record)
+    return _outcome(policies, [*retrieval.decisions, *scores.decisions, *reply.decisions])
 
 
 def _outcome(policies: PolicySet, made: Sequence[Decision]) -> Outcome:

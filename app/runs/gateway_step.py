@@ -37,8 +37,8 @@ def call_data(trace: Trace, run_id: str) -> dict[str, Any]:
 
 def _claims(choice: ChoiceLog, places: Mapping[int, int], sentences: int) -> Iterator[ClaimVerdict]:
     """The claims that reached the client."""
-    for verdict in choice.record.claims:
-        if choice.record.judged and verdict.claim.sentence_index in choice.delivered:
+    for verdict in choice.inputs.claims:
+        if choice.inputs.judged and verdict.claim.sentence_index in choice.delivered:
             claim = replace(verdict.claim, sentence_index=verdict.claim.sentence_index + sentences)
             yield replace(
                 verdict,
@@ -54,7 +54,7 @@ def _claims(choice: ChoiceLog, places: Mapping[int, int], sentences: int) -> Ite
 def _support(verdict: ClaimVerdict, choice: ChoiceLog) -> dict[int, float]:
     """How far each document of the choice supports a claim: what its evidence and what its citations were found to
     say, the better of both."""
-    cited = choice.record.cited_support.items()
+    cited = choice.inputs.cited_support.items()
     by_citation = {index: score for (span, index), score in cited if span == verdict.claim.span}
     both = [*verdict.support.items(), *by_citation.items()]
     return {index: max(score for of, score in both if of == index) for index, _ in both}
@@ -67,7 +67,7 @@ def _source(source: Source | None, choice: ChoiceLog, places: Mapping[int, int])
 def _citations(choice: ChoiceLog, places: Mapping[int, int], sentences: int) -> Iterator[Citation]:
     """What the reply cites, as far as it reached the client. A marker that names no document was the request's own
     matter."""
-    for citation in choice.record.citations if choice.delivered else ():
+    for citation in choice.inputs.citations if choice.delivered else ():
         index, sentence = citation.document_index, citation.sentence_index
         shown = sentence is None or sentence in choice.delivered
         if shown and not _is_callers(citation) and (index is not None or citation.reported):
@@ -80,7 +80,7 @@ def _citations(choice: ChoiceLog, places: Mapping[int, int], sentences: int) -> 
 
 def _contradictions(choice: ChoiceLog) -> Sequence[Contradiction]:
     """Between claims of the reply, or between them and those of earlier replies of the run."""
-    found = choice.record.consistency
+    found = choice.inputs.consistency
     return () if found is None else found.contradictions
 
 
@@ -88,12 +88,12 @@ def _reported(choices: Sequence[ChoiceLog]) -> dict[str, Any]:
     """What the caller reported with the request: every choice has the same."""
     if not choices:
         return {}
-    record = choices[0].record
+    inputs = choices[0].inputs
     return {
-        "grounding_scores": list(record.reported_scores),
-        "citations": [citation.marker for citation in record.citations if _is_callers(citation)],
-        "unsupported_claims": list(record.reported_unsupported),
-        "output_confidence": record.output_confidence,
+        "grounding_scores": list(inputs.reported_scores),
+        "citations": [citation.marker for citation in inputs.citations if _is_callers(citation)],
+        "unsupported_claims": list(inputs.reported_unsupported),
+        "output_confidence": inputs.output_confidence,
     }
 
 

@@ -13,7 +13,7 @@ from app.runs import repository as run_store
 from app.runs.repository import RunRow
 from policies.base import RulesError
 from policies.engine import PolicyEngine, PolicySet
-from policies.types import Names, Policy
+from policies.types import Aliases, Policy
 
 _log = structlog.stdlib.get_logger(__name__)
 _MOST_CACHED = 1_000
@@ -27,7 +27,7 @@ class Bound:
     engine: PolicyEngine
 
     @classmethod
-    def at_start(cls, enabled: Sequence[Policy], *, agent: str | None, key: Names) -> "Bound":
+    def at_start(cls, enabled: Sequence[Policy], *, agent: str | None, key: Aliases) -> "Bound":
         """Those of ``enabled`` for a run of ``agent``, whatever the model: which one answers is known when it is
         asked."""
         policies = (

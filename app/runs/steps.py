@@ -10,7 +10,7 @@ from typing import Any
 
 from judges.types import Chunk, Claim, ClaimVerdict, Consistency, Contradiction, Label, Source, Span, Stated
 from policies.citations.extraction import reported_citations
-from policies.types import Citation, Record
+from policies.types import Citation, PolicyInputs
 
 _NOWHERE = Span(0, 0)
 
@@ -84,9 +84,9 @@ class Recorded:
             return None
         return sum(claim.label is Label.SUPPORTED for claim in claims) / len(claims)
 
-    def record(self) -> Record:
+    def policy_inputs(self) -> PolicyInputs:
         """What policies read when the run is complete."""
-        return Record(
+        return PolicyInputs(
             chunks=self.chunks,
             strippable=False,
             claims=self.claims,

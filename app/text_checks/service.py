@@ -33,9 +33,9 @@ from judges.types import (
 )
 from judges.verdicts.citation_support import Attribution
 from policies.citations.document_names import DocumentNames
-from policies.engine import Audit, PolicyEngine, PolicySet
+from policies.engine import PolicyEngine, PolicySet, ReplyEvaluation
 from policies.grounding.evaluator import GroundingRules
-from policies.types import Action, Citation, Decision, Policy, Record, strictest
+from policies.types import Action, Citation, Decision, Policy, PolicyInputs, strictest
 
 _LONG_TEXT = 20_000
 """Characters beyond which a text is split off the event loop."""
@@ -76,7 +76,7 @@ class _Judged:
 
     request: CheckRequest
     policy: Policy | None
-    audit: Audit
+    evaluation: ReplyEvaluation
     reply: ReplyCheck
     verdicts: Sequence[SentenceVerdict]
     entries: Sequence[Entry]
@@ -114,13 +114,13 @@ class _Judged:
             text=self.request.text,
             claims=self.claims,
             chunks=self.request.chunks,
-            audit=self.audit,
+            settings=self.evaluation.settings,
             citations=self.citations,
             attribution=self.attribution,
         )
 
-    def record(self, found: Mapping[str, Any]) -> Record:
-        return Record(
+    def policy_inputs(self, found: Mapping[str, Any]) -> PolicyInputs:
+        return PolicyInputs(
             chunks=self.request.chunks,
             claims=self.claims,
             citations=self.citations,
@@ -188,23 +188,24 @@ class TextChecks:
         """Have every sentence judged, where there is something to judge it by. No LLM is asked unless a policy wants
         one."""
         policies = PolicySet(() if policy is None else (policy,))
-        audit = policies.audit(Record(chunks=request.chunks))
-        llm = audit.corrects or bool(audit.score_requests)
+        evaluation = policies.evaluate_reply(PolicyInputs(chunks=request.chunks))
+        settings = evaluation.settings
+        llm = settings.corrects or bool(settings.score_requests)
         evidence = await self.checker.prepare(request.chunks)
         can_judge = bool(request.chunks) and self.checker.can_judge(llm=llm)
         reply = self.checker.reply(
             evidence,
-            thresholds=audit.thresholds,
-            max_sources_per_claim=audit.max_sources_per_claim,
-            max_claims=audit.max_claims,
-            correct=audit.corrects,
+            thresholds=settings.thresholds,
+            max_sources_per_claim=settings.max_sources_per_claim,
+            max_claims=settings.max_claims,
+            correct=settings.corrects,
             llm=llm,
         )
         verdicts = await _judge_all(reply, request.text) if can_judge else []
         return _Judged(
             request=request,
             policy=policy,
-            audit=audit,
+            evaluation=evaluation,
             reply=reply,
             verdicts=verdicts,
             entries=_entries(verdicts, request.text, request.chunks),
@@ -214,12 +215,12 @@ class TextChecks:
 
     async def _decide(self, judged: _Judged, trace: Trace) -> Checked:
         """Let the policy decide of what was judged, as it would of a reply, and keep it in ``trace``."""
-        audit, request, report = judged.audit, judged.request, judged.report
-        audit.start()
+        evaluation, request, report = judged.evaluation, judged.request, judged.report
+        evaluation.start()
         for verdict in judged.verdicts:
-            audit.sentence(_claims(verdict))
+            evaluation.sentence(_claims(verdict))
         found = await ask_all(self.inquiries, judged.said()) if judged.policy else {}
-        audit.finish(judged.record(found))
+        evaluation.finish(judged.policy_inputs(found))
         trace.judge_fault = (self.checker.fault or self.checker.error) if request.chunks else None
         trace.verdict, trace.trust_score = report.verdict.value, report.trust_score
         trace.judge_ms = judged.judge_ms
@@ -233,7 +234,7 @@ class TextChecks:
         return Checked(
             request_id=trace.request_id,
             report=report,
-            decisions=audit.decisions,
+            decisions=evaluation.decisions,
             max_unverifiable_ratio=judged.rules.max_unverifiable_ratio,
             judge_name=judged.by,
             judge_ms=judged.judge_ms,

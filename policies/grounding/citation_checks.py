@@ -6,7 +6,7 @@ from typing import Any
 from judges.types import ClaimVerdict, Label
 from policies.citations.extraction import distinct_documents
 from policies.grounding.rules import GroundingRules
-from policies.types import Action, Citation, Record, Violation
+from policies.types import Action, Citation, PolicyInputs, Violation
 
 FABRICATED = "fabricated"
 """The kind of a citation that names no document given."""
@@ -14,22 +14,22 @@ MISATTRIBUTED = "misattributed"
 """The kind of one whose document does not say what its sentence says, though another may."""
 
 
-def few_citations(rules: GroundingRules, record: Record) -> Iterator[Violation]:
-    count = len(distinct_documents(record.citations))
+def few_citations(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
+    count = len(distinct_documents(inputs.citations))
     if count < rules.min_citations:
         reason = f"Citations ({count}) below minimum ({rules.min_citations})"
-        yield of_audit(rules, record, reason, "GROUNDING_CITATIONS")
+        yield of_audit(rules, inputs, reason, "GROUNDING_CITATIONS")
 
 
-def no_citations(rules: GroundingRules, record: Record) -> Iterator[Violation]:
-    if rules.require_source_grounding and not distinct_documents(record.citations):
+def no_citations(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
+    if rules.require_source_grounding and not distinct_documents(inputs.citations):
         reason = "No source citations provided (grounding required)"
-        yield of_audit(rules, record, reason, "GROUNDING_REQUIRED")
+        yield of_audit(rules, inputs, reason, "GROUNDING_REQUIRED")
 
 
-def of_audit(rules: GroundingRules, record: Record, reason: str, code: str, **metadata: Any) -> Violation:
+def of_audit(rules: GroundingRules, inputs: PolicyInputs, reason: str, code: str, **metadata: Any) -> Violation:
     """A violation of the audit of a whole reply, which says how many documents it cites."""
-    count = len(distinct_documents(record.citations))
+    count = len(distinct_documents(inputs.citations))
     return Violation(
         action=Action(rules.action_on_violation),
         reason=reason,
@@ -38,28 +38,28 @@ def of_audit(rules: GroundingRules, record: Record, reason: str, code: str, **me
     )
 
 
-def bad_citations(rules: GroundingRules, record: Record) -> Iterator[Violation]:
+def bad_citations(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
     """Citations that are fabricated or misattributed, each once for its sentence. One that the caller reports is
     neither."""
     if not rules.require_valid_citations:
         return
-    by_sentence = _by_sentence(record)
+    by_sentence = _by_sentence(inputs)
     seen: set[tuple[str, int | None]] = set()
-    for citation in record.citations:
+    for citation in inputs.citations:
         where = None if citation.document_index is None else citation.sentence_index
         if citation.reported or (citation.marker, where) in seen:
             continue
         seen.add((citation.marker, where))
         if citation.document_index is None:
-            yield _fabricated(rules, record, citation)
+            yield _fabricated(rules, inputs, citation)
         elif claims := by_sentence.get(-1 if where is None else where):
-            supporting = {i for c in claims for i in range(len(record.chunks)) if _supports(rules, record, i, c)}
+            supporting = {i for c in claims for i in range(len(inputs.chunks)) if _supports(rules, inputs, i, c)}
             if citation.document_index not in supporting:
-                yield _misattributed(rules, record, citation, citation.document_index, supporting)
+                yield _misattributed(rules, inputs, citation, citation.document_index, supporting)
 
 
-def _fabricated(rules: GroundingRules, record: Record, citation: Citation) -> Violation:
-    count = len(record.chunks)
+def _fabricated(rules: GroundingRules, inputs: PolicyInputs, citation: Citation) -> Violation:
+    count = len(inputs.chunks)
     return Violation(
         action=Action(rules.action_on_violation),
         reason=f"Citation {citation.marker} names no document ({count} given)",
@@ -69,7 +69,7 @@ def _fabricated(rules: GroundingRules, record: Record, citation: Citation) -> Vi
 
 
 def _misattributed(
-    rules: GroundingRules, record: Record, citation: Citation, cited: int, supporting: Collection[int]
+    rules: GroundingRules, inputs: PolicyInputs, citation: Citation, cited: int, supporting: Collection[int]
 ) -> Violation:
     return Violation(
         action=Action(rules.action_on_violation),
@@ -78,33 +78,33 @@ def _misattributed(
         metadata={
             "kind": MISATTRIBUTED,
             "marker": citation.marker,
-            "count": len(record.chunks),
-            "document_id": record.chunks[cited].id,
+            "count": len(inputs.chunks),
+            "document_id": inputs.chunks[cited].id,
             "document_index": cited,
             "sentence_index": citation.sentence_index,
-            "supported_by": [record.chunks[index].id for index in sorted(supporting)],
+            "supported_by": [inputs.chunks[index].id for index in sorted(supporting)],
         },
     )
 
 
-def _by_sentence(record: Record) -> dict[int, list[ClaimVerdict]]:
+def _by_sentence(inputs: PolicyInputs) -> dict[int, list[ClaimVerdict]]:
     """The claims that a judge has a verdict of, by sentence."""
     claims: dict[int, list[ClaimVerdict]] = {}
-    for claim in record.claims:
+    for claim in inputs.claims:
         if claim.label is not Label.NOT_A_CLAIM and claim.reason is None:
             claims.setdefault(claim.claim.sentence_index, []).append(claim)
     return claims
 
 
-def _supports(rules: GroundingRules, record: Record, document: int, claim: ClaimVerdict) -> bool:
+def _supports(rules: GroundingRules, inputs: PolicyInputs, document: int, claim: ClaimVerdict) -> bool:
     """Whether that document supports the claim. One that a judge was asked about goes by what it said, the best of it:
     a claim may draw on several of the documents that its sentence cites."""
-    known = (record.cited_support.get((claim.claim.span, document)), claim.support.get(document))
+    known = (inputs.cited_support.get((claim.claim.span, document)), claim.support.get(document))
     if scores := [score for score in known if score is not None]:
         return max(scores) >= rules.entailment_threshold
     if rules.label(claim) is not Label.SUPPORTED or claim.best_source is None:
         return False
     best = claim.best_source
     return document == best.document_index or (
-        best.source is not None and record.chunks[document].source == best.source
+        best.source is not None and inputs.chunks[document].source == best.source
     )

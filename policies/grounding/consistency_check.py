@@ -1,6 +1,6 @@
 """The check of grounding policies that compares the claims of a reply with each other.
 
-Comparing takes time and policies do not wait: the caller compares beforehand and puts the result into the record.
+Comparing takes time and policies do not wait: the caller compares beforehand and puts the result into the inputs.
 """
 
 from collections.abc import Iterator
@@ -8,13 +8,13 @@ from typing import Any
 
 from judges.types import Stated
 from policies.grounding.rules import GroundingRules
-from policies.types import Action, Record, Violation
+from policies.types import Action, PolicyInputs, Violation
 
 
-def inconsistent(rules: GroundingRules, record: Record) -> Iterator[Violation]:
+def inconsistent(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
     """Claims of the reply that contradict each other, or claims of earlier replies of its run; or a warning where they
     could not be compared, since that never blocks."""
-    found = record.consistency if rules.factual_consistency_check else None
+    found = inputs.consistency if rules.factual_consistency_check else None
     if found is None:
         return
     if found.reason not in (None, "unavailable"):

@@ -1,7 +1,7 @@
 """The check of grounding policies that rests on an LLM's score of the whole reply.
 
 Asking an LLM takes time and policies do not wait: whoever drives the audit asks beforehand and puts the scores into the
-record. A request that the record has no score for was not to be made (a sentence on its way, a replay).
+inputs. A request that the inputs has no score for was not to be made (a sentence on its way, a replay).
 """
 
 from collections.abc import Iterator
@@ -10,15 +10,15 @@ from typing import Any
 from judges.types import LlmScore
 from policies import formatting as wording
 from policies.grounding.rules import GroundingRules
-from policies.types import Action, Phase, Record, Violation
+from policies.types import Action, Phase, PolicyInputs, Violation
 
 _ABSENT = frozenset({"no_key", "unknown_model"})
 """There is no LLM to ask: the other checks stand for themselves, and the decision only mentions it."""
 
 
-def llm_score(rules: GroundingRules, record: Record, phase: Phase) -> Iterator[Violation]:
+def llm_score(rules: GroundingRules, inputs: PolicyInputs, phase: Phase) -> Iterator[Violation]:
     """A score below the threshold; or a warning where the LLM was asked in vain, since that never blocks."""
-    score = score_of(rules, record, phase)
+    score = score_of(rules, inputs, phase)
     if score is None:
         return
     if score.skipped is not None and score.skipped not in _ABSENT:
@@ -43,16 +43,16 @@ def llm_score(rules: GroundingRules, record: Record, phase: Phase) -> Iterator[V
         )
 
 
-def llm_warnings(rules: GroundingRules, record: Record, phase: Phase) -> tuple[str, ...]:
+def llm_warnings(rules: GroundingRules, inputs: PolicyInputs, phase: Phase) -> tuple[str, ...]:
     """What the decision mentions where there was no LLM to ask."""
-    score = score_of(rules, record, phase)
+    score = score_of(rules, inputs, phase)
     return (_skipped(score),) if score is not None and score.skipped in _ABSENT else ()
 
 
-def llm_notes(rules: GroundingRules, record: Record, phase: Phase) -> dict[str, Any]:
+def llm_notes(rules: GroundingRules, inputs: PolicyInputs, phase: Phase) -> dict[str, Any]:
     """What the decision says of the LLM whatever came of it: its score, and what the calls took, in the first phase
     that it was asked for."""
-    score = score_of(rules, record, phase)
+    score = score_of(rules, inputs, phase)
     if score is None:
         return {}
     told: dict[str, Any] = {"model": score.request.model, "score": score.score}
@@ -72,12 +72,12 @@ def llm_notes(rules: GroundingRules, record: Record, phase: Phase) -> dict[str, 
     return {"llm": told}
 
 
-def score_of(rules: GroundingRules, record: Record, phase: Phase) -> LlmScore | None:
-    """The score that ``rules`` want at ``phase``, if the record has it."""
+def score_of(rules: GroundingRules, inputs: PolicyInputs, phase: Phase) -> LlmScore | None:
+    """The score that ``rules`` want at ``phase``, if the inputs has it."""
     request = rules.score_request
-    if request is None or not record.final or rules.llm_grounding_phase not in (phase.value, "both"):
+    if request is None or not inputs.final or rules.llm_grounding_phase not in (phase.value, "both"):
         return None
-    return next((score for score in record.llm_scores if score.request == request), None)
+    return next((score for score in inputs.llm_scores if score.request == request), None)
 
 
 def _skipped(score: LlmScore) -> str:

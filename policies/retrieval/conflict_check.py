@@ -1,6 +1,6 @@
 """The check of retrieval policies that compares the documents with each other.
 
-Comparing takes time and policies do not wait: the caller compares beforehand and puts the result into the record.
+Comparing takes time and policies do not wait: the caller compares beforehand and puts the result into the inputs.
 """
 
 from collections.abc import Collection, Iterator
@@ -8,25 +8,25 @@ from typing import Any
 
 from judges.types import Chunk, Contradiction, Stated
 from policies.retrieval.rules import RetrievalRules
-from policies.types import Action, Record, Violation
+from policies.types import Action, PolicyInputs, Violation
 
 LEAST_CONFLICT = 0.7
 """The score from which on two documents count as contradicting each other."""
 
 
-def conflicts(rules: RetrievalRules, record: Record, gone: Collection[int]) -> Iterator[Violation]:
+def conflicts(rules: RetrievalRules, inputs: PolicyInputs, gone: Collection[int]) -> Iterator[Violation]:
     """Documents that contradict each other, of those that are left without ``gone``. They are only warned of: which of
     the two is right, no policy can know."""
-    if not rules.check_conflicts or record.conflicts is None:
+    if not rules.check_conflicts or inputs.conflicts is None:
         return
-    for contradiction in record.conflicts.contradictions:
+    for contradiction in inputs.conflicts.contradictions:
         indices = (contradiction.first.document_index, contradiction.second.document_index)
         if contradiction.score >= LEAST_CONFLICT and not any(index is None or index in gone for index in indices):
-            yield _conflict(record, contradiction)
+            yield _conflict(inputs, contradiction)
 
 
-def _conflict(record: Record, contradiction: Contradiction) -> Violation:
-    both = [(record.chunks[side.document_index or 0], side) for side in (contradiction.first, contradiction.second)]
+def _conflict(inputs: PolicyInputs, contradiction: Contradiction) -> Violation:
+    both = [(inputs.chunks[side.document_index or 0], side) for side in (contradiction.first, contradiction.second)]
     (one, first), (other, second) = both
     names = (one.id, other.id) if one.source is None or one.source == other.source else (one.source, other.source)
     return Violation(

@@ -10,10 +10,10 @@ from typing import Any
 
 from judges.types import Chunk
 from policies import formatting as wording
-from policies.base import Findings, comparison_gaps
+from policies.base import CategoryResult, comparison_gaps
 from policies.retrieval.conflict_check import conflicts
 from policies.retrieval.rules import RetrievalRules
-from policies.types import Action, Phase, Record, Violation
+from policies.types import Action, Phase, PolicyInputs, Violation
 
 __all__ = ["RETRIEVAL", "Retrieval", "RetrievalRules"]
 
@@ -26,41 +26,41 @@ class Retrieval:
     name = "retrieval"
     rules = RetrievalRules
 
-    def evaluate(self, phase: Phase, rules: RetrievalRules, record: Record) -> Findings | None:
-        if not record.chunks and not rules.require_documents:
+    def evaluate(self, phase: Phase, rules: RetrievalRules, inputs: PolicyInputs) -> CategoryResult | None:
+        if not inputs.chunks and not rules.require_documents:
             return None
         match phase:
-            case Phase.BEFORE_WORKFLOW if record.final:
-                violations = tuple(_whole_set(rules, record))
-            case Phase.MID_EXECUTION if record.chunks:
-                violations = _up_to_block(_newest(rules, record))
+            case Phase.BEFORE_WORKFLOW if inputs.final:
+                violations = tuple(_whole_set(rules, inputs))
+            case Phase.MID_EXECUTION if inputs.chunks:
+                violations = _up_to_block(_newest(rules, inputs))
             case Phase.AFTER_WORKFLOW:
-                violations = (*_too_few(rules, len(record.chunks)), *_domination(rules, record, frozenset()))
+                violations = (*_too_few(rules, len(inputs.chunks)), *_domination(rules, inputs, frozenset()))
             case _:
                 return None
-        count = len(record.chunks)
-        return Findings(
+        count = len(inputs.chunks)
+        return CategoryResult(
             violations=violations,
             reason=f"Retrieval quality within policy ({count} chunks)",
-            metadata={"chunk_count": count, **(comparison_gaps(record.conflicts) if rules.check_conflicts else {})},
+            metadata={"chunk_count": count, **(comparison_gaps(inputs.conflicts) if rules.check_conflicts else {})},
         )
 
 
-def _whole_set(rules: RetrievalRules, record: Record) -> Iterator[Violation]:
-    too_few = list(_too_few(rules, len(record.chunks)))
-    single = [violation for index in range(len(record.chunks)) for violation in _document(rules, record, index)]
-    found = [*too_few, *_too_many(rules, record, _dropped(single)), *single]
-    found += _domination(rules, record, _dropped(found) | record.unfit)
+def _whole_set(rules: RetrievalRules, inputs: PolicyInputs) -> Iterator[Violation]:
+    too_few = list(_too_few(rules, len(inputs.chunks)))
+    single = [violation for index in range(len(inputs.chunks)) for violation in _document(rules, inputs, index)]
+    found = [*too_few, *_too_many(rules, inputs, _dropped(single)), *single]
+    found += _domination(rules, inputs, _dropped(found) | inputs.unfit)
     yield from found
-    gone = _dropped(found) | record.dropped
+    gone = _dropped(found) | inputs.dropped
     if gone and not too_few:
-        yield from _too_few(rules, len(record.chunks) - len(gone))
-    yield from conflicts(rules, record, gone)
+        yield from _too_few(rules, len(inputs.chunks) - len(gone))
+    yield from conflicts(rules, inputs, gone)
 
 
-def _newest(rules: RetrievalRules, record: Record) -> Iterator[Violation]:
-    yield from _too_many(rules, record, frozenset())
-    yield from _document(rules, record, len(record.chunks) - 1)
+def _newest(rules: RetrievalRules, inputs: PolicyInputs) -> Iterator[Violation]:
+    yield from _too_many(rules, inputs, frozenset())
+    yield from _document(rules, inputs, len(inputs.chunks) - 1)
 
 
 def _up_to_block(violations: Iterator[Violation]) -> tuple[Violation, ...]:
@@ -90,17 +90,17 @@ def _too_few(rules: RetrievalRules, count: int) -> Iterator[Violation]:
         )
 
 
-def _too_many(rules: RetrievalRules, record: Record, unfit: frozenset[int]) -> Iterator[Violation]:
+def _too_many(rules: RetrievalRules, inputs: PolicyInputs, unfit: frozenset[int]) -> Iterator[Violation]:
     """``unfit``: the documents that other rules take out."""
-    count = len(record.chunks)
+    count = len(inputs.chunks)
     if count > rules.max_chunks:
         yield _violation(
             rules.action_on_chunk_violation,
-            record,
+            inputs,
             reason=f"Retrieved chunks ({count}) above maximum ({rules.max_chunks})",
             reason_code="RETRIEVAL_CHUNK_COUNT",
             metadata={"chunk_count": count, "limit": rules.max_chunks},
-            drop=_surplus(rules, record.chunks, unfit),
+            drop=_surplus(rules, inputs.chunks, unfit),
         )
 
 
@@ -141,23 +141,23 @@ def _irrelevance(chunk: Chunk) -> float:
     return 1.0 if chunk.relevance_score is None else -chunk.relevance_score
 
 
-def _document(rules: RetrievalRules, record: Record, index: int) -> Iterator[Violation]:
+def _document(rules: RetrievalRules, inputs: PolicyInputs, index: int) -> Iterator[Violation]:
     """The checks of one document, in the order of evaluation."""
-    yield from _relevance(rules, record, index)
-    yield from _source(rules, record, index)
-    yield from _collection(rules, record, index)
-    yield from _age(rules, record, index)
+    yield from _relevance(rules, inputs, index)
+    yield from _source(rules, inputs, index)
+    yield from _collection(rules, inputs, index)
+    yield from _age(rules, inputs, index)
 
 
-def _relevance(rules: RetrievalRules, record: Record, index: int) -> Iterator[Violation]:
-    score = record.chunks[index].relevance_score
+def _relevance(rules: RetrievalRules, inputs: PolicyInputs, index: int) -> Iterator[Violation]:
+    score = inputs.chunks[index].relevance_score
     if score is None:
         if rules.min_relevance_score > 0:
-            yield from _missing(rules, record, index, "relevance score", "min_relevance_score")
+            yield from _missing(rules, inputs, index, "relevance score", "min_relevance_score")
     elif score < rules.min_relevance_score:
         yield _of_document(
             rules.action_on_low_relevance,
-            record,
+            inputs,
             index,
             reason=f"Retrieval relevance ({wording.score(score)}) below threshold "
             f"({wording.score(rules.min_relevance_score)})",
@@ -166,16 +166,16 @@ def _relevance(rules: RetrievalRules, record: Record, index: int) -> Iterator[Vi
         )
 
 
-def _source(rules: RetrievalRules, record: Record, index: int) -> Iterator[Violation]:
-    source = record.chunks[index].source
+def _source(rules: RetrievalRules, inputs: PolicyInputs, index: int) -> Iterator[Violation]:
+    source = inputs.chunks[index].source
     if source is None:
         if rules.blocked_sources or rules.require_source_diversity:
             rule = "blocked_sources" if rules.blocked_sources else "require_source_diversity"
-            yield from _missing(rules, record, index, "source", rule)
+            yield from _missing(rules, inputs, index, "source", rule)
     elif source in rules.blocked_sources:
         yield _of_document(
             rules.action_on_blocked_source,
-            record,
+            inputs,
             index,
             reason=f"Retrieved from blocked source '{source}'",
             reason_code="RETRIEVAL_BLOCKED_SOURCE",
@@ -183,16 +183,16 @@ def _source(rules: RetrievalRules, record: Record, index: int) -> Iterator[Viola
         )
 
 
-def _collection(rules: RetrievalRules, record: Record, index: int) -> Iterator[Violation]:
+def _collection(rules: RetrievalRules, inputs: PolicyInputs, index: int) -> Iterator[Violation]:
     if not rules.allowed_collections:
         return
-    collection = record.chunks[index].collection
+    collection = inputs.chunks[index].collection
     if collection is None:
-        yield from _missing(rules, record, index, "collection", "allowed_collections")
+        yield from _missing(rules, inputs, index, "collection", "allowed_collections")
     elif collection not in rules.allowed_collections:
         yield _of_document(
             rules.action_on_disallowed_collection,
-            record,
+            inputs,
             index,
             reason=f"Collection '{collection}' not in allowed list",
             reason_code="RETRIEVAL_COLLECTION",
@@ -200,14 +200,14 @@ def _collection(rules: RetrievalRules, record: Record, index: int) -> Iterator[V
         )
 
 
-def _age(rules: RetrievalRules, record: Record, index: int) -> Iterator[Violation]:
-    age = record.chunks[index].age_days
+def _age(rules: RetrievalRules, inputs: PolicyInputs, index: int) -> Iterator[Violation]:
+    age = inputs.chunks[index].age_days
     if age is None:
-        yield from _missing(rules, record, index, "age", "max_source_age_days")
+        yield from _missing(rules, inputs, index, "age", "max_source_age_days")
     elif age > rules.max_source_age_days:
         yield _of_document(
             rules.action_on_stale_source,
-            record,
+            inputs,
             index,
             reason=f"Source age ({wording.number(age)} days) exceeds max ({rules.max_source_age_days} days)",
             reason_code="RETRIEVAL_STALE_SOURCE",
@@ -215,40 +215,40 @@ def _age(rules: RetrievalRules, record: Record, index: int) -> Iterator[Violatio
         )
 
 
-def _missing(rules: RetrievalRules, record: Record, index: int, what: str, rule: str) -> Iterator[Violation]:
+def _missing(rules: RetrievalRules, inputs: PolicyInputs, index: int, what: str, rule: str) -> Iterator[Violation]:
     if rules.on_missing_metadata != "ignore":
         yield _of_document(
             rules.on_missing_metadata,
-            record,
+            inputs,
             index,
-            reason=f"Document '{record.chunks[index].id}' has no {what} ({rule} needs it)",
+            reason=f"Document '{inputs.chunks[index].id}' has no {what} ({rule} needs it)",
             reason_code="RETRIEVAL_MISSING_METADATA",
             metadata={"rule": rule, "missing": what},
         )
 
 
-def _domination(rules: RetrievalRules, record: Record, gone: frozenset[int]) -> Iterator[Violation]:
+def _domination(rules: RetrievalRules, inputs: PolicyInputs, gone: frozenset[int]) -> Iterator[Violation]:
     """One violation for each source that dominates, the largest first. With ``drop``, sources that come to dominate as
     documents of another go are among them."""
     if not rules.require_source_diversity:
         return
-    left = [index for index in range(len(record.chunks)) if index not in gone]
-    drops = rules.action_on_domination == "drop" and record.injectable
+    left = [index for index in range(len(inputs.chunks)) if index not in gone]
+    drops = rules.action_on_domination == "drop" and inputs.injectable
     taken: dict[str, list[int]] = {}
     ratios: dict[str, float] = {}
-    while dominating := _dominating(rules, record, left):
+    while dominating := _dominating(rules, inputs, left):
         for source, ratio in dominating:
             ratios.setdefault(source, ratio)
         if not drops:
             break
         source = dominating[0][0]
-        worst = _by_relevance(record.chunks, [index for index in left if record.chunks[index].source == source])[-1]
+        worst = _by_relevance(inputs.chunks, [index for index in left if inputs.chunks[index].source == source])[-1]
         taken.setdefault(source, []).append(worst)
         left.remove(worst)
     for source, ratio in ratios.items():
         yield _violation(
             rules.action_on_domination,
-            record,
+            inputs,
             reason=f"Source '{source}' dominates at {wording.share(ratio)} "
             f"(max {wording.limit(rules.max_single_source_ratio)})",
             reason_code="RETRIEVAL_DIVERSITY",
@@ -258,23 +258,23 @@ def _domination(rules: RetrievalRules, record: Record, gone: frozenset[int]) -> 
         )
 
 
-def _dominating(rules: RetrievalRules, record: Record, left: Sequence[int]) -> list[tuple[str, float]]:
-    counts = Counter(source for index in left if (source := record.chunks[index].source) is not None)
+def _dominating(rules: RetrievalRules, inputs: PolicyInputs, left: Sequence[int]) -> list[tuple[str, float]]:
+    counts = Counter(source for index in left if (source := inputs.chunks[index].source) is not None)
     shares = ((source, count / len(left)) for source, count in counts.items())
     over = [(source, ratio) for source, ratio in shares if ratio > rules.max_single_source_ratio]
     return sorted(over, key=lambda item: (-item[1], item[0]))
 
 
 def _of_document(
-    action: str, record: Record, index: int, *, reason: str, reason_code: str, metadata: dict[str, Any]
+    action: str, inputs: PolicyInputs, index: int, *, reason: str, reason_code: str, metadata: dict[str, Any]
 ) -> Violation:
-    metadata |= {"document_id": record.chunks[index].id, "document_index": index}
-    return _violation(action, record, reason=reason, reason_code=reason_code, metadata=metadata, drop=(index,))
+    metadata |= {"document_id": inputs.chunks[index].id, "document_index": index}
+    return _violation(action, inputs, reason=reason, reason_code=reason_code, metadata=metadata, drop=(index,))
 
 
 def _violation(
     action: str,
-    record: Record,
+    inputs: PolicyInputs,
     *,
     reason: str,
     reason_code: str,
@@ -285,10 +285,10 @@ def _violation(
     """A violation whose ``drop`` holds only where the gateway writes the prompt; else it blocks and says why."""
     if action != "drop":
         return Violation(action=Action(action), reason=reason, reason_code=reason_code, metadata=metadata)
-    if not record.injectable:
+    if not inputs.injectable:
         return Violation(action=Action.BLOCK, reason=reason + NOT_DROPPABLE, reason_code=reason_code, metadata=metadata)
     if "document_id" not in metadata:
-        metadata |= {"dropped": [record.chunks[index].id for index in sorted(drop)]}
+        metadata |= {"dropped": [inputs.chunks[index].id for index in sorted(drop)]}
     return Violation(
         action=Action.DROP,
         reason=reason,

@@ -1,4 +1,4 @@
-"""Policies to begin with, as data."""
+"""Policy templates, as data."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -9,6 +9,6 @@ from typing import Any
 
 @cache
 def templates() -> Sequence[Mapping[str, Any]]:
-    """The templates, each ``{name, category, description, rules}``; rules left out have their default."""
+    """The templates, each ``{name, category, description, rules}``; omitted rules have their defaults."""
     text = files(__name__).joinpath("templates.toml").read_text(encoding="utf-8")
     return tuple(tomllib.loads(text)["templates"])

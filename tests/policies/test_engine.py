@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from policies.engine import DEFAULT_GROUNDING, PolicyEngine, PolicySet, decision_to_dict
 from policies.retrieval.evaluator import RetrievalRules
-from policies.types import Action, Phase, Policy, Record, Scope
+from policies.types import Action, Phase, Policy, PolicyInputs, Scope
 from tests.support.policy_builders import chunk, policy
 
 
@@ -102,8 +102,8 @@ def test_an_unknown_category_is_refused() -> None:
 
 
 def test_a_decision_as_json() -> None:
-    record = Record(chunks=[chunk(0, age_days=400)])
-    (decision,) = PolicySet((policy("retrieval", "fresh"),)).retrieval(record).decisions
+    inputs = PolicyInputs(chunks=[chunk(0, age_days=400)])
+    (decision,) = PolicySet((policy("retrieval", "fresh"),)).evaluate_documents(inputs).decisions
     told = decision_to_dict(decision)
     latency = told.pop("latency_ms")
     assert latency >= 0
@@ -121,41 +121,43 @@ def test_a_decision_as_json() -> None:
 
 
 def test_several_violations_are_all_told() -> None:
-    record = Record(chunks=[chunk(0, relevance_score=0.41), chunk(1, age_days=400)])
-    ruling = PolicySet((policy("retrieval"),)).retrieval(record)
-    (decision,) = ruling.decisions
+    inputs = PolicyInputs(chunks=[chunk(0, relevance_score=0.41), chunk(1, age_days=400)])
+    combined = PolicySet((policy("retrieval"),)).evaluate_documents(inputs)
+    (decision,) = combined.decisions
     reasons = ["Retrieval relevance (0.41) below threshold (0.70)", "Source age (400 days) exceeds max (90 days)"]
     assert decision.action is Action.BLOCK
     assert decision.reason == "; ".join(reasons)
     assert decision.reason_code == "RETRIEVAL_LOW_RELEVANCE"
     assert decision.metadata["warnings"] == reasons
     assert [v["metadata"]["document_index"] for v in decision.metadata["violations"]] == [0, 1]
-    assert ruling.cause is not None
-    assert ruling.cause.reason_code == "RETRIEVAL_STALE_SOURCE"
-    assert ruling.cause.metadata["document_index"] == 1
+    assert combined.cause is not None
+    assert combined.cause.reason_code == "RETRIEVAL_STALE_SOURCE"
+    assert combined.cause.metadata["document_index"] == 1
 
 
 def test_every_policy_in_scope_is_evaluated_and_the_strictest_rules() -> None:
     lenient = policy("retrieval", "lenient", priority=9, action_on_stale_source="warn")
-    ruling = PolicySet((lenient, policy("retrieval", "strict"))).retrieval(Record(chunks=[chunk(age_days=400)]))
-    assert [decision.action for decision in ruling.decisions] == [Action.WARN, Action.BLOCK]
-    assert ruling.action is Action.BLOCK
+    combined = PolicySet((lenient, policy("retrieval", "strict"))).evaluate_documents(
+        PolicyInputs(chunks=[chunk(age_days=400)])
+    )
+    assert [decision.action for decision in combined.decisions] == [Action.WARN, Action.BLOCK]
+    assert combined.action is Action.BLOCK
 
 
 def test_nothing_to_say_leaves_no_decision() -> None:
-    ruling = PolicySet((policy("retrieval"),)).retrieval(Record())
-    assert (ruling.action, ruling.decisions, dict(ruling.dropped), ruling.cause) == (Action.ALLOW, (), {}, None)
+    combined = PolicySet((policy("retrieval"),)).evaluate_documents(PolicyInputs())
+    assert (combined.action, combined.decisions, dict(combined.dropped), combined.cause) == (Action.ALLOW, (), {}, None)
 
 
 def test_a_run_accumulates() -> None:
-    """The steps of a run: each record is checked, then the whole."""
+    """The steps of a run: each inputs is checked, then the whole."""
     policies = PolicySet((policy("retrieval"), policy("grounding", max_unsupported_claims=0)))
-    step = policies.retrieval(Record(chunks=[chunk()], final=False), Phase.MID_EXECUTION)
+    step = policies.evaluate_documents(PolicyInputs(chunks=[chunk()], final=False), Phase.MID_EXECUTION)
     assert [d.phase for d in step.decisions] == [Phase.MID_EXECUTION]
-    scores = Record(reported_scores=[0.42], judged=False)
+    scores = PolicyInputs(reported_scores=[0.42], judged=False)
     (mid,) = policies.evaluate("grounding", Phase.MID_EXECUTION, scores).decisions
     assert mid.reason == "Grounding score (0.42) below threshold (0.7)"
-    whole = Record(reported_scores=[0.42], reported_unsupported=["A.", "B."], judged=False)
+    whole = PolicyInputs(reported_scores=[0.42], reported_unsupported=["A.", "B."], judged=False)
     (end,) = policies.evaluate("grounding", Phase.AFTER_WORKFLOW, whole).decisions
     assert end.reason == "Citations (0) below minimum (1); Unsupported claims (2) exceeds max (0)"
     assert end.metadata["citation_count"] == 0
@@ -165,16 +167,16 @@ def test_a_run_accumulates() -> None:
 
 def test_the_default_has_no_policy() -> None:
     assert not DEFAULT_GROUNDING
-    assert DEFAULT_GROUNDING.retrieval(Record(chunks=[chunk(age_days=999)])).action is Action.ALLOW
+    assert DEFAULT_GROUNDING.evaluate_documents(PolicyInputs(chunks=[chunk(age_days=999)])).action is Action.ALLOW
 
 
 @given(actions=st.lists(st.sampled_from(["warn", "block"]), max_size=5), data=st.data())
 def test_the_strictest_grounding_action_does_not_hang_on_order(actions: list[str], data: st.DataObject) -> None:
     policies: list[Any] = [policy("grounding", f"p{i}", action_on_violation=a) for i, a in enumerate(actions)]
     shuffled = data.draw(st.permutations(policies))
-    record = Record(chunks=[chunk()])
+    inputs = PolicyInputs(chunks=[chunk()])
     first, second = (
-        PolicySet(tuple(order)).evaluate("grounding", Phase.AFTER_WORKFLOW, record).action
+        PolicySet(tuple(order)).evaluate("grounding", Phase.AFTER_WORKFLOW, inputs).action
         for order in (policies, shuffled)
     )
     assert first is second is (Action.BLOCK if "block" in actions else Action.WARN if actions else Action.ALLOW)

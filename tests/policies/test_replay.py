@@ -16,16 +16,16 @@ from policies.replay import (
     THRESHOLDS,
     TOOLS,
     ChoiceLog,
-    Judging,
-    Replay,
+    JudgeOptions,
+    ReplayResult,
     RequestLog,
     replay,
     shadow_decisions,
 )
-from policies.types import Action, Citation, Policy, Record
+from policies.types import Action, Citation, Policy, PolicyInputs
 from tests.support.policy_builders import chunk, claim, policy
 
-JUDGING = Judging(thresholds=Thresholds(), max_sources=5, max_claims=None)
+JUDGING = JudgeOptions(thresholds=Thresholds(), max_sources=5, max_claims=None)
 NEW, OLD = chunk(0), chunk(1, age_days=400)
 
 
@@ -35,10 +35,10 @@ def log(*choices: ChoiceLog, **fields: Any) -> RequestLog:
 
 def choice(*claims: Any, positions: tuple[int, ...] = (0,), **fields: Any) -> ChoiceLog:
     own = {name: fields.pop(name) for name in ("skipped", "complete", "ready") if name in fields}
-    return ChoiceLog(record=Record(claims=claims, **fields), positions=positions, **own)
+    return ChoiceLog(inputs=PolicyInputs(claims=claims, **fields), positions=positions, **own)
 
 
-def decided(of: RequestLog, *policies: Policy) -> Replay:
+def decided(of: RequestLog, *policies: Policy) -> ReplayResult:
     return replay(PolicySet(policies), of)
 
 
@@ -153,7 +153,7 @@ def test_what_would_have_to_be_found_out_is_a_doubt(rules: dict[str, Any], of: R
 
 def test_what_was_found_out_is_no_doubt() -> None:
     asked = grounding(llm_grounding_check=True, factual_consistency_check=True)
-    (request,) = PolicySet((asked,)).audit(Record()).score_requests
+    (request,) = PolicySet((asked,)).grounding_settings.score_requests
     scores = [LlmScore(request=request, score=0.1)]
     of = log(choice(claim(), claim(sentence=1), llm_scores=scores, consistency=Consistency()))
     made = decided(of, asked)

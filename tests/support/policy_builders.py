@@ -4,7 +4,7 @@ from typing import Any
 
 from judges.types import Chunk, Claim, ClaimVerdict, Label, Source, Span, Thresholds
 from policies.registry import CATEGORIES, parse_rules
-from policies.types import Phase, Policy, Record, Violation
+from policies.types import Phase, Policy, PolicyInputs, Violation
 
 
 def chunk(index: int = 0, **fields: Any) -> Chunk:
@@ -49,7 +49,7 @@ def policy(category: str, name: str = "p", **fields: Any) -> Policy:
     return Policy(id=name, name=name, category=category, rules=parse_rules(category, fields), **known)
 
 
-def found(category: str, phase: Phase, rules: dict[str, Any], record: Record) -> tuple[Violation, ...]:
-    findings = CATEGORIES[category].evaluate(phase, parse_rules(category, rules), record)
+def found(category: str, phase: Phase, rules: dict[str, Any], inputs: PolicyInputs) -> tuple[Violation, ...]:
+    findings = CATEGORIES[category].evaluate(phase, parse_rules(category, rules), inputs)
     assert findings is not None
     return findings.violations

@@ -19,7 +19,7 @@ from app.policy_admin.document import PolicyDocument, PolicyDraft, StoredPolicy,
 from app.policy_simulation import GivenRequest, Tally, simulate_given, simulate_logged
 from app.resources import Resources
 from policies.base import Text
-from policies.types import Names, Policy
+from policies.types import Aliases, Policy
 
 router = APIRouter(prefix="/policies", route_class=AdminRoute, tags=["policies"])
 
@@ -127,7 +127,7 @@ async def _simulated(resources: Resources, policy: Policy, wanted: Simulation) -
     return _answer(policy, tally, None)
 
 
-async def _key_names(resources: Resources) -> Mapping[str, Names]:
+async def _key_names(resources: Resources) -> Mapping[str, Aliases]:
     return {key.prefix: (key.name, key.prefix) for key in await resources.keys.list(limit=_KEYS)}
 
 

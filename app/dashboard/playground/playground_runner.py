@@ -32,7 +32,6 @@ from app.settings import StoreText
 from app.upstream import Upstreams
 from judges.types import Chunk
 from policies.engine import PolicyEngine
-from policies.types import Record
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -132,7 +131,7 @@ def _reader(resources: Resources, wanted: Rehearsed) -> Callable[[ChatDialect], 
 def _streams_live(resources: Resources, wanted: Rehearsed) -> bool:
     engine = wanted.engine or resources.policies.engine
     policies = engine.in_scope(agent=wanted.agent, model=wanted.model, key=None, unit=AGENT)
-    return str(policies.audit(Record()).stream_mode) == "live"
+    return str(policies.grounding_settings.stream_mode) == "live"
 
 
 async def _run(resources: Resources, wanted: Rehearsed, call: Call, queue: asyncio.Queue[Told]) -> None:

@@ -22,8 +22,8 @@ from judges.types import (
     Stated,
     Thresholds,
 )
-from policies.replay import ChoiceLog, Judging, RequestLog
-from policies.types import Citation, Record
+from policies.replay import ChoiceLog, JudgeOptions, RequestLog
+from policies.types import Citation, PolicyInputs
 
 SECRET = "The patient is called Dorothea."
 CHUNKS = [Chunk(id=f"d{index}", text="", source="a.pdf", relevance_score=0.5, age_days=2.0) for index in range(3)]
@@ -83,10 +83,12 @@ LOG = RequestLog(
     blocked=True,
     tools=False,
     conflicts=COMPARED,
-    judging=Judging(thresholds=Thresholds(entailment=0.6), max_sources=4, max_claims=9),
+    judging=JudgeOptions(thresholds=Thresholds(entailment=0.6), max_sources=4, max_claims=9),
     choices=[
-        ChoiceLog(record=Record(claims=[VERDICT], **FIELDS), positions=(0, 2), ready=False, complete=False, skipped=3),
-        ChoiceLog(record=Record(), positions=(0, 2)),
+        ChoiceLog(
+            inputs=PolicyInputs(claims=[VERDICT], **FIELDS), positions=(0, 2), ready=False, complete=False, skipped=3
+        ),
+        ChoiceLog(inputs=PolicyInputs(), positions=(0, 2)),
     ],
 )
 
@@ -101,10 +103,10 @@ def stored(how: StoreText) -> LoggedRows:
     )
 
 
-def test_every_field_of_a_record_is_tried_here() -> None:
+def test_every_field_of_the_inputs_is_tried_here() -> None:
     """A new field that the log does not keep would make simulations wrong in silence."""
     worked_out_again = {"unfit"}
-    assert set(FIELDS) | {"chunks", "claims"} | worked_out_again == {field.name for field in fields(Record)}
+    assert set(FIELDS) | {"chunks", "claims"} | worked_out_again == {field.name for field in fields(PolicyInputs)}
 
 
 def test_with_texts_all_comes_back_but_what_stands_elsewhere() -> None:
@@ -119,12 +121,12 @@ def test_with_texts_all_comes_back_but_what_stands_elsewhere() -> None:
         best_source=plain,
         contradicting_source=replace(plain, document_index=1),
     )
-    assert list(first.record.claims) == [verdict]
+    assert list(first.inputs.claims) == [verdict]
     assert (first.positions, first.ready, first.complete, first.skipped) == ((0, 2), False, False, 3)
     for name, value in FIELDS.items():
-        kept = getattr(first.record, name)
+        kept = getattr(first.inputs, name)
         assert (list(kept) if isinstance(value, list) else kept) == value, name
-    assert second.record == Record()
+    assert second.inputs == PolicyInputs()
 
 
 @pytest.mark.parametrize("how", [StoreText.HASH, StoreText.NONE])
@@ -133,11 +135,11 @@ def test_without_texts_none_of_them_is_kept(how: StoreText) -> None:
     assert "Dorothea" not in rows.extra + "".join(extra for _, extra in rows.claims)
     log = read_log(rows)
     assert log is not None
-    record = log.choices[0].record
-    assert [citation.marker for citation in record.citations][:3] == ["[1]", "[7]", "…"]
-    assert record.citations[3].marker not in ("", "…")
-    assert list(record.reported_unsupported) == ["…"]
-    (claim,) = record.claims
+    inputs = log.choices[0].inputs
+    assert [citation.marker for citation in inputs.citations][:3] == ["[1]", "[7]", "…"]
+    assert inputs.citations[3].marker not in ("", "…")
+    assert list(inputs.reported_unsupported) == ["…"]
+    (claim,) = inputs.claims
     assert (claim.claim.text, claim.entailed, dict(claim.support)) == ("…", 0.9, {0: 0.9, 1: 0.1})
 
 

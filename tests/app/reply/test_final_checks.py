@@ -6,9 +6,8 @@ from typing import Any
 
 from app.reply.final_checks import Said, ask_all
 from policies.engine import PolicySet
-from policies.types import Record
 
-SAID = Said(text="Rain.", claims=(), chunks=(), audit=PolicySet().audit(Record()))
+SAID = Said(text="Rain.", claims=(), chunks=(), settings=PolicySet().grounding_settings)
 
 
 def test_all_are_asked_at_once_and_their_findings_joined() -> None:

@@ -5,7 +5,7 @@ import pytest
 from judges.types import Consistency, Contradiction, Span, Stated
 from policies.engine import PolicyEngine
 from policies.registry import CATEGORIES, parse_rules
-from policies.types import Action, Phase, Record, Violation
+from policies.types import Action, Phase, PolicyInputs, Violation
 from tests.support.policy_builders import chunk, claim, found, policy
 
 ON = {"factual_consistency_check": True, "min_citations": 0, "max_unverifiable_ratio": 1.0}
@@ -22,7 +22,7 @@ def consistency(score: float = 0.9, *, earlier: bool = False, **fields: Any) -> 
 
 def after(rules: dict[str, Any], **fields: Any) -> tuple[Violation, ...]:
     defaults: dict[str, Any] = {"chunks": [chunk()], "claims": [claim()], "consistency": consistency()}
-    return found("grounding", Phase.AFTER_WORKFLOW, rules, Record(**(defaults | fields)))
+    return found("grounding", Phase.AFTER_WORKFLOW, rules, PolicyInputs(**(defaults | fields)))
 
 
 @pytest.mark.parametrize("action", ["warn", "block"])
@@ -73,8 +73,8 @@ def test_a_comparison_that_was_not_made_is_warned_of_and_never_blocks(reason: st
 
 
 def test_pairs_left_out_are_told() -> None:
-    record = Record(chunks=[chunk()], claims=[claim()], consistency=Consistency(skipped=3))
-    findings = CATEGORIES["grounding"].evaluate(Phase.AFTER_WORKFLOW, parse_rules("grounding", ON), record)
+    inputs = PolicyInputs(chunks=[chunk()], claims=[claim()], consistency=Consistency(skipped=3))
+    findings = CATEGORIES["grounding"].evaluate(Phase.AFTER_WORKFLOW, parse_rules("grounding", ON), inputs)
     assert findings is not None
     assert findings.metadata == {"citation_count": 0, "pairs_skipped": 3}
 
@@ -86,7 +86,9 @@ def documents(first: int = 0, second: int = 1, score: float = 0.9) -> Consistenc
 
 def before(rules: dict[str, Any], sources: tuple[str | None, ...], **fields: Any) -> tuple[Violation, ...]:
     chunks = [chunk(index, source=source) for index, source in enumerate(sources)]
-    return found("retrieval", Phase.BEFORE_WORKFLOW, rules, Record(chunks=chunks, conflicts=documents(), **fields))
+    return found(
+        "retrieval", Phase.BEFORE_WORKFLOW, rules, PolicyInputs(chunks=chunks, conflicts=documents(), **fields)
+    )
 
 
 def test_documents_that_contradict_each_other_are_warned_of() -> None:
@@ -139,14 +141,14 @@ def test_conflicts_are_reported_only_where_a_rule_asks_and_between_documents_tha
 
 
 def test_a_conflict_that_is_not_sure_is_none() -> None:
-    record = Record(chunks=[chunk(0), chunk(1)], conflicts=documents(score=0.69))
-    assert found("retrieval", Phase.BEFORE_WORKFLOW, {"check_conflicts": True}, record) == ()
+    inputs = PolicyInputs(chunks=[chunk(0), chunk(1)], conflicts=documents(score=0.69))
+    assert found("retrieval", Phase.BEFORE_WORKFLOW, {"check_conflicts": True}, inputs) == ()
 
 
 def test_documents_that_were_not_compared() -> None:
-    record = Record(chunks=[chunk()], conflicts=Consistency(reason="timeout"))
+    inputs = PolicyInputs(chunks=[chunk()], conflicts=Consistency(reason="timeout"))
     rules = parse_rules("retrieval", {"check_conflicts": True})
-    findings = CATEGORIES["retrieval"].evaluate(Phase.BEFORE_WORKFLOW, rules, record)
+    findings = CATEGORIES["retrieval"].evaluate(Phase.BEFORE_WORKFLOW, rules, inputs)
     assert findings is not None
     assert findings.violations == ()
     assert findings.metadata == {"chunk_count": 1, "not_compared": "timeout"}
@@ -157,6 +159,6 @@ def test_whoever_compares_can_ask_whether_anyone_wants_to_know() -> None:
         scoped = PolicyEngine([policy("retrieval", **rules), policy("grounding", name="g")]).in_scope()
         assert scoped.checks_conflicts is wanted
     for rules, wanted in (({"factual_consistency_check": True}, True), ({"require_valid_citations": True}, False)):
-        audit = PolicyEngine([policy("grounding", **rules)]).in_scope().audit(Record())
-        assert audit.consistency_check is wanted
-        assert audit.valid_citations is not wanted
+        settings = PolicyEngine([policy("grounding", **rules)]).in_scope().grounding_settings
+        assert settings.consistency_check is wanted
+        assert settings.valid_citations is not wanted

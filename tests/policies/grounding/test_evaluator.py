@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from policies.registry import CATEGORIES, parse_rules
-from policies.types import Action, Citation, Phase, Record
+from policies.types import Action, Citation, Phase, PolicyInputs
 from tests.support.policy_builders import NOT_A_CLAIM, chunk, claim, found
 
 ANSWER = (chunk(0, source="faq.pdf"),)
@@ -14,16 +14,16 @@ CITED = (Citation(marker="[1]", document_index=0, sentence_index=0),)
 
 def mid(rules: dict[str, Any], **fields: Any) -> Any:
     defaults: dict[str, Any] = {"chunks": ANSWER, "final": False}
-    return found("grounding", Phase.MID_EXECUTION, rules, Record(**(defaults | fields)))
+    return found("grounding", Phase.MID_EXECUTION, rules, PolicyInputs(**(defaults | fields)))
 
 
 def after(rules: dict[str, Any], **fields: Any) -> Any:
     defaults: dict[str, Any] = {"chunks": ANSWER, "citations": CITED}
-    return found("grounding", Phase.AFTER_WORKFLOW, rules, Record(**(defaults | fields)))
+    return found("grounding", Phase.AFTER_WORKFLOW, rules, PolicyInputs(**(defaults | fields)))
 
 
-def outcome(phase: Phase, rules: dict[str, Any], record: Record) -> Any:
-    return CATEGORIES["grounding"].evaluate(phase, parse_rules("grounding", rules), record)
+def outcome(phase: Phase, rules: dict[str, Any], inputs: PolicyInputs) -> Any:
+    return CATEGORIES["grounding"].evaluate(phase, parse_rules("grounding", rules), inputs)
 
 
 def reported(*names: str) -> tuple[Citation, ...]:
@@ -31,7 +31,7 @@ def reported(*names: str) -> tuple[Citation, ...]:
 
 
 def test_rules_are_bound_before_the_workflow() -> None:
-    findings = outcome(Phase.BEFORE_WORKFLOW, {}, Record())
+    findings = outcome(Phase.BEFORE_WORKFLOW, {}, PolicyInputs())
     assert (findings.violations, findings.reason) == ((), "Grounding rules bound")
 
 
@@ -57,7 +57,7 @@ def test_a_score_equal_to_the_threshold_passes() -> None:
 
 
 def test_no_score_is_allowed() -> None:
-    findings = outcome(Phase.MID_EXECUTION, {"action_on_violation": "block"}, Record(final=True))
+    findings = outcome(Phase.MID_EXECUTION, {"action_on_violation": "block"}, PolicyInputs(final=True))
     assert (findings.violations, findings.reason) == ((), "No grounding scores to check")
 
 
@@ -196,8 +196,8 @@ def test_strip_does_nothing_where_the_text_is_out_already() -> None:
 
 def test_a_grounded_reply() -> None:
     citations = [Citation(marker=f"[{i}]", document_index=i, sentence_index=0) for i in range(3)]
-    record = Record(chunks=[chunk(i) for i in range(3)], claims=[claim()], citations=[*citations, citations[0]])
-    findings = outcome(Phase.AFTER_WORKFLOW, {}, record)
+    inputs = PolicyInputs(chunks=[chunk(i) for i in range(3)], claims=[claim()], citations=[*citations, citations[0]])
+    findings = outcome(Phase.AFTER_WORKFLOW, {}, inputs)
     assert findings.violations == ()
     assert findings.reason == "Grounding audit passed (3 citations)"
     assert findings.metadata == {"citation_count": 3}
@@ -393,22 +393,24 @@ def test_everything_is_collected_in_the_order_of_evaluation() -> None:
 
 
 def test_no_documents() -> None:
-    findings = outcome(Phase.AFTER_WORKFLOW, {"min_citations": 2, "action_on_violation": "block"}, Record(judged=False))
+    findings = outcome(
+        Phase.AFTER_WORKFLOW, {"min_citations": 2, "action_on_violation": "block"}, PolicyInputs(judged=False)
+    )
     assert findings.violations == ()
     assert (findings.reason, findings.reason_code) == ("No sources to ground against", "GROUNDING_NO_SOURCES")
 
 
 def test_no_documents_where_grounding_is_required() -> None:
     rules = {"require_source_grounding": True, "min_citations": 0, "action_on_violation": "block"}
-    findings = outcome(Phase.AFTER_WORKFLOW, rules, Record(judged=False))
+    findings = outcome(Phase.AFTER_WORKFLOW, rules, PolicyInputs(judged=False))
     (violation,) = findings.violations
     assert (violation.action, violation.reason_code) == (Action.BLOCK, "GROUNDING_REQUIRED")
 
 
 def test_what_a_run_reports_is_audited_without_documents() -> None:
-    record = Record(reported_unsupported=["A.", "B."], output_confidence=0.3, judged=False)
+    inputs = PolicyInputs(reported_unsupported=["A.", "B."], output_confidence=0.3, judged=False)
     rules = {"max_unsupported_claims": 0, "abstention_threshold": 0.5}
-    findings = outcome(Phase.AFTER_WORKFLOW, rules, record)
+    findings = outcome(Phase.AFTER_WORKFLOW, rules, inputs)
     assert [v.reason for v in findings.violations] == [
         "Citations (0) below minimum (1)",
         "Unsupported claims (2) exceeds max (0)",
@@ -419,28 +421,28 @@ def test_what_a_run_reports_is_audited_without_documents() -> None:
 def test_a_reply_that_calls_tools_is_not_checked() -> None:
     rules = {"require_source_grounding": True, "action_on_violation": "block", "on_judge_unavailable": "block"}
     for chunks in (ANSWER, ()):
-        record = Record(chunks=chunks, judged=False, tool_calls_only=True)
-        findings = outcome(Phase.AFTER_WORKFLOW, rules, record)
+        inputs = PolicyInputs(chunks=chunks, judged=False, tool_calls_only=True)
+        findings = outcome(Phase.AFTER_WORKFLOW, rules, inputs)
         assert (findings.violations, findings.reason_code) == ((), "GROUNDING_NOT_CHECKED")
 
 
 def test_a_reply_that_no_judge_looked_at() -> None:
-    record = Record(chunks=ANSWER, judged=False, judge_unavailable=True)
+    inputs = PolicyInputs(chunks=ANSWER, judged=False, judge_unavailable=True)
     for phase in (Phase.MID_EXECUTION, Phase.AFTER_WORKFLOW):
-        assert outcome(phase, {"action_on_violation": "block"}, record).violations == ()
+        assert outcome(phase, {"action_on_violation": "block"}, inputs).violations == ()
 
 
 def test_a_policy_may_insist_on_a_judge() -> None:
     rules = {"on_judge_unavailable": "block"}
     for phase, final in ((Phase.MID_EXECUTION, False), (Phase.AFTER_WORKFLOW, True)):
-        record = Record(chunks=ANSWER, judged=False, judge_unavailable=True, final=final)
-        (violation,) = outcome(phase, rules, record).violations
+        inputs = PolicyInputs(chunks=ANSWER, judged=False, judge_unavailable=True, final=final)
+        (violation,) = outcome(phase, rules, inputs).violations
         assert (violation.action, violation.reason_code) == (Action.BLOCK, "GROUNDING_NOT_CHECKED")
 
 
 def test_without_documents_no_judge_is_missed() -> None:
-    record = Record(judged=False, judge_unavailable=True, final=False)
-    assert outcome(Phase.MID_EXECUTION, {"on_judge_unavailable": "block"}, record).violations == ()
+    inputs = PolicyInputs(judged=False, judge_unavailable=True, final=False)
+    assert outcome(Phase.MID_EXECUTION, {"on_judge_unavailable": "block"}, inputs).violations == ()
 
 
 @pytest.mark.parametrize(

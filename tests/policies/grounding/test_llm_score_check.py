@@ -1,4 +1,4 @@
-"""The rules of the LLM judge: its score in the record, the decision it makes, and what a missing one comes to."""
+"""The rules of the LLM judge: its score in the inputs, the decision it makes, and what a missing one comes to."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 from judges.types import Label, LlmCall, LlmScore, ScoreRequest
 from policies.engine import PolicyEngine
 from policies.registry import parse_rules
-from policies.types import Action, Citation, Decision, Phase, Policy, Record
+from policies.types import Action, Citation, Decision, Phase, Policy, PolicyInputs
 from tests.support.policy_builders import chunk, claim
 
 MODEL = "gpt-4o-mini"
@@ -22,16 +22,20 @@ PHASES = [Phase.MID_EXECUTION, Phase.AFTER_WORKFLOW]
 def decided(score: LlmScore | None, **rules: Any) -> dict[Phase, Decision]:
     """The decisions on a reply that has nothing else to say against it."""
     made = parse_rules("grounding", {"llm_grounding_check": True, **rules})
-    audit = PolicyEngine([Policy(id="p", name="p", category="grounding", rules=made)]).in_scope().audit(Record())
-    audit.start()
-    record = Record(
+    evaluation = (
+        PolicyEngine([Policy(id="p", name="p", category="grounding", rules=made)])
+        .in_scope()
+        .evaluate_reply(PolicyInputs())
+    )
+    evaluation.start()
+    inputs = PolicyInputs(
         chunks=(chunk(0, source="faq.pdf"),),
         citations=CITED,
         claims=[claim(0.9)],
         llm_scores=() if score is None else (score,),
     )
-    audit.finish(record)
-    return {decision.phase: decision for decision in audit.decisions}
+    evaluation.finish(inputs)
+    return {decision.phase: decision for decision in evaluation.decisions}
 
 
 def scored(value: float, request: ScoreRequest = REQUEST) -> LlmScore:
@@ -131,10 +135,14 @@ def test_an_unknown_cost_is_unknown() -> None:
 
 def test_a_reply_that_no_cross_encoder_judged_is_decided_by_its_score() -> None:
     made = parse_rules("grounding", {"llm_grounding_check": True, "llm_grounding_phase": "after_workflow"})
-    audit = PolicyEngine([Policy(id="p", name="p", category="grounding", rules=made)]).in_scope().audit(Record())
-    audit.start()
-    audit.finish(Record(chunks=(chunk(0),), judged=False, llm_scores=[scored(0.1)]))
-    assert [decision.reason_code for decision in audit.decisions] == [None, None, "GROUNDING_LLM_SCORE"]
+    evaluation = (
+        PolicyEngine([Policy(id="p", name="p", category="grounding", rules=made)])
+        .in_scope()
+        .evaluate_reply(PolicyInputs())
+    )
+    evaluation.start()
+    evaluation.finish(PolicyInputs(chunks=(chunk(0),), judged=False, llm_scores=[scored(0.1)]))
+    assert [decision.reason_code for decision in evaluation.decisions] == [None, None, "GROUNDING_LLM_SCORE"]
 
 
 def test_the_audit_knows_what_its_policies_ask_each_request_once() -> None:
@@ -147,12 +155,12 @@ def test_the_audit_knows_what_its_policies_ask_each_request_once() -> None:
         policy("c", llm_grounding_check=True, llm_grounding_criteria="Doses."),
         policy("d", contradiction_action="correct"),
     ]
-    audit = PolicyEngine(policies).in_scope().audit(Record())
-    assert audit.score_requests == (REQUEST, ScoreRequest(model=MODEL, criteria="Doses."))
-    assert audit.corrects
-    plain = PolicyEngine(policies[3:]).in_scope().audit(Record())
+    settings = PolicyEngine(policies).in_scope().grounding_settings
+    assert settings.score_requests == (REQUEST, ScoreRequest(model=MODEL, criteria="Doses."))
+    assert settings.corrects
+    plain = PolicyEngine(policies[3:]).in_scope().grounding_settings
     assert plain.score_requests == ()
-    assert not PolicyEngine(policies[:1]).in_scope().audit(Record()).corrects
+    assert not PolicyEngine(policies[:1]).in_scope().grounding_settings.corrects
 
 
 def test_a_claim_that_the_llm_decided_keeps_its_label_under_every_threshold() -> None:

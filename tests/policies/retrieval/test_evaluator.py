@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.engine import PolicySet, Ruling
+from policies.engine import CombinedDecision, PolicySet
 from policies.registry import CATEGORIES, parse_rules
-from policies.types import Action, Phase, Record
+from policies.types import Action, Phase, PolicyInputs
 from tests.support.policy_builders import chunk, found, policy
 
 SUFFIX = " (it cannot be dropped, since the gateway does not write the prompt)"
 
 
 def check(rules: dict[str, Any], *chunks: Any, phase: Phase = Phase.BEFORE_WORKFLOW, **fields: Any) -> Any:
-    return found("retrieval", phase, rules, Record(chunks=chunks, **fields))
+    return found("retrieval", phase, rules, PolicyInputs(chunks=chunks, **fields))
 
 
 VIOLATIONS: list[tuple[str, dict[str, Any], dict[str, Any], str, str, dict[str, Any]]] = [
@@ -141,7 +141,7 @@ def test_a_fraction_of_a_day_over_the_limit_shows() -> None:
 
 
 def test_no_documents_no_evaluation() -> None:
-    assert CATEGORIES["retrieval"].evaluate(Phase.BEFORE_WORKFLOW, parse_rules("retrieval", {}), Record()) is None
+    assert CATEGORIES["retrieval"].evaluate(Phase.BEFORE_WORKFLOW, parse_rules("retrieval", {}), PolicyInputs()) is None
 
 
 @pytest.mark.parametrize(("minimum", "limit"), [(0, 1), (1, 1), (3, 3)])
@@ -241,9 +241,9 @@ def test_everything_is_collected_in_the_order_of_evaluation() -> None:
 
 
 def test_a_good_set_is_allowed_and_logged() -> None:
-    ruling = PolicySet((policy("retrieval"),)).retrieval(Record(chunks=[chunk(i) for i in range(3)]))
-    (decision,) = ruling.decisions
-    assert ruling.action is decision.action is Action.ALLOW
+    combined = PolicySet((policy("retrieval"),)).evaluate_documents(PolicyInputs(chunks=[chunk(i) for i in range(3)]))
+    (decision,) = combined.decisions
+    assert combined.action is decision.action is Action.ALLOW
     assert decision.reason == "Retrieval quality within policy (3 chunks)"
     assert decision.reason_code is None
     assert decision.metadata == {"chunk_count": 3}
@@ -268,7 +268,7 @@ def test_a_run_goes_on_after_a_warning() -> None:
 
 
 def test_a_run_is_counted_at_its_end() -> None:
-    """Too few, and domination, can be told only when a run completes; too many is told at each record."""
+    """Too few, and domination, can be told only when a run completes; too many is told at each inputs."""
     rules = {"min_chunks": 2, "require_source_diversity": True, "max_chunks": 1}
     document = chunk(0, source="a")
     assert check(rules, document, phase=Phase.MID_EXECUTION, final=False) == ()
@@ -280,18 +280,18 @@ def test_a_run_is_counted_at_its_end() -> None:
 
 def test_the_start_of_a_run_decides_nothing() -> None:
     rules = parse_rules("retrieval", {"require_documents": True})
-    assert CATEGORIES["retrieval"].evaluate(Phase.BEFORE_WORKFLOW, rules, Record(final=False)) is None
+    assert CATEGORIES["retrieval"].evaluate(Phase.BEFORE_WORKFLOW, rules, PolicyInputs(final=False)) is None
 
 
 def test_one_policy_misses_what_another_takes_out() -> None:
     dropping = policy("retrieval", "a", action_on_low_relevance="drop", min_chunks=0)
     counting = policy("retrieval", "b", min_chunks=2, min_relevance_score=0, action_on_chunk_violation="block")
-    record = Record(chunks=[chunk(0), chunk(1, relevance_score=0.1)], injectable=True)
-    ruling = PolicySet((dropping, counting)).retrieval(record)
-    assert ruling.action is Action.BLOCK
-    assert ruling.cause is not None
-    assert ruling.cause.reason == "Retrieved chunks (1) below minimum (2)"
-    assert dict(ruling.dropped) == {1: "Retrieval relevance (0.10) below threshold (0.70)"}
+    inputs = PolicyInputs(chunks=[chunk(0), chunk(1, relevance_score=0.1)], injectable=True)
+    combined = PolicySet((dropping, counting)).evaluate_documents(inputs)
+    assert combined.action is Action.BLOCK
+    assert combined.cause is not None
+    assert combined.cause.reason == "Retrieved chunks (1) below minimum (2)"
+    assert dict(combined.dropped) == {1: "Retrieval relevance (0.10) below threshold (0.70)"}
 
 
 ACTIONS = st.sampled_from(["warn", "block", "drop"])
@@ -324,12 +324,12 @@ CHUNKS = st.lists(
 )
 
 
-def reasons(ruling: Ruling) -> list[str]:
-    return sorted(reason for decision in ruling.decisions for reason in decision.reason.split("; "))
+def reasons(combined: CombinedDecision) -> list[str]:
+    return sorted(reason for decision in combined.decisions for reason in decision.reason.split("; "))
 
 
-def kept(ruling: Ruling, chunks: list[Any]) -> list[Any]:
-    return [one for index, one in enumerate(chunks) if index not in ruling.dropped]
+def kept(combined: CombinedDecision, chunks: list[Any]) -> list[Any]:
+    return [one for index, one in enumerate(chunks) if index not in combined.dropped]
 
 
 def unscored(*sources: str | None, **fields: Any) -> list[Any]:
@@ -347,7 +347,7 @@ def test_the_outcome_does_not_hang_on_the_order_of_documents(
     order a retriever gave equals in."""
     shuffled = data.draw(st.permutations(chunks))
     first, second = (
-        PolicySet((policy("retrieval", **rules),)).retrieval(Record(chunks=order, injectable=injectable))
+        PolicySet((policy("retrieval", **rules),)).evaluate_documents(PolicyInputs(chunks=order, injectable=injectable))
         for order in (chunks, shuffled)
     )
     assert first.action is second.action
@@ -362,9 +362,11 @@ def test_the_outcome_does_not_hang_on_the_order_of_documents(
 def test_equals_that_have_no_room_go_of_the_source_that_has_the_most(order: tuple[str, ...]) -> None:
     """Two of three documents without a score fit: one of each source stays, so that none dominates."""
     rules = DIVERSE | {"action_on_domination": "block"}
-    ruling = PolicySet((policy("retrieval", **rules),)).retrieval(Record(chunks=unscored(*order), injectable=True))
-    assert ruling.action is Action.DROP
-    assert ruling.dropped.keys() == {2 if order[2] == "a" else 1}
+    combined = PolicySet((policy("retrieval", **rules),)).evaluate_documents(
+        PolicyInputs(chunks=unscored(*order), injectable=True)
+    )
+    assert combined.action is Action.DROP
+    assert combined.dropped.keys() == {2 if order[2] == "a" else 1}
 
 
 def test_a_source_that_is_nowhere_else_cannot_be_made_room_for() -> None:
@@ -385,9 +387,11 @@ def test_equals_that_go_anyway_make_room_for_those_that_do_not(ages: tuple[int, 
         "action_on_stale_source": "drop",
         "require_source_diversity": False,
     }
-    ruling = PolicySet((policy("retrieval", **rules),)).retrieval(Record(chunks=chunks, injectable=True))
-    assert ruling.dropped.keys() == {ages.index(91)}
-    assert ruling.action is Action.DROP
+    combined = PolicySet((policy("retrieval", **rules),)).evaluate_documents(
+        PolicyInputs(chunks=chunks, injectable=True)
+    )
+    assert combined.dropped.keys() == {ages.index(91)}
+    assert combined.action is Action.DROP
 
 
 def test_equals_keep_their_order_where_no_source_may_crowd_out_another() -> None:
@@ -401,9 +405,9 @@ def test_the_strictest_action_does_not_hang_on_the_order_of_policies(
     rules: list[dict[str, Any]], chunks: list[Any], data: st.DataObject
 ) -> None:
     policies = [policy("retrieval", f"p{i}", **one) for i, one in enumerate(rules)]
-    record = Record(chunks=chunks, injectable=True)
+    inputs = PolicyInputs(chunks=chunks, injectable=True)
     first, second = (
-        PolicySet(tuple(order)).retrieval(record) for order in (policies, data.draw(st.permutations(policies)))
+        PolicySet(tuple(order)).evaluate_documents(inputs) for order in (policies, data.draw(st.permutations(policies)))
     )
     assert first.action is second.action
     assert set(first.dropped) == set(second.dropped)
@@ -423,9 +427,9 @@ def test_drops_leave_a_set_within_the_rules(several: list[dict[str, Any]], chunk
     """What drop is for holds of the documents left, of every policy, and only documents given are dropped; each that
     is dropped is named by a policy."""
     policies = [policy("retrieval", f"p{i}", **rules, **DROPS) for i, rules in enumerate(map(undecided, several))]
-    ruling = PolicySet(tuple(policies)).retrieval(Record(chunks=chunks, injectable=True))
-    assert set(ruling.dropped) <= set(range(len(chunks)))
-    left = kept(ruling, chunks)
+    combined = PolicySet(tuple(policies)).evaluate_documents(PolicyInputs(chunks=chunks, injectable=True))
+    assert set(combined.dropped) <= set(range(len(chunks)))
+    left = kept(combined, chunks)
     for rules in several:
         assert len(left) <= rules["max_chunks"]
         for document in left:
@@ -461,15 +465,15 @@ def test_one_policy_sees_what_is_left_of_one_source_once_another_has_taken_docum
         action_on_chunk_violation="warn",
     )
     order = sorted((dropping, diverse), key=lambda one: one.name)
-    ruling = PolicySet(tuple(order)).retrieval(Record(chunks=chunks, injectable=True))
-    assert ruling.action is taken
-    (said,) = (decision for decision in ruling.decisions if decision.policy_name == "m")
+    combined = PolicySet(tuple(order)).evaluate_documents(PolicyInputs(chunks=chunks, injectable=True))
+    assert combined.action is taken
+    (said,) = (decision for decision in combined.decisions if decision.policy_name == "m")
     assert said.reason.startswith("Source 'x' dominates at 100% (max 60%)")
-    assert ruling.dropped.keys() == ({0, 1, 2, 3} if action == "drop" else {2, 3})
+    assert combined.dropped.keys() == ({0, 1, 2, 3} if action == "drop" else {2, 3})
 
 
 @given(rules=RULES, chunks=CHUNKS)
 def test_nothing_is_dropped_from_a_prompt_that_the_caller_wrote(rules: dict[str, Any], chunks: list[Any]) -> None:
-    ruling = PolicySet((policy("retrieval", **rules),)).retrieval(Record(chunks=chunks))
-    assert not ruling.dropped
-    assert ruling.action is not Action.DROP
+    combined = PolicySet((policy("retrieval", **rules),)).evaluate_documents(PolicyInputs(chunks=chunks))
+    assert not combined.dropped
+    assert combined.action is not Action.DROP
