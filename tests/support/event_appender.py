@@ -7,11 +7,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from conftest import make_event
-
 from app.db.database import Database
 from app.events.storage.writer import EventWriter
 from app.settings import EventDurability
+from tests.app.conftest import make_event
 
 
 async def main(url: str, journal: str) -> None:

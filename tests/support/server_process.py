@@ -33,6 +33,7 @@ class Process:
         variables: Mapping[str, str] = {
             **(environment or {}),
             "PATH": os.environ.get("PATH", ""),
+            "PYTHONPATH": str(Path(__file__).parents[2]),  # these sources, whatever is installed
             "TMPDIR": str(scratch or folder),
             "GROUNDLANE_UPSTREAM_BASE_URL": f"{upstream}/v1",
             "GROUNDLANE_JUDGE_THREADS": "1",

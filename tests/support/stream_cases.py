@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parent / "cases" / "stream"
+FOLDER = Path(__file__).parents[1] / "system" / "e2e" / "cases" / "stream"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ class Result(NamedTuple):
 Run = Callable[..., Result]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def url(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     """The URL of a database with all tables, which the settings name; no other setting and no ``.env`` plays a part."""
     url = f"sqlite+aiosqlite:///{tmp_path / 'groundlane.db'}"

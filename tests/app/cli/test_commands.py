@@ -20,6 +20,8 @@ from app.events.records import RequestEvent
 from app.events.storage.insert import store
 from app.events.storage.serialization import event_rows
 
+pytestmark = pytest.mark.usefixtures("url")
+
 Run = Callable[..., Any]
 
 

@@ -125,11 +125,11 @@ async def test_a_run_that_is_to_end_ends_its_processes_and_says_how_to_go_on(tmp
     script = (
         "import asyncio, os, signal\n"
         "from app.cli.main import main\n"
-        "from app.evaluation import running\n"
+        "from app.evaluation import run\n"
         "async def ended(*_):\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
         "    await asyncio.Event().wait()\n"
-        "running.run_cases = ended\n"
+        "run.run_cases = ended\n"
         "main()\n"
     )
     ended = await asyncio.to_thread(

@@ -26,12 +26,12 @@ def test_no_two_ids_are_the_same() -> None:
 
 FORKED = """
 import os
-from app import trace
-trace.time_ns = lambda: 0
-trace.new_request_id()
+from app.events import recorder
+recorder.time_ns = lambda: 0
+recorder.new_request_id()
 reader, writer = os.pipe()
 child = os.fork()
-made = [trace.new_request_id() for _ in range(300)]
+made = [recorder.new_request_id() for _ in range(300)]
 if child == 0:
     os.write(writer, "".join(made).encode())
     os._exit(0)

@@ -9,7 +9,7 @@ from judges.claims.extraction import HeuristicExtractor
 from judges.sentences.splitter import IncrementalSplitter
 from judges.types import Claim, Sentence, Span
 
-CASES = json.loads((Path(__file__).parent / "data" / "segmentation.json").read_text(encoding="utf-8"))
+CASES = json.loads((Path(__file__).parents[1] / "data" / "segmentation.json").read_text(encoding="utf-8"))
 
 
 def split(text: str, *, truncated: bool = False) -> list[Sentence]:

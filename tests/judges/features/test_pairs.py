@@ -8,7 +8,9 @@ import pytest
 
 from judges.features import Features, compute, prepare
 
-PAIRS = [json.loads(line) for line in (Path(__file__).parent / "data" / "pairs.jsonl").read_text("utf-8").splitlines()]
+PAIRS = [
+    json.loads(line) for line in (Path(__file__).parents[1] / "data" / "pairs.jsonl").read_text("utf-8").splitlines()
+]
 
 
 def named(pair: dict[str, str]) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.judges.sentences.test_splitter import collapsed, split
 
-CASES = json.loads((Path(__file__).parent / "data" / "segmentation_more.json").read_text(encoding="utf-8"))
+CASES = json.loads((Path(__file__).parents[1] / "data" / "segmentation_more.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from judges.sentences.splitter import IncrementalSplitter
 from judges.types import Sentence, Span
 
-CASES = json.loads((Path(__file__).parent / "data" / "segmentation.json").read_text(encoding="utf-8"))
+CASES = json.loads((Path(__file__).parents[1] / "data" / "segmentation.json").read_text(encoding="utf-8"))
 
 # Pieces at whose borders a splitter errs: marks, abbreviations, things that open and close, blocks, long gaps.
 MARKS = [". ", ".", "..", "...", "? ", "?!", "! ", "。", "！", "؟ ", "।", ": ", "：", "; ", ", ", "Here is "]

@@ -22,7 +22,7 @@ TARGETS: Mapping[str, Sequence[str]] = {
     "requests": ("app.protocols.documents", "app.protocols.common.document_prompt", "app.gateway.upstream_request"),
     "answers": ("app.upstream",),
     "replies": (
-        "app.dialects", "app.reply.stream_guard", "app.reply.choice", "app.reply.text_buffer",
+        "app.protocols", "app.reply.stream_guard", "app.reply.choice", "app.reply.text_buffer",
         "app.reply.grounding_object", "app.reply.edits", "app.reply.citations",
     ),
 }  # fmt: skip

@@ -447,7 +447,7 @@ def test_the_journal_lies_beside_the_database(tmp_path: Path) -> None:
 @pytest.mark.parametrize("outage", [False, True])
 def test_what_sync_acknowledged_survives_kill_9(sqlite_url: str, tmp_path: Path, until: Until, outage: bool) -> None:
     upgrade(sqlite_url)
-    script = Path(__file__).with_name("appender.py")
+    script = Path(__file__).parents[3] / "support" / "event_appender.py"
     command = [sys.executable, str(script), sqlite_url, str(tmp_path / "events")]
     blocker = sqlite3.connect(tmp_path / "groundlane.db", isolation_level=None)
     if outage:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from judges.text.languages.detection import is_foreign, languages_of
 
 ENGLISH = {"en"}
-CASES = json.loads((Path(__file__).parent.parent / "data" / "segmentation.json").read_text(encoding="utf-8"))
+CASES = json.loads((Path(__file__).parents[2] / "data" / "segmentation.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(
