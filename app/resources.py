@@ -144,7 +144,7 @@ async def open_resources(
             observers.append(tracing.observe)
             stack.push_async_callback(asyncio.to_thread, tracing.shutdown)
         timeout_s = settings.judge_timeout_ms / 1e3
-        inquiries = (
+        final_checks = (
             llm_scores(llm),
             consistency(checker, timeout_s=timeout_s),
             cited_support(timeout_s=timeout_s),
@@ -172,7 +172,7 @@ async def open_resources(
                 checker=checker,
                 events=events,
                 observers=observers,
-                inquiries=inquiries,
+                final_checks=final_checks,
                 runs=runs,
             ),
             runs=runs,
@@ -181,7 +181,7 @@ async def open_resources(
                 checker=checker,
                 engine=lambda: policies.engine,
                 events=events,
-                inquiries=inquiries,
+                final_checks=final_checks,
                 observers=observers,
             ),
         )

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from fastapi import APIRouter, Request, Response
 
 from app.api.governed import govern
-from app.gateway.types import Dialect
-from app.protocols.documents import Intake, Limits, read_chat
-from app.protocols.openai_chat.adapter import ChatDialect
+from app.gateway.types import ProtocolAdapter
+from app.protocols.documents import Limits, ParsedRequest, read_chat
+from app.protocols.openai_chat.adapter import ChatAdapter
 
 router = APIRouter(tags=["chat"])
-_DIALECT = ChatDialect()
+_ADAPTER = ChatAdapter()
 
 
 @router.post("/v1/chat/completions")
@@ -20,5 +20,5 @@ async def create_chat_completion(request: Request) -> Response:
     return await govern(request, _read)
 
 
-def _read(raw: bytes, headers: Mapping[str, str], limits: Limits) -> tuple[Dialect, Intake]:
-    return _DIALECT, read_chat(raw, headers, limits)
+def _read(raw: bytes, headers: Mapping[str, str], limits: Limits) -> tuple[ProtocolAdapter, ParsedRequest]:
+    return _ADAPTER, read_chat(raw, headers, limits)

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from fastapi import APIRouter, Request, Response
 
 from app.api.governed import govern
-from app.gateway.types import Dialect
-from app.protocols.documents import Intake, Limits
-from app.protocols.openai_completions.adapter import TextDialect
+from app.gateway.types import ProtocolAdapter
+from app.protocols.documents import Limits, ParsedRequest
+from app.protocols.openai_completions.adapter import CompletionsAdapter
 from app.protocols.openai_completions.request import read_text
 
 router = APIRouter(tags=["completions"])
@@ -20,6 +20,6 @@ async def create_completion(request: Request) -> Response:
     return await govern(request, _read)
 
 
-def _read(raw: bytes, headers: Mapping[str, str], limits: Limits) -> tuple[Dialect, Intake]:
-    intake = read_text(raw, headers, limits)
-    return TextDialect(intake.body), intake
+def _read(raw: bytes, headers: Mapping[str, str], limits: Limits) -> tuple[ProtocolAdapter, ParsedRequest]:
+    parsed = read_text(raw, headers, limits)
+    return CompletionsAdapter(parsed.body), parsed

@@ -10,8 +10,8 @@ from starlette.responses import Response
 from app.api.client_disconnect import ClientGoneError, Presence
 from app.api.streaming_response import Stream
 from app.errors import InvalidRequestError
-from app.gateway.types import Call, Dialect
-from app.protocols.documents import Intake, Limits
+from app.gateway.types import GatewayRequest, ProtocolAdapter
+from app.protocols.documents import Limits, ParsedRequest
 from app.resources import Resources
 from app.upstream import Headers
 
@@ -24,8 +24,8 @@ CLIENT_GONE = 499
 _INFLATE = {"gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 
 
-Read = Callable[[bytes, Mapping[str, str], Limits], tuple[Dialect, Intake]]
-"""Makes a dialect and an intake of a request's body and of its headers, whose names are in lower case."""
+Read = Callable[[bytes, Mapping[str, str], Limits], tuple[ProtocolAdapter, ParsedRequest]]
+"""Reads a request: its adapter, and what its body and headers say. Header names are in lower case."""
 
 
 async def govern(request: Request, read: Read) -> Response:
@@ -38,13 +38,13 @@ async def govern(request: Request, read: Read) -> Response:
     if "content-encoding" in first:
         # The body was decoded on the way in.
         headers = [item for item in headers if item[0] != "content-encoding"]
-    dialect, intake = read(raw, first, Limits.of(settings))
+    adapter, parsed = read(raw, first, Limits.of(settings))
     query = request.scope["query_string"].decode("latin-1")
-    call = Call(dialect=dialect, intake=intake, headers=headers, query=query, key=request.state.key)
+    call = GatewayRequest(adapter=adapter, parsed=parsed, headers=headers, query=query, key=request.state.key)
     return await _answer(request, resources, call)
 
 
-async def _answer(request: Request, resources: Resources, call: Call) -> Response:
+async def _answer(request: Request, resources: Resources, call: GatewayRequest) -> Response:
     """Have the gateway answer, for as long as the client is there."""
     try:
         reply = await while_connected(request, resources.gateway.respond(call))

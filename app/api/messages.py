@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from fastapi import APIRouter, Request, Response
 
 from app.api.governed import govern
-from app.gateway.types import Dialect
-from app.protocols.anthropic_messages import MessagesDialect
+from app.gateway.types import ProtocolAdapter
+from app.protocols.anthropic_messages import MessagesAdapter
 from app.protocols.anthropic_messages.request import read_messages
-from app.protocols.documents import Intake, Limits
+from app.protocols.documents import Limits, ParsedRequest
 
 PATH = "/v1/messages"
 
@@ -22,6 +22,6 @@ async def create_message(request: Request) -> Response:
     return await govern(request, _read)
 
 
-def _read(raw: bytes, headers: Mapping[str, str], limits: Limits) -> tuple[Dialect, Intake]:
+def _read(raw: bytes, headers: Mapping[str, str], limits: Limits) -> tuple[ProtocolAdapter, ParsedRequest]:
     read = read_messages(raw, headers, limits)
-    return MessagesDialect(read), read.intake
+    return MessagesAdapter(read), read.parsed

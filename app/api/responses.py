@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from fastapi import APIRouter, Request, Response
 
 from app.api.governed import govern
-from app.gateway.types import Dialect
-from app.protocols.documents import Intake, Limits
-from app.protocols.openai_responses import ResponsesDialect
+from app.gateway.types import ProtocolAdapter
+from app.protocols.documents import Limits, ParsedRequest
+from app.protocols.openai_responses import ResponsesAdapter
 from app.protocols.openai_responses.request import read_responses
 
 router = APIRouter(tags=["responses"])
@@ -20,5 +20,5 @@ async def create_response(request: Request) -> Response:
     return await govern(request, _read)
 
 
-def _read(raw: bytes, headers: Mapping[str, str], limits: Limits) -> tuple[Dialect, Intake]:
-    return ResponsesDialect(), read_responses(raw, headers, limits)
+def _read(raw: bytes, headers: Mapping[str, str], limits: Limits) -> tuple[ProtocolAdapter, ParsedRequest]:
+    return ResponsesAdapter(), read_responses(raw, headers, limits)

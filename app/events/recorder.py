@@ -49,7 +49,7 @@ def new_request_id() -> str:
     return f"req_{time_ns() // 1_000_000:012x}{drawn}"
 
 
-class Trace(Struct, kw_only=True, weakref=True):
+class RequestRecorder(Struct, kw_only=True, weakref=True):
     """Collects what happens to a request. ``event`` makes the record of it."""
 
     api: str

@@ -9,23 +9,23 @@ from msgspec import Struct, field
 
 from app.concurrency import TaskScope
 from app.errors import EventLostError, GatewayError
-from app.events.recorder import Trace
+from app.events.recorder import RequestRecorder
 from app.events.records import EventLog, RequestEvent
 from app.reply.passthrough import Passage
-from app.reply.shadow_check import Watch
+from app.reply.shadow_check import ShadowCheck
 from app.reply.stream_guard import Enforcement
 from app.runs.service import JoinedRun
 from app.upstream import Response
 
 
-class Exchange(Struct, kw_only=True):
+class RequestScope(Struct, kw_only=True):
     """Owns what one request holds. After ``aclose`` nothing of it is left, and its event is written."""
 
-    trace: Trace
+    recorder: RequestRecorder
     events: EventLog
     observers: Sequence[Callable[[RequestEvent], None]] = ()
     enforcement: Enforcement | Passage | None = None
-    watch: Watch | None = None
+    watch: ShadowCheck | None = None
     """Judges a reply that passes untouched."""
     run: JoinedRun | None = None
     """The run that the request belongs to."""
@@ -50,24 +50,24 @@ class Exchange(Struct, kw_only=True):
             await self._responses[0].aclose()
             self._responses.pop(0)
 
-    async def __aenter__(self) -> "Exchange":
+    async def __aenter__(self) -> "RequestScope":
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, _recorder: TracebackType | None
     ) -> None:
         """Write the event and let go of everything if the block fails; if it succeeds, that is left to its result."""
         if error is None:
             if self._recorded and (self._responses or self.tasks or self.watch is not None):
                 await self.aclose()
         elif isinstance(error, GatewayError):
-            self.trace.fail("failed", error.message, http_status=error.status)
+            self.recorder.fail("failed", error.message, http_status=error.status)
             await self.aclose()
-            error.headers["x-groundlane-request-id"] = self.trace.request_id
-            if self.trace.decisions or self.trace.status == "blocked":
-                error.headers["x-groundlane-action"] = self.trace.action
+            error.headers["x-groundlane-request-id"] = self.recorder.request_id
+            if self.recorder.decisions or self.recorder.status == "blocked":
+                error.headers["x-groundlane-action"] = self.recorder.action
         elif isinstance(error, Exception):
-            self.trace.fail("failed", "internal error", http_status=500)
+            self.recorder.fail("failed", "internal error", http_status=500)
             await self.aclose()
         else:  # cancelled: the client is gone
             await self.abandon()
@@ -76,26 +76,26 @@ class Exchange(Struct, kw_only=True):
         """Write the event, once."""
         if self._recorded:
             return
-        trace = self.trace
-        trace.end_upstream()
+        recorder = self.recorder
+        recorder.end_upstream()
         if self.watch is not None:
             # A client that goes away meanwhile ends this here, and what then closes the exchange records it.
-            await self.watch.finish(truncated=trace.status == "incomplete")
+            await self.watch.finish(truncated=recorder.status == "incomplete")
         self._recorded = True
         if self.enforcement is not None:
             self.enforcement.settle()
             if self.watch is not None:
-                self.watch.settle(trace, [choice.index for choice in self.enforcement.choices])
-        event = trace.ended()
+                self.watch.settle(recorder, [choice.index for choice in self.enforcement.choices])
+        event = recorder.ended()
         if self.run is not None:
             with anyio.CancelScope(shield=True):
                 # Before the client has all of its reply, so that what it does next in the run finds this in it.
-                await self.run.add(trace)
+                await self.run.add(recorder)
         try:
             await self.events.append(event)
         except EventLostError as error:
-            trace.fail("failed", error.message, http_status=None if trace.stream else error.status)
-            event = trace.ended()
+            recorder.fail("failed", error.message, http_status=None if recorder.stream else error.status)
+            event = recorder.ended()
             raise
         finally:
             for observer in self.observers:
@@ -116,5 +116,5 @@ class Exchange(Struct, kw_only=True):
             await self.tasks.aclose()
             await self.end_calls()
             if not self._recorded:
-                self.trace.fail("cancelled", "the client went away")
+                self.recorder.fail("cancelled", "the client went away")
             await self.record()

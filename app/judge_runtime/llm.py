@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from app.config import UpstreamSpec
-from app.reply.final_checks import Inquiry, Said
+from app.reply.final_checks import FinalCheck, WholeReply
 from app.settings import Settings, SettingsError, UpstreamApi
 from judges.llm import PROVIDERS, Endpoint, KeySource, LlmJudge, PriceTable, ScoringMode
 from judges.llm.llm_call import Observe
@@ -74,14 +74,14 @@ def open_prices(settings: Settings) -> PriceTable:
         raise SettingsError(f"GROUNDLANE_LLM_JUDGE_PRICES: {error}") from None
 
 
-def llm_scores(judge: LlmJudge) -> Inquiry:
+def llm_scores(judge: LlmJudge) -> FinalCheck:
     """Asks ``judge`` for the scores that policies want of a whole reply."""
 
-    async def ask(said: Said) -> Mapping[str, Any]:
-        requests = said.settings.score_requests
-        if not requests or not said.chunks or not said.text.strip():
+    async def ask(reply: WholeReply) -> Mapping[str, Any]:
+        requests = reply.settings.score_requests
+        if not requests or not reply.chunks or not reply.text.strip():
             return {}
-        scores = await asyncio.gather(*(judge.score(request, said.text, said.chunks) for request in requests))
+        scores = await asyncio.gather(*(judge.score(request, reply.text, reply.chunks) for request in requests))
         return {"llm_scores": tuple(scores)}
 
     return ask

@@ -12,11 +12,11 @@ from app.config.models import UpstreamSpec
 from app.errors import PolicyBlockedError
 from app.events.records import RequestEvent
 from app.gateway.service import Gateway
-from app.gateway.types import Call
+from app.gateway.types import GatewayRequest
 from app.policy_simulation.comparison import Brief, Comparison, Outcome, Tally
 from app.policy_simulation.logged_requests import replacing
 from app.protocols.documents import Limits, read_chat
-from app.protocols.openai_chat.adapter import ChatDialect
+from app.protocols.openai_chat.adapter import ChatAdapter
 from app.upstream import Upstreams
 from policies.engine import PolicyEngine
 from policies.types import Policy
@@ -73,9 +73,9 @@ async def _decided(gateway: Gateway, engine: PolicyEngine, given: GivenRequest) 
     log = _Kept()
     dry = replace(gateway, policies=_Fixed(engine), upstream=upstream, events=log, observers=())
     # Written so that whatever JSON can hold is read as it would be from a client, or refused as it would be.
-    intake = read_chat(json.dumps(_body(given)).encode(), {}, Limits.of(gateway.settings))
+    parsed = read_chat(json.dumps(_body(given)).encode(), {}, Limits.of(gateway.settings))
     try:
-        await dry.respond(Call(dialect=ChatDialect(), intake=intake, headers=[]))
+        await dry.respond(GatewayRequest(adapter=ChatAdapter(), parsed=parsed, headers=[]))
     except PolicyBlockedError:
         pass  # the event says so
     finally:

@@ -5,15 +5,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from app.events.recorder import Trace, redact
-from app.protocols.common.stream_events import Finish, Frame, Output, Refused, Slice, Text, Turn
+from app.events.recorder import RequestRecorder, redact
+from app.protocols.common.stream_events import (
+    ChoiceFinish,
+    Continuation,
+    Frame,
+    Output,
+    ReplyRefusal,
+    TextDelta,
+    TextSlice,
+)
 from app.reply.choice_result import Account, judged
 from app.reply.citations import cite_sentence
-from app.reply.context import Terms
-from app.reply.edits import Lead, Piece, closed_up, corrected, correction, lead_of
-from app.reply.final_checks import Said, ask_all
-from app.reply.grounding_object import Entry, claims_of, reasons_of
-from app.reply.text_buffer import HeldText
+from app.reply.context import ReplyContext
+from app.reply.edits import Lead, OutgoingText, closed_up, corrected, correction, lead_of
+from app.reply.final_checks import WholeReply, run_final_checks
+from app.reply.grounding_object import JudgedSentence, claims_of, reasons_of
+from app.reply.text_buffer import TextBuffer
 from judges.checker import ReplyCheck
 from judges.types import ClaimVerdict, Label, Sentence, SentenceVerdict, Span
 from policies.engine import ReplyEvaluation, SentenceDecision, decision_to_dict
@@ -30,15 +38,21 @@ class Choice(Account):
     ``withhold`` or ``replace``; ``rule`` and ``audit_end`` ask the policies."""
 
     def __init__(
-        self, index: int, *, terms: Terms, trace: Trace, evaluation: ReplyEvaluation, check: ReplyCheck | None
+        self,
+        index: int,
+        *,
+        context: ReplyContext,
+        recorder: RequestRecorder,
+        evaluation: ReplyEvaluation,
+        check: ReplyCheck | None,
     ) -> None:
-        super().__init__(index, terms=terms, trace=trace, evaluation=evaluation, check=check)
+        super().__init__(index, context=context, recorder=recorder, evaluation=evaluation, check=check)
         self.closing = False
-        self.finish: Finish | None = None
+        self.finish: ChoiceFinish | None = None
         self.frame = _EMPTY_FRAME
         self.held: list[Output] = []
         self.received = 0
-        self._text = HeldText()
+        self._text = TextBuffer()
         self._left_out: Lead | None = None
         self._starts_anew = False
         self._unjudged_runs = 0
@@ -48,10 +62,10 @@ class Choice(Account):
 
     # Text in
 
-    def hold(self, part: Text) -> None:
+    def hold(self, part: TextDelta) -> None:
         self.frame = part.frame
         if not self.received:
-            self._trace.mark("first_text")
+            self._recorder.mark("first_text")
         self.received += len(part.text)
         self._spoke = self._spoke or not part.text.isspace()
         self._text.add(part)
@@ -82,19 +96,19 @@ class Choice(Account):
         span = Span(self._text.taken, self._text.taken + len(text))
         return (Sentence(index=self._unjudged_runs - 1, text=text, span=span, plain=""),)
 
-    def cut(self, end: int | None = None) -> Sequence[Slice]:
+    def cut(self, end: int | None = None) -> Sequence[TextSlice]:
         """Take the text held up to ``end`` of the reply (all of it by default), as slices of the frames it came in."""
         return self._text.cut(end)
 
     async def check(self, sentence: Sentence) -> SentenceVerdict:
         if self._check is None:
             return SentenceVerdict(sentence=sentence, label=Label.NOT_A_CLAIM)
-        came_ms = self._trace.elapsed_ms()
+        came_ms = self._recorder.elapsed_ms()
         verdict = await self._check.check(sentence)
-        if self._evaluation.settings.corrects and self._terms.strippable:
+        if self._evaluation.settings.corrects and self._context.strippable:
             claims = [await self._with_sound_correction(claim) for claim in verdict.claims]
             verdict = replace(verdict, claims=tuple(claims))
-        self._times[sentence.index] = (came_ms, self._trace.elapsed_ms())
+        self._times[sentence.index] = (came_ms, self._recorder.elapsed_ms())
         return verdict
 
     async def _with_sound_correction(self, claim: ClaimVerdict) -> ClaimVerdict:
@@ -124,19 +138,19 @@ class Choice(Account):
 
     async def conclude(self) -> None:
         """Find out what takes time and needs the whole reply. To be awaited once, before ``audit_end``."""
-        if self._opening is Action.BLOCK or not self._terms.inquiries:
+        if self._opening is Action.BLOCK or not self._context.final_checks:
             return
         shown = (entry.verdict for entry in self._entries if entry.offset is not None)
-        said = Said(
+        said = WholeReply(
             text=self.delivered,
             claims=[claim for verdict in shown for claim in judged(verdict)],
-            chunks=self._terms.chunks,
+            chunks=self._context.chunks,
             settings=self._evaluation.settings,
-            earlier=self._terms.earlier,
+            earlier=self._context.earlier,
             citations=self._citations(),
-            attribution=self._terms.attribution,
+            attribution=self._context.attribution,
         )
-        self._found = await ask_all(self._terms.inquiries, said)
+        self._found = await run_final_checks(self._context.final_checks, said)
 
     def audit_end(self) -> Action:
         """What the policies say of the whole reply. To be asked once, when all of it is judged."""
@@ -157,38 +171,42 @@ class Choice(Account):
 
     # Text out
 
-    def deliver(self, verdict: SentenceVerdict, piece: Piece) -> tuple[Piece, list[dict[str, Any]]]:
+    def deliver(self, verdict: SentenceVerdict, piece: OutgoingText) -> tuple[OutgoingText, list[dict[str, Any]]]:
         """The sentence goes to the client. Return it as it follows on what went before, and its claims as the client
         sees them."""
         sentence = verdict.sentence
-        structure = self._terms.is_json and sentence.in_code and not sentence.plain
-        citations = [] if structure else cite_sentence(sentence, self._terms.names)
+        structure = self._context.is_json and sentence.in_code and not sentence.plain
+        citations = [] if structure else cite_sentence(sentence, self._context.names)
         piece = self._follow(piece)
         offset = self._delivered_chars - len(sentence.text.rstrip())
-        return piece, self._enter(Entry(verdict=verdict, offset=offset, citations=citations, structure=structure))
+        return piece, self._enter(
+            JudgedSentence(verdict=verdict, offset=offset, citations=citations, structure=structure)
+        )
 
     def correct(
-        self, verdict: SentenceVerdict, claims: Sequence[ClaimVerdict], piece: Piece
-    ) -> tuple[Piece, list[dict[str, Any]]]:
+        self, verdict: SentenceVerdict, claims: Sequence[ClaimVerdict], piece: OutgoingText
+    ) -> tuple[OutgoingText, list[dict[str, Any]]]:
         """The corrections of ``claims`` go to the client, in place of the sentence."""
         standing = correction([claim.correction or "" for claim in claims])
         piece = self._follow(corrected(piece, standing))
         start = self._delivered_chars - len(piece.text) + piece.text.rindex(standing)
         self._repairs.corrected += 1
-        return piece, self._enter(Entry(verdict=verdict, offset=None, corrected=Span(start, start + len(standing))))
+        return piece, self._enter(
+            JudgedSentence(verdict=verdict, offset=None, corrected=Span(start, start + len(standing)))
+        )
 
-    def _follow(self, piece: Piece) -> Piece:
+    def _follow(self, piece: OutgoingText) -> OutgoingText:
         opening = self.emptied
         piece = closed_up(piece, self._left_out or (Lead() if opening else None), opening=opening)
         self._left_out = None
         self._say(piece.text)
         return piece
 
-    def _enter(self, entry: Entry) -> list[dict[str, Any]]:
+    def _enter(self, entry: JudgedSentence) -> list[dict[str, Any]]:
         self._keep(entry)
-        if not self._terms.options.shows("claims"):
+        if not self._context.options.shows("claims"):
             return []
-        return claims_of(entry, self._terms.chunks, choice=self._shown_index)
+        return claims_of(entry, self._context.chunks, choice=self._shown_index)
 
     def trail(self, text: str) -> bool:
         """The white space at the end of the reply goes to the client, if what stands before it did."""
@@ -198,33 +216,33 @@ class Choice(Account):
         self._say(text)
         return True
 
-    def withhold(self, verdict: SentenceVerdict, piece: Piece) -> None:
+    def withhold(self, verdict: SentenceVerdict, piece: OutgoingText) -> None:
         """The sentence does not go to the client."""
         lead = lead_of(piece.text)
         self._left_out = self._left_out.then(lead) if self._left_out is not None else lead
-        self._keep(Entry(verdict=verdict, offset=None))
+        self._keep(JudgedSentence(verdict=verdict, offset=None))
 
-    def _keep(self, entry: Entry) -> None:
+    def _keep(self, entry: JudgedSentence) -> None:
         entry.times = self._times.pop(entry.verdict.sentence.index, None)
         self._entries.append(entry)
 
-    def strip(self, verdict: SentenceVerdict, piece: Piece) -> None:
+    def strip(self, verdict: SentenceVerdict, piece: OutgoingText) -> None:
         """The sentence is left out, and the text goes on."""
         self.withhold(verdict, piece)
         self._repairs.stripped += 1
 
     # Once more
 
-    def turn(self, verdict: SentenceVerdict, piece: Piece) -> Turn:
+    def turn(self, verdict: SentenceVerdict, piece: OutgoingText) -> Continuation:
         """What to tell the upstream where it is to go on anew."""
-        return Turn(
+        return Continuation(
             said=self.delivered,
             withheld=piece.text.strip(),
             reasons=reasons_of(verdict, self._evaluation.settings.thresholds),
             frame=piece.slices[0].frame,
         )
 
-    def restart(self, verdict: SentenceVerdict, piece: Piece) -> None:
+    def restart(self, verdict: SentenceVerdict, piece: OutgoingText) -> None:
         """A further call takes the place of the one that said the sentence: it, and what came behind it, was never
         part of the reply."""
         self.withhold(verdict, piece)
@@ -234,7 +252,7 @@ class Choice(Account):
         self._starts_anew = True
         self.finish, self.closing, self.received = None, False, 0
         if self._check is not None:
-            self._text = HeldText(self._check.restart(verdict.sentence.index))
+            self._text = TextBuffer(self._check.restart(verdict.sentence.index))
 
     def repeats(self, sentence: Sentence) -> bool:
         """Whether a further call says over again what stands already, rather than go on from there."""
@@ -267,10 +285,10 @@ class Choice(Account):
         self._say(text)
         return text
 
-    def refusal(self) -> Refused:
+    def refusal(self) -> ReplyRefusal:
         decision = next((d for d in self._evaluation.decisions if d.action is Action.BLOCK), None)
         withheld = self._withheld()
-        return Refused(
+        return ReplyRefusal(
             choice=self.index,
             reason=redact(decision.reason, withheld) if decision else "",
             reason_code=self._cause.reason_code if self._cause else None,

@@ -5,13 +5,13 @@ from functools import partial
 from typing import Any
 from weakref import proxy
 
-from app.events.recorder import Trace
-from app.protocols.common.stream_events import Cited, Support
+from app.events.recorder import RequestRecorder
+from app.protocols.common.stream_events import SupportingPassage, UpstreamCitation
 from app.reply.choice_snapshot import choice_log
 from app.reply.citations import cite_reply, cited_by_upstream
 from app.reply.claim_rows import claim_rows
-from app.reply.context import Terms
-from app.reply.grounding_object import Entry, Repairs, annotations_of, claims_of, summary_of
+from app.reply.context import ReplyContext
+from app.reply.grounding_object import JudgedSentence, Repairs, annotations_of, claims_of, summary_of
 from judges.checker import ReplyCheck
 from judges.report import SKIPPED, build_report
 from judges.types import ClaimVerdict, Consistency, GroundingReport, LlmCall, LlmScore, ReplyVerdict, SentenceVerdict
@@ -31,7 +31,13 @@ class Account:
     """
 
     def __init__(
-        self, index: int, *, terms: Terms, trace: Trace, evaluation: ReplyEvaluation, check: ReplyCheck | None
+        self,
+        index: int,
+        *,
+        context: ReplyContext,
+        recorder: RequestRecorder,
+        evaluation: ReplyEvaluation,
+        check: ReplyCheck | None,
     ) -> None:
         self.index = index
         self.blocked = False
@@ -41,16 +47,16 @@ class Account:
         self.not_regenerated: str | None = None
         """Why the upstream was not asked to go on anew where a policy wants that."""
         self._spoke = False
-        self._terms = terms
+        self._context = context
         # The trace will hold this, and a ring of the two would keep all of the request in memory.
-        self._trace: Trace = proxy(trace)
+        self._recorder: RequestRecorder = proxy(recorder)
         self._evaluation = evaluation
         self._check = check
-        self._entries: list[Entry] = []
+        self._entries: list[JudgedSentence] = []
         self._delivered: list[str] = []
         self._delivered_chars = 0
         self._repairs = Repairs()
-        self._cited: list[Cited] = []
+        self._cited: list[UpstreamCitation] = []
         self._found: Mapping[str, Any] = {}
         self._audited = False
         self._placed = False
@@ -58,7 +64,7 @@ class Account:
 
     @property
     def is_json(self) -> bool:
-        return self._terms.is_json
+        return self._context.is_json
 
     @property
     def delivered(self) -> str:
@@ -82,19 +88,19 @@ class Account:
     def judge_ms(self) -> float | None:
         return self._check.judge_ms if self._check is not None else None
 
-    def cite(self, cited: Cited) -> None:
+    def cite(self, cited: UpstreamCitation) -> None:
         """The upstream says that its text cites a document."""
         self._cited.append(cited)
 
-    def support(self) -> list[Support]:
+    def support(self) -> list[SupportingPassage]:
         """The passages that support the sentence delivered last; none where the client wants none."""
-        if self._terms.options.silent:
+        if self._context.options.silent:
             return []
         best = self._entries[-1].supporting
         return [
-            Support(
-                position=self._terms.positions[source.document_index],
-                chunk=self._terms.chunks[source.document_index],
+            SupportingPassage(
+                position=self._context.positions[source.document_index],
+                chunk=self._context.chunks[source.document_index],
                 source=source,
             )
             for source in best
@@ -102,35 +108,35 @@ class Account:
         ]
 
     def annotations(self) -> list[dict[str, Any]]:
-        if not self._terms.options.shows("documents"):
+        if not self._context.options.shows("documents"):
             return []
-        return annotations_of(self._entries, self._terms.chunks)
+        return annotations_of(self._entries, self._context.chunks)
 
     def summary(self) -> dict[str, Any] | None:
         """The ``grounding`` object of this choice; None where the client wants none."""
-        options = self._terms.options
+        options = self._context.options
         if options.silent:
             return None
-        decisions = [*self._terms.retrieval_decisions, *self._evaluation.decisions]
+        decisions = [*self._context.retrieval_decisions, *self._evaluation.decisions]
         claims = (
             [
                 claim
                 for entry in self._entries
-                for claim in claims_of(entry, self._terms.chunks, choice=self._shown_index)
+                for claim in claims_of(entry, self._context.chunks, choice=self._shown_index)
             ]
             if options.shows("claims")
             else []
         )
         return summary_of(
-            request_id=self._trace.request_id,
+            request_id=self._recorder.request_id,
             action=self._action(decisions),
             verdict=self.verdict,
             report=self._report(),
             claims=claims,
             decisions=decisions,
             withheld=self._withheld(),
-            retrieval=self._terms.retrieval,
-            judge_name=self._terms.judge_name,
+            retrieval=self._context.retrieval,
+            judge_name=self._context.judge_name,
             judge_ms=self.judge_ms,
             llm_calls=self._llm_calls(),
             unchecked=sorted(self.unchecked),
@@ -147,28 +153,28 @@ class Account:
         if not self._audited and not self.blocked:
             self._evaluation.abort()
         # The rules are bound once a request, not once a choice.
-        self._trace.decisions.extend(
+        self._recorder.decisions.extend(
             decision
             for decision in self._evaluation.decisions
             if self.index == 0 or decision.phase is not Phase.BEFORE_WORKFLOW
         )
-        self._trace.choices.append(self._log)
-        self._trace.sentences += sum(not entry.structure for entry in self._entries)
-        self._trace.reply += self.delivered
-        self._trace.claims.append(
+        self._recorder.choices.append(self._log)
+        self._recorder.sentences += sum(not entry.structure for entry in self._entries)
+        self._recorder.reply += self.delivered
+        self._recorder.claims.append(
             partial(
                 claim_rows,
                 self._entries,
                 choice=self.index,
-                positions=self._terms.positions,
-                store_text=self._terms.store_text,
+                positions=self._context.positions,
+                store_text=self._context.store_text,
             )
         )
         # What decisions may quote of the reply, and of what the caller says of it.
-        self._trace.withheld.extend(claim.claim.text for entry in self._entries for claim in entry.verdict.claims)
-        self._trace.withheld.extend([*self._reasoning(), *self._corrections(), *self._compared()])
-        self._trace.llm_calls.extend(self._llm_calls())
-        self._trace.withheld.extend(self._terms.options.reported.unsupported_claims)
+        self._recorder.withheld.extend(claim.claim.text for entry in self._entries for claim in entry.verdict.claims)
+        self._recorder.withheld.extend([*self._reasoning(), *self._corrections(), *self._compared()])
+        self._recorder.llm_calls.extend(self._llm_calls())
+        self._recorder.withheld.extend(self._context.options.reported.unsupported_claims)
 
     def _log(self) -> ChoiceLog:
         return choice_log(
@@ -176,15 +182,15 @@ class Account:
             self._standing(),
             cited=self._cited_by_upstream(),
             reported=self._reported_citations(),
-            names=self._terms.names,
-            positions=self._terms.positions,
-            ready=self._terms.unjudged is None,
+            names=self._context.names,
+            positions=self._context.positions,
+            ready=self._context.unjudged is None,
             complete=self._audited or (self.ended and not self.blocked),
         )
 
     def _policy_inputs(self, **found: Any) -> PolicyInputs:
         """What policies read of the whole reply."""
-        return self._terms.policy_inputs(
+        return self._context.policy_inputs(
             claims=[claim for entry in self._standing() for claim in judged(entry.verdict)],
             trust_score=self.trust_score,
             judged=self._unjudged() is None,
@@ -199,7 +205,7 @@ class Account:
 
     @property
     def _shown_index(self) -> int | None:
-        return self.index if self._terms.expected > 1 else None
+        return self.index if self._context.expected > 1 else None
 
     def _report(self) -> GroundingReport:
         """Over what the client got; over everything judged where the reply was blocked."""
@@ -207,20 +213,20 @@ class Account:
         return build_report(
             verdicts,
             characters=sum(len(verdict.sentence.text) for verdict in verdicts),
-            has_sources=bool(self._terms.chunks),
+            has_sources=bool(self._context.chunks),
             available=self._check is not None,
         )
 
     def _unjudged(self) -> ReplyVerdict | None:
         """The verdict where there is none of a judge: no judge, no documents, a reply of tool calls alone, or one that
         nobody was to judge or that ended before a sentence of it was judged."""
-        if self._terms.unjudged is not None:
-            return self._terms.unjudged
+        if self._context.unjudged is not None:
+            return self._context.unjudged
         if not self._entries and (self.unchecked or self._spoke):
             return ReplyVerdict.NOT_CHECKED
         return None
 
-    def _standing(self) -> list[Entry]:
+    def _standing(self) -> list[JudgedSentence]:
         """Without what a further call took the place of."""
         return [entry for entry in self._entries if not entry.retracted]
 
@@ -256,7 +262,7 @@ class Account:
         if not self._placed:
             self._placed = True
             if not self.is_json:  # whose lists of numbers look like markers
-                cite_reply(self._entries, self.delivered, self._terms.names)
+                cite_reply(self._entries, self.delivered, self._context.names)
             for entry in shown:
                 entry.noted = [c for c in by_upstream if c.sentence_index == entry.verdict.sentence.index]
         indices = {None, *(entry.verdict.sentence.index for entry in shown)}
@@ -265,10 +271,10 @@ class Account:
         return [*in_text, *by_upstream, *self._reported_citations()]
 
     def _reported_citations(self) -> Sequence[Citation]:
-        return reported_citations(self._terms.options.reported.citations, self._terms.chunks)
+        return reported_citations(self._context.options.reported.citations, self._context.chunks)
 
     def _cited_by_upstream(self) -> list[Citation]:
-        return cited_by_upstream(self._cited, self._entries, self._terms.names, self._terms.positions)
+        return cited_by_upstream(self._cited, self._entries, self._context.names, self._context.positions)
 
     def _compared(self) -> list[str]:
         """The statements that were found to contradict each other."""

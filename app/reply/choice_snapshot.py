@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from app.reply.grounding_object import Entry
+from app.reply.grounding_object import JudgedSentence
 from judges.report import SKIPPED
 from policies.citations.document_names import DocumentNames
 from policies.citations.extraction import find_citations
@@ -13,7 +13,7 @@ from policies.types import Citation, PolicyInputs
 
 def choice_log(
     inputs: PolicyInputs,
-    entries: Sequence[Entry],
+    entries: Sequence[JudgedSentence],
     *,
     cited: Sequence[Citation],
     reported: Sequence[Citation],
@@ -40,7 +40,7 @@ def choice_log(
     )
 
 
-def _citations(entry: Entry, names: DocumentNames) -> Iterator[Citation]:
+def _citations(entry: JudgedSentence, names: DocumentNames) -> Iterator[Citation]:
     if entry.offset is not None or entry.citations:
         yield from entry.citations
         return

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from app.protocols.common.stream_events import Cited
-from app.reply.grounding_object import Entry
+from app.protocols.common.stream_events import UpstreamCitation
+from app.reply.grounding_object import JudgedSentence
 from judges.types import Sentence, Span
 from policies.citations.document_names import DocumentNames
 from policies.citations.extraction import find_citations
@@ -17,7 +17,7 @@ def cite_sentence(sentence: Sentence, names: DocumentNames) -> list[Citation]:
     return [replace(found, sentence_index=sentence.index) for found in find_citations(sentence.text, names, [alone])]
 
 
-def cite_reply(entries: Sequence[Entry], text: str, names: DocumentNames) -> None:
+def cite_reply(entries: Sequence[JudgedSentence], text: str, names: DocumentNames) -> None:
     """Put the citations of a whole reply where they belong, now that all of it is known: a marker behind a full stop, a
     footnote, a list of sources. ``text`` is what was delivered of the sentences of ``entries``."""
     shown = [(entry, entry.offset) for entry in entries if entry.offset is not None]
@@ -38,7 +38,7 @@ def cite_reply(entries: Sequence[Entry], text: str, names: DocumentNames) -> Non
 
 
 def cited_by_upstream(
-    cited: Sequence[Cited], entries: Sequence[Entry], names: DocumentNames, positions: Sequence[int]
+    cited: Sequence[UpstreamCitation], entries: Sequence[JudgedSentence], names: DocumentNames, positions: Sequence[int]
 ) -> list[Citation]:
     """The upstream's own citations; one before any sentence is none. ``positions`` says where in the request each
     document stood."""
@@ -55,7 +55,7 @@ def cited_by_upstream(
     return found
 
 
-def _sentence_at(entries: Sequence[Entry], place: int) -> int | None:
+def _sentence_at(entries: Sequence[JudgedSentence], place: int) -> int | None:
     """The sentence that a mark at ``place`` is for: the one there, or where that claims nothing, the one before it in
     its paragraph."""
     before = [entry for entry in entries if entry.verdict.sentence.span.start <= place]

@@ -6,13 +6,13 @@ from typing import Any
 from app.events.recorder import stored
 from app.events.records import ClaimRow
 from app.events.replay_data import claim_extra
-from app.reply.grounding_object import Entry
+from app.reply.grounding_object import JudgedSentence
 from app.settings import StoreText
 from judges.types import ClaimVerdict, Label, Source
 
 
 def claim_rows(
-    entries: Sequence[Entry], *, choice: int, positions: Sequence[int], store_text: StoreText, first: int = 0
+    entries: Sequence[JudgedSentence], *, choice: int, positions: Sequence[int], store_text: StoreText, first: int = 0
 ) -> Iterator[ClaimRow]:
     """A row for each claim, and one for each sentence that makes none.
 
@@ -46,7 +46,7 @@ def claim_rows(
         )
 
 
-def _extra(entry: Entry, verdict: ClaimVerdict | None, store_text: StoreText) -> Mapping[str, Any]:
+def _extra(entry: JudgedSentence, verdict: ClaimVerdict | None, store_text: StoreText) -> Mapping[str, Any]:
     at = {"at": [round(ms, 1) for ms in entry.times]} if entry.times else {}
     if entry.retracted:
         # What was never part of the reply has no part in decisions that are made again either.

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from app.protocols.documents import Options
-from app.reply.final_checks import Inquiry
+from app.reply.final_checks import FinalCheck
 from app.settings import StoreText
 from judges.types import Chunk, Claim, ReplyVerdict
 from judges.verdicts.citation_support import Attribution
@@ -14,11 +14,11 @@ from policies.citations.document_names import DocumentNames
 from policies.types import Decision, PolicyInputs
 
 
-class Terms(Struct, frozen=True, kw_only=True):
+class ReplyContext(Struct, frozen=True, kw_only=True):
     """What holds for every choice of a reply.
 
     ``chunks`` are the documents that the retrieval policy kept; ``positions`` says where each stood in the request.
-    ``unjudged`` is the verdict where no judge looks at the reply, else None. ``inquiries`` are made at its end;
+    ``unjudged`` is the verdict where no judge looks at the reply, else None. ``final_checks`` are made at its end;
     ``earlier`` claims of its run and ``attribution`` are for them. ``strippable``: a sentence can be left out, or
     another stand in its place. ``is_json``: the reply is to be JSON. ``asked``: the question that it answers.
     """
@@ -36,7 +36,7 @@ class Terms(Struct, frozen=True, kw_only=True):
     judge_name: str | None
     expected: int
     store_text: StoreText
-    inquiries: Sequence[Inquiry] = ()
+    final_checks: Sequence[FinalCheck] = ()
     earlier: Sequence[Claim] = ()
     attribution: Attribution | None = None
     is_json: bool = False

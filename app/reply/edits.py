@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.protocols.common.stream_events import Slice
+from app.protocols.common.stream_events import TextSlice
 
 _LEAD = re.compile(
     r"(?P<gap>\s*)"
@@ -34,16 +34,16 @@ class Lead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class OutgoingText:
     """Text on its way out, in slices. ``lead``: how much at its beginning is not what the upstream sent there."""
 
     text: str
-    slices: Sequence[Slice]
+    slices: Sequence[TextSlice]
     lead: int = 0
 
 
-def piece_of(slices: Sequence[Slice]) -> Piece:
-    return Piece(text="".join(piece.text for piece in slices), slices=slices)
+def outgoing_text(slices: Sequence[TextSlice]) -> OutgoingText:
+    return OutgoingText(text="".join(piece.text for piece in slices), slices=slices)
 
 
 def lead_of(text: str) -> Lead:
@@ -54,7 +54,7 @@ def lead_of(text: str) -> Lead:
     return Lead(found["gap"], found["marker"] if begins_line else "")
 
 
-def closed_up(piece: Piece, left_out: Lead | None, *, opening: bool) -> Piece:
+def closed_up(piece: OutgoingText, left_out: Lead | None, *, opening: bool) -> OutgoingText:
     """``piece`` as it follows on a sentence left out that began with ``left_out``; ``opening``: nothing stands before
     it any more."""
     if left_out is None:
@@ -67,9 +67,9 @@ def closed_up(piece: Piece, left_out: Lead | None, *, opening: bool) -> Piece:
         return piece
     written = lead.gap + ("" if own.marker else lead.marker)
     rest = _without(piece.slices, len(own.gap))
-    ours = (Slice(frame=piece.slices[0].frame, text=written),) if written else ()
+    ours = (TextSlice(frame=piece.slices[0].frame, text=written),) if written else ()
     beyond = max(0, piece.lead - len(own.gap))
-    return Piece(text=written + piece.text[len(own.gap) :], slices=(*ours, *rest), lead=len(written) + beyond)
+    return OutgoingText(text=written + piece.text[len(own.gap) :], slices=(*ours, *rest), lead=len(written) + beyond)
 
 
 def correction(texts: Sequence[str]) -> str:
@@ -77,28 +77,28 @@ def correction(texts: Sequence[str]) -> str:
     return f"[CORRECTED: {' '.join(' '.join(texts).split())}]"
 
 
-def corrected(piece: Piece, standing: str) -> Piece:
+def corrected(piece: OutgoingText, standing: str) -> OutgoingText:
     """``piece`` with ``standing`` in place of its sentence; the item or table row that it stood in stays one."""
     lead = lead_of(piece.text)
     body = piece.text[len(lead.gap) + len(lead.marker) :]
     text = lead.gap + lead.marker + (f"| {standing} |" if body.startswith("|") else standing)
-    return Piece(text=text, slices=(Slice(frame=piece.slices[0].frame, text=text),), lead=len(text))
+    return OutgoingText(text=text, slices=(TextSlice(frame=piece.slices[0].frame, text=text),), lead=len(text))
 
 
-def _without(slices: Sequence[Slice], length: int) -> list[Slice]:
+def _without(slices: Sequence[TextSlice], length: int) -> list[TextSlice]:
     """``slices`` without the first ``length`` code points of their text, and without the tokens that are those."""
-    kept: list[Slice] = []
+    kept: list[TextSlice] = []
     for piece in slices:
         cut = min(length, len(piece.text))
         length -= cut
         if not cut:
             kept.append(piece)
         elif cut < len(piece.text):
-            kept.append(Slice(frame=piece.frame, text=piece.text[cut:], tokens=_tokens_beyond(piece, cut)))
+            kept.append(TextSlice(frame=piece.frame, text=piece.text[cut:], tokens=_tokens_beyond(piece, cut)))
     return kept
 
 
-def _tokens_beyond(piece: Slice, cut: int) -> Sequence[Mapping[str, Any]]:
+def _tokens_beyond(piece: TextSlice, cut: int) -> Sequence[Mapping[str, Any]]:
     words = [str(token.get("token", "")) for token in piece.tokens]
     if "".join(words) != piece.text:
         return list(piece.tokens)

@@ -16,7 +16,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class WholeReply:
     """What a choice turned out to say: its text as the client gets it, and the claims judged in it.
 
     ``chunks`` are the documents kept; ``settings`` say what the policies in scope check. ``earlier``
@@ -33,21 +33,21 @@ class Said:
     attribution: Attribution | None = None
 
 
-Inquiry = Callable[[Said], Awaitable[Mapping[str, Any]]]
+FinalCheck = Callable[[WholeReply], Awaitable[Mapping[str, Any]]]
 """Returns fields of ``policies.types.PolicyInputs``; none where no policy wants them. Keeps its own deadline."""
 
 
-async def ask_all(inquiries: Sequence[Inquiry], said: Said) -> dict[str, Any]:
-    """The fields that ``inquiries`` find, together. One that fails is logged and finds nothing: no fault of it may
+async def run_final_checks(final_checks: Sequence[FinalCheck], reply: WholeReply) -> dict[str, Any]:
+    """The fields that ``final_checks`` find, together. One that fails is logged and finds nothing: no fault of it may
     fail the request."""
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_ask(inquiry, said)) for inquiry in inquiries]
+        tasks = [group.create_task(_ask(check, reply)) for check in final_checks]
     return {name: value for task in tasks for name, value in task.result().items()}
 
 
-async def _ask(inquiry: Inquiry, said: Said) -> Mapping[str, Any]:
+async def _ask(check: FinalCheck, reply: WholeReply) -> Mapping[str, Any]:
     try:
-        return await inquiry(said)
+        return await check(reply)
     except Exception:
         _log.exception("inquiry_failed")
         return {}

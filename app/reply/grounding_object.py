@@ -40,7 +40,7 @@ _VERDICTS = [
 
 
 @dataclass(slots=True, kw_only=True)
-class Entry:
+class JudgedSentence:
     """A sentence that was judged. ``offset``: where it begins in the delivered text; None: the client never sees it.
 
     ``citations`` are those in its text, ``noted`` those that the upstream has objects of its own for.
@@ -114,7 +114,7 @@ def reasons_of(verdict: SentenceVerdict, thresholds: Thresholds) -> list[str]:
     return list(dict.fromkeys(reasons)) or ["The documents do not support it well enough."]
 
 
-def claims_of(entry: Entry, chunks: Sequence[Chunk], *, choice: int | None = None) -> list[dict[str, Any]]:
+def claims_of(entry: JudgedSentence, chunks: Sequence[Chunk], *, choice: int | None = None) -> list[dict[str, Any]]:
     """The claims of a sentence as the client sees them. The text of a withheld sentence is not among it."""
     citations = (*entry.citations, *entry.noted)
     cited = [chunks[citation.document_index].id for citation in citations if citation.document_index is not None]
@@ -143,7 +143,7 @@ def claims_of(entry: Entry, chunks: Sequence[Chunk], *, choice: int | None = Non
     return claims
 
 
-def annotations_of(entries: Sequence[Entry], chunks: Sequence[Chunk]) -> list[dict[str, Any]]:
+def annotations_of(entries: Sequence[JudgedSentence], chunks: Sequence[Chunk]) -> list[dict[str, Any]]:
     """OpenAI's citation objects: one for each delivered sentence and document that supports it or that it cites."""
     annotations = []
     for entry in entries:
@@ -262,7 +262,7 @@ def _annotation(chunk: Chunk, span: Span) -> dict[str, Any]:
     return {"type": "file_citation", "file_citation": {**place, "file_id": chunk.id, "filename": filename}}
 
 
-def _delivered_span(entry: Entry, verdict: ClaimVerdict) -> Span | None:
+def _delivered_span(entry: JudgedSentence, verdict: ClaimVerdict) -> Span | None:
     if entry.offset is None:
         return entry.corrected
     shift = entry.offset - entry.verdict.sentence.span.start

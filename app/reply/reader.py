@@ -11,23 +11,23 @@ from enum import StrEnum
 
 from app.concurrency import TaskScope
 from app.errors import GatewayError, UpstreamConnectError
-from app.events.recorder import Trace
+from app.events.recorder import RequestRecorder
 from app.protocols.common.stream_events import (
-    Break,
-    Cited,
-    Done,
-    Event,
-    Evidence,
-    Failure,
-    Finish,
+    ChoiceFinish,
+    EndOfReply,
+    FoundDocuments,
     Frame,
+    FrameRemainder,
     Output,
-    Part,
-    Passing,
-    Released,
-    Shell,
-    Slice,
-    Text,
+    Passthrough,
+    ReleasedText,
+    ReplyError,
+    ReplyPart,
+    TextBreak,
+    TextDelta,
+    TextSlice,
+    UpstreamCitation,
+    UpstreamEvent,
     Usage,
 )
 from app.reply.choice import Choice
@@ -37,7 +37,7 @@ _AHEAD = 128
 """How many parts may wait to leave. Over it the upstream is not read: a slow client slows its upstream, not us."""
 
 DRAIN_S = 1.0
-_OF_A_CHOICE = (Text, Passing, Finish)
+_OF_A_CHOICE = (TextDelta, Passthrough, ChoiceFinish)
 INCOMPLETE = "The upstream ended its reply before it was complete."
 
 Opener = Callable[[int], Choice]
@@ -65,7 +65,7 @@ class Check:
 
     choice: Choice
     sentence: Sentence
-    slices: Sequence[Slice]
+    slices: Sequence[TextSlice]
     frame: Frame
     verdict: asyncio.Task[SentenceVerdict]
 
@@ -75,7 +75,7 @@ class Pause:
     """The text of a choice pauses; ``slices`` is the white space that ended it."""
 
     choice: Choice
-    slices: Sequence[Slice]
+    slices: Sequence[TextSlice]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,10 +124,10 @@ class Reading:
 
     def __init__(
         self,
-        events: AsyncIterator[Event],
+        events: AsyncIterator[UpstreamEvent],
         *,
         mode: Mode,
-        trace: Trace,
+        recorder: RequestRecorder,
         choices: Choices,
         most: int | None,
         admit: Admit | None,
@@ -135,7 +135,7 @@ class Reading:
         self.usage: Usage | None = None
         """The token counts, once they are known."""
         self._mode = mode
-        self._trace = trace
+        self._recorder = recorder
         self._choices = choices
         self._most = most
         self._admit = admit
@@ -156,14 +156,14 @@ class Reading:
         """Stop reading and judging."""
         await self._tasks.aclose()
 
-    async def _read(self, events: AsyncIterator[Event]) -> None:
+    async def _read(self, events: AsyncIterator[UpstreamEvent]) -> None:
         try:
             done = await self._take_all(events)
-            self._trace.marks["upstream_ended"] = self._trace.elapsed_ms()
+            self._recorder.marks["upstream_ended"] = self._recorder.elapsed_ms()
             if done is None and not self._finished():
                 await self._break(UpstreamConnectError(INCOMPLETE))
             else:
-                await self._end(done or Done())
+                await self._end(done or EndOfReply())
             if done is None or not done.last:
                 await self._drain(events)
         except GatewayError as error:
@@ -172,10 +172,10 @@ class Reading:
             await self._queue.put(_Crash(error))
         await self._queue.put(None)
 
-    async def _take_all(self, events: AsyncIterator[Event]) -> Done | None:
+    async def _take_all(self, events: AsyncIterator[UpstreamEvent]) -> EndOfReply | None:
         async for event in events:
             for part in event.parts:
-                if isinstance(part, Done):
+                if isinstance(part, EndOfReply):
                     return part
             if self._surplus(event):
                 continue
@@ -188,7 +188,7 @@ class Reading:
                     await self._forward(part)
         return None
 
-    def _surplus(self, event: Event) -> bool:
+    def _surplus(self, event: UpstreamEvent) -> bool:
         """Whether an event is of a choice that the client did not ask for: it is not judged, so it does not leave."""
         if self._most is None:
             return False
@@ -197,38 +197,38 @@ class Reading:
                 return True
         return False
 
-    async def _drain(self, events: AsyncIterator[Event]) -> None:
+    async def _drain(self, events: AsyncIterator[UpstreamEvent]) -> None:
         """Read what may still come after the end, so that the connection can be used again; not for long."""
         with suppress(TimeoutError, GatewayError):
             async with asyncio.timeout(DRAIN_S):
                 async for _ in events:
                     pass
 
-    async def _note(self, part: Part) -> None:
+    async def _note(self, part: ReplyPart) -> None:
         """Take in what a part says; its bytes go to the client by another way."""
         match part:
-            case Text():
+            case TextDelta():
                 await self._hear(part)
-            case Break():
+            case TextBreak():
                 await self._pause(self._choices[part.choice])
-            case Cited():
+            case UpstreamCitation():
                 self._choices[part.choice].cite(part)
-            case Evidence() if self._admit is not None:
+            case FoundDocuments() if self._admit is not None:
                 self._choices.open = await self._admit(part.documents)
-            case Passing(choice=int(index), unchecked=str(kind)):
+            case Passthrough(choice=int(index), unchecked=str(kind)):
                 self._choices[index].unchecked.add(kind)
-            case Finish():
+            case ChoiceFinish():
                 self._choices[part.choice].finish = part
             case Usage():
                 self.usage = part
-                self._trace.count(part.prompt_tokens, part.completion_tokens)
-            case Failure():
+                self._recorder.count(part.prompt_tokens, part.completion_tokens)
+            case ReplyError():
                 self._failed = True
-                self._trace.fail_upstream(part.message)
-            case Passing() | Evidence() | Done():
+                self._recorder.fail_upstream(part.message)
+            case Passthrough() | FoundDocuments() | EndOfReply():
                 pass
 
-    async def _hear(self, part: Text) -> None:
+    async def _hear(self, part: TextDelta) -> None:
         choice = self._choices[part.choice]
         if choice.closing:
             choice.unchecked.add("text_after_end")
@@ -237,23 +237,23 @@ class Reading:
             for sentence in await choice.push(part.text):
                 await self._start_check(choice, sentence, part.frame)
 
-    async def _forward(self, part: Part) -> None:
+    async def _forward(self, part: ReplyPart) -> None:
         """Take in a part and send on what of it may leave now.
 
         Text leaves by sentence. A finish that is not final may still be followed by text, since some providers finish
         their reasoning first, so it waits for the end, and token counts wait behind it.
         """
-        if isinstance(part, Text):
+        if isinstance(part, TextDelta):
             if part.shell is not None:
-                await self._queue.put(Shell(choice=part.choice, json=part.shell))
+                await self._queue.put(FrameRemainder(choice=part.choice, json=part.shell))
             if self._mode is Mode.LIVE:
                 await self._queue.put(_unjudged(part))
             await self._hear(part)
             return
         await self._note(part)
-        if isinstance(part, Failure) or (isinstance(part, Passing) and not part.opaque):
+        if isinstance(part, ReplyError) or (isinstance(part, Passthrough) and not part.opaque):
             await self._queue.put(part)
-        elif isinstance(part, Finish) and part.final:
+        elif isinstance(part, ChoiceFinish) and part.final:
             await self._close_choice(self._choices[part.choice])
         elif isinstance(part, Usage) and part.frame is not None:
             self._late.append(part)
@@ -287,7 +287,7 @@ class Reading:
             await self._start_check(choice, sentence, frame)
         await self._queue.put(Close(choice=choice, frame=frame))
 
-    async def _end(self, done: Done) -> None:
+    async def _end(self, done: EndOfReply) -> None:
         await self._close_choices(truncated=False)
         for usage in self._late:
             await self._queue.put(usage)
@@ -296,29 +296,29 @@ class Reading:
     async def _break(self, error: GatewayError) -> None:
         """The reply broke off: deliver what came, then say so."""
         if not self._failed:
-            self._trace.fail("incomplete", error.message)
+            self._recorder.fail("incomplete", error.message)
         await self._close_choices(truncated=True)
         for usage in self._late:
             await self._queue.put(usage)
         if not self._failed:
-            await self._queue.put(Failure(message=error.message, code=error.code, broken=True))
-        await self._queue.put(Done())
+            await self._queue.put(ReplyError(message=error.message, code=error.code, broken=True))
+        await self._queue.put(EndOfReply())
 
     def _finished(self) -> bool:
         return len(self._choices) > 0 and all(choice.finish is not None for choice in self._choices)
 
 
-def _ends(event: Event) -> bool:
-    return any(isinstance(part, Finish | Usage | Failure | Done) for part in event.parts)
+def _ends(event: UpstreamEvent) -> bool:
+    return any(isinstance(part, ChoiceFinish | Usage | ReplyError | EndOfReply) for part in event.parts)
 
 
-def _unjudged(part: Text) -> Released:
+def _unjudged(part: TextDelta) -> ReleasedText:
     """Text that is shown before its verdict, in a frame of its own."""
-    piece = Slice(frame=part.frame, text=part.text, tokens=part.frame.tokens or ())
-    return Released(choice=part.choice, text=part.text, slices=(piece,))
+    piece = TextSlice(frame=part.frame, text=part.text, tokens=part.frame.tokens or ())
+    return ReleasedText(choice=part.choice, text=part.text, slices=(piece,))
 
 
-def _whole(event: Event) -> Passing:
+def _whole(event: UpstreamEvent) -> Passthrough:
     """An event whose bytes pass as they are."""
     choices = {part.choice for part in event.parts if isinstance(part, _OF_A_CHOICE)}
-    return Passing(raw=event.raw, choice=choices.pop() if len(choices) == 1 else None)
+    return Passthrough(raw=event.raw, choice=choices.pop() if len(choices) == 1 else None)

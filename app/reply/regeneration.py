@@ -6,20 +6,20 @@ from dataclasses import dataclass
 import structlog
 
 from app.errors import GatewayError
-from app.protocols.common.stream_events import Event, Turn
+from app.protocols.common.stream_events import Continuation, UpstreamEvent
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Again:
+class FurtherReply:
     """A further call for a reply, on its way. ``end_earlier`` is to be awaited once nobody reads the one before."""
 
-    events: AsyncIterator[Event]
+    events: AsyncIterator[UpstreamEvent]
     end_earlier: Callable[[], Awaitable[None]]
 
 
-async def _never(_turn: Turn) -> Again | None:
+async def _never(_turn: Continuation) -> FurtherReply | None:
     return None
 
 
@@ -29,7 +29,9 @@ class Regeneration:
     ``send`` makes the call; None where the upstream refuses it. ``unavailable`` says in a word why there can be none.
     """
 
-    def __init__(self, *, limit: int, unavailable: str | None, send: Callable[[Turn], Awaitable[Again | None]]) -> None:
+    def __init__(
+        self, *, limit: int, unavailable: str | None, send: Callable[[Continuation], Awaitable[FurtherReply | None]]
+    ) -> None:
         self.unavailable = unavailable
         self._left = limit
         self._send = send
@@ -39,7 +41,7 @@ class Regeneration:
         """One that never asks, for a reason in a word."""
         return cls(limit=0, unavailable=reason, send=_never)
 
-    async def ask(self, turn: Turn) -> Again | None:
+    async def ask(self, turn: Continuation) -> FurtherReply | None:
         """The call, or None: there can be none, there were enough, or it failed, after which none is tried again."""
         if self.unavailable is not None or self._left <= 0:
             return None

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from app.concurrency import TaskScope
-from app.events.recorder import Trace
-from app.protocols.common.stream_events import Text
+from app.events.recorder import RequestRecorder
+from app.protocols.common.stream_events import TextDelta
 from app.reply.choice_snapshot import choice_log
 from app.reply.citations import cite_reply, cite_sentence
 from app.reply.claim_rows import claim_rows
-from app.reply.grounding_object import Entry
+from app.reply.grounding_object import JudgedSentence
 from judges.checker import ReplyCheck
 from judges.report import SKIPPED
 from judges.types import Label, Sentence, SentenceVerdict
@@ -31,7 +31,7 @@ class _Heard:
     verdicts: list[asyncio.Task[SentenceVerdict]] = field(default_factory=list)
 
 
-class Watch:
+class ShadowCheck:
     """Made anew for each reply. ``open_check`` begins the check of a choice; ``names`` are those of the documents kept,
     and ``positions`` where in the request each of them stood."""
 
@@ -56,20 +56,22 @@ class Watch:
         self._closed = True
         await self._tasks.aclose()
 
-    def settle(self, trace: Trace, choices: Sequence[int]) -> None:
+    def settle(self, recorder: RequestRecorder, choices: Sequence[int]) -> None:
         """Put what was judged into the record of the request, whose ``choices`` (their numbers) are settled there
         already."""
         for place, number in enumerate(choices):
             if number in self._choices:
                 entries = self._entries(self._choices[number])
-                trace.choices[place] = partial(self._judged, trace.choices[place], entries)
-                trace.claims.append(
-                    partial(claim_rows, entries, choice=number, positions=self._positions, store_text=trace.store_text)
+                recorder.choices[place] = partial(self._judged, recorder.choices[place], entries)
+                recorder.claims.append(
+                    partial(
+                        claim_rows, entries, choice=number, positions=self._positions, store_text=recorder.store_text
+                    )
                 )
-                trace.withheld.extend(claim.claim.text for entry in entries for claim in entry.verdict.claims)
-                trace.sentences += len(entries)
+                recorder.withheld.extend(claim.claim.text for entry in entries for claim in entry.verdict.claims)
+                recorder.sentences += len(entries)
 
-    async def hear(self, part: Text) -> None:
+    async def hear(self, part: TextDelta) -> None:
         """A text of the reply goes to the client: it is judged meanwhile."""
         heard = self._choices.get(part.choice)
         if heard is None:
@@ -81,20 +83,20 @@ class Watch:
     def _start(self, heard: _Heard, sentences: Sequence[Sentence]) -> None:
         heard.verdicts += (self._tasks.start(heard.check.check(sentence)) for sentence in sentences)
 
-    def _entries(self, heard: _Heard) -> list[Entry]:
+    def _entries(self, heard: _Heard) -> list[JudgedSentence]:
         """The sentences up to the first that nobody judged."""
-        entries: list[Entry] = []
+        entries: list[JudgedSentence] = []
         for task in heard.verdicts:
             if not task.done() or task.cancelled() or task.exception() is not None:
                 break
             verdict = task.result()
             sentence = verdict.sentence
             cited = cite_sentence(sentence, self._names)
-            entries.append(Entry(verdict=verdict, offset=sentence.span.start, citations=cited))
+            entries.append(JudgedSentence(verdict=verdict, offset=sentence.span.start, citations=cited))
         cite_reply(entries, "".join(heard.texts), self._names)
         return entries
 
-    def _judged(self, passed: Callable[[], ChoiceLog], entries: Sequence[Entry]) -> ChoiceLog:
+    def _judged(self, passed: Callable[[], ChoiceLog], entries: Sequence[JudgedSentence]) -> ChoiceLog:
         log = passed()
         labels = [claim.label for entry in entries for claim in entry.verdict.claims if claim.reason != SKIPPED]
         inputs = replace(

@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from app.reply.final_checks import Inquiry, Said
+from app.reply.final_checks import FinalCheck, WholeReply
 from judges.checker import GroundingChecker
 from judges.protocols import JudgeError
 from judges.types import ClaimVerdict, Consistency, Label
@@ -18,34 +18,34 @@ _MOST_CITED = 32
 """Claims that are read against what they cite, at most."""
 
 
-def consistency(checker: GroundingChecker, *, timeout_s: float) -> Inquiry:
+def consistency(checker: GroundingChecker, *, timeout_s: float) -> FinalCheck:
     """Holds the claims of a reply against each other, and against those of earlier replies of its run, where a policy
     wants that."""
 
-    async def ask(said: Said) -> Mapping[str, Any]:
-        if not said.settings.consistency_check or not said.text.strip():
+    async def ask(reply: WholeReply) -> Mapping[str, Any]:
+        if not reply.settings.consistency_check or not reply.text.strip():
             return {}
         comparing = checker.consistency
         if comparing is None:
             return {"consistency": Consistency(reason="unavailable")}
-        return {"consistency": await comparing.reply(said.text, said.earlier, timeout_s=timeout_s)}
+        return {"consistency": await comparing.reply(reply.text, reply.earlier, timeout_s=timeout_s)}
 
     return ask
 
 
-def cited_support(*, timeout_s: float) -> Inquiry:
+def cited_support(*, timeout_s: float) -> FinalCheck:
     """Asks the documents that a sentence cites whether they support it, where a policy wants valid citations and the
     evidence of its claims does not tell. What the deadline leaves open stays open."""
 
-    async def ask(said: Said) -> Mapping[str, Any]:
-        if said.attribution is None or not said.settings.valid_citations:
+    async def ask(reply: WholeReply) -> Mapping[str, Any]:
+        if reply.attribution is None or not reply.settings.valid_citations:
             return {}
-        asked = [asked for asked, _ in zip(_open(said), range(_MOST_CITED), strict=False)]
+        asked = [asked for asked, _ in zip(_open(reply), range(_MOST_CITED), strict=False)]
         support: dict[tuple[Any, int], float] = {}
         try:
             async with asyncio.timeout(timeout_s):
                 for claim, documents in asked:
-                    found = await said.attribution.support(claim.claim, documents)
+                    found = await reply.attribution.support(claim.claim, documents)
                     support |= {(claim.claim.span, document): score for document, score in found.items()}
         except (TimeoutError, JudgeError) as error:
             _log.warning("citations_not_read", error=str(error) or "timeout")
@@ -54,16 +54,16 @@ def cited_support(*, timeout_s: float) -> Inquiry:
     return ask
 
 
-def _open(said: Said) -> Iterator[tuple[ClaimVerdict, list[int]]]:
+def _open(reply: WholeReply) -> Iterator[tuple[ClaimVerdict, list[int]]]:
     """The claims with a document cited that is not known to support them, and all the documents that they cite."""
-    least = said.settings.thresholds.entailment
+    least = reply.settings.thresholds.entailment
     cited: dict[int, list[int]] = {}
-    for citation in said.citations:
+    for citation in reply.citations:
         if citation.document_index is not None and citation.sentence_index is not None and not citation.reported:
             documents = cited.setdefault(citation.sentence_index, [])
             if citation.document_index not in documents:
                 documents.append(citation.document_index)
-    for claim in said.claims:
+    for claim in reply.claims:
         documents = cited.get(claim.claim.sentence_index, [])
         judged = claim.reason is None and claim.label is not Label.NOT_A_CLAIM
         if judged and any(claim.support.get(document, 0.0) < least for document in documents):

@@ -1,32 +1,31 @@
 """One reply under its policies: upstream events in, what the client may see out, in order.
 
-Streamed and unary replies take the same way; a unary reply is a stream of few, large parts. ``app.reply.reader`` runs
-ahead; here is decided what leaves, sentence by sentence. Where a sentence fails, a policy may want the upstream to be
-asked once more from what stands (``app.reply.regeneration``); then the reading of that call takes the place of the one
-before.
+Streamed and unary replies take the same path: a unary reply is a stream of a few large parts. ``app.reply.reader``
+reads ahead; this module decides what is released, sentence by sentence. When a sentence fails, a policy may have the
+upstream continue from the text released so far (``app.reply.regeneration``); a reader of that call then takes over.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 from msgspec.structs import replace
 
-from app.events.recorder import Trace
+from app.events.recorder import RequestRecorder
 from app.protocols.common.stream_events import (
-    CountedUsage,
-    Done,
-    Ended,
-    Event,
+    ChoiceEnd,
+    EndOfReply,
+    EstimatedUsage,
     Frame,
-    Judged,
+    FrameRemainder,
+    JudgedClaims,
     Output,
-    Passing,
-    Released,
-    Replacement,
-    Shell,
+    Passthrough,
+    ReleasedText,
+    ReplacementText,
+    UpstreamEvent,
     Usage,
 )
 from app.reply.choice import Choice
-from app.reply.edits import Piece, piece_of
+from app.reply.edits import OutgoingText, outgoing_text
 from app.reply.grounding_object import worst
 from app.reply.reader import Admit, Check, Choices, Close, Item, Mode, Opener, Pause, Reading
 from app.reply.regeneration import Regeneration
@@ -53,7 +52,7 @@ class Enforcement:
         self,
         *,
         mode: Mode,
-        trace: Trace,
+        recorder: RequestRecorder,
         open_choice: Opener,
         expected: int | None,
         wants_usage: bool,
@@ -61,7 +60,7 @@ class Enforcement:
         regeneration: Regeneration | None = None,
     ) -> None:
         self.mode = mode
-        self._trace = trace
+        self._recorder = recorder
         self._choices = Choices(open_choice)
         self._admit = admit
         self._most = expected
@@ -77,27 +76,27 @@ class Enforcement:
 
     def settle(self) -> None:
         """Put what is known of every choice into the request's record."""
-        if self._usage is None and self._trace.completion_tokens is None and self.choices:
-            self._trace.estimate_usage(sum(choice.received for choice in self.choices))
+        if self._usage is None and self._recorder.completion_tokens is None and self.choices:
+            self._recorder.estimate_usage(sum(choice.received for choice in self.choices))
         for choice in self.choices:
             choice.settle()
         judged = [choice for choice in self.choices if choice.judge_ms is not None]
-        self._trace.judge_ms = sum(choice.judge_ms or 0.0 for choice in judged) if judged else None
-        self._trace.verdict, self._trace.trust_score = worst(self.choices, default=self._trace.verdict)
+        self._recorder.judge_ms = sum(choice.judge_ms or 0.0 for choice in judged) if judged else None
+        self._recorder.verdict, self._recorder.trust_score = worst(self.choices, default=self._recorder.verdict)
 
     async def aclose(self) -> None:
         """Stop reading and judging."""
         if self._reading is not None:
             await self._reading.aclose()
 
-    async def run(self, events: AsyncIterator[Event]) -> AsyncGenerator[Output, None]:
+    async def run(self, events: AsyncIterator[UpstreamEvent]) -> AsyncGenerator[Output, None]:
         """Yield what the client may see. Closing the iterator ends the reading and every check at once."""
         self._reading = self._read(events)
         try:
             while (item := await self._reading.next()) is not None:
                 for output in await self._decide(item):
-                    if isinstance(output, Released | Replacement):
-                        self._trace.mark("first_out")
+                    if isinstance(output, ReleasedText | ReplacementText):
+                        self._recorder.mark("first_out")
                     yield output
                 if self._blocked():
                     for output in self._curtail():
@@ -106,11 +105,11 @@ class Enforcement:
         finally:
             await self.aclose()
 
-    def _read(self, events: AsyncIterator[Event]) -> Reading:
+    def _read(self, events: AsyncIterator[UpstreamEvent]) -> Reading:
         return Reading(
             events,
             mode=self.mode,
-            trace=self._trace,
+            recorder=self._recorder,
             choices=self._choices,
             most=self._most,
             admit=self._admit,
@@ -140,7 +139,7 @@ class Enforcement:
         verdict = await item.verdict
         if choice.blocked:
             return ()
-        piece = piece_of(item.slices)
+        piece = outgoing_text(item.slices)
         ruling = choice.rule(verdict)
         if await self._regenerates(choice, verdict, ruling, piece):
             return ()
@@ -156,15 +155,15 @@ class Enforcement:
             piece, claims = choice.deliver(verdict, piece)
         support = choice.support()
         if self.mode is Mode.LIVE:
-            judged = Judged(choice=choice.index, claims=claims, frame=item.frame, support=support)
+            judged = JudgedClaims(choice=choice.index, claims=claims, frame=item.frame, support=support)
             return (judged,) if claims or support else ()
-        released = Released(
+        released = ReleasedText(
             choice=choice.index, text=piece.text, slices=piece.slices, claims=claims, support=support, lead=piece.lead
         )
         return self._release(choice, released)
 
     async def _regenerates(
-        self, choice: Choice, verdict: SentenceVerdict, ruling: SentenceDecision, piece: Piece
+        self, choice: Choice, verdict: SentenceVerdict, ruling: SentenceDecision, piece: OutgoingText
     ) -> bool:
         """Have the upstream go on anew from what stands, if a policy wants that of a sentence that fails. False: what
         the policy says besides happens to the sentence."""
@@ -176,7 +175,7 @@ class Enforcement:
             return False
         await self._reading.aclose()
         await again.end_earlier()
-        prompt, completion = self._trace.call_again(choice.received)
+        prompt, completion = self._recorder.call_again(choice.received)
         self._spent.append(self._usage or Usage(prompt_tokens=prompt, completion_tokens=completion))
         choice.restart(verdict, piece)
         self._reading = self._read(again.events)
@@ -193,7 +192,7 @@ class Enforcement:
         choice, text = item.choice, "".join(piece.text for piece in item.slices)
         if choice.blocked or not choice.trail(text) or self.mode is Mode.LIVE:
             return ()
-        return self._release(choice, Released(choice=choice.index, text=text, slices=item.slices))
+        return self._release(choice, ReleasedText(choice=choice.index, text=text, slices=item.slices))
 
     async def _close(self, item: Close) -> Sequence[Output]:
         choice = item.choice
@@ -214,28 +213,28 @@ class Enforcement:
         slices = choice.cut()
         text = "".join(piece.text for piece in slices)
         if text.isspace() and choice.trail(text):
-            return (Released(choice=choice.index, text=text, slices=slices),)
+            return (ReleasedText(choice=choice.index, text=text, slices=slices),)
         if choice.emptied:
-            return (Replacement(choice=choice.index, text=choice.replace(DEFAULT_REPLACEMENT), frame=frame),)
+            return (ReplacementText(choice=choice.index, text=choice.replace(DEFAULT_REPLACEMENT), frame=frame),)
         return ()
 
     def _block(self, choice: Choice, frame: Frame) -> Sequence[Output]:
         choice.block(shown=self.mode is Mode.LIVE)
-        self._trace.block()
+        self._recorder.block()
         if choice.refuses:
             refusal = choice.refusal()
             return (refusal,)
         outputs: list[Output] = []
         if self.mode is not Mode.LIVE and not (choice.is_json and choice.delivered):
             text = choice.replace("" if choice.is_json else choice.replacement or DEFAULT_REPLACEMENT)
-            outputs.append(Replacement(choice=choice.index, text=text, frame=frame))
+            outputs.append(ReplacementText(choice=choice.index, text=text, frame=frame))
         outputs.append(self._ended(choice, "content_filter", frame))
         return outputs
 
-    def _ended(self, choice: Choice, reason: str, frame: Frame) -> Ended:
+    def _ended(self, choice: Choice, reason: str, frame: Frame) -> ChoiceEnd:
         choice.ended = True
-        self._trace.finish(reason)
-        return Ended(
+        self._recorder.finish(reason)
+        return ChoiceEnd(
             choice=choice.index,
             reason=reason,
             frame=frame,
@@ -246,7 +245,7 @@ class Enforcement:
         )
 
     def _passes(self, item: Output) -> Sequence[Output]:
-        if not isinstance(item, Passing | Shell) or item.choice is None:
+        if not isinstance(item, Passthrough | FrameRemainder) or item.choice is None:
             return (item,)
         choice = self._choices[item.choice]
         if choice.blocked:
@@ -262,15 +261,15 @@ class Enforcement:
         """Nothing more can reach the client: end the reply without waiting for the rest of the upstream's."""
         usage = self._usage
         if usage is None:
-            self._trace.estimate_usage(sum(choice.received for choice in self.choices))
+            self._recorder.estimate_usage(sum(choice.received for choice in self.choices))
         if not self._wants_usage:
-            return (Done(),)
+            return (EndOfReply(),)
         if usage is not None and usage.frame is not None:
-            return self._totalled(usage), Done()
+            return self._totalled(usage), EndOfReply()
         # Of counts that came with text, the client gets the last in a chunk of their own.
-        prompt, completion = self._trace.prompt_tokens or 0, self._trace.completion_tokens or 0
-        counted = CountedUsage(prompt_tokens=prompt, completion_tokens=completion, frame=self.choices[0].frame)
-        return counted, Done()
+        prompt, completion = self._recorder.prompt_tokens or 0, self._recorder.completion_tokens or 0
+        counted = EstimatedUsage(prompt_tokens=prompt, completion_tokens=completion, frame=self.choices[0].frame)
+        return counted, EndOfReply()
 
     def _totalled(self, usage: Usage) -> Usage:
         """The counts of the last call, with those of the ones before it."""

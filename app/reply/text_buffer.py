@@ -6,30 +6,30 @@ from typing import Any
 
 from msgspec import Struct
 
-from app.protocols.common.stream_events import Frame, Slice, Text
+from app.protocols.common.stream_events import Frame, TextDelta, TextSlice
 
 
-class HeldText:
+class TextBuffer:
     """A queue of text. ``add`` puts a piece at its end, ``cut`` takes what comes first; ``taken`` is what has left."""
 
     def __init__(self, taken: int = 0) -> None:
         self.taken = taken
-        self._pieces: deque[_Piece] = deque()
+        self._pieces: deque[_BufferedText] = deque()
 
     @property
     def rest(self) -> str:
         return "".join(piece.rest for piece in self._pieces)
 
-    def add(self, part: Text) -> None:
-        self._pieces.append(_Piece.of(part))
+    def add(self, part: TextDelta) -> None:
+        self._pieces.append(_BufferedText.of(part))
 
-    def cut(self, end: int | None = None) -> Sequence[Slice]:
+    def cut(self, end: int | None = None) -> Sequence[TextSlice]:
         """Take the text up to ``end`` of the reply (all of it by default), as slices of the frames it came in."""
-        slices: list[Slice] = []
+        slices: list[TextSlice] = []
         while self._pieces and (end is None or self.taken < end):
             piece = self._pieces[0]
             if not piece.rest:  # log-probabilities alone, of a character that comes in several tokens
-                slices.append(Slice(frame=piece.frame, text="", tokens=piece.frame.tokens or ()))
+                slices.append(TextSlice(frame=piece.frame, text="", tokens=piece.frame.tokens or ()))
                 self._pieces.popleft()
                 continue
             taken = piece.take(len(piece.rest) if end is None else end - self.taken)
@@ -40,7 +40,7 @@ class HeldText:
         return slices
 
 
-class _Piece(Struct):
+class _BufferedText(Struct):
     """Text of a frame that has not left yet, and its log-probability entries, each with where it begins and ends."""
 
     frame: Frame
@@ -50,7 +50,7 @@ class _Piece(Struct):
     taken: int = 0
 
     @classmethod
-    def of(cls, part: Text) -> "_Piece":
+    def of(cls, part: TextDelta) -> "_BufferedText":
         if not part.frame.tokens:
             return cls(part.frame, part.text, len(part.text))
         tokens: deque[tuple[int, int, Mapping[str, Any]]] = deque()
@@ -63,7 +63,7 @@ class _Piece(Struct):
             tokens = deque((0, len(part.text), token) for _, _, token in tokens)
         return cls(part.frame, part.text, len(part.text), tokens)
 
-    def take(self, length: int) -> Slice:
+    def take(self, length: int) -> TextSlice:
         """The next ``length`` code points. A token across their end counts as theirs if only white space of it lies
         beyond; otherwise it goes with neither side, since either may be withheld."""
         text, self.rest = self.rest[:length], self.rest[length:]
@@ -73,4 +73,4 @@ class _Piece(Struct):
             _, end, token = self.tokens.popleft()
             if not self.rest[: max(0, end - self.taken)].strip():
                 tokens.append(token)
-        return Slice(frame=self.frame, text=text, tokens=tokens)
+        return TextSlice(frame=self.frame, text=text, tokens=tokens)

@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.auth import GatewayKey
 from app.db.database import Database, DatabaseUnavailableError
 from app.errors import InvalidRequestError, RunError
-from app.events.recorder import Trace, redact_decision, stored
+from app.events.recorder import RequestRecorder, redact_decision, stored
 from app.events.records import EventLog, RequestEvent
 from app.runs import repository as run_store
 from app.runs.decisions import Outcome, completed, document_recorded, grounding_recorded, started
@@ -128,14 +128,14 @@ class Runs:
             created_at=now,
             updated_at=now,
         )
-        trace = self._trace(run, StepKind.START, now)
+        recorder = self._recorder(run, StepKind.START, now)
         policies = bound.in_scope(run)
         outcome = started(policies)
-        first = Step(seq=0, ts=now, kind=StepKind.START, decisions=_kept(trace, outcome.made))
+        first = Step(seq=0, ts=now, kind=StepKind.START, decisions=_kept(recorder, outcome.made))
         async with self.database.write() as connection:
             await run_store.create(connection, run, first)
-        await self._log(trace, outcome, started(PolicySet(policies.shadow)))
-        return Taken(run=run, policies=bound.policies, outcome=outcome, step=0, request_id=trace.request_id)
+        await self._log(recorder, outcome, started(PolicySet(policies.shadow)))
+        return Taken(run=run, policies=bound.policies, outcome=outcome, step=0, request_id=recorder.request_id)
 
     async def record_document(self, run_id: str, chunk: Chunk, *, caller: Caller = ANYONE) -> Taken:
         """A document was retrieved. It is recorded whatever the policies say of it."""
@@ -204,14 +204,14 @@ class Runs:
             raise InvalidRequestError(f"grounding.agent: the run is {told}.", param="grounding.agent")
         return JoinedRun(runs=self, run_id=run_id, agent=run.agent, engine=bound.engine)
 
-    async def add_call(self, run_id: str, trace: Trace) -> None:
+    async def add_call(self, run_id: str, recorder: RequestRecorder) -> None:
         """A governed request that joined the run has ended: keep what it found."""
-        data, decisions = call_data(trace, run_id), _kept(trace, trace.decisions)
+        data, decisions = call_data(recorder, run_id), _kept(recorder, recorder.decisions)
         async with self.database.write() as connection:
             run = await run_store.find(connection, run_id, lock=True)
             if run is None or run.status != OPEN:
                 raise RunError(f"The run {run_id} is over.", code="run_completed", status=HTTPStatus.CONFLICT)
-            step = Step(seq=run.version + 1, ts=trace.ts, kind=StepKind.CALL, data=data, decisions=decisions)
+            step = Step(seq=run.version + 1, ts=recorder.ts, kind=StepKind.CALL, data=data, decisions=decisions)
             # Which of its documents the run knows already, only all that it was told says.
             recorded = Recorded.of([*await run_store.steps(connection, run_id), step])
             await run_store.append(connection, run, step, size=_size(step), counts=recorded.counts)
@@ -232,18 +232,20 @@ class Runs:
             told = tell(run, steps)
             policies = bound.in_scope(run)
             outcome, beside = told.rule(policies), told.rule(PolicySet(policies.shadow))
-            trace = self._trace(run, kind, now)
-            trace.withheld = [text for data in (*(step.data for step in steps), told.data) for text in texts_of(data)]
-            made = _kept(trace, outcome.made)
+            recorder = self._recorder(run, kind, now)
+            recorder.withheld = [
+                text for data in (*(step.data for step in steps), told.data) for text in texts_of(data)
+            ]
+            made = _kept(recorder, outcome.made)
             step = Step(seq=run.version + 1, ts=now, kind=kind, data=told.data, decisions=made, key=caller.repeat)
             counts = {name: count + told.counts.get(name, 0) for name, count in run.counts.items()}
             status = COMPLETED if ends else OPEN
             run = await run_store.append(connection, run, step, size=_size(step), counts=counts, status=status)
             await self._forget_texts(connection, run_id, steps)
         if told.document is not None:
-            trace.keep_documents([told.document], {})
-        await self._log(trace, outcome, beside)
-        return Taken(run=run, policies=bound.policies, outcome=outcome, step=step.seq, request_id=trace.request_id)
+            recorder.keep_documents([told.document], {})
+        await self._log(recorder, outcome, beside)
+        return Taken(run=run, policies=bound.policies, outcome=outcome, step=step.seq, request_id=recorder.request_id)
 
     def _check_takes(self, run: RunRow, kind: StepKind) -> None:
         """Raises RunError unless ``run`` takes a step more. What is full can still be completed."""
@@ -264,17 +266,22 @@ class Runs:
                 less = with_texts(step.data, lambda text: stored(text, self.settings.store_text))
                 await run_store.replace_data(connection, run_id, replace(step, data=less))
 
-    def _trace(self, run: RunRow, kind: StepKind, now: datetime) -> Trace:
-        trace = Trace(api=f"runs.{kind}", stream=False, store_text=self.settings.store_text, ts=now)
-        trace.run_id, trace.agent, trace.model, trace.key_prefix = run.run_id, run.agent, run.model, run.key_prefix
-        return trace
+    def _recorder(self, run: RunRow, kind: StepKind, now: datetime) -> RequestRecorder:
+        recorder = RequestRecorder(api=f"runs.{kind}", stream=False, store_text=self.settings.store_text, ts=now)
+        recorder.run_id, recorder.agent, recorder.model, recorder.key_prefix = (
+            run.run_id,
+            run.agent,
+            run.model,
+            run.key_prefix,
+        )
+        return recorder
 
-    async def _log(self, trace: Trace, outcome: Outcome, beside: Outcome) -> None:
+    async def _log(self, recorder: RequestRecorder, outcome: Outcome, beside: Outcome) -> None:
         """``beside`` is what policies in shadow would have decided."""
-        trace.decisions.extend(outcome.made)
+        recorder.decisions.extend(outcome.made)
         if outcome.blocked_by is not None:
-            trace.block()
-        event = replace(trace.event(), shadow=tuple(_told(trace, beside.made)))
+            recorder.block()
+        event = replace(recorder.event(), shadow=tuple(_told(recorder, beside.made)))
         await self.events.append(event)
         for observer in self.observers:
             observer(event)
@@ -299,14 +306,14 @@ class JoinedRun:
             return ()
         return [verdict.claim for verdict in Recorded.of(steps).claims]
 
-    async def add(self, trace: Trace) -> None:
+    async def add(self, recorder: RequestRecorder) -> None:
         """Keep what the request found. Its reply is the client's whatever happens here, so this never raises."""
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                await self.runs.add_call(self.run_id, trace)
+                await self.runs.add_call(self.run_id, recorder)
         except (DatabaseUnavailableError, RunError, TimeoutError) as error:
             told = str(error) or "no answer in time"
-            _log.error("run_call_lost", run_id=self.run_id, request_id=trace.request_id, error=told)
+            _log.error("run_call_lost", run_id=self.run_id, request_id=recorder.request_id, error=told)
 
 
 async def _found(
@@ -346,15 +353,15 @@ async def _sent_before(connection: AsyncConnection, run: RunRow, kind: StepKind,
     return found
 
 
-def _told(trace: Trace, decisions: Sequence[Decision]) -> Sequence[Decision]:
+def _told(recorder: RequestRecorder, decisions: Sequence[Decision]) -> Sequence[Decision]:
     """Decisions as the event log has them: without the texts that they quote, unless those are stored."""
-    if trace.store_text is StoreText.FULL:
+    if recorder.store_text is StoreText.FULL:
         return decisions
-    return [redact_decision(decision, trace.withheld) for decision in decisions]
+    return [redact_decision(decision, recorder.withheld) for decision in decisions]
 
 
-def _kept(trace: Trace, decisions: Sequence[Decision]) -> list[dict[str, Any]]:
-    return [decision_to_dict(decision) for decision in _told(trace, decisions)]
+def _kept(recorder: RequestRecorder, decisions: Sequence[Decision]) -> list[dict[str, Any]]:
+    return [decision_to_dict(decision) for decision in _told(recorder, decisions)]
 
 
 def _size(step: Step) -> int:

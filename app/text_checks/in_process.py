@@ -107,7 +107,7 @@ def _open(settings: Settings, scorer: PairScorer | None) -> tuple[TextChecks, Ll
         checker=checker,
         engine=lambda: engine,
         events=_NoLog(),
-        inquiries=(llm_scores(llm), consistency(checker, timeout_s=timeout_s), cited_support(timeout_s=timeout_s)),
+        final_checks=(llm_scores(llm), consistency(checker, timeout_s=timeout_s), cited_support(timeout_s=timeout_s)),
     )
     return checks, llm
 

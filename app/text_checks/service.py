@@ -8,14 +8,14 @@ from typing import Any
 
 from app.auth import GatewayKey
 from app.errors import InvalidRequestError
-from app.events.recorder import Trace
+from app.events.recorder import RequestRecorder
 from app.events.records import EventLog, RequestEvent
-from app.gateway.request_scope import Exchange
+from app.gateway.request_scope import RequestScope
 from app.protocols.documents.collection import Limits
 from app.reply.citations import cite_reply
 from app.reply.claim_rows import claim_rows
-from app.reply.final_checks import Inquiry, Said, ask_all
-from app.reply.grounding_object import Entry
+from app.reply.final_checks import FinalCheck, WholeReply, run_final_checks
+from app.reply.grounding_object import JudgedSentence
 from app.settings import Settings
 from app.text_checks.request import CheckRequest, read_check
 from judges.checker import GroundingChecker, ReplyCheck
@@ -79,7 +79,7 @@ class _Judged:
     evaluation: ReplyEvaluation
     reply: ReplyCheck
     verdicts: Sequence[SentenceVerdict]
-    entries: Sequence[Entry]
+    entries: Sequence[JudgedSentence]
     by: str | None
     attribution: Attribution | None
 
@@ -109,8 +109,8 @@ class _Judged:
     def judge_ms(self) -> float | None:
         return None if self.by is None else self.reply.judge_ms
 
-    def said(self) -> Said:
-        return Said(
+    def said(self) -> WholeReply:
+        return WholeReply(
             text=self.request.text,
             claims=self.claims,
             chunks=self.request.chunks,
@@ -142,14 +142,14 @@ class _Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextChecks:
-    """One per process. ``engine`` gives the policies in force, ``inquiries`` are what the gateway asks of a whole
+    """One per process. ``engine`` gives the policies in force, ``final_checks`` are what the gateway asks of a whole
     reply, ``observers`` are told of every event."""
 
     settings: Settings
     checker: GroundingChecker
     engine: Callable[[], PolicyEngine]
     events: EventLog
-    inquiries: Sequence[Inquiry] = ()
+    final_checks: Sequence[FinalCheck] = ()
     observers: Sequence[Callable[[RequestEvent], None]] = ()
 
     async def check(self, body: Mapping[str, Any], *, key: GatewayKey | None = None) -> Checked:
@@ -161,14 +161,14 @@ class TextChecks:
         if key is not None:
             key.check_documents(request.chunks, request.path_of)
         policy = self._policy(request)
-        trace = Trace(api="grounding.check", stream=False, store_text=self.settings.store_text)
-        trace.key_prefix, trace.reply = key.prefix if key else None, request.text
-        trace.keep_documents(request.chunks, {})
-        exchange = Exchange(trace=trace, events=self.events, observers=self.observers)
+        recorder = RequestRecorder(api="grounding.check", stream=False, store_text=self.settings.store_text)
+        recorder.key_prefix, recorder.reply = key.prefix if key else None, request.text
+        recorder.keep_documents(request.chunks, {})
+        exchange = RequestScope(recorder=recorder, events=self.events, observers=self.observers)
         async with exchange:
-            checked = await self._decide(await self._judge(request, policy), trace)
+            checked = await self._decide(await self._judge(request, policy), recorder)
             if policy is not None and policy.id != _OPTIONS:
-                trace.decisions.extend(checked.decisions)
+                recorder.decisions.extend(checked.decisions)
             await exchange.record()
         return checked
 
@@ -213,26 +213,26 @@ class TextChecks:
             attribution=self.checker.attribution(evidence) if can_judge else None,
         )
 
-    async def _decide(self, judged: _Judged, trace: Trace) -> Checked:
-        """Let the policy decide of what was judged, as it would of a reply, and keep it in ``trace``."""
+    async def _decide(self, judged: _Judged, recorder: RequestRecorder) -> Checked:
+        """Let the policy decide of what was judged, as it would of a reply, and keep it in ``recorder``."""
         evaluation, request, report = judged.evaluation, judged.request, judged.report
         evaluation.start()
         for verdict in judged.verdicts:
             evaluation.sentence(_claims(verdict))
-        found = await ask_all(self.inquiries, judged.said()) if judged.policy else {}
+        found = await run_final_checks(self.final_checks, judged.said()) if judged.policy else {}
         evaluation.finish(judged.policy_inputs(found))
-        trace.judge_fault = (self.checker.fault or self.checker.error) if request.chunks else None
-        trace.verdict, trace.trust_score = report.verdict.value, report.trust_score
-        trace.judge_ms = judged.judge_ms
-        trace.sentences = len(judged.entries)
+        recorder.judge_fault = (self.checker.fault or self.checker.error) if request.chunks else None
+        recorder.verdict, recorder.trust_score = report.verdict.value, report.trust_score
+        recorder.judge_ms = judged.judge_ms
+        recorder.sentences = len(judged.entries)
         positions = range(len(request.chunks))
-        trace.claims.append(
+        recorder.claims.append(
             partial(claim_rows, judged.entries, choice=0, positions=positions, store_text=self.settings.store_text)
         )
-        trace.llm_calls.extend(judged.llm_calls(found))
-        trace.withheld.extend(judged.texts(found))
+        recorder.llm_calls.extend(judged.llm_calls(found))
+        recorder.withheld.extend(judged.texts(found))
         return Checked(
-            request_id=trace.request_id,
+            request_id=recorder.request_id,
             report=report,
             decisions=evaluation.decisions,
             max_unverifiable_ratio=judged.rules.max_unverifiable_ratio,
@@ -263,8 +263,8 @@ def _scores(found: Mapping[str, Any]) -> Sequence[LlmScore]:
     return scores
 
 
-def _entries(verdicts: Sequence[SentenceVerdict], text: str, chunks: Sequence[Chunk]) -> list[Entry]:
-    entries = [Entry(verdict=verdict, offset=verdict.sentence.span.start) for verdict in verdicts]
+def _entries(verdicts: Sequence[SentenceVerdict], text: str, chunks: Sequence[Chunk]) -> list[JudgedSentence]:
+    entries = [JudgedSentence(verdict=verdict, offset=verdict.sentence.span.start) for verdict in verdicts]
     if entries:
         cite_reply(entries, text, DocumentNames(chunks))
     return entries

@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from app.gateway.types import Call, Reply
+from app.gateway.types import GatewayRequest, GatewayResponse
 from app.protocols.documents import Limits
-from app.protocols.openai_completions.adapter import TextDialect
+from app.protocols.openai_completions.adapter import CompletionsAdapter
 from app.protocols.openai_completions.request import read_text
 from tests.support.in_process_gateway import DOCUMENTS, Bench, frames
 
@@ -43,10 +43,12 @@ def tokens(text: str) -> list[str]:
     return [words[0], *(f" {word}" for word in words[1:])]
 
 
-async def ask(at: Bench, *, documents: Any = DOCUMENTS, prompt: Any = "How much leave?", **fields: Any) -> Reply:
+async def ask(
+    at: Bench, *, documents: Any = DOCUMENTS, prompt: Any = "How much leave?", **fields: Any
+) -> GatewayResponse:
     body = {"model": "m", "prompt": prompt, "documents": documents, **fields}
-    intake = read_text(json.dumps(body).encode(), {}, Limits())
-    return await at.gateway.respond(Call(dialect=TextDialect(intake.body), intake=intake, headers=[]))
+    parsed = read_text(json.dumps(body).encode(), {}, Limits())
+    return await at.gateway.respond(GatewayRequest(adapter=CompletionsAdapter(parsed.body), parsed=parsed, headers=[]))
 
 
 async def unary(at: Bench, **fields: Any) -> dict[str, Any]:

@@ -10,10 +10,10 @@ import httpx
 from app.config import UpstreamSpec, load_config
 from app.events.records import RequestEvent
 from app.gateway.service import Gateway
-from app.gateway.types import Call, Reply
+from app.gateway.types import GatewayRequest, GatewayResponse
 from app.protocols.documents import Limits, read_chat
-from app.protocols.openai_chat.adapter import ChatDialect
-from app.reply.final_checks import Inquiry
+from app.protocols.openai_chat.adapter import ChatAdapter
+from app.reply.final_checks import FinalCheck
 from app.settings import Settings
 from app.upstream import Upstreams
 from judges.checker import GroundingChecker
@@ -95,12 +95,12 @@ class Bench:
 
     async def ask(
         self, *, documents: Any = DOCUMENTS, headers: Mapping[str, str] | None = None, **fields: Any
-    ) -> Reply:
+    ) -> GatewayResponse:
         body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "How much leave?"}], **fields}
         if documents is not None:
             body["documents"] = documents
-        intake = read_chat(json.dumps(body).encode(), headers or {}, Limits(documents=100))
-        return await self.gateway.respond(Call(dialect=ChatDialect(), intake=intake, headers=[]))
+        parsed = read_chat(json.dumps(body).encode(), headers or {}, Limits(documents=100))
+        return await self.gateway.respond(GatewayRequest(adapter=ChatAdapter(), parsed=parsed, headers=[]))
 
     async def stream(self, **fields: Any) -> list[dict[str, Any] | str]:
         """Ask for a stream; return its frames, decoded (``[DONE]`` and comments as they are)."""
@@ -162,7 +162,7 @@ async def bench(
     settings: Mapping[str, Any] | None = None,
     upstreams: Sequence[UpstreamSpec] = (),
     llm: ClaimJudge | None = None,
-    inquiries: Sequence[Inquiry] = (),
+    final_checks: Sequence[FinalCheck] = (),
     scorer: bool = True,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> Bench:
@@ -191,6 +191,6 @@ async def bench(
         policies=Policies(PolicyEngine(policies)),
         checker=checker,
         events=events,
-        inquiries=inquiries,
+        final_checks=final_checks,
     )
     return Bench(gateway, events, forwarded)

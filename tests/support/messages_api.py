@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.gateway.types import Call, Reply
-from app.protocols.anthropic_messages import MessagesDialect
+from app.gateway.types import GatewayRequest, GatewayResponse
+from app.protocols.anthropic_messages import MessagesAdapter
 from app.protocols.anthropic_messages.request import read_messages
 from app.protocols.anthropic_messages.whole_reply import message_of
 from app.protocols.documents import Limits
@@ -75,12 +75,16 @@ def whole(*blocks: list[Json], **how: Any) -> Json:
     return message
 
 
-async def ask(bench: Bench, *, documents: Any = DOCUMENTS, content: Any = "How much leave?", **fields: Any) -> Reply:
+async def ask(
+    bench: Bench, *, documents: Any = DOCUMENTS, content: Any = "How much leave?", **fields: Any
+) -> GatewayResponse:
     body: Json = {"model": "claude-1", "max_tokens": 99, "messages": [{"role": "user", "content": content}], **fields}
     if documents is not None:
         body["documents"] = documents
     request = read_messages(json.dumps(body).encode(), {}, Limits())
-    return await bench.gateway.respond(Call(dialect=MessagesDialect(request), intake=request.intake, headers=[]))
+    return await bench.gateway.respond(
+        GatewayRequest(adapter=MessagesAdapter(request), parsed=request.parsed, headers=[])
+    )
 
 
 async def stream_bytes(bench: Bench, **fields: Any) -> bytes:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from app.auth import GatewayKey
-from app.gateway.types import Call, Reply
+from app.gateway.types import GatewayRequest, GatewayResponse
 from app.protocols.documents import Limits
-from app.protocols.openai_responses import ResponsesDialect
+from app.protocols.openai_responses import ResponsesAdapter
 from app.protocols.openai_responses.request import read_responses
 from tests.support.in_process_gateway import DOCUMENTS, Bench
 
@@ -176,12 +176,14 @@ def consistent(found: Sequence[Event]) -> None:
         assert output_text(last) == shown(found)
 
 
-async def ask(at: Bench, *, documents: Any = DOCUMENTS, key: GatewayKey | None = None, **fields: Any) -> Reply:
+async def ask(
+    at: Bench, *, documents: Any = DOCUMENTS, key: GatewayKey | None = None, **fields: Any
+) -> GatewayResponse:
     body: dict[str, Any] = {"model": "m", "input": "How much leave?", **fields}
     if documents is not None:
         body["documents"] = documents
-    intake = read_responses(json.dumps(body).encode(), {}, Limits())
-    return await at.gateway.respond(Call(dialect=ResponsesDialect(), intake=intake, headers=[], key=key))
+    parsed = read_responses(json.dumps(body).encode(), {}, Limits())
+    return await at.gateway.respond(GatewayRequest(adapter=ResponsesAdapter(), parsed=parsed, headers=[], key=key))
 
 
 async def stream_bytes(at: Bench, **fields: Any) -> bytes:

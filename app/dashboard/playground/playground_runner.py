@@ -19,14 +19,22 @@ from app.concurrency import TaskScope
 from app.config import UpstreamSpec
 from app.errors import GatewayError
 from app.events.queries import trace_of
-from app.events.recorder import Trace
+from app.events.recorder import RequestRecorder
 from app.events.records import RequestEvent
 from app.events.storage.serialization import event_rows
 from app.gateway.service import Gateway
-from app.gateway.types import Call
-from app.protocols.common.stream_events import Event, Frame, Judged, Output, Released, Replacement, Text
+from app.gateway.types import GatewayRequest
+from app.protocols.common.stream_events import (
+    Frame,
+    JudgedClaims,
+    Output,
+    ReleasedText,
+    ReplacementText,
+    TextDelta,
+    UpstreamEvent,
+)
 from app.protocols.documents import Limits, read_chat
-from app.protocols.openai_chat.adapter import ChatDialect
+from app.protocols.openai_chat.adapter import ChatAdapter
 from app.resources import Resources
 from app.settings import StoreText
 from app.upstream import Upstreams
@@ -112,10 +120,10 @@ async def rehearse(resources: Resources, wanted: Rehearsed) -> AsyncGenerator[To
 
 def chunks_of(resources: Resources, wanted: Rehearsed) -> Sequence[Chunk]:
     """The documents as the gateway reads them. Raises InvalidRequestError."""
-    return _reader(resources, wanted)(ChatDialect()).intake.chunks
+    return _reader(resources, wanted)(ChatAdapter()).parsed.chunks
 
 
-def _reader(resources: Resources, wanted: Rehearsed) -> Callable[[ChatDialect], Call]:
+def _reader(resources: Resources, wanted: Rehearsed) -> Callable[[ChatAdapter], GatewayRequest]:
     body = {
         "model": wanted.model,
         "stream": True,
@@ -123,9 +131,11 @@ def _reader(resources: Resources, wanted: Rehearsed) -> Callable[[ChatDialect], 
         "documents": list(wanted.documents),
         "grounding": {"agent": wanted.agent, "inject": "none" if wanted.answer is not None else "system"},
     }
-    intake = read_chat(json.dumps(body).encode(), {}, Limits.of(resources.settings))
+    parsed = read_chat(json.dumps(body).encode(), {}, Limits.of(resources.settings))
     # No header of the page's own request goes upstream, its cookie least of all.
-    return lambda dialect: Call(dialect=dialect, intake=intake, headers=[("content-type", "application/json")])
+    return lambda adapter: GatewayRequest(
+        adapter=adapter, parsed=parsed, headers=[("content-type", "application/json")]
+    )
 
 
 def _streams_live(resources: Resources, wanted: Rehearsed) -> bool:
@@ -134,7 +144,7 @@ def _streams_live(resources: Resources, wanted: Rehearsed) -> bool:
     return str(policies.grounding_settings.stream_mode) == "live"
 
 
-async def _run(resources: Resources, wanted: Rehearsed, call: Call, queue: asyncio.Queue[Told]) -> None:
+async def _run(resources: Resources, wanted: Rehearsed, call: GatewayRequest, queue: asyncio.Queue[Told]) -> None:
     kept = _Kept()
     error: str | None = None
     pasted = None if wanted.answer is None else Upstreams([_PASTED], transport=_PastedAnswer(wanted.answer))
@@ -237,7 +247,7 @@ def _frame(delta: Mapping[str, Any], finish: str | None = None) -> bytes:
     return b"data: " + json.dumps({**head, "choices": [choice]}).encode() + b"\n\n"
 
 
-class _Overheard(ChatDialect):
+class _Overheard(ChatAdapter):
     """Tells of what goes in and comes out, and writes nothing. ``live``: text leaves before it is judged."""
 
     def __init__(self, tell: Callable[[Told], None], *, live: bool) -> None:
@@ -245,30 +255,32 @@ class _Overheard(ChatDialect):
         self._said = ""
         self._at = 0
 
-    def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncGenerator[Event, None]:
+    def events(
+        self, body: AsyncIterator[bytes], content_type: str, trace: RequestRecorder
+    ) -> AsyncGenerator[UpstreamEvent, None]:
         return self._hear(super().events(body, content_type, trace))
 
     def resumed(
-        self, body: AsyncIterator[bytes], content_type: str, trace: Trace, like: Frame
-    ) -> AsyncGenerator[Event, None]:
+        self, body: AsyncIterator[bytes], content_type: str, trace: RequestRecorder, like: Frame
+    ) -> AsyncGenerator[UpstreamEvent, None]:
         return self._hear(super().resumed(body, content_type, trace, like))
 
-    async def _hear(self, events: AsyncIterator[Event]) -> AsyncGenerator[Event, None]:
+    async def _hear(self, events: AsyncIterator[UpstreamEvent]) -> AsyncGenerator[UpstreamEvent, None]:
         async for event in events:
             for part in event.parts:
-                if isinstance(part, Text) and part.text:
+                if isinstance(part, TextDelta) and part.text:
                     self._said += part.text
                     self._tell(Heard(text=part.text))
             yield event
 
     def encode(self, output: Output) -> bytes:
         match output:
-            case Released(text=text, claims=claims) if not self._live:
+            case ReleasedText(text=text, claims=claims) if not self._live:
                 self._leave(text, claims)
-            case Judged(claims=claims) if claims:
+            case JudgedClaims(claims=claims) if claims:
                 end = max((claim["span"] or {}).get("end", 0) for claim in claims)
                 self._leave(self._said[self._at : max(end, self._at)], claims)
-            case Replacement(text=text):
+            case ReplacementText(text=text):
                 self._tell(Instead(text=text))
         return b""
 

@@ -8,6 +8,6 @@ The text blocks of a message are one text to the pipeline, since a model that ci
 content of another kind between them ends a sentence.
 """
 
-from app.protocols.anthropic_messages.adapter import MessagesDialect
+from app.protocols.anthropic_messages.adapter import MessagesAdapter
 
-__all__ = ["MessagesDialect"]
+__all__ = ["MessagesAdapter"]

@@ -4,22 +4,22 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Se
 from typing import Any
 
 from app.errors import GatewayError, UpstreamConnectError
-from app.events.recorder import Trace
+from app.events.recorder import RequestRecorder
 from app.protocols.anthropic_messages import prompt
 from app.protocols.anthropic_messages.allowlist import plain
-from app.protocols.anthropic_messages.decoder import Reader
-from app.protocols.anthropic_messages.document_numbers import References
-from app.protocols.anthropic_messages.encoder import Writer
+from app.protocols.anthropic_messages.decoder import MessageDecoder
+from app.protocols.anthropic_messages.document_numbers import DocumentNumbers
+from app.protocols.anthropic_messages.encoder import MessageEncoder
 from app.protocols.anthropic_messages.event_types import TextBlock, event_bytes, object_of
 from app.protocols.anthropic_messages.request import MessagesRequest
 from app.protocols.anthropic_messages.whole_reply import events_of, message_of
 from app.protocols.common.sse import EventTooLargeError, SSEEvent, SSEParser
 from app.protocols.common.sse_json import dump, read_object
-from app.protocols.common.stream_events import Event, Failure, Output
+from app.protocols.common.stream_events import Output, ReplyError, UpstreamEvent
 from judges.types import Chunk
 
 
-class MessagesDialect:
+class MessagesAdapter:
     """Made for one request: it keeps count of the blocks of its reply."""
 
     api = "messages"
@@ -27,9 +27,9 @@ class MessagesDialect:
 
     def __init__(self, request: MessagesRequest) -> None:
         self._request = request
-        self._chunks = request.intake.chunks
+        self._chunks = request.parsed.chunks
         self._texts: dict[int, TextBlock] = {}
-        self._writer = Writer(self._texts, References(request.blocks, self._chunks))
+        self._writer = MessageEncoder(self._texts, DocumentNumbers(request.blocks, self._chunks))
 
     def prompt_text(self, body: Mapping[str, Any]) -> str:
         return prompt.prompt_text(body)
@@ -41,16 +41,18 @@ class MessagesDialect:
         ours = [chunk for chunk in chunks if any(chunk is other for other in given)]
         return prompt.inject(body, ours, where=where) if ours else dict(body)
 
-    async def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncGenerator[Event, None]:
+    async def events(
+        self, body: AsyncIterator[bytes], content_type: str, recorder: RequestRecorder
+    ) -> AsyncGenerator[UpstreamEvent, None]:
         """The events of a reply. A whole message is laid out as events, so that both take the same way."""
-        dropped = frozenset(trace.dropped)
-        stops = self._request.intake.body.get("stop_sequences")
-        reader = Reader(
-            trace,
-            References(self._request.blocks, self._chunks, dropped),
+        dropped = frozenset(recorder.dropped)
+        stops = self._request.parsed.body.get("stop_sequences")
+        reader = MessageDecoder(
+            recorder,
+            DocumentNumbers(self._request.blocks, self._chunks, dropped),
             self._texts,
             stops=stops if isinstance(stops, list) else (),
-            needs_start=not self._request.intake.stream,
+            needs_start=not self._request.parsed.stream,
         )
         if "event-stream" not in content_type:
             whole = b"".join([data async for data in body])
@@ -84,7 +86,7 @@ class MessagesDialect:
         A reply that passes untouched and begins no message is answered as it is. Raises UpstreamConnectError where the
         upstream reports an error in its place.
         """
-        failed = next((output for output in outputs if isinstance(output, Failure) and not output.broken), None)
+        failed = next((output for output in outputs if isinstance(output, ReplyError) and not output.broken), None)
         if failed is not None:
             raise UpstreamConnectError(f"The upstream reports an error: {failed.message}")
         message = message_of(b"".join(map(self.encode, outputs)))
@@ -103,7 +105,7 @@ def _feed(parser: SSEParser, data: bytes) -> Sequence[SSEEvent]:
         raise UpstreamConnectError(f"The upstream's reply is malformed: {error}.") from None
 
 
-def _read(reader: Reader, parsed: SSEEvent) -> Iterator[Event]:
+def _read(reader: MessageDecoder, parsed: SSEEvent) -> Iterator[UpstreamEvent]:
     if parsed.data is None or not parsed.data.strip():
         yield from reader.without_data(parsed.raw)
         return

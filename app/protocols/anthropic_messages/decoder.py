@@ -5,10 +5,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.errors import UpstreamConnectError
-from app.events.recorder import Trace
+from app.events.recorder import RequestRecorder
 from app.protocols.anthropic_messages import allowlist as cleaning
 from app.protocols.anthropic_messages.allowlist import name_of, word_of
-from app.protocols.anthropic_messages.document_numbers import References
+from app.protocols.anthropic_messages.document_numbers import DocumentNumbers
 from app.protocols.anthropic_messages.event_types import (
     EMPTY_TEXT,
     TextBlock,
@@ -18,21 +18,32 @@ from app.protocols.anthropic_messages.event_types import (
     index_of,
     input_tokens,
 )
-from app.protocols.common.stream_events import Break, Done, Event, Failure, Finish, Frame, Part, Passing, Text, Usage
+from app.protocols.common.stream_events import (
+    ChoiceFinish,
+    EndOfReply,
+    Frame,
+    Passthrough,
+    ReplyError,
+    ReplyPart,
+    TextBreak,
+    TextDelta,
+    UpstreamEvent,
+    Usage,
+)
 
 _CUT = frozenset({"max_tokens", "model_context_window_exceeded"})
 _PLAIN_STOP = re.compile(rb'\s*(event:\s*message_stop\s+)?data:\s*\{\s*"type"\s*:\s*"message_stop"\s*\}\s*')
 _Json = dict[str, Any]
 
 
-class Reader:
+class MessageDecoder:
     """Reads the events of one message, in order. Keeps its text blocks in ``texts``, by the upstream's index.
 
     Each event keeps the bytes that it came as, for replies that pass as they are. Its parts have others: the event made
     anew of what is known of it. What is left out of that, or is not known at all, is named as not checked.
 
     Whether the text goes on behind a text block is known by the next event only. So the end of the block waits for
-    that: text that goes on is one text; anything else is preceded by a ``Break``.
+    that: text that goes on is one text; anything else is preceded by a ``TextBreak``.
 
     ``stops`` are the request's stop sequences. ``needs_start``: without its beginning the reply is of no use; ``read``
     raises UpstreamConnectError then.
@@ -40,14 +51,14 @@ class Reader:
 
     def __init__(
         self,
-        trace: Trace,
-        references: References,
+        recorder: RequestRecorder,
+        references: DocumentNumbers,
         texts: dict[int, TextBlock],
         *,
         stops: Collection[str] = (),
         needs_start: bool = False,
     ) -> None:
-        self._trace = trace
+        self._recorder = recorder
         self._references = references
         self._texts = texts
         self._stops = stops
@@ -56,16 +67,16 @@ class Reader:
         self._chars = 0
         self._usage = Usage(prompt_tokens=None, completion_tokens=None)
         self._finished = False
-        self._stop: tuple[bytes, bytes, Sequence[Part]] | None = None
-        self._behind: list[Event] = []
+        self._stop: tuple[bytes, bytes, Sequence[ReplyPart]] | None = None
+        self._behind: list[UpstreamEvent] = []
 
-    def read(self, raw: bytes, event: _Json) -> Iterator[Event]:
+    def read(self, raw: bytes, event: _Json) -> Iterator[UpstreamEvent]:
         """The pipeline's events for an upstream's, which came as ``raw``."""
         kind = event.get("type")
         read = _BY_TYPE.get(kind) if isinstance(kind, str) else None
         if kind == "ping":
             clean: _Json = {"type": "ping"}
-            yield from self._let_by(raw, Passing(raw=event_bytes(clean)), *_more(event, clean))
+            yield from self._let_by(raw, Passthrough(raw=event_bytes(clean)), *_more(event, clean))
         elif read is None:
             yield from self._let_by(raw, _withheld(name_of(kind)))
         else:
@@ -74,60 +85,60 @@ class Reader:
             yield from self.settle(goes_on=kind == "content_block_start" and block_of(event).get("type") == "text")
             yield from read(self, raw, event)
 
-    def unread(self, raw: bytes) -> Iterator[Event]:
+    def unread(self, raw: bytes) -> Iterator[UpstreamEvent]:
         """An event whose data is no JSON object."""
         yield from self._let_by(raw, _withheld("unreadable"))
 
-    def without_data(self, raw: bytes) -> Iterator[Event]:
+    def without_data(self, raw: bytes) -> Iterator[UpstreamEvent]:
         """An event without data. Of what it is made of, comments pass."""
         lines = [line for line in raw.replace(b"\r", b"\n").split(b"\n") if line.startswith(b":")]
         comments = b"".join(line + b"\n" for line in lines) + b"\n"
-        yield from self._let_by(raw, *([Passing(raw=comments)] if lines else []))
+        yield from self._let_by(raw, *([Passthrough(raw=comments)] if lines else []))
 
-    def _let_by(self, raw: bytes, *parts: Part) -> Iterator[Event]:
+    def _let_by(self, raw: bytes, *parts: ReplyPart) -> Iterator[UpstreamEvent]:
         """An event that says nothing of the reply: it ends no block."""
-        event = Event(raw=raw, parts=parts)
+        event = UpstreamEvent(raw=raw, parts=parts)
         if self._stop is not None:
             self._behind.append(event)
         else:
             yield event
 
-    def settle(self, *, goes_on: bool = False) -> Iterator[Event]:
+    def settle(self, *, goes_on: bool = False) -> Iterator[UpstreamEvent]:
         """The end of the last text block, if it waits. ``goes_on``: what follows is text."""
         if self._stop is None:
             return
         raw, clean, parts = self._stop
         self._stop = None
         if goes_on:
-            yield Event(raw=raw, parts=parts)
+            yield UpstreamEvent(raw=raw, parts=parts)
         else:
-            yield Event(raw=b"", parts=(*parts, Break(choice=0)))
-            yield Event(raw=raw, parts=(Passing(raw=clean, choice=0),))
+            yield UpstreamEvent(raw=b"", parts=(*parts, TextBreak(choice=0)))
+            yield UpstreamEvent(raw=raw, parts=(Passthrough(raw=clean, choice=0),))
         yield from self._behind
         self._behind = []
 
-    def _message_start(self, raw: bytes, event: _Json) -> Iterator[Event]:
+    def _message_start(self, raw: bytes, event: _Json) -> Iterator[UpstreamEvent]:
         self._needs_start = False
-        clean = cleaning.message_start(event, self._trace.model, self._stops)
+        clean = cleaning.message_start(event, self._recorder.model, self._stops)
         message = event.get("message")
         if isinstance(message, dict):
             if model := word_of(message.get("model")):
-                self._trace.resolved_model = model
-            self._trace.prompt_tokens = input_tokens(message.get("usage"))
-        yield Event(raw=raw, parts=(Passing(raw=event_bytes(clean)), *_more(event, clean)))
+                self._recorder.resolved_model = model
+            self._recorder.prompt_tokens = input_tokens(message.get("usage"))
+        yield UpstreamEvent(raw=raw, parts=(Passthrough(raw=event_bytes(clean)), *_more(event, clean)))
 
-    def _block_start(self, raw: bytes, event: _Json) -> Iterator[Event]:
+    def _block_start(self, raw: bytes, event: _Json) -> Iterator[UpstreamEvent]:
         block, index = block_of(event), index_of(event)
         if block.get("type") != "text":
-            yield Event(raw=raw, parts=self._other_start(index, event))
+            yield UpstreamEvent(raw=raw, parts=self._other_start(index, event))
             return
         text_block = self._texts[index] = TextBlock(start=cleaning.text_start(block))
         text_block.tail += (cleaning.cited_delta(index, citation) for citation in cleaning.citations_of(block))
         known = {**text_block.start, "text": block.get("text"), "citations": [delta_of(e) for e in text_block.tail]}
         more = _more(event, {"type": event["type"], "content_block": known})
-        yield Event(raw=raw, parts=(*self._text(index, text_block, block.get("text")), *more))
+        yield UpstreamEvent(raw=raw, parts=(*self._text(index, text_block, block.get("text")), *more))
 
-    def _other_start(self, index: int, event: _Json) -> Sequence[Part]:
+    def _other_start(self, index: int, event: _Json) -> Sequence[ReplyPart]:
         """A block of another kind. One that nobody knows may be text by another name: it is left out, as a text block
         is of which nothing is left."""
         kind, clean = name_of(block_of(event).get("type")), cleaning.other_block(event)
@@ -135,9 +146,9 @@ class Reader:
             self._texts[index] = TextBlock(start=EMPTY_TEXT)
             return (_withheld(kind),)
         self._others.add(index)
-        return (Passing(raw=event_bytes(clean), choice=0, unchecked=kind), *_more(event, clean))
+        return (Passthrough(raw=event_bytes(clean), choice=0, unchecked=kind), *_more(event, clean))
 
-    def _block_delta(self, raw: bytes, event: _Json) -> Iterator[Event]:
+    def _block_delta(self, raw: bytes, event: _Json) -> Iterator[UpstreamEvent]:
         delta, index = delta_of(event), index_of(event)
         kind, block = delta.get("type"), self._texts.get(index)
         if kind == "text_delta":
@@ -145,7 +156,7 @@ class Reader:
                 block = self._texts[index] = TextBlock(start=EMPTY_TEXT, announced=False)
             text = delta.get("text")
             known = {"type": event["type"], "delta": {"type": kind, "text": text if isinstance(text, str) else None}}
-            yield Event(raw=raw, parts=(*self._text(index, block, text), *_more(event, known)))
+            yield UpstreamEvent(raw=raw, parts=(*self._text(index, block, text), *_more(event, known)))
             return
         citation = delta.get("citation")
         if block is not None and kind == "citations_delta" and isinstance(citation, dict):
@@ -154,31 +165,31 @@ class Reader:
             renumbered = self._references.renumbered(citation)
             if renumbered is not citation:
                 raw = event_bytes({**event, "delta": {**delta, "citation": renumbered}})
-            yield Event(raw=raw, parts=_more(event, clean))
+            yield UpstreamEvent(raw=raw, parts=_more(event, clean))
             return
         other = cleaning.other_delta(event) if block is None and index in self._others else None
         if other is None:
-            yield Event(raw=raw, parts=(_withheld(name_of(kind)),))
+            yield UpstreamEvent(raw=raw, parts=(_withheld(name_of(kind)),))
         else:
-            yield Event(raw=raw, parts=(Passing(raw=event_bytes(other), choice=0), *_more(event, other)))
+            yield UpstreamEvent(raw=raw, parts=(Passthrough(raw=event_bytes(other), choice=0), *_more(event, other)))
 
-    def _text(self, index: int, block: TextBlock, text: Any) -> Sequence[Part]:
+    def _text(self, index: int, block: TextBlock, text: Any) -> Sequence[ReplyPart]:
         if not isinstance(text, str) or not text:
             return ()
         block.said.append(text)
         if block.place is None and text.strip():
             block.place = self._chars + len(text) - len(text.lstrip())
         self._chars += len(text)
-        return (Text(choice=0, text=text, frame=Frame(json={"index": index})),)
+        return (TextDelta(choice=0, text=text, frame=Frame(json={"index": index})),)
 
-    def _block_stop(self, raw: bytes, event: _Json) -> Iterator[Event]:
+    def _block_stop(self, raw: bytes, event: _Json) -> Iterator[UpstreamEvent]:
         index = index_of(event)
         block = self._texts.get(index)
         clean = {"type": "content_block_stop", "index": index}
         more = _more(event, clean)
         if block is None:
-            known = [Passing(raw=event_bytes(clean), choice=0)] if index in self._others else []
-            yield Event(raw=raw, parts=(*known, *more))
+            known = [Passthrough(raw=event_bytes(clean), choice=0)] if index in self._others else []
+            yield UpstreamEvent(raw=raw, parts=(*known, *more))
             return
         cited = []
         for position, tail in enumerate(block.tail):
@@ -188,7 +199,7 @@ class Reader:
             block.tail[position] = cleaning.cited_delta(index, self._references.renumbered(citation))
         self._stop = raw, event_bytes(clean), (*cited, *more)
 
-    def _message_delta(self, raw: bytes, event: _Json) -> Iterator[Event]:
+    def _message_delta(self, raw: bytes, event: _Json) -> Iterator[UpstreamEvent]:
         clean, usage = cleaning.message_delta(event, self._stops), event.get("usage")
         delta = clean["delta"]
         reason = delta.get("stop_reason")
@@ -196,48 +207,48 @@ class Reader:
         frame = Frame(json=clean)
         prompt = input_tokens(usage)
         self._usage = Usage(
-            prompt_tokens=self._trace.prompt_tokens if prompt is None else prompt,
+            prompt_tokens=self._recorder.prompt_tokens if prompt is None else prompt,
             completion_tokens=tokens if isinstance(tokens, int) else None,
             frame=frame if reason else None,
         )
         more = _more(event, clean)
         if (delta.get("stop_details") or {}).get("explanation"):
-            more = (*more, Passing(raw=b"", choice=0, unchecked="refusal"))
+            more = (*more, Passthrough(raw=b"", choice=0, unchecked="refusal"))
         if reason:
             self._finished = True
-            yield Event(raw=raw, parts=(*more, Finish(choice=0, reason=reason, frame=frame, cut=reason in _CUT),
-                                        self._usage))  # fmt: skip
+            finish = ChoiceFinish(choice=0, reason=reason, frame=frame, cut=reason in _CUT)
+            yield UpstreamEvent(raw=raw, parts=(*more, finish, self._usage))
         else:
-            yield Event(raw=raw, parts=(*more, Passing(raw=event_bytes(clean)), self._usage))
+            yield UpstreamEvent(raw=raw, parts=(*more, Passthrough(raw=event_bytes(clean)), self._usage))
 
-    def _message_stop(self, raw: bytes, event: _Json) -> Iterator[Event]:
+    def _message_stop(self, raw: bytes, event: _Json) -> Iterator[UpstreamEvent]:
         if self._finished or _PLAIN_STOP.fullmatch(raw):
-            yield Event(raw=raw, parts=(Done(raw),))
+            yield UpstreamEvent(raw=raw, parts=(EndOfReply(raw),))
         else:  # nothing tells the client that it ends, so what it says is for a reply that passes as it is
-            yield Event(raw=raw, parts=(self._usage,))
-            yield Event(raw=b"", parts=(Done(),))
+            yield UpstreamEvent(raw=raw, parts=(self._usage,))
+            yield UpstreamEvent(raw=b"", parts=(EndOfReply(),))
 
-    def _error(self, raw: bytes, event: _Json) -> Iterator[Event]:
+    def _error(self, raw: bytes, event: _Json) -> Iterator[UpstreamEvent]:
         clean = cleaning.error(event)
-        yield Event(raw=raw, parts=(Failure(message=clean["error"]["message"], raw=event_bytes(clean)),))
+        yield UpstreamEvent(raw=raw, parts=(ReplyError(message=clean["error"]["message"], raw=event_bytes(clean)),))
 
 
-_BY_TYPE: Mapping[str, Callable[[Reader, bytes, _Json], Iterator[Event]]] = {
-    "message_start": Reader._message_start,
-    "content_block_start": Reader._block_start,
-    "content_block_delta": Reader._block_delta,
-    "content_block_stop": Reader._block_stop,
-    "message_delta": Reader._message_delta,
-    "message_stop": Reader._message_stop,
-    "error": Reader._error,
+_BY_TYPE: Mapping[str, Callable[[MessageDecoder, bytes, _Json], Iterator[UpstreamEvent]]] = {
+    "message_start": MessageDecoder._message_start,
+    "content_block_start": MessageDecoder._block_start,
+    "content_block_delta": MessageDecoder._block_delta,
+    "content_block_stop": MessageDecoder._block_stop,
+    "message_delta": MessageDecoder._message_delta,
+    "message_stop": MessageDecoder._message_stop,
+    "error": MessageDecoder._error,
 }
 
 
-def _withheld(name: str) -> Passing:
+def _withheld(name: str) -> Passthrough:
     """What does not leave where text is held, and is named as not checked."""
-    return Passing(raw=b"", choice=0, unchecked=name, opaque=True)
+    return Passthrough(raw=b"", choice=0, unchecked=name, opaque=True)
 
 
-def _more(event: _Json, clean: _Json) -> tuple[Part, ...]:
+def _more(event: _Json, clean: _Json) -> tuple[ReplyPart, ...]:
     """A word on what an event says beyond ``clean``."""
     return (_withheld("unknown_fields"),) if cleaning.says_more(event, clean) else ()

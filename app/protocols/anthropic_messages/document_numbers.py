@@ -9,8 +9,8 @@ from itertools import accumulate
 from typing import Any
 
 from app.protocols.anthropic_messages.allowlist import name_of, word_of
-from app.protocols.anthropic_messages.request import Block
-from app.protocols.common.stream_events import Cited, Support
+from app.protocols.anthropic_messages.request import DocumentBlock
+from app.protocols.common.stream_events import SupportingPassage, UpstreamCitation
 from judges.types import Chunk
 
 _NUMBERS = {
@@ -22,10 +22,10 @@ _NUMBERS = {
 """Kind of block, and name of its number, by the type of a citation."""
 
 
-class References:
+class DocumentNumbers:
     """``blocks`` and ``chunks`` are the request's; ``dropped`` are the positions of chunks that did not go upstream."""
 
-    def __init__(self, blocks: Sequence[Block], chunks: Sequence[Chunk], dropped: Collection[int] = ()) -> None:
+    def __init__(self, blocks: Sequence[DocumentBlock], chunks: Sequence[Chunk], dropped: Collection[int] = ()) -> None:
         self._chunks = chunks
         self._by_document = {block.document: block for block in blocks if block.document is not None}
         self._given = {kind: [block for block in blocks if block.kind == kind] for kind, _ in _NUMBERS.values()}
@@ -40,22 +40,22 @@ class References:
         number = self._given[kind].index(block)
         return citation if citation[name] == number else {**citation, name: number}
 
-    def cited(self, citation: Mapping[str, Any], place: int) -> Cited:
+    def cited(self, citation: Mapping[str, Any], place: int) -> UpstreamCitation:
         """What a citation of the upstream's, as it came, says of the text at ``place``."""
         block = self._cited(citation)
         marker = self._marker(citation)
         if block is not None:
-            return Cited(
+            return UpstreamCitation(
                 choice=0, place=place, marker=marker, document=block.document, unreadable=block.document is None
             )
-        return Cited(choice=0, place=place, marker=marker, document=self._named(marker))
+        return UpstreamCitation(choice=0, place=place, marker=marker, document=self._named(marker))
 
     def says(self, quoted: str) -> bool:
         """Whether a document of the request has that text."""
         said = "".join(quoted.split())
         return any(said in "".join(chunk.text.split()) for chunk in self._chunks)
 
-    def citation(self, support: Support) -> dict[str, Any]:
+    def citation(self, support: SupportingPassage) -> dict[str, Any]:
         """A citation of our own: the passage that supports a sentence."""
         block, chunk, span = self._by_document.get(support.position), support.chunk, support.source.span
         if block is None or block.plain:
@@ -88,7 +88,7 @@ class References:
             **place,
         }
 
-    def _cited(self, citation: Mapping[str, Any]) -> Block | None:
+    def _cited(self, citation: Mapping[str, Any]) -> DocumentBlock | None:
         kind, name = _NUMBERS.get(str(citation.get("type")), ("", ""))
         number, sent = citation.get(name), self._sent.get(kind, [])
         return sent[number] if isinstance(number, int) and 0 <= number < len(sent) else None

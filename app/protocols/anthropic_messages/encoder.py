@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.protocols.anthropic_messages.document_numbers import References, document_key
+from app.protocols.anthropic_messages.document_numbers import DocumentNumbers, document_key
 from app.protocols.anthropic_messages.event_types import (
     EMPTY_TEXT,
     TextBlock,
@@ -16,17 +16,17 @@ from app.protocols.anthropic_messages.event_types import (
     parse_event,
 )
 from app.protocols.common.stream_events import (
-    CountedUsage,
-    Done,
-    Ended,
-    Failure,
-    Judged,
+    ChoiceEnd,
+    EndOfReply,
+    EstimatedUsage,
+    JudgedClaims,
     Output,
-    Passing,
-    Refused,
-    Released,
-    Replacement,
-    Support,
+    Passthrough,
+    ReleasedText,
+    ReplacementText,
+    ReplyError,
+    ReplyRefusal,
+    SupportingPassage,
     Usage,
 )
 
@@ -47,7 +47,7 @@ class _Open:
     ours: bool
 
 
-class Writer:
+class MessageEncoder:
     """Writes one message.
 
     A text block whose text is held is opened with the first of it that leaves, and closed when what follows does. One
@@ -55,40 +55,40 @@ class Writer:
     blocks, by its index.
     """
 
-    def __init__(self, texts: Mapping[int, TextBlock], references: References) -> None:
+    def __init__(self, texts: Mapping[int, TextBlock], references: DocumentNumbers) -> None:
         self._texts = texts
         self._references = references
         self._numbers: dict[int, int] = {}
         self._open: _Open | None = None
-        self._support: list[Support] = []
-        self._ended: Ended | None = None
+        self._support: list[SupportingPassage] = []
+        self._ended: ChoiceEnd | None = None
         self._complete = False
         self._decided = 0
         self._withheld: list[str] = []
 
     def write(self, output: Output) -> bytes:
         match output:
-            case Passing(raw=raw):
+            case Passthrough(raw=raw):
                 return self._passing(raw)
-            case Released():
+            case ReleasedText():
                 return self._released(output)
-            case Judged():
+            case JudgedClaims():
                 return self._judged(output)
-            case Replacement(text=text):
+            case ReplacementText(text=text):
                 return self._enter_any() + self._text(text)
-            case Ended():
+            case ChoiceEnd():
                 self._ended = output
                 return self._close(whole=not output.blocked)
             case Usage(frame=frame):
                 return self._message_delta(frame.json if frame is not None else {})
-            case CountedUsage(completion_tokens=tokens):
+            case EstimatedUsage(completion_tokens=tokens):
                 return self._message_delta({"usage": {"output_tokens": tokens}})
-            case Refused(reason=reason, reason_code=code, decisions=decisions):
+            case ReplyRefusal(reason=reason, reason_code=code, decisions=decisions):
                 more = {"kind": "grounding_policy_violation", "code": code, "violations": list(decisions)}
                 return error_event("invalid_request_error", reason, **more)
-            case Failure(message=message, raw=raw, code=code):
+            case ReplyError(message=message, raw=raw, code=code):
                 return raw or error_event("api_error", message, **({} if code is None else {"code": code}))
-            case Done(raw=raw):
+            case EndOfReply(raw=raw):
                 if self._ended is None:  # it passes as it is
                     return raw
                 return event_bytes({"type": "message_stop"}) if raw or self._complete else b""
@@ -201,7 +201,7 @@ class Writer:
 
     # Text
 
-    def _released(self, released: Released) -> bytes:
+    def _released(self, released: ReleasedText) -> bytes:
         pieces = _by_block(released)
         written = []
         for position, (index, text) in enumerate(pieces):
@@ -212,7 +212,7 @@ class Writer:
             self._support.extend(released.support)
         return b"".join(written)
 
-    def _judged(self, judged: Judged) -> bytes:
+    def _judged(self, judged: JudgedClaims) -> bytes:
         """Verdicts on text that was shown before. No event can follow the end of its block, so none does."""
         if self._open is None or not self._open.text:
             return b""
@@ -254,7 +254,7 @@ def _share(withheld: str, quoted: str) -> bool:
     return any(run in within for run in runs)
 
 
-def _by_block(released: Released) -> list[tuple[int, str]]:
+def _by_block(released: ReleasedText) -> list[tuple[int, str]]:
     """The text by the blocks it came in. What was taken off its beginning is missing from the first of them; text that
     is another than what came belongs to the block where that began."""
     came = "".join(piece.text for piece in released.slices)

@@ -11,7 +11,7 @@ from app.protocols.documents.content_blocks import parts_of, plain_text
 from app.protocols.documents.fields import inside, join_path, read_flag, refuse
 from app.protocols.documents.json_body import parse_json
 from app.protocols.documents.options import read_options
-from app.protocols.documents.request import Intake, Path, read_model, wants_json, without
+from app.protocols.documents.request import ParsedRequest, Path, read_model, wants_json, without
 from app.protocols.documents.tool_results import take_result
 from judges.types import Chunk
 
@@ -19,7 +19,7 @@ _WEB = ("http://", "https://")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class DocumentBlock:
     """A ``document`` or ``search_result`` block of a request.
 
     ``texts`` are the blocks it is made of, in order, an empty one for what is no text; ``plain``: it was given as one
@@ -39,8 +39,8 @@ class Block:
 class MessagesRequest:
     """``blocks`` are in the order in which the API numbers them."""
 
-    intake: Intake
-    blocks: Sequence[Block]
+    parsed: ParsedRequest
+    blocks: Sequence[DocumentBlock]
 
 
 def read_messages(raw: bytes, headers: Mapping[str, str], limits: Limits) -> MessagesRequest:
@@ -54,7 +54,7 @@ def read_messages(raw: bytes, headers: Mapping[str, str], limits: Limits) -> Mes
     forwarded = without(body)
     fixed = any(block.document is not None and _leaves_nothing(messages, block.path) for block in blocks)
     readable = {block.document: block.path for block in blocks if block.document is not None}
-    intake = Intake(
+    parsed = ParsedRequest(
         body=forwarded,
         raw=raw if forwarded is body else None,
         chunks=documents.chunks,
@@ -70,7 +70,7 @@ def read_messages(raw: bytes, headers: Mapping[str, str], limits: Limits) -> Mes
         is_json=wants_json(body.get("output_format") or inside(body, "output_config", "format")),
         include_usage=True,  # every message says how much it took
     )
-    return MessagesRequest(intake=intake, blocks=blocks)
+    return MessagesRequest(parsed=parsed, blocks=blocks)
 
 
 def _messages(value: Any) -> Sequence[Mapping[str, Any]]:
@@ -104,7 +104,7 @@ def _is_evidence(block: Any) -> bool:
     return isinstance(block, dict) and block.get("type") in ("document", "search_result")
 
 
-def _read(block: Mapping[str, Any], path: Path, documents: Documents) -> Block:
+def _read(block: Mapping[str, Any], path: Path, documents: Documents) -> DocumentBlock:
     given = block.get("source")
     named = {name: block[name] for name in ("source", "title") if isinstance(block.get(name), str) and block[name]}
     texts, plain = _texts(block, given)
@@ -122,7 +122,7 @@ def _read(block: Mapping[str, Any], path: Path, documents: Documents) -> Block:
             metadata={"context": context} if isinstance(context, str) else {},
         )
         documents.add(chunk, join_path("", path))
-    return Block(
+    return DocumentBlock(
         kind=str(block["type"]), path=path, texts=texts, plain=plain, source=source, title=title, document=position
     )
 
@@ -145,7 +145,7 @@ def _leaves_nothing(messages: Sequence[Mapping[str, Any]], path: Path) -> bool:
     return all(_is_evidence(block) for block in messages[int(path[1])]["content"])
 
 
-def _note(block: Block) -> str:
+def _note(block: DocumentBlock) -> str:
     return f"{join_path('', block.path)}: the {block.kind} goes upstream, but has no text that can be read as evidence"
 
 

@@ -8,20 +8,20 @@ import orjson
 
 from app.errors import UpstreamConnectError
 from app.protocols.common.sse import EventTooLargeError, SSEEvent, SSEParser
-from app.protocols.common.stream_events import Done, Event, Passing
+from app.protocols.common.stream_events import EndOfReply, Passthrough, UpstreamEvent
 
 _DONE = b"data: [DONE]\n\n"
 
 
-class Decoder:
+class JsonStreamDecoder:
     """Upstream bytes to events. ``read`` makes the event of a frame's bytes and the JSON object in it."""
 
-    def __init__(self, read: Callable[[bytes, dict[str, Any]], Event]) -> None:
+    def __init__(self, read: Callable[[bytes, dict[str, Any]], UpstreamEvent]) -> None:
         self._parser = SSEParser()
         self._read = read
         self._ids_seen = False
 
-    def feed(self, data: bytes) -> Iterator[Event]:
+    def feed(self, data: bytes) -> Iterator[UpstreamEvent]:
         try:
             events = self._parser.feed(data)
         except EventTooLargeError as error:
@@ -30,13 +30,13 @@ class Decoder:
             if (read := self._event(event)) is not None:
                 yield read
 
-    def close(self) -> Iterator[Event]:
+    def close(self) -> Iterator[UpstreamEvent]:
         for event in self._parser.close():
             # Its blank line is missing; without one what follows would run into it.
             if (read := self._event(SSEEvent(event.raw + b"\n\n", event.data, event.event))) is not None:
                 yield read
 
-    def _event(self, event: SSEEvent) -> Event | None:
+    def _event(self, event: SSEEvent) -> UpstreamEvent | None:
         """None where clients are to get nothing for it."""
         data = event.data
         if data is None:
@@ -47,14 +47,14 @@ class Decoder:
         if not data:
             return None  # a keep-alive that clients would try to parse
         if data == b"[DONE]":
-            return Event(raw=event.raw, parts=(Done(event.raw),))
+            return UpstreamEvent(raw=event.raw, parts=(EndOfReply(event.raw),))
         chunk = load(data)
         if isinstance(chunk, dict):
             return self._read(event.raw, chunk)
-        unread = Passing(raw=event.raw, choice=0, unchecked="unreadable", opaque=True)
-        return Event(raw=event.raw, parts=(unread,))
+        unread = Passthrough(raw=event.raw, choice=0, unchecked="unreadable", opaque=True)
+        return UpstreamEvent(raw=event.raw, parts=(unread,))
 
-    def _without_data(self, event: SSEEvent) -> Event | None:
+    def _without_data(self, event: SSEEvent) -> UpstreamEvent | None:
         """Comments pass; control fields alone do not, since clients take them for an empty event.
 
         After an event with an id even the blank line behind a comment makes such an event, so it is left out.
@@ -66,7 +66,7 @@ class Decoder:
         raw = event.raw
         if self._ids_seen or len(comments) < len(lines):
             raw = b"".join(comment + b"\n" for comment in comments)
-        return Event(raw=raw, parts=(Passing(raw=raw),))
+        return UpstreamEvent(raw=raw, parts=(Passthrough(raw=raw),))
 
 
 def load(data: bytes) -> Any:

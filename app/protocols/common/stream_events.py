@@ -1,7 +1,6 @@
 """What flows through the pipeline: parts of a reply, in and out, in no API's own terms.
 
-A dialect (``app.api.chat_completions``) turns upstream events into the parts that go in, and the parts that come out
-into bytes.
+A protocol adapter decodes upstream bytes into events, and encodes outputs into bytes for the client.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ class Frame(Struct, frozen=True, kw_only=True):
     """The text came as a list of typed parts rather than as a string."""
 
 
-class Slice(Struct, frozen=True, kw_only=True):
+class TextSlice(Struct, frozen=True, kw_only=True):
     """Text ``[start, end)`` of a frame's text, in code points. A released sentence is made of slices."""
 
     frame: Frame
@@ -32,7 +31,7 @@ class Slice(Struct, frozen=True, kw_only=True):
 # In: what an upstream sends.
 
 
-class Text(Struct, frozen=True, kw_only=True):
+class TextDelta(Struct, frozen=True, kw_only=True):
     """Text of a choice. ``shell`` is what else its frame carries and must reach the client while the text is held."""
 
     choice: int
@@ -41,7 +40,7 @@ class Text(Struct, frozen=True, kw_only=True):
     shell: Mapping[str, Any] | None = None
 
 
-class Passing(Struct, frozen=True, kw_only=True):
+class Passthrough(Struct, frozen=True, kw_only=True):
     """Bytes that nothing is decided about: they pass in order and unchanged. ``unchecked`` names what they carry where
     that is content which no judge looks at (tool calls, reasoning, audio, a refusal)."""
 
@@ -52,7 +51,7 @@ class Passing(Struct, frozen=True, kw_only=True):
     """What it holds could not be read: where text is held, it does not leave."""
 
 
-class Finish(Struct, frozen=True, kw_only=True):
+class ChoiceFinish(Struct, frozen=True, kw_only=True):
     """A choice has ended. ``final``: certainly so, hence what is held of it is settled now; otherwise text may still
     follow, and it waits for the end of the reply. ``cut``: the text stops in mid-sentence."""
 
@@ -63,13 +62,13 @@ class Finish(Struct, frozen=True, kw_only=True):
     cut: bool = False
 
 
-class Break(Struct, frozen=True, kw_only=True):
+class TextBreak(Struct, frozen=True, kw_only=True):
     """The text of a choice pauses for content of another kind: no sentence runs on behind it."""
 
     choice: int
 
 
-class Cited(Struct, frozen=True, kw_only=True):
+class UpstreamCitation(Struct, frozen=True, kw_only=True):
     """The upstream says that its text cites a document.
 
     ``place`` is where in the text of the choice, in code points, None where that is not said. ``document`` is the
@@ -85,7 +84,7 @@ class Cited(Struct, frozen=True, kw_only=True):
     unreadable: bool = False
 
 
-class Evidence(Struct, frozen=True, kw_only=True):
+class FoundDocuments(Struct, frozen=True, kw_only=True):
     """Documents that the reply brings along: what the upstream itself found before the text that rests on it."""
 
     documents: Sequence[Chunk]
@@ -102,7 +101,7 @@ class Usage(Struct, frozen=True, kw_only=True):
     """What earlier calls for the same reply took, where there was more than one."""
 
 
-class Failure(Struct, frozen=True, kw_only=True):
+class ReplyError(Struct, frozen=True, kw_only=True):
     """The upstream reports an error in mid-reply, or its reply broke off (``raw`` is empty then, and ``code`` is that
     of the error which a reply would be answered with that is read whole)."""
 
@@ -112,7 +111,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     broken: bool = False
 
 
-class Done(Struct, frozen=True):
+class EndOfReply(Struct, frozen=True):
     """The upstream says that the reply is complete. ``trailer``: bytes that belong to it may follow; ``last``: nothing
     does, since all of it has been read."""
 
@@ -121,20 +120,30 @@ class Done(Struct, frozen=True):
     last: bool = False
 
 
-Part = Text | Passing | Finish | Break | Cited | Evidence | Usage | Failure | Done
+ReplyPart = (
+    TextDelta
+    | Passthrough
+    | ChoiceFinish
+    | TextBreak
+    | UpstreamCitation
+    | FoundDocuments
+    | Usage
+    | ReplyError
+    | EndOfReply
+)
 
 
-class Event(Struct, frozen=True, kw_only=True):
+class UpstreamEvent(Struct, frozen=True, kw_only=True):
     """One upstream event: the bytes that it came as, and what is in it."""
 
     raw: bytes
-    parts: Sequence[Part]
+    parts: Sequence[ReplyPart]
 
 
 # Between two calls for one reply.
 
 
-class Turn(Struct, frozen=True, kw_only=True):
+class Continuation(Struct, frozen=True, kw_only=True):
     """What an upstream is told when it is asked to go on from what stands of its reply.
 
     ``said`` stands, ``withheld`` does not, ``reasons`` say why. ``frame`` is one of the reply's, which goes on as it
@@ -150,7 +159,7 @@ class Turn(Struct, frozen=True, kw_only=True):
 # Out: what the client gets.
 
 
-class Support(Struct, frozen=True, kw_only=True):
+class SupportingPassage(Struct, frozen=True, kw_only=True):
     """A passage that supports a sentence, and its document. ``position`` is the document's in the request."""
 
     position: int
@@ -158,14 +167,14 @@ class Support(Struct, frozen=True, kw_only=True):
     source: Source
 
 
-class Shell(Struct, frozen=True, kw_only=True):
+class FrameRemainder(Struct, frozen=True, kw_only=True):
     """The rest of a frame whose text is held."""
 
     choice: int
     json: Mapping[str, Any]
 
 
-class Released(Struct, frozen=True, kw_only=True):
+class ReleasedText(Struct, frozen=True, kw_only=True):
     """Text that may be shown: a sentence with its claims, or text that nobody judges.
 
     ``lead``: how many code points at its beginning are not what the upstream sent there.
@@ -173,22 +182,22 @@ class Released(Struct, frozen=True, kw_only=True):
 
     choice: int
     text: str
-    slices: Sequence[Slice]
+    slices: Sequence[TextSlice]
     claims: Sequence[Mapping[str, Any]] = ()
-    support: Sequence[Support] = ()
+    support: Sequence[SupportingPassage] = ()
     lead: int = 0
 
 
-class Judged(Struct, frozen=True, kw_only=True):
+class JudgedClaims(Struct, frozen=True, kw_only=True):
     """The claims of a sentence that was shown before it was judged (``live``)."""
 
     choice: int
     claims: Sequence[Mapping[str, Any]]
     frame: Frame
-    support: Sequence[Support] = ()
+    support: Sequence[SupportingPassage] = ()
 
 
-class Replacement(Struct, frozen=True, kw_only=True):
+class ReplacementText(Struct, frozen=True, kw_only=True):
     """What the client gets in place of a blocked reply."""
 
     choice: int
@@ -196,7 +205,7 @@ class Replacement(Struct, frozen=True, kw_only=True):
     frame: Frame
 
 
-class Ended(Struct, frozen=True, kw_only=True):
+class ChoiceEnd(Struct, frozen=True, kw_only=True):
     """A choice has ended, for the client. ``reason`` is the upstream's unless it was blocked.
 
     ``summary`` is the ``grounding`` object, ``annotations`` are the citations of the delivered text.
@@ -212,7 +221,7 @@ class Ended(Struct, frozen=True, kw_only=True):
     annotations: Sequence[Mapping[str, Any]] = ()
 
 
-class CountedUsage(Struct, frozen=True, kw_only=True):
+class EstimatedUsage(Struct, frozen=True, kw_only=True):
     """Usage that we counted, since the upstream had no time to report it."""
 
     prompt_tokens: int
@@ -220,7 +229,7 @@ class CountedUsage(Struct, frozen=True, kw_only=True):
     frame: Frame
 
 
-class Refused(Struct, frozen=True, kw_only=True):
+class ReplyRefusal(Struct, frozen=True, kw_only=True):
     """The reply is blocked and the policy wants an error rather than a replacement (``on_block: error``)."""
 
     choice: int
@@ -229,4 +238,16 @@ class Refused(Struct, frozen=True, kw_only=True):
     decisions: Sequence[Mapping[str, Any]]
 
 
-Output = Passing | Shell | Released | Judged | Replacement | Ended | Refused | Usage | CountedUsage | Failure | Done
+Output = (
+    Passthrough
+    | FrameRemainder
+    | ReleasedText
+    | JudgedClaims
+    | ReplacementText
+    | ChoiceEnd
+    | ReplyRefusal
+    | Usage
+    | EstimatedUsage
+    | ReplyError
+    | EndOfReply
+)

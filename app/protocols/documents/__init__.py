@@ -7,7 +7,7 @@ then.
 
 from app.protocols.documents.collection import Limits
 from app.protocols.documents.options import Options
-from app.protocols.documents.request import Intake
+from app.protocols.documents.request import ParsedRequest
 from app.protocols.openai_chat.request import read_chat
 
-__all__ = ["Intake", "Limits", "Options", "read_chat"]
+__all__ = ["Limits", "Options", "ParsedRequest", "read_chat"]

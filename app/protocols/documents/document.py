@@ -7,7 +7,7 @@ from typing import Any
 
 from app.errors import InvalidRequestError
 from app.protocols.documents.fields import read_number, read_share, read_stamp, read_string, refuse
-from app.protocols.documents.shapes import Layer, Shape, find
+from app.protocols.documents.shapes import DocumentFields, FieldLayer, find
 from judges.types import Chunk
 
 _SECONDS_PER_DAY = 86_400
@@ -24,7 +24,7 @@ _UNSAID = frozenset({"id", "_excludes"})
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DocumentAt:
     """A document and where in the request its text stands."""
 
     chunk: Chunk
@@ -33,10 +33,10 @@ class Found:
 
 def read_document(
     document: Mapping[str, Any], path: str, *, default_id: str, now: datetime, needs_text: bool = True
-) -> Found:
+) -> DocumentAt:
     """The document at ``path`` of the request; ``now`` dates it. Without ``needs_text`` it may have none, and then has
     an empty one. Raises InvalidRequestError."""
-    shape = Shape.of(document, path)
+    shape = DocumentFields.of(document, path)
     text_path, text = _text(shape, path) if needs_text or find(shape.layers, _TEXT) else (path, "")
     source = _string(shape.layers, _SOURCE)
     chunk = Chunk(
@@ -50,13 +50,13 @@ def read_document(
         url=_string(shape.layers, ("url",)) or (source if source and source.startswith(_WEB) else None),
         metadata=shape.metadata[0].fields if shape.metadata else {},
     )
-    return Found(chunk, text_path)
+    return DocumentAt(chunk, text_path)
 
 
 _WEB = ("https://", "http://")
 
 
-def _text(shape: Shape, path: str) -> tuple[str, str]:
+def _text(shape: DocumentFields, path: str) -> tuple[str, str]:
     found = find(shape.layers, _TEXT, blank=True) or _described(shape)
     if found is None:
         raise InvalidRequestError(f"{path}.text: a document needs a text.", param=f"{path}.text")
@@ -69,7 +69,7 @@ def _text(shape: Shape, path: str) -> tuple[str, str]:
     return where, text
 
 
-def _described(shape: Shape) -> tuple[str, str] | None:
+def _described(shape: DocumentFields) -> tuple[str, str] | None:
     """Cohere's ``data`` may have any keys: each is a line of the text."""
     for layer in shape.own:
         if layer.path.endswith(".data"):
@@ -100,7 +100,7 @@ def join_texts(parts: Sequence[Any], path: str) -> str:
     return "\n".join(texts)
 
 
-def _identifier(shape: Shape) -> str | None:
+def _identifier(shape: DocumentFields) -> str | None:
     found = find(shape.own, _ID)
     if found is None:
         return None
@@ -110,17 +110,17 @@ def _identifier(shape: Shape) -> str | None:
     return str(value)
 
 
-def _string(layers: Sequence[Layer], names: Sequence[str]) -> str | None:
+def _string(layers: Sequence[FieldLayer], names: Sequence[str]) -> str | None:
     found = find(layers, names)
     return read_string(found[1], found[0]) if found else None
 
 
-def _score(layers: Sequence[Layer]) -> float | None:
+def _score(layers: Sequence[FieldLayer]) -> float | None:
     found = find(layers, _SCORE, blank=True)
     return read_share(found[1], found[0]) if found else None
 
 
-def _age(layers: Sequence[Layer], now: datetime) -> float | None:
+def _age(layers: Sequence[FieldLayer], now: datetime) -> float | None:
     found = find(layers, (*_AGE, *_DATES), blank=True)
     if found is None:
         return None

@@ -23,7 +23,7 @@ Path = tuple[str | int, ...]
 """Where in a body something stands: names of fields and positions in lists."""
 
 
-class Intake(Struct, frozen=True, kw_only=True):
+class ParsedRequest(Struct, frozen=True, kw_only=True):
     """A request, read. ``body`` goes upstream, without our fields; ``raw`` is its bytes where they need no change.
 
     ``paths`` says where in the request each of ``chunks`` stands. ``from_tools`` reads what the results of tools say,
@@ -67,21 +67,21 @@ class Intake(Struct, frozen=True, kw_only=True):
             return False
         return self.options.inject != "none" or 0 < len(self.chunks) == len(self.blocks)
 
-    def drop(self, positions: Collection[int]) -> "Intake":
+    def drop(self, positions: Collection[int]) -> "ParsedRequest":
         """The request without those blocks of it that are the documents at ``positions``."""
         body = self.body
         for path in sorted((self.blocks[position] for position in positions if position in self.blocks), reverse=True):
             body = _removed(body, path)
         return self if body is self.body else replace(self, body=body, raw=None)
 
-    def with_tools(self) -> "Intake":
+    def with_tools(self) -> "ParsedRequest":
         """The request with the results of tools among its documents. Raises InvalidRequestError."""
         found = self.from_tools() if self.from_tools is not None else None
         if found is None or not found.chunks:
             return self
         return self.with_chunks(found.chunks, found.paths)
 
-    def with_chunks(self, chunks: Sequence[Chunk], paths: Sequence[str]) -> "Intake":
+    def with_chunks(self, chunks: Sequence[Chunk], paths: Sequence[str]) -> "ParsedRequest":
         """The request with ``chunks`` among its documents, which nobody can take out of the prompt any more."""
         standing = self.standing + len(chunks)
         known = tuple(self.path_of(index) for index in range(len(self.chunks)))

@@ -16,7 +16,7 @@ _METADATA = ("metadata", "meta", "attributes")
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class FieldLayer:
     """Some of a document's fields, and where in the request they stand."""
 
     fields: Mapping[str, Any]
@@ -24,24 +24,24 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class DocumentFields:
     """A document: ``own`` layers hold what it is, ``metadata`` what is said of it."""
 
-    own: Sequence[Layer]
-    metadata: Sequence[Layer]
+    own: Sequence[FieldLayer]
+    metadata: Sequence[FieldLayer]
 
     @classmethod
-    def of(cls, document: Mapping[str, Any], path: str) -> "Shape":
+    def of(cls, document: Mapping[str, Any], path: str) -> "DocumentFields":
         """Raises InvalidRequestError where metadata is no object."""
         own = list(_own(document, path))
         return cls(own, [layer for outer in own for layer in _metadata(outer)])
 
     @property
-    def layers(self) -> Sequence[Layer]:
+    def layers(self) -> Sequence[FieldLayer]:
         return (*self.own, *self.metadata)
 
 
-def find(layers: Sequence[Layer], names: Sequence[str], *, blank: bool = False) -> tuple[str, Any] | None:
+def find(layers: Sequence[FieldLayer], names: Sequence[str], *, blank: bool = False) -> tuple[str, Any] | None:
     """Path and value of the first field of ``names`` that is there. An empty string counts only if ``blank``."""
     for layer in layers:
         for name in names:
@@ -52,20 +52,20 @@ def find(layers: Sequence[Layer], names: Sequence[str], *, blank: bool = False) 
     return None
 
 
-def _own(document: Mapping[str, Any], path: str) -> Iterator[Layer]:
+def _own(document: Mapping[str, Any], path: str) -> Iterator[FieldLayer]:
     # LangChain's serialised objects: what they were made of stands in ``kwargs``, and ``id`` names their class.
     if "lc" in document and isinstance(document.get("kwargs"), dict):
         document, path = document["kwargs"], join_path(path, ["kwargs"])
-    yield Layer(document, path)
+    yield FieldLayer(document, path)
     for name in _INNER:
         if isinstance(document.get(name), dict):
             yield from _own(document[name], join_path(path, [name]))
 
 
-def _metadata(layer: Layer) -> Iterator[Layer]:
+def _metadata(layer: FieldLayer) -> Iterator[FieldLayer]:
     for name in _METADATA:
         value = layer.fields.get(name)
         if value is not None and not isinstance(value, dict):
             refuse(join_path(layer.path, [name]), "an object", value)
         if value:
-            yield Layer(value, join_path(layer.path, [name]))
+            yield FieldLayer(value, join_path(layer.path, [name]))

@@ -8,39 +8,39 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, M
 from typing import Any
 
 from app.errors import UpstreamConnectError
-from app.events.recorder import Trace
+from app.events.recorder import RequestRecorder
 from app.protocols.common.document_prompt import inject
-from app.protocols.common.sse_json import Decoder, done_frame, dump, frame_of, load, read_object
+from app.protocols.common.sse_json import JsonStreamDecoder, done_frame, dump, frame_of, load, read_object
 from app.protocols.common.stream_events import (
-    CountedUsage,
-    Done,
-    Ended,
-    Event,
-    Failure,
-    Finish,
+    ChoiceEnd,
+    ChoiceFinish,
+    Continuation,
+    EndOfReply,
+    EstimatedUsage,
     Frame,
-    Judged,
+    FrameRemainder,
+    JudgedClaims,
     Output,
-    Part,
-    Passing,
-    Refused,
-    Released,
-    Replacement,
-    Shell,
-    Text,
-    Turn,
+    Passthrough,
+    ReleasedText,
+    ReplacementText,
+    ReplyError,
+    ReplyPart,
+    ReplyRefusal,
+    TextDelta,
+    UpstreamEvent,
     Usage,
 )
 from app.protocols.common.upstream_citations import cited_in
 from app.protocols.openai_chat.continuation import not_resumable, resume
-from app.protocols.openai_chat.whole_reply import Completion, chunks_of, completion_of, total_of
+from app.protocols.openai_chat.whole_reply import CompletionBuilder, chunks_of, completion_of, total_of
 from judges.types import Chunk
 
 _PLAIN_DELTA = frozenset({"role", "content"})
 _MISPLACED = ("message", "text")
 
 
-class ChatDialect:
+class ChatAdapter:
     """Stateless; one serves all requests."""
 
     api = "chat.completions"
@@ -52,74 +52,76 @@ class ChatDialect:
     def inject(self, body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
         return inject(body, chunks, where=where)
 
-    def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncGenerator[Event, None]:
+    def events(
+        self, body: AsyncIterator[bytes], content_type: str, recorder: RequestRecorder
+    ) -> AsyncGenerator[UpstreamEvent, None]:
         """The events of a reply. A whole completion is cut into chunks, so that both take the same way."""
-        return _events(body, content_type, lambda raw, chunk: _read_chunk(raw, chunk, trace))
+        return _events(body, content_type, lambda raw, chunk: _read_chunk(raw, chunk, recorder))
 
     def not_resumable(self, body: Mapping[str, Any]) -> str | None:
         return not_resumable(body)
 
-    def resume(self, body: Mapping[str, Any], turn: Turn) -> dict[str, Any]:
+    def resume(self, body: Mapping[str, Any], turn: Continuation) -> dict[str, Any]:
         return resume(body, turn)
 
     def resumed(
-        self, body: AsyncIterator[bytes], content_type: str, trace: Trace, like: Frame
-    ) -> AsyncGenerator[Event, None]:
-        return _events(body, content_type, lambda raw, chunk: _read_resumed(chunk, trace, like))
+        self, body: AsyncIterator[bytes], content_type: str, recorder: RequestRecorder, like: Frame
+    ) -> AsyncGenerator[UpstreamEvent, None]:
+        return _events(body, content_type, lambda raw, chunk: _read_resumed(chunk, recorder, like))
 
     def encode(self, output: Output) -> bytes:
         match output:
-            case Passing(raw=raw):
+            case Passthrough(raw=raw):
                 return raw
-            case Shell(json=json):
+            case FrameRemainder(json=json):
                 return frame_of(json)
-            case Released():
+            case ReleasedText():
                 return frame_of(released_chunk(output))
-            case Judged(choice=index, claims=claims, frame=frame):
+            case JudgedClaims(choice=index, claims=claims, frame=frame):
                 told = {**_chunk(frame, index, {}), "grounding": {"claims": list(claims)}}
                 return frame_of(told) if claims else b""
-            case Replacement(choice=index, text=text, frame=frame):
+            case ReplacementText(choice=index, text=text, frame=frame):
                 return frame_of(_chunk(frame, index, {"content": text}))
-            case Ended():
+            case ChoiceEnd():
                 return frame_of(_ended_chunk(output))
-            case Refused(reason=reason, reason_code=code, decisions=decisions):
+            case ReplyRefusal(reason=reason, reason_code=code, decisions=decisions):
                 error = {"message": reason, "type": "grounding_policy_violation", "param": None, "code": code}
                 return frame_of({"error": {**error, "violations": list(decisions)}})
             case Usage():
                 return _told_usage(output)
-            case CountedUsage():
+            case EstimatedUsage():
                 return frame_of(_usage_chunk(output))
-            case Failure(message=message, raw=raw, code=code):
+            case ReplyError(message=message, raw=raw, code=code):
                 return raw or frame_of(
                     {"error": {"message": message, "type": "upstream_error", "param": None, "code": code}}
                 )
-            case Done(raw=raw):
+            case EndOfReply(raw=raw):
                 return done_frame(raw)
 
     def collect(self, body: bytes, outputs: Sequence[Output]) -> bytes:
         """The body of a unary reply: the upstream's, with the delivered text and what was found of it."""
-        if failure := next((output for output in outputs if isinstance(output, Failure)), None):
+        if failure := next((output for output in outputs if isinstance(output, ReplyError)), None):
             raise UpstreamConnectError(failure.message)
         whole = load(body)
         template, streamed = (whole, False) if isinstance(whole, dict) else (completion_of(outputs), True)
-        if not any(isinstance(output, Ended) for output in outputs) and streamed:
+        if not any(isinstance(output, ChoiceEnd) for output in outputs) and streamed:
             return dump(template)  # nothing was decided about it: it passes, in the form that was asked for
-        completion = Completion(template, streamed=streamed)
+        completion = CompletionBuilder(template, streamed=streamed)
         for output in outputs:
             completion.take(output)
         return dump(completion.body())
 
 
 async def _events(
-    body: AsyncIterator[bytes], content_type: str, read: Callable[[bytes, dict[str, Any]], Event]
-) -> AsyncGenerator[Event, None]:
+    body: AsyncIterator[bytes], content_type: str, read: Callable[[bytes, dict[str, Any]], UpstreamEvent]
+) -> AsyncGenerator[UpstreamEvent, None]:
     if "event-stream" not in content_type:
         whole = b"".join([data async for data in body])
         for chunk in chunks_of(read_object(whole)):
             yield read(b"", chunk)
-        yield Event(raw=b"", parts=(Done(last=True),))
+        yield UpstreamEvent(raw=b"", parts=(EndOfReply(last=True),))
         return
-    decoder = Decoder(read)
+    decoder = JsonStreamDecoder(read)
     async for data in body:
         for event in decoder.feed(data):
             yield event
@@ -127,7 +129,7 @@ async def _events(
         yield event
 
 
-def _read_resumed(chunk: dict[str, Any], trace: Trace, like: Frame) -> Event:
+def _read_resumed(chunk: dict[str, Any], recorder: RequestRecorder, like: Frame) -> UpstreamEvent:
     """A chunk of a further call, under the ids of the first. Its role has been said."""
     ours = {name: like.json[name] for name in _ENVELOPE if name in like.json}
     chunk = {**chunk, **ours} if not chunk.get("error") else chunk
@@ -138,39 +140,39 @@ def _read_resumed(chunk: dict[str, Any], trace: Trace, like: Frame) -> Event:
             choices = [{**choice, "delta": rest}]
             chunk = {**chunk, "choices": choices}
             if not _says_something(choices[0]) and _usage(chunk) is None:
-                return Event(raw=b"", parts=())
-    return _read_chunk(frame_of(chunk), chunk, trace)
+                return UpstreamEvent(raw=b"", parts=())
+    return _read_chunk(frame_of(chunk), chunk, recorder)
 
 
-def _read_chunk(raw: bytes, chunk: dict[str, Any], trace: Trace) -> Event:
+def _read_chunk(raw: bytes, chunk: dict[str, Any], recorder: RequestRecorder) -> UpstreamEvent:
     error = chunk.get("error")
     if error:
         message = error.get("message") if isinstance(error, dict) else error
         # What else the frame says is not judged, so it does not leave with the error.
         told = raw if len(chunk) == 1 else frame_of({"error": error})
-        return Event(raw=raw, parts=(Failure(message=str(message), raw=told),))
-    if trace.resolved_model is None and isinstance(chunk.get("model"), str):
-        trace.resolved_model = chunk["model"]
+        return UpstreamEvent(raw=raw, parts=(ReplyError(message=str(message), raw=told),))
+    if recorder.resolved_model is None and isinstance(chunk.get("model"), str):
+        recorder.resolved_model = chunk["model"]
     if (said := _said(chunk)) is not None:
-        return Event(raw=raw, parts=(said,))
+        return UpstreamEvent(raw=raw, parts=(said,))
     given = chunk.get("choices")
     choices = [choice for choice in given if isinstance(choice, dict)] if isinstance(given, list) else []
     if given and len(choices) != len(given if isinstance(given, list) else (given,)):
-        return Event(raw=raw, parts=(Passing(raw=raw, choice=0, unchecked="choices", opaque=True),))
+        return UpstreamEvent(raw=raw, parts=(Passthrough(raw=raw, choice=0, unchecked="choices", opaque=True),))
     usage = _usage(chunk)
     if usage is not None and not any(_says_something(choice) for choice in choices):
-        return Event(raw=raw, parts=(_read_usage(usage, Frame(json=chunk), raw),))
-    parts: list[Part] = []
+        return UpstreamEvent(raw=raw, parts=(_read_usage(usage, Frame(json=chunk), raw),))
+    parts: list[ReplyPart] = []
     for choice in choices:
         # Several choices in one chunk are told apart; one alone keeps the chunk's own bytes.
         alone = len(choices) == 1
         parts.extend(_read_choice(raw if alone else b"", chunk if alone else {**chunk, "choices": [choice]}, choice))
     if usage is not None:
         parts.append(_read_usage(usage, None, b""))
-    return Event(raw=raw, parts=parts or (Passing(raw=raw),))
+    return UpstreamEvent(raw=raw, parts=parts or (Passthrough(raw=raw),))
 
 
-def _said(chunk: dict[str, Any]) -> Text | None:
+def _said(chunk: dict[str, Any]) -> TextDelta | None:
     """The text of a chunk that brings nothing else; None for any other. It is what most chunks are."""
     choices = chunk.get("choices")
     if chunk.get("usage") is not None or "x_groq" in chunk or type(choices) is not list or len(choices) != 1:
@@ -184,7 +186,7 @@ def _said(chunk: dict[str, Any]) -> Text | None:
     text = delta.get("content")
     if type(text) is not str or not text or choice.get("message") or choice.get("text"):
         return None
-    return Text(choice=index, text=text, frame=Frame(json=chunk))
+    return TextDelta(choice=index, text=text, frame=Frame(json=chunk))
 
 
 def _usage(chunk: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -210,20 +212,20 @@ def _says_something(choice: Mapping[str, Any]) -> bool:
     return said or bool(choice.get("finish_reason"))
 
 
-def _read_choice(raw: bytes, chunk: Mapping[str, Any], choice: Mapping[str, Any]) -> Iterator[Part]:
+def _read_choice(raw: bytes, chunk: Mapping[str, Any], choice: Mapping[str, Any]) -> Iterator[ReplyPart]:
     index = choice.get("index")
     index = index if isinstance(index, int) and index >= 0 else 0
     if misplaced := [name for name in _MISPLACED if choice.get(name)]:
         # Text where a stream has none, the same as the delta's perhaps: clients don't look there, and neither do we.
         choice = {name: value for name, value in choice.items() if name not in _MISPLACED}
         raw, chunk = b"", {**chunk, "choices": [choice]}
-        yield Passing(raw=b"", choice=index, unchecked=misplaced[0])
+        yield Passthrough(raw=b"", choice=index, unchecked=misplaced[0])
     delta = choice.get("delta")
     if delta is not None and not isinstance(delta, dict):
         raw, delta = b"", {}
         choice = {**choice, "delta": delta}
         chunk = {**chunk, "choices": [choice]}
-        yield Passing(raw=b"", choice=index, unchecked="delta")
+        yield Passthrough(raw=b"", choice=index, unchecked="delta")
     delta = delta if isinstance(delta, dict) else {}
     yield from cited_in(delta.get("annotations"), index)
     text, rest = _split_content(delta.get("content"))
@@ -231,22 +233,22 @@ def _read_choice(raw: bytes, chunk: Mapping[str, Any], choice: Mapping[str, Any]
     reason = choice.get("finish_reason") or None
     if not text and reason is None and (extra or rest or not _tokens(choice)):
         passed = raw or frame_of(chunk)
-        yield Passing(raw=passed, choice=index, unchecked=_kind(extra, rest))
+        yield Passthrough(raw=passed, choice=index, unchecked=_kind(extra, rest))
         return
     if text or (not extra and not rest and _tokens(choice)):
         frame = Frame(json=chunk, tokens=_tokens(choice), as_list=isinstance(delta.get("content"), list))
         needs_shell = bool(extra or rest or delta.get("role"))
         shell = _without_text(chunk, choice, delta, rest) if needs_shell else None
         if kind := _kind(extra, rest):
-            yield Passing(raw=b"", choice=index, unchecked=kind)
-        yield Text(choice=index, text=text, frame=frame, shell=shell)
+            yield Passthrough(raw=b"", choice=index, unchecked=kind)
+        yield TextDelta(choice=index, text=text, frame=frame, shell=shell)
     elif extra or rest:
         # What a finishing chunk brings besides passes in its place; the finish itself waits for the end.
-        yield Passing(
+        yield Passthrough(
             raw=frame_of(_without_text(chunk, choice, delta, rest)), choice=index, unchecked=_kind(extra, rest)
         )
     if reason is not None:
-        yield Finish(choice=index, reason=str(reason), frame=Frame(json=chunk))
+        yield ChoiceFinish(choice=index, reason=str(reason), frame=Frame(json=chunk))
 
 
 def _split_content(content: Any) -> tuple[str, list[Any]]:
@@ -274,7 +276,7 @@ def _without_text(
     return {name: value for name, value in {**chunk, "choices": [kept]}.items() if name != "usage"}
 
 
-def released_chunk(released: Released) -> dict[str, Any]:
+def released_chunk(released: ReleasedText) -> dict[str, Any]:
     """The chunk that carries a released text: the frames it came in, merged, the later one first."""
     chunk: dict[str, Any] = {}
     choice: dict[str, Any] = {}
@@ -308,7 +310,7 @@ def _chunk(frame: Frame, index: int, delta: Mapping[str, Any], finish_reason: st
 _ENVELOPE = ("id", "object", "created", "model", "system_fingerprint", "service_tier")
 
 
-def _ended_chunk(ended: Ended) -> dict[str, Any]:
+def _ended_chunk(ended: ChoiceEnd) -> dict[str, Any]:
     if ended.blocked:
         chunk = _chunk(ended.frame, ended.choice, {}, ended.reason)
     else:
@@ -330,7 +332,7 @@ def _told_usage(usage: Usage) -> bytes:
     return frame_of({**usage.frame.json, "usage": total_of(usage)} if usage.before else usage.frame.json)
 
 
-def _usage_chunk(usage: CountedUsage) -> dict[str, Any]:
+def _usage_chunk(usage: EstimatedUsage) -> dict[str, Any]:
     ours = {name: usage.frame.json[name] for name in _ENVELOPE if name in usage.frame.json}
     counts = {
         "prompt_tokens": usage.prompt_tokens,

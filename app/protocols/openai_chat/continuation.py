@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from app.protocols.common.stream_events import Turn
+from app.protocols.common.stream_events import Continuation
 
 _STANDS = "Your answer so far stands as it is, and it has been shown."
 _NOTHING = "Nothing of your answer has been shown yet."
@@ -34,7 +34,7 @@ def not_resumable(body: Mapping[str, Any]) -> str | None:
     return next((name for name, found in unfit.items() if found), None)
 
 
-def resume(body: Mapping[str, Any], turn: Turn) -> dict[str, Any]:
+def resume(body: Mapping[str, Any], turn: Continuation) -> dict[str, Any]:
     """``body`` with what stands of the reply as the assistant's message, and a note on what does not.
 
     What the model wrote and what documents say stands in the note behind a mark that is random for each call, so that

@@ -21,7 +21,7 @@ from app.protocols.documents.json_body import parse_json
 from app.protocols.documents.options import read_options
 from app.protocols.documents.request import (
     OUR_FIELDS,
-    Intake,
+    ParsedRequest,
     read_choices,
     read_model,
     read_stream,
@@ -34,7 +34,7 @@ _QUERY = "query"
 _PROMPT_ROLES = ("system", "developer", "user")
 
 
-def read_chat(raw: bytes, headers: Mapping[str, str], limits: Limits) -> Intake:
+def read_chat(raw: bytes, headers: Mapping[str, str], limits: Limits) -> ParsedRequest:
     """Read a Chat Completions request with our extension. Raises InvalidRequestError."""
     body = parse_json(raw)
     documents = Documents(limits)
@@ -53,7 +53,7 @@ def read_chat(raw: bytes, headers: Mapping[str, str], limits: Limits) -> Intake:
     stream, include_usage = read_stream(body)
     texts = {path: chunk.text for path, chunk in zip(documents.paths, documents.chunks, strict=True)}
     forwarded = _forwarded(body, messages, _Prompt(texts, written=options.inject != "none"))
-    return Intake(
+    return ParsedRequest(
         body=forwarded,
         raw=raw if forwarded is body else None,
         chunks=documents.chunks,

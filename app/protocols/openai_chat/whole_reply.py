@@ -6,7 +6,16 @@ from typing import Any
 from app.errors import UpstreamConnectError
 from app.protocols.common.merge_choices import merge_summaries
 from app.protocols.common.sse_json import load
-from app.protocols.common.stream_events import CountedUsage, Ended, Output, Passing, Released, Replacement, Shell, Usage
+from app.protocols.common.stream_events import (
+    ChoiceEnd,
+    EstimatedUsage,
+    FrameRemainder,
+    Output,
+    Passthrough,
+    ReleasedText,
+    ReplacementText,
+    Usage,
+)
 
 
 def chunks_of(completion: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -34,7 +43,7 @@ def chunks_of(completion: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield {**shared, "choices": [], "usage": completion["usage"]}
 
 
-class Completion:
+class CompletionBuilder:
     """A completion that takes in what may be delivered of it.
 
     ``template`` is the upstream's; ``streamed``: it was put together from a stream, whose choices go by their index.
@@ -43,17 +52,17 @@ class Completion:
     def __init__(self, template: Mapping[str, Any], *, streamed: bool = False) -> None:
         self._template = template
         self._streamed = streamed
-        self._delivered: dict[int, list[Released]] = {}
-        self._ends: dict[int, Ended] = {}
+        self._delivered: dict[int, list[ReleasedText]] = {}
+        self._ends: dict[int, ChoiceEnd] = {}
         self._total: Mapping[str, Any] | None = None
 
     def take(self, output: Output) -> None:
         match output:
             case Usage() if output.before:
                 self._total = total_of(output)
-            case Released():
+            case ReleasedText():
                 self._delivered.setdefault(output.choice, []).append(output)
-            case Ended():
+            case ChoiceEnd():
                 self._ends[output.choice] = output
 
     def body(self) -> dict[str, Any]:
@@ -150,23 +159,23 @@ def completion_of(outputs: Sequence[Output]) -> dict[str, Any]:
 
 def _chunks(output: Output) -> Iterator[Mapping[str, Any]]:
     match output:
-        case Passing(raw=raw) if raw:
+        case Passthrough(raw=raw) if raw:
             for line in raw.splitlines():
                 data = line.removeprefix(b"data:").strip()
                 if line.startswith(b"data:") and isinstance(chunk := load(data), dict):
                     yield chunk
-        case Shell(json=json):
+        case FrameRemainder(json=json):
             yield json
-        case Released(choice=index, text=text, slices=slices):
+        case ReleasedText(choice=index, text=text, slices=slices):
             frame = slices[0].frame.json
             yield {**frame, "choices": [{"index": index, "delta": {"content": text}}]}
-        case Ended(choice=index, frame=frame, reason=reason):
+        case ChoiceEnd(choice=index, frame=frame, reason=reason):
             yield {**frame.json, "choices": [{"index": index, "delta": {}, "finish_reason": reason}]}
-        case Replacement(choice=index, text=text, frame=frame):
+        case ReplacementText(choice=index, text=text, frame=frame):
             yield {**frame.json, "choices": [{"index": index, "delta": {"content": text}}]}
         case Usage(frame=frame) if frame is not None:
             yield frame.json
-        case CountedUsage(prompt_tokens=prompt, completion_tokens=completion):
+        case EstimatedUsage(prompt_tokens=prompt, completion_tokens=completion):
             yield {
                 "usage": {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
             }
@@ -203,7 +212,7 @@ def _merge_call(calls: dict[Any, dict[str, Any]], piece: Mapping[str, Any]) -> N
         merged.update({name: value for name, value in function.items() if name != "arguments" and value})
 
 
-def _keep_tokens(choice: dict[str, Any], delivered: Sequence[Released]) -> None:
+def _keep_tokens(choice: dict[str, Any], delivered: Sequence[ReleasedText]) -> None:
     """Log-probabilities of text that was cut go with it."""
     logprobs = choice.get("logprobs")
     if isinstance(logprobs, dict) and isinstance(logprobs.get("content"), list):

@@ -1,6 +1,6 @@
 """OpenAI's plain (legacy) completions: ``choices[].text`` in place of messages.
 
-A dialect is made for each request, since what it repeats of the prompt (``echo``) is known by the prompt alone.
+An adapter is made for each request, since what it repeats of the prompt (``echo``) is known by the prompt alone.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
@@ -8,46 +8,46 @@ from dataclasses import replace
 from typing import Any
 
 from app.errors import UpstreamConnectError
-from app.events.recorder import Trace
+from app.events.recorder import RequestRecorder
 from app.protocols.common.document_prompt import documents_block
 from app.protocols.common.logprobs import entries_of, logprobs_of, within
-from app.protocols.common.sse_json import Decoder, dump, frame_of, load, read_object
+from app.protocols.common.sse_json import JsonStreamDecoder, dump, frame_of, load, read_object
 from app.protocols.common.stream_events import (
-    Done,
-    Ended,
-    Event,
-    Failure,
-    Finish,
+    ChoiceEnd,
+    ChoiceFinish,
+    EndOfReply,
     Frame,
-    Judged,
+    JudgedClaims,
     Output,
-    Part,
-    Passing,
-    Released,
-    Replacement,
-    Text,
+    Passthrough,
+    ReleasedText,
+    ReplacementText,
+    ReplyError,
+    ReplyPart,
+    TextDelta,
+    UpstreamEvent,
     Usage,
 )
 from app.protocols.documents.request import read_choices
-from app.protocols.openai_chat.adapter import ChatDialect
+from app.protocols.openai_chat.adapter import ChatAdapter
 from app.protocols.openai_completions.allowlist import (
     ENVELOPE,
-    Sifted,
+    FilteredFields,
     index_of,
     sift_choice,
     sift_envelope,
     sift_usage,
 )
 from app.protocols.openai_completions.echo import Echo, Prompts
-from app.protocols.openai_completions.encoder import TextReply, chunks_of, reply_of
+from app.protocols.openai_completions.encoder import CompletionEncoder, chunks_of, reply_of
 from app.protocols.openai_completions.request import read_prompts
 from judges.types import Chunk
 
-_CHAT = ChatDialect()
+_CHAT = ChatAdapter()
 """What is no text is the same there."""
 
 
-class TextDialect:
+class CompletionsAdapter:
     """``body`` is the request's, as it was read."""
 
     api = "completions"
@@ -57,7 +57,7 @@ class TextDialect:
         texts = read_prompts(body.get("prompt")) if body.get("echo") else ()
         self._prompts = Prompts(texts=texts, choices=read_choices(body))
         self._echoes: dict[int, Echo] = {}
-        self._reply = TextReply()
+        self._reply = CompletionEncoder()
 
     def prompt_text(self, body: Mapping[str, Any]) -> str:
         suffix = body.get("suffix")
@@ -72,15 +72,17 @@ class TextDialect:
             self._prompts = replace(self._prompts, texts=prompts, hidden=len(block))
         return {**body, "prompt": prompts if isinstance(body.get("prompt"), list) else prompts[0]}
 
-    async def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncGenerator[Event, None]:
+    async def events(
+        self, body: AsyncIterator[bytes], content_type: str, recorder: RequestRecorder
+    ) -> AsyncGenerator[UpstreamEvent, None]:
         """The events of a reply. A whole one is cut into chunks, so that both take the same way."""
         if "event-stream" not in content_type:
             whole = b"".join([data async for data in body])
             for chunk in chunks_of(read_object(whole)):
-                yield self._read(b"", chunk, trace)
-            yield Event(raw=b"", parts=(Done(last=True),))
+                yield self._read(b"", chunk, recorder)
+            yield UpstreamEvent(raw=b"", parts=(EndOfReply(last=True),))
             return
-        decoder = Decoder(lambda raw, chunk: self._read(raw, chunk, trace))
+        decoder = JsonStreamDecoder(lambda raw, chunk: self._read(raw, chunk, recorder))
         async for data in body:
             for event in decoder.feed(data):
                 yield event
@@ -89,21 +91,21 @@ class TextDialect:
 
     def encode(self, output: Output) -> bytes:
         match output:
-            case Released():
+            case ReleasedText():
                 return frame_of(self._reply.released(output))
-            case Judged(choice=index, claims=claims, frame=frame):
+            case JudgedClaims(choice=index, claims=claims, frame=frame):
                 told = {**_chunk(frame, index, ""), "grounding": {"claims": self._reply.placed(claims, index)}}
                 return frame_of(told) if claims else b""
-            case Replacement(choice=index, text=text, frame=frame):
+            case ReplacementText(choice=index, text=text, frame=frame):
                 return frame_of(_chunk(frame, index, text))
-            case Ended():
+            case ChoiceEnd():
                 return frame_of(self._ended(output))
             case _:
                 return _CHAT.encode(output)
 
     def collect(self, body: bytes, outputs: Sequence[Output]) -> bytes:
         """The body of a unary reply: the upstream's, with the delivered text and what was found of it."""
-        if failure := next((output for output in outputs if isinstance(output, Failure)), None):
+        if failure := next((output for output in outputs if isinstance(output, ReplyError)), None):
             raise UpstreamConnectError(failure.message)
         whole = load(body)
         streamed = not isinstance(whole, dict)
@@ -111,20 +113,20 @@ class TextDialect:
 
     # In
 
-    def _read(self, raw: bytes, chunk: dict[str, Any], trace: Trace) -> Event:
+    def _read(self, raw: bytes, chunk: dict[str, Any], recorder: RequestRecorder) -> UpstreamEvent:
         error = chunk.get("error")
         if error:
             message = error.get("message") if isinstance(error, dict) else error
             # What else the frame says is not judged, so it does not leave with the error.
-            return Event(raw=raw, parts=(Failure(message=str(message), raw=frame_of({"error": error})),))
+            return UpstreamEvent(raw=raw, parts=(ReplyError(message=str(message), raw=frame_of({"error": error})),))
         envelope = sift_envelope(chunk)
-        if trace.resolved_model is None and isinstance(envelope.kept.get("model"), str):
-            trace.resolved_model = envelope.kept["model"]
+        if recorder.resolved_model is None and isinstance(envelope.kept.get("model"), str):
+            recorder.resolved_model = envelope.kept["model"]
         given = chunk.get("choices")
         choices = [choice for choice in given if isinstance(choice, dict)] if isinstance(given, list) else []
         if given and len(choices) != len(given if isinstance(given, list) else (given,)):
-            return Event(raw=raw, parts=(Passing(raw=b"", choice=0, unchecked="choices", opaque=True),))
-        parts: list[Part] = []
+            return UpstreamEvent(raw=raw, parts=(Passthrough(raw=b"", choice=0, unchecked="choices", opaque=True),))
+        parts: list[ReplyPart] = []
         shown: list[Mapping[str, Any]] = []
         for choice in choices:
             told, read = self._read_choice(envelope.kept, choice)
@@ -133,11 +135,11 @@ class TextDialect:
         if raw and any(told is not choice for told, choice in zip(shown, choices, strict=True)):
             raw = frame_of({**chunk, "choices": shown})
         parts.extend(_rest(chunk, envelope, choices))
-        return Event(raw=raw, parts=parts)
+        return UpstreamEvent(raw=raw, parts=parts)
 
     def _read_choice(
         self, envelope: Mapping[str, Any], given: Mapping[str, Any]
-    ) -> tuple[Mapping[str, Any], Sequence[Part]]:
+    ) -> tuple[Mapping[str, Any], Sequence[ReplyPart]]:
         """The choice as the client may see it at once where nothing is held, and its parts."""
         index = index_of(given, 0)
         sifted = sift_choice(given, index)
@@ -147,11 +149,11 @@ class TextDialect:
         hidden, repeated = echo.take(text)
         entries = entries_of(choice)
         self._reply.begin(index, entries, hidden)
-        parts: list[Part] = [Passing(raw=b"", choice=index, unchecked=name) for name in sifted.left]
+        parts: list[ReplyPart] = [Passthrough(raw=b"", choice=index, unchecked=name) for name in sifted.left]
         if text or choice.get("finish_reason"):
             parts.extend(self._parts(envelope, {**choice, "text": text}, entries, index, hidden, repeated))
         elif not sifted.left or isinstance(choice.get("text"), str):
-            parts.append(Passing(raw=frame_of(_single(envelope, choice)), choice=index))
+            parts.append(Passthrough(raw=frame_of(_single(envelope, choice)), choice=index))
         if not self._reply.hides(index):
             return given, parts
         return self._reply.moved(_between({**choice, "text": text}, entries, hidden, len(text)), index), parts
@@ -164,25 +166,27 @@ class TextDialect:
         index: int,
         hidden: int,
         repeated: int,
-    ) -> Iterator[Part]:
+    ) -> Iterator[ReplyPart]:
         text = choice["text"]
         if repeated > hidden:
             shown = self._reply.echoed(_between(choice, entries, hidden, repeated), index)
             raw = frame_of(_single(envelope, {**shown, "finish_reason": None}))
-            yield Passing(raw=raw, choice=index, unchecked="echo")
+            yield Passthrough(raw=raw, choice=index, unchecked="echo")
         if len(text) > repeated:
             rest = _between(choice, entries, repeated, len(text)) if repeated else choice
             frame = Frame(json=_single(envelope, rest), tokens=entries_of(rest))
-            yield Text(choice=index, text=text[repeated:], frame=frame)
+            yield TextDelta(choice=index, text=text[repeated:], frame=frame)
         yield from self._finish(envelope, choice, index)
 
-    def _finish(self, envelope: Mapping[str, Any], choice: Mapping[str, Any], index: int) -> Iterator[Part]:
+    def _finish(self, envelope: Mapping[str, Any], choice: Mapping[str, Any], index: int) -> Iterator[ReplyPart]:
         if choice.get("finish_reason"):
-            yield Finish(choice=index, reason=choice["finish_reason"], frame=Frame(json=_single(envelope, choice)))
+            yield ChoiceFinish(
+                choice=index, reason=choice["finish_reason"], frame=Frame(json=_single(envelope, choice))
+            )
 
     # Out
 
-    def _ended(self, ended: Ended) -> dict[str, Any]:
+    def _ended(self, ended: ChoiceEnd) -> dict[str, Any]:
         if ended.blocked:
             chunk = _chunk(ended.frame, ended.choice, "", ended.reason)
         else:
@@ -209,21 +213,23 @@ def _single(envelope: Mapping[str, Any], choice: Mapping[str, Any]) -> dict[str,
     return {**envelope, "choices": [choice]}
 
 
-def _rest(chunk: Mapping[str, Any], envelope: Sifted, choices: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
+def _rest(
+    chunk: Mapping[str, Any], envelope: FilteredFields, choices: Sequence[Mapping[str, Any]]
+) -> Iterator[ReplyPart]:
     """What a chunk holds beside its choices: names of what was left out, token counts, or no more than the envelope."""
     index = index_of(choices[0], 0) if choices else 0
     usage = chunk.get("usage")
     counts = sift_usage(usage) if isinstance(usage, dict) else None
     left = [*envelope.left, *(counts.left if counts else ("usage",) if usage else ())]
     for name in left:
-        yield Passing(raw=b"", choice=index, unchecked=name)
+        yield Passthrough(raw=b"", choice=index, unchecked=name)
     if counts is not None:
         frame = {**envelope.kept, "choices": [], "usage": counts.kept}
         prompt, completion = (_count(counts.kept.get(f"{side}_tokens")) for side in ("prompt", "completion"))
         yield Usage(prompt_tokens=prompt, completion_tokens=completion, frame=None if choices else Frame(json=frame))
     elif not choices and not left:
         given = {"choices": chunk["choices"]} if "choices" in chunk else {}
-        yield Passing(raw=frame_of({**envelope.kept, **given}))
+        yield Passthrough(raw=frame_of({**envelope.kept, **given}))
 
 
 def _count(value: Any) -> int | None:

@@ -19,14 +19,14 @@ _REASON = re.compile(r"[A-Za-z_-]{1,40}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sifted:
+class FilteredFields:
     """What may leave of an object, and the names of what may not."""
 
     kept: dict[str, Any]
     left: Sequence[str]
 
 
-def sift_envelope(frame: Mapping[str, Any]) -> Sifted:
+def sift_envelope(frame: Mapping[str, Any]) -> FilteredFields:
     """A frame, or a whole reply, without its choices and its usage."""
     kept: dict[str, Any] = {}
     left = []
@@ -39,10 +39,10 @@ def sift_envelope(frame: Mapping[str, Any]) -> Sifted:
             kept[name] = _finite(value)
         else:
             left.append(_told(name))
-    return Sifted(kept=kept, left=left)
+    return FilteredFields(kept=kept, left=left)
 
 
-def sift_choice(choice: Mapping[str, Any], index: int) -> Sifted:
+def sift_choice(choice: Mapping[str, Any], index: int) -> FilteredFields:
     """A choice, which is told to be the one at ``index``. A finish that is no word is told as ``unknown``."""
     text = choice.get("text")
     text = text if isinstance(text, str) else ""
@@ -61,13 +61,13 @@ def sift_choice(choice: Mapping[str, Any], index: int) -> Sifted:
             kept[name] = _finite(value)
         if not whole:
             left.append(_told(name))
-    return Sifted(kept=kept, left=left)
+    return FilteredFields(kept=kept, left=left)
 
 
-def sift_usage(usage: Mapping[str, Any]) -> Sifted:
+def sift_usage(usage: Mapping[str, Any]) -> FilteredFields:
     """Token counts: numbers, and objects of numbers."""
     kept = _counts(usage)
-    return Sifted(kept=kept, left=() if kept == usage else ("usage",))
+    return FilteredFields(kept=kept, left=() if kept == usage else ("usage",))
 
 
 def index_of(choice: Mapping[str, Any], otherwise: int) -> int:

@@ -11,7 +11,7 @@ from app.errors import UpstreamConnectError
 from app.protocols.common.logprobs import entries_of, joined, logprobs_of
 from app.protocols.common.merge_choices import merge_summaries
 from app.protocols.common.sse_json import objects_in
-from app.protocols.common.stream_events import Ended, Output, Passing, Released, Replacement, Usage
+from app.protocols.common.stream_events import ChoiceEnd, Output, Passthrough, ReleasedText, ReplacementText, Usage
 from app.protocols.openai_completions.allowlist import index_of, indices_of, sift_choice, sift_envelope, sift_usage
 
 _NO_COMPLETION = "The upstream's reply is not a completion."
@@ -28,7 +28,7 @@ class _Sent:
     first_offset: int | None = None
 
 
-class TextReply:
+class CompletionEncoder:
     """Takes in the choices of one reply as they are read, and makes what is told of them."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class TextReply:
 
     # Out
 
-    def released(self, released: Released, back: int | None = None) -> dict[str, Any]:
+    def released(self, released: ReleasedText, back: int | None = None) -> dict[str, Any]:
         """The chunk that carries a released text: the frames it came in, merged, the later one first.
 
         Offsets of tokens go ``back``, by what is hidden where that is not said.
@@ -95,12 +95,12 @@ class TextReply:
         ``template`` is the upstream's, of which only choices are left that were decided on; or it is ``streamed``, made
         of what left. Raises UpstreamConnectError where it is no completion, or none of its choices is left.
         """
-        released: dict[int, list[Released]] = {}
-        ends: dict[int, Ended] = {}
+        released: dict[int, list[ReleasedText]] = {}
+        ends: dict[int, ChoiceEnd] = {}
         for output in outputs:
-            if isinstance(output, Released):
+            if isinstance(output, ReleasedText):
                 released.setdefault(output.choice, []).append(output)
-            elif isinstance(output, Ended):
+            elif isinstance(output, ChoiceEnd):
                 ends[output.choice] = output
         given = template.get("choices")
         if not isinstance(given, list):
@@ -136,7 +136,7 @@ class TextReply:
         by = len(self._of(index).echoed)
         return [{name: _shifted(value, by) for name, value in note.items()} for note in annotations]
 
-    def _delivered(self, choice: Mapping[str, Any], end: Ended, released: Sequence[Released]) -> dict[str, Any]:
+    def _delivered(self, choice: Mapping[str, Any], end: ChoiceEnd, released: Sequence[ReleasedText]) -> dict[str, Any]:
         sent = self._of(end.choice)
         text = sent.echoed + end.text
         changed = {**choice, "text": text, "finish_reason": end.reason}
@@ -149,7 +149,7 @@ class TextReply:
             changed["annotations"] = self.annotated(end.annotations, end.choice)
         return changed
 
-    def _kept(self, sent: _Sent, released: Sequence[Released]) -> Iterator[Mapping[str, Any]]:
+    def _kept(self, sent: _Sent, released: Sequence[ReleasedText]) -> Iterator[Mapping[str, Any]]:
         """The log-probabilities of what was delivered, each with its offset there."""
         place = len(sent.echoed)
         for output in released:
@@ -204,21 +204,21 @@ def _objects(values: Any) -> Sequence[Mapping[str, Any]]:
 
 def _chunks(output: Output) -> Iterator[Mapping[str, Any]]:
     match output:
-        case Passing(raw=raw):
+        case Passthrough(raw=raw):
             yield from objects_in(raw)
-        case Released(choice=index, text=text, slices=slices) if slices:
+        case ReleasedText(choice=index, text=text, slices=slices) if slices:
             yield {**slices[0].frame.json, "choices": [{"index": index, "text": text}]}
-        case Replacement(choice=index, text=text, frame=frame):
+        case ReplacementText(choice=index, text=text, frame=frame):
             yield {**frame.json, "choices": [{"index": index, "text": text}]}
         case Usage(frame=frame) if frame is not None:
             yield frame.json
 
 
-def _tokens(released: Released) -> list[Mapping[str, Any]]:
+def _tokens(released: ReleasedText) -> list[Mapping[str, Any]]:
     return [token for piece in released.slices for token in piece.tokens]
 
 
-def _beyond(released: Released, first_offset: int | None, place: int) -> int:
+def _beyond(released: ReleasedText, first_offset: int | None, place: int) -> int:
     """By how much the upstream's offsets lie beyond the place of ``released`` in the text delivered."""
     first = next(iter(_tokens(released)), None)
     if first is None or first_offset is None or not isinstance(first.get("offset"), int):

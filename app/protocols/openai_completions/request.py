@@ -8,12 +8,12 @@ from app.protocols.documents.collection import Documents, Limits
 from app.protocols.documents.fields import read_flag, refuse
 from app.protocols.documents.json_body import parse_json
 from app.protocols.documents.options import read_options
-from app.protocols.documents.request import Intake, read_choices, read_model, read_stream, wants_json, without
+from app.protocols.documents.request import ParsedRequest, read_choices, read_model, read_stream, wants_json, without
 
 _EXPECTED = "a string, a list of strings, or token ids"
 
 
-def read_text(raw: bytes, headers: Mapping[str, str], limits: Limits) -> Intake:
+def read_text(raw: bytes, headers: Mapping[str, str], limits: Limits) -> ParsedRequest:
     """Read a completion request with our extension. Raises InvalidRequestError."""
     body = parse_json(raw)
     documents = Documents(limits)
@@ -27,7 +27,7 @@ def read_text(raw: bytes, headers: Mapping[str, str], limits: Limits) -> Intake:
     read_flag(body.get("echo"), "echo")
     stream, include_usage = read_stream(body)
     forwarded = without(body)
-    return Intake(
+    return ParsedRequest(
         body=forwarded,
         raw=raw if forwarded is body else None,
         chunks=documents.chunks,

@@ -5,6 +5,6 @@ that the client gets; ``whole`` lays a whole response out as the events that wou
 of reply take the same way. Each text part of the output is a choice to the pipeline, numbered in order of arrival.
 """
 
-from app.protocols.openai_responses.adapter import ResponsesDialect
+from app.protocols.openai_responses.adapter import ResponsesAdapter
 
-__all__ = ["ResponsesDialect"]
+__all__ = ["ResponsesAdapter"]

@@ -4,11 +4,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Se
 from typing import Any
 
 from app.errors import GatewayError, UpstreamConnectError
-from app.events.recorder import Trace
+from app.events.recorder import RequestRecorder
 from app.protocols.common.sse_json import dump, read_object
-from app.protocols.common.stream_events import Event, Failure, Output
-from app.protocols.openai_responses.decoder import Reader, usage_of
-from app.protocols.openai_responses.encoder import Writer
+from app.protocols.common.stream_events import Output, ReplyError, UpstreamEvent
+from app.protocols.openai_responses.decoder import ResponseDecoder, usage_of
+from app.protocols.openai_responses.encoder import ResponseEncoder
 from app.protocols.openai_responses.event_types import frame_of
 from app.protocols.openai_responses.prompt import inject, prompt_text
 from app.protocols.openai_responses.whole_reply import events_of
@@ -17,15 +17,15 @@ from judges.types import Chunk
 _NO_OUTPUT = "The upstream's reply has no output."
 
 
-class ResponsesDialect:
+class ResponsesAdapter:
     """OpenAI's ``POST /v1/responses``, for one request."""
 
     api = "responses"
     path = "/responses"
 
     def __init__(self) -> None:
-        self._reader = Reader()
-        self._writer = Writer(self._reader)
+        self._reader = ResponseDecoder()
+        self._writer = ResponseEncoder(self._reader)
 
     def prompt_text(self, body: Mapping[str, Any]) -> str:
         return prompt_text(body)
@@ -33,9 +33,11 @@ class ResponsesDialect:
     def inject(self, body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
         return inject(body, chunks, where=where)
 
-    async def events(self, body: AsyncIterator[bytes], content_type: str, trace: Trace) -> AsyncGenerator[Event, None]:
+    async def events(
+        self, body: AsyncIterator[bytes], content_type: str, recorder: RequestRecorder
+    ) -> AsyncGenerator[UpstreamEvent, None]:
         """The events of a reply; those of a whole response are made up, so that both take the same way."""
-        self._reader.trace = trace
+        self._reader.recorder = recorder
         if "event-stream" not in content_type:
             for event in self._whole(read_object(b"".join([data async for data in body]))):
                 yield event
@@ -64,17 +66,17 @@ class ResponsesDialect:
         final = self._writer.final
         if final is not None:
             return dump(final)
-        failure = next((output for output in outputs if isinstance(output, Failure)), None)
+        failure = next((output for output in outputs if isinstance(output, ReplyError)), None)
         if failure is None or failure.broken:
             raise UpstreamConnectError(failure.message if failure is not None else _NO_OUTPUT)
         raise UpstreamConnectError(f"The upstream reports an error: {failure.message}")
 
-    def _whole(self, response: Mapping[str, Any]) -> Iterator[Event]:
+    def _whole(self, response: Mapping[str, Any]) -> Iterator[UpstreamEvent]:
         if not isinstance(response.get("output"), list) and not response.get("error"):
             raise UpstreamConnectError(_NO_OUTPUT)
         usage = usage_of(response)
         if usage is not None:  # known before anything can be blocked
-            yield Event(raw=b"", parts=(usage,))
+            yield UpstreamEvent(raw=b"", parts=(usage,))
         for event in events_of(response):
             yield from self._reader.read(frame_of(event), event)
         yield from self._reader.close()

@@ -8,9 +8,19 @@ from contextlib import suppress
 from typing import Any
 
 from app.errors import InvalidRequestError, UpstreamConnectError
-from app.events.recorder import Trace
-from app.protocols.common.sse_json import Decoder
-from app.protocols.common.stream_events import Done, Event, Evidence, Failure, Frame, Part, Passing, Text, Usage
+from app.events.recorder import RequestRecorder
+from app.protocols.common.sse_json import JsonStreamDecoder
+from app.protocols.common.stream_events import (
+    EndOfReply,
+    FoundDocuments,
+    Frame,
+    Passthrough,
+    ReplyError,
+    ReplyPart,
+    TextDelta,
+    UpstreamEvent,
+    Usage,
+)
 from app.protocols.documents import Limits
 from app.protocols.documents.collection import Documents
 from app.protocols.openai_responses.allowlist import clean, passes
@@ -38,7 +48,7 @@ from app.protocols.openai_responses.event_types import (
     text_of,
 )
 from app.protocols.openai_responses.request import take_search
-from app.protocols.openai_responses.text_parts import Texts
+from app.protocols.openai_responses.text_parts import TextParts
 
 _REASONS = {"max_output_tokens": "length"}
 """Why a response is incomplete, in the words of the other API where it has one."""
@@ -53,46 +63,46 @@ class _Last:
     def __init__(self) -> None:
         self.event: dict[str, Any] | None = None
 
-    def keep(self, raw: bytes, event: dict[str, Any]) -> Event:
+    def keep(self, raw: bytes, event: dict[str, Any]) -> UpstreamEvent:
         self.event = event
-        return Event(raw=raw, parts=())
+        return UpstreamEvent(raw=raw, parts=())
 
 
-class Reader:
+class ResponseDecoder:
     """Reads one reply. ``named``: the upstream sends its events under their names."""
 
     def __init__(self) -> None:
-        self.trace: Trace | None = None
+        self.recorder: RequestRecorder | None = None
         """Is told of the model, once it is set."""
-        self.texts = Texts()
+        self.texts = TextParts()
         self.response: dict[str, Any] | None = None
         """The final response, once it is here."""
         self.named = True
         self._last = _Last()
-        self._decoder = Decoder(self._last.keep)
+        self._decoder = JsonStreamDecoder(self._last.keep)
         self._found = Documents(Limits(), prefix="search")
         self._waiting: list[tuple[bytes, bytes, dict[str, Any]]] = []
         self._over = False
 
-    def feed(self, data: bytes) -> Iterator[Event]:
+    def feed(self, data: bytes) -> Iterator[UpstreamEvent]:
         """The events completed by ``data``. Raises UpstreamConnectError where it is malformed."""
         for event in self._decoder.feed(data):
             yield from self._decoded(event)
 
-    def settle(self) -> Iterator[Event]:
+    def settle(self) -> Iterator[UpstreamEvent]:
         """The events that wait for another one, since none will come."""
         return self._settle("stop")
 
-    def close(self) -> Iterator[Event]:
+    def close(self) -> Iterator[UpstreamEvent]:
         """The events at the end of the body. Raises UpstreamConnectError where the reply is not complete."""
         for event in self._decoder.close():
             yield from self._decoded(event)
         yield from self._settle("stop")
         if not self._over:
             raise UpstreamConnectError("The upstream ended its reply before it was complete.")
-        yield Event(raw=b"", parts=(Done(),))
+        yield UpstreamEvent(raw=b"", parts=(EndOfReply(),))
 
-    def read(self, raw: bytes, event: dict[str, Any]) -> Iterator[Event]:
+    def read(self, raw: bytes, event: dict[str, Any]) -> Iterator[UpstreamEvent]:
         """The events of an upstream event. Its own bytes go with them for those who pass it as it is.
 
         The events that end a text wait for the next one, since that says whether the text was cut off.
@@ -106,7 +116,7 @@ class Reader:
             self.texts.unchecked.add("unknown")
         if known is None:
             yield from self._settle("stop")
-            yield Event(raw=raw, parts=(Passing(raw=raw, opaque=True),))
+            yield UpstreamEvent(raw=raw, parts=(Passthrough(raw=raw, opaque=True),))
             return
         frame = raw if passes(raw, event, known) else frame_of(known, named=self.named)
         if self._ends_text(known):
@@ -117,20 +127,20 @@ class Reader:
             self.response = object_of(event.get("response"))
             yield from self._terminal(raw, known)
         else:
-            yield Event(raw=raw, parts=tuple(self._ordinary(frame, known)))
+            yield UpstreamEvent(raw=raw, parts=tuple(self._ordinary(frame, known)))
 
-    def _decoded(self, decoded: Event) -> Iterator[Event]:
+    def _decoded(self, decoded: UpstreamEvent) -> Iterator[UpstreamEvent]:
         event, self._last.event = self._last.event, None
         if event is not None:
             self.named = not decoded.raw.lstrip().startswith(b"data:")
             yield from self.read(decoded.raw, event)
             return
         yield from self._settle("stop")
-        if any(isinstance(part, Done) for part in decoded.parts):
+        if any(isinstance(part, EndOfReply) for part in decoded.parts):
             if not self._over:
-                yield Event(raw=b"", parts=tuple(self.texts.end_all({}, "stop")))
+                yield UpstreamEvent(raw=b"", parts=tuple(self.texts.end_all({}, "stop")))
                 self._over = True
-            yield Event(raw=decoded.raw, parts=(Done(decoded.raw),))
+            yield UpstreamEvent(raw=decoded.raw, parts=(EndOfReply(decoded.raw),))
         else:
             yield decoded
 
@@ -144,7 +154,7 @@ class Reader:
             return item.get("type") == "message" and item.get("status") == "incomplete"
         return kind == TEXT_DONE
 
-    def _settle(self, reason: str, *, cut: bool = False) -> Iterator[Event]:
+    def _settle(self, reason: str, *, cut: bool = False) -> Iterator[UpstreamEvent]:
         waiting, self._waiting = self._waiting, []
         cut = cut or any(event.get("type") == ITEM_DONE for _, _, event in waiting)
         ended = [event for _, _, event in waiting if event.get("type") == PART_DONE]
@@ -152,11 +162,11 @@ class Reader:
         if cited := [
             c for e in ended for c in self.texts.cite(self.texts.of(e), object_of(e["part"]).get("annotations"))
         ]:
-            yield Event(raw=b"", parts=cited)
+            yield UpstreamEvent(raw=b"", parts=cited)
         for raw, frame, event in waiting:
-            yield Event(raw=raw, parts=tuple(self._end_text(frame, event, reason, cut=cut)))
+            yield UpstreamEvent(raw=raw, parts=tuple(self._end_text(frame, event, reason, cut=cut)))
 
-    def _ordinary(self, raw: bytes, event: dict[str, Any]) -> Iterator[Part]:
+    def _ordinary(self, raw: bytes, event: dict[str, Any]) -> Iterator[ReplyPart]:
         kind = str(event.get("type"))
         if kind == TEXT_DELTA:
             yield from self.texts.add(event, event.get("delta"))
@@ -174,54 +184,54 @@ class Reader:
             yield from self._end_text(raw, event, "stop", cut=False)
         else:
             self.texts.unchecked.update(name for begin, name in _UNCHECKED.items() if kind.startswith(begin))
-            yield Passing(raw=raw)
+            yield Passthrough(raw=raw)
 
     # What begins
 
-    def _lifecycle(self, raw: bytes, event: dict[str, Any]) -> Passing:
+    def _lifecycle(self, raw: bytes, event: dict[str, Any]) -> Passthrough:
         response = object_of(event.get("response"))
         self._name_model(response)
         if response.get("output") or response.get("output_text"):
             # No text leaves by this way; its own events bring it.
             raw = frame_of({**event, "response": begun(response)}, named=self.named)
-        return Passing(raw=raw)
+        return Passthrough(raw=raw)
 
-    def _item_added(self, raw: bytes, event: dict[str, Any]) -> Iterator[Part]:
+    def _item_added(self, raw: bytes, event: dict[str, Any]) -> Iterator[ReplyPart]:
         item = object_of(event.get("item"))
         self.texts.name(item)
         if item.get("type") != "message":
-            yield Passing(raw=raw)
+            yield Passthrough(raw=raw)
             return
         content = [(i, part) for i, part in objects_in(item.get("content")) if is_text(part) and text_of(part)]
         if content:
             first = [emptied(part) if is_text(part) else part for part in item["content"]]
             raw = frame_of({**event, "item": {**item, "content": first}}, named=self.named)
-        yield Passing(raw=raw)
+        yield Passthrough(raw=raw)
         for place, part in content:
             index = index_of(event, "output_index")
             yield from self.texts.reach(self.texts.at((index, place), item.get("id")), text_of(part), event)
 
-    def _part_added(self, raw: bytes, event: dict[str, Any]) -> Iterator[Part]:
+    def _part_added(self, raw: bytes, event: dict[str, Any]) -> Iterator[ReplyPart]:
         part = object_of(event.get("part"))
         if not is_text(part):
             self.texts.unchecked.add(part["type"])
-            yield Passing(raw=raw)
+            yield Passthrough(raw=raw)
             return
         text = text_of(part)
-        yield Passing(raw=frame_of({**event, "part": emptied(part)}, named=self.named) if text else raw)
+        yield Passthrough(raw=frame_of({**event, "part": emptied(part)}, named=self.named) if text else raw)
         if text:
             yield from self.texts.reach(self.texts.of(event), text, event)
 
-    def _annotation(self, raw: bytes, event: dict[str, Any]) -> Iterator[Part]:
+    def _annotation(self, raw: bytes, event: dict[str, Any]) -> Iterator[ReplyPart]:
         part = self.texts.of(event)
         if part.closed:
-            yield Passing(raw=raw)
+            yield Passthrough(raw=raw)
             return
         yield from self.texts.cite(part, [event.get("annotation")])
         # A shell without text: it is told apart from what passes, since its text may have to go and it with it.
-        yield Text(choice=part.choice, text="", frame=Frame(json=event), shell=event)
+        yield TextDelta(choice=part.choice, text="", frame=Frame(json=event), shell=event)
 
-    def _search(self, item: Mapping[str, Any]) -> Iterator[Part]:
+    def _search(self, item: Mapping[str, Any]) -> Iterator[ReplyPart]:
         """What the upstream found before it says what it makes of it."""
         if item.get("type") != "file_search_call":
             return
@@ -229,11 +239,11 @@ class Reader:
         with suppress(InvalidRequestError):  # beyond the limits: what was taken by then stands
             take_search(self._found, item, "output")
         if found := self._found.chunks[before:]:
-            yield Evidence(documents=found)
+            yield FoundDocuments(documents=found)
 
     # What ends
 
-    def _end_text(self, raw: bytes, event: dict[str, Any], reason: str, *, cut: bool) -> Iterator[Part]:
+    def _end_text(self, raw: bytes, event: dict[str, Any], reason: str, *, cut: bool) -> Iterator[ReplyPart]:
         """An event that says a text whole: what of it did not come before, its end, and the event itself."""
         kind = event.get("type")
         if kind == TEXT_DONE:
@@ -248,16 +258,18 @@ class Reader:
         else:
             item = object_of(event.get("item"))
             yield from self.texts.end_item(index_of(event, "output_index"), item, event, reason, cut=cut)
-        yield Passing(raw=raw)
+        yield Passthrough(raw=raw)
 
-    def _error(self, raw: bytes, event: dict[str, Any]) -> Iterator[Event]:
+    def _error(self, raw: bytes, event: dict[str, Any]) -> Iterator[UpstreamEvent]:
         inner = object_of(event.get("error"))
         found = (inner.get("message"), event.get("message"), event.get("error"))
         message = next((text for text in found if isinstance(text, str) and text), "error")
-        yield Event(raw=raw, parts=(*self.texts.end_all({}, "failed", cut=True), Failure(message=message, raw=raw)))
+        yield UpstreamEvent(
+            raw=raw, parts=(*self.texts.end_all({}, "failed", cut=True), ReplyError(message=message, raw=raw))
+        )
         self._over = True
 
-    def _terminal(self, raw: bytes, event: dict[str, Any]) -> Iterator[Event]:
+    def _terminal(self, raw: bytes, event: dict[str, Any]) -> Iterator[UpstreamEvent]:
         response = object_of(event.get("response"))
         self._name_model(response)
         self._over = True
@@ -267,21 +279,25 @@ class Reader:
         if event["type"] == FAILED:
             error = object_of(response.get("error"))
             message = str(error.get("message") or "the response failed")
-            yield Event(raw=raw, parts=(*parts, Failure(message=message, raw=raw)))
-            yield Event(raw=b"", parts=(Done(trailer=True),))
+            yield UpstreamEvent(raw=raw, parts=(*parts, ReplyError(message=message, raw=raw)))
+            yield UpstreamEvent(raw=b"", parts=(EndOfReply(trailer=True),))
         else:
-            yield Event(raw=b"", parts=tuple(parts))
-            yield Event(raw=raw, parts=(Done(raw, trailer=True),))
+            yield UpstreamEvent(raw=b"", parts=tuple(parts))
+            yield UpstreamEvent(raw=raw, parts=(EndOfReply(raw, trailer=True),))
 
-    def _last_parts(self, event: dict[str, Any], response: Mapping[str, Any]) -> Iterator[Part]:
+    def _last_parts(self, event: dict[str, Any], response: Mapping[str, Any]) -> Iterator[ReplyPart]:
         yield from self.texts.end_all(response, _reason(event), cut=event["type"] != COMPLETED)
         usage = usage_of(response)
         if usage is not None:
             yield usage
 
     def _name_model(self, response: Mapping[str, Any]) -> None:
-        if self.trace is not None and self.trace.resolved_model is None and isinstance(response.get("model"), str):
-            self.trace.resolved_model = response["model"]
+        if (
+            self.recorder is not None
+            and self.recorder.resolved_model is None
+            and isinstance(response.get("model"), str)
+        ):
+            self.recorder.resolved_model = response["model"]
 
 
 def usage_of(response: Mapping[str, Any]) -> Usage | None:

@@ -22,11 +22,11 @@ from app.protocols.openai_responses.event_types import (
     place_of,
     text_of,
 )
-from app.protocols.openai_responses.text_parts import Texts
+from app.protocols.openai_responses.text_parts import TextParts
 
 
 @dataclass(slots=True, kw_only=True)
-class Sent:
+class EmittedText:
     """What left of a text part. ``waiting`` are annotations of the upstream that its end decides about."""
 
     texts: list[str] = field(default_factory=list)
@@ -40,19 +40,19 @@ class Sent:
         return "".join(self.texts)
 
 
-class Ledger:
+class EmittedState:
     """Keeps the books of one reply. ``see`` takes in each event of the upstream as it leaves."""
 
-    def __init__(self, texts: Texts) -> None:
+    def __init__(self, texts: TextParts) -> None:
         self.response: dict[str, Any] = {}
         self.items: dict[int, dict[str, Any]] = {}
         self._contents: dict[int, dict[int, dict[str, Any]]] = {}
         self._done: set[tuple[int, ...]] = set()
-        self._sent: dict[int, Sent] = {}
+        self._sent: dict[int, EmittedText] = {}
         self._texts = texts
 
-    def sent(self, choice: int) -> Sent:
-        return self._sent.setdefault(choice, Sent())
+    def sent(self, choice: int) -> EmittedText:
+        return self._sent.setdefault(choice, EmittedText())
 
     def announced(self, part: TextPart) -> tuple[bool, bool]:
         """Whether the client knows of the item that ``part`` belongs to, and of the part."""

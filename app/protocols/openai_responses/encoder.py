@@ -10,23 +10,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.protocols.common.stream_events import (
-    CountedUsage,
-    Done,
-    Ended,
-    Failure,
-    Judged,
+    ChoiceEnd,
+    EndOfReply,
+    EstimatedUsage,
+    FrameRemainder,
+    JudgedClaims,
     Output,
-    Passing,
-    Refused,
-    Released,
-    Replacement,
-    Shell,
+    Passthrough,
+    ReleasedText,
+    ReplacementText,
+    ReplyError,
+    ReplyRefusal,
     Usage,
 )
 from app.protocols.openai_responses.allowlist import clean, clean_response
-from app.protocols.openai_responses.decoder import Reader
-from app.protocols.openai_responses.emitted_state import Ledger
-from app.protocols.openai_responses.event_numbering import Frames, data_in, event_in
+from app.protocols.openai_responses.decoder import ResponseDecoder
+from app.protocols.openai_responses.emitted_state import EmittedState
+from app.protocols.openai_responses.event_numbering import EventNumbering, data_in, event_in
 from app.protocols.openai_responses.event_types import (
     ANNOTATION,
     ERROR,
@@ -47,16 +47,16 @@ from app.protocols.openai_responses.event_types import (
 from app.protocols.openai_responses.grounding import annotation_of, located, summary_of
 
 
-class Writer:
+class ResponseEncoder:
     """Writes one reply. ``final`` is the last response object that the client got, None before it did."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: ResponseDecoder) -> None:
         self.final: dict[str, Any] | None = None
         self._reader = reader
-        self._ledger = Ledger(reader.texts)
+        self._ledger = EmittedState(reader.texts)
         self._passed: list[bytes] = []
         self._governed = False
-        self._frames = Frames(reader)
+        self._frames = EventNumbering(reader)
         self._summaries: list[Mapping[str, Any]] = []
         self._usage: Mapping[str, Any] | None = None
         self._blocked = False
@@ -66,33 +66,33 @@ class Writer:
     def encode(self, output: Output) -> bytes:
         """The bytes of an output; empty where the client gets nothing for it."""
         match output:
-            case Passing(raw=raw):
+            case Passthrough(raw=raw):
                 return self._pass(raw) if raw else b""
-            case Done(raw=raw):
+            case EndOfReply(raw=raw):
                 return self._done(raw)
             case Usage(frame=frame):
                 self._usage = frame.json if frame is not None else None
                 return b""
-            case Failure():
+            case ReplyError():
                 return self._failure(output)
         self._govern()
         match output:
-            case Shell(choice=choice, json=event):
+            case FrameRemainder(choice=choice, json=event):
                 self._ledger.sent(choice).waiting.append(event)
                 return b""
-            case Released():
+            case ReleasedText():
                 return self._released(output)
-            case Judged(choice=choice, claims=claims):
+            case JudgedClaims(choice=choice, claims=claims):
                 return self._delta(self._part(choice), "", claims) if claims else b""
-            case Replacement(choice=choice, text=text):
+            case ReplacementText(choice=choice, text=text):
                 self._ledger.sent(choice).texts.append(text)
                 part = self._part(choice)
                 return self._announce(part) + self._delta(part, text)
-            case Ended():
+            case ChoiceEnd():
                 return self._ended(output)
-            case Refused(reason=reason, reason_code=code, decisions=decisions):
+            case ReplyRefusal(reason=reason, reason_code=code, decisions=decisions):
                 return self._error(reason, code, violations=list(decisions))
-            case CountedUsage(prompt_tokens=prompt, completion_tokens=completion):
+            case EstimatedUsage(prompt_tokens=prompt, completion_tokens=completion):
                 self._usage = _usage(prompt, completion)
                 return b""
 
@@ -121,7 +121,7 @@ class Writer:
 
     # Text
 
-    def _released(self, released: Released) -> bytes:
+    def _released(self, released: ReleasedText) -> bytes:
         part = self._part(released.choice)
         sent = self._ledger.sent(released.choice)
         merged: dict[str, Any] = {}
@@ -168,7 +168,7 @@ class Writer:
 
     # Ends
 
-    def _ended(self, ended: Ended) -> bytes:
+    def _ended(self, ended: ChoiceEnd) -> bytes:
         known = ended.choice < len(self._reader.texts.parts)
         if ended.summary is not None:
             part = self._reader.texts.parts[ended.choice] if known else None
@@ -188,7 +188,7 @@ class Writer:
         event = dict(ended.frame.json)
         return data + self._frames.emit(self._ledger.text_done(part, event)) if event.get("type") == TEXT_DONE else data
 
-    def _annotate(self, part: TextPart, ended: Ended) -> bytes:
+    def _annotate(self, part: TextPart, ended: ChoiceEnd) -> bytes:
         """The upstream's annotations that still hold, then ours."""
         sent = self._ledger.sent(part.choice)
         sent.ours = [annotation_of(annotation) for annotation in ended.annotations]
@@ -251,7 +251,7 @@ class Writer:
             return response
         return {**response, "grounding": summary_of(self._summaries, unchecked=self._reader.texts.unchecked)}
 
-    def _failure(self, failure: Failure) -> bytes:
+    def _failure(self, failure: ReplyError) -> bytes:
         if failure.raw and not self._governed:
             self.final = self._reader.response
             return failure.raw

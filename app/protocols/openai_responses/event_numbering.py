@@ -6,16 +6,16 @@ from typing import Any
 
 from app.protocols.common.sse import SSEParser
 from app.protocols.common.sse_json import load
-from app.protocols.openai_responses.decoder import Reader
+from app.protocols.openai_responses.decoder import ResponseDecoder
 from app.protocols.openai_responses.event_types import frame_of
 
 _NUMBER = re.compile(rb'(?<!\\)"sequence_number"\s*:\s*(\d+)')
 
 
-class Frames:
+class EventNumbering:
     """Makes the frames of one reply, under the events' names if the upstream does so."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: ResponseDecoder) -> None:
         self._reader = reader
         self._next = 0
 

@@ -9,7 +9,7 @@ from app.protocols.documents.content_blocks import parts_of
 from app.protocols.documents.fields import inside, read_flag, refuse
 from app.protocols.documents.json_body import parse_json
 from app.protocols.documents.options import read_options
-from app.protocols.documents.request import Intake, read_model, wants_json, without
+from app.protocols.documents.request import ParsedRequest, read_model, wants_json, without
 from app.protocols.documents.tool_results import take_result
 from judges.types import Chunk
 
@@ -19,7 +19,7 @@ _CALLS = ("function_call", "custom_tool_call")
 _TEXTS = ("input_text", "output_text", "text")
 
 
-def read_responses(raw: bytes, headers: Mapping[str, str], limits: Limits) -> Intake:
+def read_responses(raw: bytes, headers: Mapping[str, str], limits: Limits) -> ParsedRequest:
     """Read a Responses request with our extension. Raises InvalidRequestError."""
     body = parse_json(raw)
     documents = Documents(limits)
@@ -27,7 +27,7 @@ def read_responses(raw: bytes, headers: Mapping[str, str], limits: Limits) -> In
     options = read_options(body.get("grounding"), headers)
     items = _items(body.get("input"))
     forwarded = without(body)
-    return Intake(
+    return ParsedRequest(
         body=forwarded,
         raw=raw if forwarded is body else None,
         chunks=documents.chunks,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from app.protocols.common.stream_events import Cited, Finish, Frame, Part, Passing, Text
+from app.protocols.common.stream_events import ChoiceFinish, Frame, Passthrough, ReplyPart, TextDelta, UpstreamCitation
 from app.protocols.common.upstream_citations import cited_in
 from app.protocols.openai_responses.event_types import (
     Place,
@@ -25,7 +25,7 @@ _TOOLS = frozenset(
 """Calls that the client is to carry out."""
 
 
-class Texts:
+class TextParts:
     """``parts`` are in order of arrival; ``unchecked`` names what the reply has of content that is no text.
 
     The parts that methods return are what the pipeline is to be told.
@@ -68,41 +68,41 @@ class Texts:
         """The text part that an event is about."""
         return self.at(place_of(event), event.get("item_id"))
 
-    def add(self, event: Event, text: Any) -> Iterator[Part]:
+    def add(self, event: Event, text: Any) -> Iterator[ReplyPart]:
         """A piece of text. What comes after the end cannot be judged any more, so it goes nowhere."""
         if not isinstance(text, str) or not text:
             return
         part = self.of(event)
         if not part.closed:
             part.received.append(text)
-            yield Text(choice=part.choice, text=text, frame=Frame(json=event, tokens=_tokens(event)))
+            yield TextDelta(choice=part.choice, text=text, frame=Frame(json=event, tokens=_tokens(event)))
 
-    def reach(self, part: TextPart, text: str, event: Event) -> Iterator[Part]:
+    def reach(self, part: TextPart, text: str, event: Event) -> Iterator[ReplyPart]:
         """What ``text``, which is all of the part so far, has beyond what came before."""
         received = part.text
         if not part.closed and len(text) > len(received) and text.startswith(received):
             rest = text[len(received) :]
             part.received.append(rest)
-            yield Text(choice=part.choice, text=rest, frame=Frame(json=event))
+            yield TextDelta(choice=part.choice, text=rest, frame=Frame(json=event))
 
-    def cite(self, part: TextPart, annotations: Any) -> Iterator[Cited]:
+    def cite(self, part: TextPart, annotations: Any) -> Iterator[UpstreamCitation]:
         """What a part is said to cite, unless that was said before: whole objects repeat what their events brought."""
         new = [one for _, one in objects_in(annotations) if not part.closed and one not in part.annotations]
         part.annotations += new
         yield from cited_in(new, part.choice)
 
-    def end(self, part: TextPart, text: str, event: Event, reason: str, *, cut: bool = False) -> Iterator[Part]:
+    def end(self, part: TextPart, text: str, event: Event, reason: str, *, cut: bool = False) -> Iterator[ReplyPart]:
         """The end of a part, which is ``text`` as a whole. ``cut``: it stops in mid-sentence."""
         if part.closed:
             return
         yield from self.reach(part, text, event)
         yield from self._marks(part.choice)
         part.closed = self._finished = True
-        yield Finish(choice=part.choice, reason=reason, frame=Frame(json=event), final=True, cut=cut)
+        yield ChoiceFinish(choice=part.choice, reason=reason, frame=Frame(json=event), final=True, cut=cut)
 
     def end_item(
         self, index: int, item: Mapping[str, Any], event: Event, reason: str, *, cut: bool = False
-    ) -> Iterator[Part]:
+    ) -> Iterator[ReplyPart]:
         """The end of every text part of an output item."""
         if item.get("type") == "message":
             for place, content in objects_in(item.get("content")):
@@ -111,7 +111,7 @@ class Texts:
                     yield from self.cite(part, content.get("annotations"))
                     yield from self.end(part, text_of(content), event, reason, cut=cut)
 
-    def end_all(self, response: Mapping[str, Any], reason: str, *, cut: bool = False) -> Iterator[Part]:
+    def end_all(self, response: Mapping[str, Any], reason: str, *, cut: bool = False) -> Iterator[ReplyPart]:
         """The end of the reply, which is ``response`` as a whole. One without text ends as well."""
         for index, item in objects_in(object_of(response).get("output")):
             yield from self.end_item(index, item, {}, reason, cut=cut)
@@ -121,11 +121,11 @@ class Texts:
             self._finished = True
             reason = "tool_calls" if reason == "stop" and "tool_calls" in self.unchecked else reason
             yield from self._marks(0)
-            yield Finish(choice=0, reason=reason, frame=Frame(json={}), final=True)
+            yield ChoiceFinish(choice=0, reason=reason, frame=Frame(json={}), final=True)
 
-    def _marks(self, choice: int) -> Iterator[Passing]:
+    def _marks(self, choice: int) -> Iterator[Passthrough]:
         """Names of what no judge looks at. Only here: a choice opened earlier would not know of evidence to come."""
-        return (Passing(raw=b"", choice=choice, unchecked=kind) for kind in sorted(self.unchecked))
+        return (Passthrough(raw=b"", choice=choice, unchecked=kind) for kind in sorted(self.unchecked))
 
 
 def _tokens(event: Event) -> list[Mapping[str, Any]] | None:

@@ -7,7 +7,7 @@ from time import perf_counter
 import pytest
 
 from app.events import recorder as module
-from app.events.recorder import Trace, new_request_id
+from app.events.recorder import RequestRecorder, new_request_id
 from app.settings import StoreText
 
 
@@ -49,8 +49,8 @@ def test_a_process_that_is_forked_makes_ids_of_its_own() -> None:
 
 
 def test_the_event_of_a_request_that_is_over_tells_when_it_was() -> None:
-    trace = Trace(api="chat", stream=False, store_text=StoreText.NONE, _started=perf_counter())
-    event = trace.ended()
-    before = trace.elapsed_ms()
+    recorder = RequestRecorder(api="chat", stream=False, store_text=StoreText.NONE, _started=perf_counter())
+    event = recorder.ended()
+    before = recorder.elapsed_ms()
     assert event.request.total_ms < before
-    assert trace.event() == event
+    assert recorder.event() == event

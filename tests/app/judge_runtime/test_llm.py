@@ -132,7 +132,7 @@ async def test_a_low_score_is_a_decision_with_model_reasoning_tokens_and_cost() 
     made = await bench(
         said(TRUE),
         policy(llm_grounding_check=True, min_citations=0),
-        inquiries=[llm_scores(llm(scores(0.3, "Half of it is new.")))],
+        final_checks=[llm_scores(llm(scores(0.3, "Half of it is new.")))],
     )
     stream = await made.stream()
     assert text_of(stream) == TRUE
@@ -149,7 +149,7 @@ async def test_a_low_score_is_a_decision_with_model_reasoning_tokens_and_cost() 
 
 async def test_a_score_is_logged_for_decisions_to_be_made_again_without_its_words() -> None:
     made = await bench(
-        said(TRUE), policy(llm_grounding_check=True), inquiries=[llm_scores(llm(scores(0.3, "Half of it is new.")))]
+        said(TRUE), policy(llm_grounding_check=True), final_checks=[llm_scores(llm(scores(0.3, "Half of it is new.")))]
     )
     await made.stream()
     extra = json.dumps(made.event.request.extra)
@@ -163,7 +163,7 @@ async def test_a_score_is_logged_for_decisions_to_be_made_again_without_its_word
 async def test_a_low_score_blocks_before_anything_leaves_in_final_mode_and_quotes_nothing() -> None:
     rules = policy(llm_grounding_check=True, action_on_violation="block", stream_mode="final", min_citations=0)
     chat = scores(0.1, "Twenty-five days is what it says.")
-    made = await bench(said(TRUE), rules, inquiries=[llm_scores(llm(chat))])
+    made = await bench(said(TRUE), rules, final_checks=[llm_scores(llm(chat))])
     stream = await made.stream()
     assert finish_of(stream) == ["content_filter"]
     assert TRUE not in text_of(stream)
@@ -174,7 +174,7 @@ async def test_a_low_score_blocks_before_anything_leaves_in_final_mode_and_quote
 async def test_the_score_is_of_what_the_client_gets() -> None:
     rules = policy(llm_grounding_check=True, unverifiable_action="strip", max_unverifiable_ratio=1.0)
     chat = scores(1.0)
-    made = await bench(said(f"{TRUE} ", UNKNOWN), rules, inquiries=[llm_scores(llm(chat))])
+    made = await bench(said(f"{TRUE} ", UNKNOWN), rules, final_checks=[llm_scores(llm(chat))])
     await made.stream()
     (prompt,) = chat.asked
     assert TRUE in prompt.user
@@ -187,7 +187,7 @@ async def test_criteria_and_model_are_those_of_the_policy_and_like_requests_are_
         policy(llm_grounding_check=True, llm_grounding_criteria="Name the unit."),
         policy(llm_grounding_check=True, llm_grounding_criteria="Name the unit.", llm_grounding_threshold=0.95),
     ]
-    made = await bench(said(TRUE), *two, inquiries=[llm_scores(llm(chat))])
+    made = await bench(said(TRUE), *two, final_checks=[llm_scores(llm(chat))])
     await made.stream()
     (prompt,) = chat.asked
     assert "Name the unit." in prompt.system
@@ -196,7 +196,7 @@ async def test_criteria_and_model_are_those_of_the_policy_and_like_requests_are_
 
 async def test_each_choice_has_a_score_of_its_own() -> None:
     chat = scores(0.9)
-    made = await bench(whole(TRUE, TRUE), policy(llm_grounding_check=True), inquiries=[llm_scores(llm(chat))])
+    made = await bench(whole(TRUE, TRUE), policy(llm_grounding_check=True), final_checks=[llm_scores(llm(chat))])
     await made.unary(n=2)
     assert len(chat.asked) == 2
 
@@ -208,14 +208,14 @@ async def test_each_choice_has_a_score_of_its_own() -> None:
 )
 async def test_nothing_is_asked_where_there_is_nothing_to_score(fields: Mapping[str, Any], answer: str) -> None:
     chat = scores(0.1)
-    made = await bench(said(answer), policy(llm_grounding_check=True), inquiries=[llm_scores(llm(chat))])
+    made = await bench(said(answer), policy(llm_grounding_check=True), final_checks=[llm_scores(llm(chat))])
     await made.stream(**fields)
     assert chat.asked == []
 
 
 async def test_without_the_rule_nothing_is_asked() -> None:
     chat = scores(0.1)
-    made = await bench(said(TRUE), policy(), inquiries=[llm_scores(llm(chat))])
+    made = await bench(said(TRUE), policy(), final_checks=[llm_scores(llm(chat))])
     await made.stream()
     assert chat.asked == []
 
@@ -223,7 +223,7 @@ async def test_without_the_rule_nothing_is_asked() -> None:
 @pytest.mark.parametrize("error", [JudgeError("openai answered 503"), TimeoutError(), RuntimeError("a fault")])
 async def test_a_score_that_fails_warns_and_fails_no_request(error: Exception) -> None:
     rules = policy(llm_grounding_check=True, action_on_violation="block", min_citations=0)
-    made = await bench(said(TRUE), rules, inquiries=[llm_scores(llm(Chat(error)))])
+    made = await bench(said(TRUE), rules, final_checks=[llm_scores(llm(Chat(error)))])
     stream = await made.stream()
     assert text_of(stream) == TRUE
     assert finish_of(stream) == ["stop"]
@@ -232,7 +232,7 @@ async def test_a_score_that_fails_warns_and_fails_no_request(error: Exception) -
 
 async def test_without_a_key_the_other_checks_still_run() -> None:
     rules = policy(llm_grounding_check=True, llm_grounding_phase="after_workflow")
-    made = await bench(said(TRUE), rules, inquiries=[llm_scores(llm(scores(0.1), groq="k"))])
+    made = await bench(said(TRUE), rules, final_checks=[llm_scores(llm(scores(0.1), groq="k"))])
     await made.stream()
     found = decision(made, "GROUNDING_CITATIONS")
     assert found.metadata["warnings"] == [
@@ -243,7 +243,7 @@ async def test_without_a_key_the_other_checks_still_run() -> None:
 
 async def test_an_answer_that_cannot_be_read_scores_a_half() -> None:
     made = await bench(
-        said(TRUE), policy(llm_grounding_check=True), inquiries=[llm_scores(llm(Chat("I would rather not.")))]
+        said(TRUE), policy(llm_grounding_check=True), final_checks=[llm_scores(llm(Chat("I would rather not.")))]
     )
     await made.stream()
     assert decision(made, "GROUNDING_LLM_SCORE").metadata["score"] == 0.5
@@ -308,7 +308,7 @@ async def test_both_missing_is_refused_where_a_policy_says_so() -> None:
 
 async def test_no_cross_encoder_and_no_model_for_claims_still_scores_the_reply() -> None:
     rules = policy(llm_grounding_check=True, llm_grounding_phase="after_workflow")
-    made = await bench(said(TRUE), rules, scorer=False, inquiries=[llm_scores(llm(scores(0.2)))])
+    made = await bench(said(TRUE), rules, scorer=False, final_checks=[llm_scores(llm(scores(0.2)))])
     assert summary_of(await made.stream())["verdict"] == "not_checked"
     assert decision(made, "GROUNDING_LLM_SCORE").metadata["score"] == 0.2
 

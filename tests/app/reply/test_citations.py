@@ -1,8 +1,8 @@
 """Which sentence of a reply each of its citations is for."""
 
-from app.protocols.common.stream_events import Cited
+from app.protocols.common.stream_events import UpstreamCitation
 from app.reply.citations import cite_reply, cite_sentence, cited_by_upstream
-from app.reply.grounding_object import Entry
+from app.reply.grounding_object import JudgedSentence
 from judges.types import Chunk, Claim, ClaimVerdict, Label, Sentence, SentenceVerdict, Span
 from policies.citations.document_names import DocumentNames
 
@@ -11,7 +11,9 @@ NAMES = DocumentNames(
 )
 
 
-def entry(text: str, start: int, index: int, *, offset: int | None, claims: bool = True, code: bool = False) -> Entry:
+def entry(
+    text: str, start: int, index: int, *, offset: int | None, claims: bool = True, code: bool = False
+) -> JudgedSentence:
     span = Span(start, start + len(text))
     sentence = Sentence(index=index, text=text, span=span, plain=text.strip(), in_code=code)
     claim = ClaimVerdict(
@@ -21,12 +23,12 @@ def entry(text: str, start: int, index: int, *, offset: int | None, claims: bool
         contradicted=0.0,
     )
     verdict = SentenceVerdict(sentence=sentence, label=Label.SUPPORTED, claims=(claim,) if claims else ())
-    return Entry(verdict=verdict, offset=offset)
+    return JudgedSentence(verdict=verdict, offset=offset)
 
 
-def entries(*texts: str, left_out: frozenset[int] = frozenset()) -> tuple[list[Entry], str]:
+def entries(*texts: str, left_out: frozenset[int] = frozenset()) -> tuple[list[JudgedSentence], str]:
     """The sentences of a reply, and what was delivered of it."""
-    made: list[Entry] = []
+    made: list[JudgedSentence] = []
     start, delivered = 0, ""
     for index, text in enumerate(texts):
         made.append(entry(text, start, index, offset=None if index in left_out else len(delivered)))
@@ -35,7 +37,7 @@ def entries(*texts: str, left_out: frozenset[int] = frozenset()) -> tuple[list[E
     return made, delivered
 
 
-def cited(made: list[Entry]) -> list[list[int | None]]:
+def cited(made: list[JudgedSentence]) -> list[list[int | None]]:
     return [[citation.document_index for citation in one.citations] for one in made]
 
 
@@ -77,12 +79,12 @@ def test_what_the_upstream_says_of_its_own_text() -> None:
     made, _ = entries("Leave is 25 days. ", "Sick pay lasts six weeks. ", "(See the notes.)")
     made[2].verdict = SentenceVerdict(sentence=made[2].verdict.sentence, label=Label.NOT_A_CLAIM)
     given = [
-        Cited(choice=0, place=3, marker="https://docs.test/faq", names=["https://docs.test/faq"]),
-        Cited(choice=0, place=44, marker="url_citation", names=["https://gone.test", "HR.PDF"]),
-        Cited(choice=0, place=20, marker="https://gone.test", names=["https://gone.test"]),
-        Cited(choice=0, place=None, marker="d1", names=["d1"]),
-        Cited(choice=0, place=20, marker="document 7", document=7),
-        Cited(choice=0, place=20, marker="document 9", document=9),
+        UpstreamCitation(choice=0, place=3, marker="https://docs.test/faq", names=["https://docs.test/faq"]),
+        UpstreamCitation(choice=0, place=44, marker="url_citation", names=["https://gone.test", "HR.PDF"]),
+        UpstreamCitation(choice=0, place=20, marker="https://gone.test", names=["https://gone.test"]),
+        UpstreamCitation(choice=0, place=None, marker="d1", names=["d1"]),
+        UpstreamCitation(choice=0, place=20, marker="document 7", document=7),
+        UpstreamCitation(choice=0, place=20, marker="document 9", document=9),
     ]
     found = cited_by_upstream(given, made, NAMES, positions=[4, 7])
     assert [(c.document_index, c.sentence_index) for c in found] == [

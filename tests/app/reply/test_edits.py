@@ -2,14 +2,14 @@
 
 import pytest
 
-from app.protocols.common.stream_events import Frame, Slice
-from app.reply.edits import Lead, Piece, closed_up, corrected, correction, lead_of, piece_of
+from app.protocols.common.stream_events import Frame, TextSlice
+from app.reply.edits import Lead, OutgoingText, closed_up, corrected, correction, lead_of, outgoing_text
 
 FRAME = Frame(json={})
 
 
-def piece(*texts: str) -> Piece:
-    return piece_of([Slice(frame=FRAME, text=text, tokens=[{"token": text}]) for text in texts])
+def piece(*texts: str) -> OutgoingText:
+    return outgoing_text([TextSlice(frame=FRAME, text=text, tokens=[{"token": text}]) for text in texts])
 
 
 def after(left_out: str, following: str, *, opening: bool = False) -> str:
@@ -90,7 +90,9 @@ def test_a_token_that_is_partly_of_the_break_stays() -> None:
 
 
 def test_tokens_that_do_not_spell_the_text_all_stay() -> None:
-    odd = Piece(text=" Sun.", slices=[Slice(frame=FRAME, text=" Sun.", tokens=[{"token": "\\xe2"}, {"token": "?"}])])
+    odd = OutgoingText(
+        text=" Sun.", slices=[TextSlice(frame=FRAME, text=" Sun.", tokens=[{"token": "\\xe2"}, {"token": "?"}])]
+    )
     assert len(closed_up(odd, Lead("\n\n"), opening=False).slices[-1].tokens) == 2
 
 

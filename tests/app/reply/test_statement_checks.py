@@ -41,8 +41,8 @@ async def asking(answer: Any, *policies: Policy, judge: ScriptedJudge | None = N
     at = await bench(
         answer, *policies, judge=judge or ScriptedJudge(knows), settings={"store_text": "full", **settings}
     )
-    inquiries = (consistency(at.gateway.checker, timeout_s=5.0), cited_support(timeout_s=5.0))
-    at.gateway = replace(at.gateway, inquiries=inquiries)
+    final_checks = (consistency(at.gateway.checker, timeout_s=5.0), cited_support(timeout_s=5.0))
+    at.gateway = replace(at.gateway, final_checks=final_checks)
     return at
 
 

@@ -14,7 +14,7 @@ from app.db.database import Database, DatabaseUnavailableError
 from app.db.tables import policy_versions
 from app.db.tables import runs as runs_table
 from app.errors import RunError
-from app.events.recorder import Trace
+from app.events.recorder import RequestRecorder
 from app.events.records import RequestEvent
 from app.policy_admin.document import parse_document
 from app.policy_admin.store import PolicyStore
@@ -179,7 +179,9 @@ async def test_a_request_that_ends_after_its_run_keeps_its_reply(
         joined = await worker.runs.join(run_id, agent=None, key=None)
         await worker.runs.complete(run_id, None)
         assert joined is not None
-        await joined.add(Trace(api="chat.completions", stream=False, store_text=worker.runs.settings.store_text))
+        await joined.add(
+            RequestRecorder(api="chat.completions", stream=False, store_text=worker.runs.settings.store_text)
+        )
         view = await worker.runs.get(run_id)
     assert [step.kind for step in view.steps] == ["start", "complete"]
     assert "run_call_lost" in capsys.readouterr().out

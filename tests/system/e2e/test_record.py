@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from app.events.recorder import Trace
+from app.events.recorder import RequestRecorder
 from tests.support.live_gateway import Gateway, eventually
 from tests.support.mock_upstream import End, Reply
 from tests.support.scripted_answers import answer
@@ -77,6 +77,8 @@ def test_nothing_of_a_request_waits_for_the_garbage_collector(
         with gateway.call(body, path=f"/v1/{path}") as call:
             call.read_all()
             gateway.trace(call.request_id)
-        eventually(lambda: not any(type(each) is Trace for each in gc.get_objects()) or None, "the request's end")
+        eventually(
+            lambda: not any(type(each) is RequestRecorder for each in gc.get_objects()) or None, "the request's end"
+        )
     finally:
         gc.enable()

@@ -12,7 +12,7 @@ import httpx
 
 from app.errors import GatewayError
 from app.events.storage.serialization import dump, event_rows
-from app.gateway.types import Reply
+from app.gateway.types import GatewayResponse
 from app.protocols.common.sse import SSEParser
 from app.protocols.common.sse_json import load
 from policies.types import Policy
@@ -22,7 +22,7 @@ from tests.support import responses_api as responses_harness
 from tests.support.in_process_gateway import DOCUMENTS, FALSE, TRUE, UNKNOWN, USAGE, Bench, bench, chunk, policy, whole
 from tests.system.fuzz.draw import Draw, encoded, names_in
 
-Ask = Callable[..., Awaitable[Reply]]
+Ask = Callable[..., Awaitable[GatewayResponse]]
 WITHHOLD: Mapping[str, Any] = {"min_citations": 0, "contradiction_action": "block", "unverifiable_action": "strip"}
 TOOLS = [{"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
 ENTRY = {"token": "a", "logprob": -0.5, "bytes": [97], "top_logprobs": []}
@@ -43,7 +43,7 @@ class Api:
     names: Sequence[str] = field(default_factory=tuple)
 
 
-def _chat(at: Bench, **fields: Any) -> Awaitable[Reply]:
+def _chat(at: Bench, **fields: Any) -> Awaitable[GatewayResponse]:
     return at.ask(**fields)
 
 
@@ -192,7 +192,7 @@ async def _check(draw: Draw) -> None:
     dump(event_rows(event))
 
 
-async def _read(reply: Reply, *, held: bool) -> None:
+async def _read(reply: GatewayResponse, *, held: bool) -> None:
     said = reply.body
     if reply.stream is not None:
         said = b"".join([data async for data in reply.stream])

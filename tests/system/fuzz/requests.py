@@ -5,15 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from app.errors import InvalidRequestError
-from app.gateway.types import Call, Dialect
+from app.gateway.types import GatewayRequest, ProtocolAdapter
 from app.gateway.upstream_request import upstream_request
-from app.protocols.anthropic_messages import MessagesDialect
+from app.protocols.anthropic_messages import MessagesAdapter
 from app.protocols.anthropic_messages.request import read_messages
-from app.protocols.documents import Intake, Limits, read_chat
-from app.protocols.openai_chat.adapter import ChatDialect
-from app.protocols.openai_completions.adapter import TextDialect
+from app.protocols.documents import Limits, ParsedRequest, read_chat
+from app.protocols.openai_chat.adapter import ChatAdapter
+from app.protocols.openai_completions.adapter import CompletionsAdapter
 from app.protocols.openai_completions.request import read_text
-from app.protocols.openai_responses import ResponsesDialect
+from app.protocols.openai_responses import ResponsesAdapter
 from app.protocols.openai_responses.request import read_responses
 from app.upstream import Form
 from tests.system.fuzz.draw import Draw, encoded, names_in
@@ -158,20 +158,20 @@ TEXT: Mapping[str, Any] = {
 }
 
 
-def _messages(raw: bytes) -> tuple[Intake, Dialect]:
+def _messages(raw: bytes) -> tuple[ParsedRequest, ProtocolAdapter]:
     request = read_messages(raw, {}, LIMITS)
-    return request.intake, MessagesDialect(request)
+    return request.parsed, MessagesAdapter(request)
 
 
-def _text(raw: bytes) -> tuple[Intake, Dialect]:
-    intake = read_text(raw, {}, LIMITS)
-    return intake, TextDialect(intake.body)
+def _text(raw: bytes) -> tuple[ParsedRequest, ProtocolAdapter]:
+    parsed = read_text(raw, {}, LIMITS)
+    return parsed, CompletionsAdapter(parsed.body)
 
 
-Reader = Callable[[bytes], tuple[Intake, Dialect]]
+Reader = Callable[[bytes], tuple[ParsedRequest, ProtocolAdapter]]
 APIS: Sequence[tuple[Mapping[str, Any], Reader]] = (
-    (CHAT, lambda raw: (read_chat(raw, {}, LIMITS), ChatDialect())),
-    (RESPONSES, lambda raw: (read_responses(raw, {}, LIMITS), ResponsesDialect())),
+    (CHAT, lambda raw: (read_chat(raw, {}, LIMITS), ChatAdapter())),
+    (RESPONSES, lambda raw: (read_responses(raw, {}, LIMITS), ResponsesAdapter())),
     (MESSAGES, _messages),
     (TEXT, _text),
 )
@@ -186,22 +186,22 @@ def check(data: bytes) -> None:
     kept = {name: value for place, (name, value) in enumerate(template.items()) if not left_out >> place % 8 & 1}
     raw = draw.rest() if draw.below(16) == 0 else encoded(draw.edited(kept, NAMES))
     try:
-        intake, dialect = read(raw)
-        with_tools = intake.with_tools()
+        parsed, adapter = read(raw)
+        with_tools = parsed.with_tools()
     except InvalidRequestError as error:
         json.dumps(error.body(), allow_nan=False).encode()
         if not error.message.isprintable() and not any(letter.isspace() for letter in error.message):
             raise AssertionError("an error that cannot be printed") from error
         return
-    _send(intake, dialect)
-    _send(with_tools.drop(range(0, len(with_tools.chunks), 2)), dialect)
+    _send(parsed, adapter)
+    _send(with_tools.drop(range(0, len(with_tools.chunks), 2)), adapter)
 
 
-def _send(intake: Intake, dialect: Dialect) -> None:
+def _send(parsed: ParsedRequest, adapter: ProtocolAdapter) -> None:
     """What goes upstream is JSON without our fields, unless nothing was read there."""
-    dialect.prompt_text(intake.body)
-    call = Call(dialect=dialect, intake=intake, headers=[])
-    content = upstream_request(call, intake.chunks).content
+    adapter.prompt_text(parsed.body)
+    call = GatewayRequest(adapter=adapter, parsed=parsed, headers=[])
+    content = upstream_request(call, parsed.chunks).content
     body = json.loads(content(Form(model="other", renamed=True, documents=True)) if callable(content) else content)
     if "grounding" in body:
         raise AssertionError("our fields went upstream")

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from app.errors import InvalidRequestError, PolicyBlockedError
-from app.protocols.anthropic_messages.document_numbers import References
+from app.protocols.anthropic_messages.document_numbers import DocumentNumbers
 from app.protocols.anthropic_messages.request import MessagesRequest, read_messages
 from app.protocols.anthropic_messages.whole_reply import message_of
-from app.protocols.common.stream_events import Support
+from app.protocols.common.stream_events import SupportingPassage
 from app.protocols.documents import Limits
 from judges.testing import NEUTRAL, ScriptedJudge, entails
 from judges.types import Source, Span
@@ -76,7 +76,7 @@ def dropping(*sources: str) -> Policy:
 
 def test_blocks_become_documents_and_stay_where_they_are() -> None:
     request = read(PLAIN, RESULT, result(UNRELATED), QUESTION)
-    chunks = request.intake.chunks
+    chunks = request.parsed.chunks
     assert [chunk.text for chunk in chunks] == [f"{OTHER} {TRUE}", f"{OTHER}\n{TRUE}", OTHER]
     assert [(chunk.source, chunk.title, chunk.url) for chunk in chunks] == [
         ("Handbook", "Handbook", None),
@@ -84,15 +84,15 @@ def test_blocks_become_documents_and_stay_where_they_are() -> None:
         ("https://kb.test/canteen", "Canteen", "https://kb.test/canteen"),
     ]
     assert chunks[0].metadata == {"context": "2026 edition"}
-    assert request.intake.path_of(2) == "messages[0].content[2].content[0]"
-    assert request.intake.raw is not None
+    assert request.parsed.path_of(2) == "messages[0].content[2].content[0]"
+    assert request.parsed.raw is not None
 
 
 def test_documents_of_our_own_field_come_first() -> None:
     request = read(RESULT, QUESTION, documents=["Ours."])
-    assert [chunk.text for chunk in request.intake.chunks] == ["Ours.", f"{OTHER}\n{TRUE}"]
-    assert request.intake.paths == ("documents[0]", "messages[0].content[0]")
-    assert "documents" not in request.intake.body
+    assert [chunk.text for chunk in request.parsed.chunks] == ["Ours.", f"{OTHER}\n{TRUE}"]
+    assert request.parsed.paths == ("documents[0]", "messages[0].content[0]")
+    assert "documents" not in request.parsed.body
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_what_is_wrong_is_named(fields: Json, param: str) -> None:
     ],
 )
 def test_odd_blocks_are_left_to_the_upstream(odd: Any) -> None:
-    assert read(odd, QUESTION).intake.chunks == ()
+    assert read(odd, QUESTION).parsed.chunks == ()
 
 
 async def test_a_pdf_goes_upstream_and_the_result_says_that_it_is_no_evidence() -> None:
@@ -152,16 +152,16 @@ async def test_the_passage_cited_is_where_the_citation_says() -> None:
 def test_each_kind_of_document_is_cited_in_its_own_way() -> None:
     """Numbers are those of the API: each kind of block from zero; our own documents come after the blocks."""
     request = read(PDF, PLAIN, PARTS, result(UNRELATED, RESULT), QUESTION, documents=[{"text": TRUE, "title": "Mine"}])
-    references = References(request.blocks, request.intake.chunks)
+    references = DocumentNumbers(request.blocks, request.parsed.chunks)
 
     def cite(position: int) -> Json:
-        chunk = request.intake.chunks[position]
+        chunk = request.parsed.chunks[position]
         start = chunk.text.index(TRUE)
         span = Span(start, start + len(TRUE))
         source = Source(
             document_id=chunk.id, document_index=position, source=chunk.source, content=TRUE, score=1.0, span=span
         )
-        return references.citation(Support(position=position, chunk=chunk, source=source))
+        return references.citation(SupportingPassage(position=position, chunk=chunk, source=source))
 
     char = {"type": "char_location", "cited_text": TRUE}
     start = len(OTHER) + 1

@@ -8,14 +8,14 @@ import httpx
 import pytest
 
 from app.errors import UpstreamConnectError
-from app.protocols.anthropic_messages import MessagesDialect
-from app.protocols.anthropic_messages.document_numbers import References
-from app.protocols.anthropic_messages.encoder import Writer
+from app.protocols.anthropic_messages import MessagesAdapter
+from app.protocols.anthropic_messages.document_numbers import DocumentNumbers
+from app.protocols.anthropic_messages.encoder import MessageEncoder
 from app.protocols.anthropic_messages.event_types import EMPTY_TEXT, TextBlock, parse_event
 from app.protocols.anthropic_messages.prompt import inject, prompt_text
 from app.protocols.anthropic_messages.request import read_messages
 from app.protocols.anthropic_messages.whole_reply import message_of
-from app.protocols.common.stream_events import Frame, Judged, Released, Shell, Slice
+from app.protocols.common.stream_events import Frame, FrameRemainder, JudgedClaims, ReleasedText, TextSlice
 from app.protocols.documents import Limits
 from judges.testing import ScriptedJudge, entails
 from judges.types import Chunk
@@ -215,17 +215,19 @@ async def test_a_citation_of_what_the_upstream_found_itself_is_of_the_document_a
 
 
 def test_text_that_was_corrected_goes_to_the_block_where_it_began() -> None:
-    dialect = MessagesDialect(read_messages(json.dumps(REQUEST).encode(), {}, Limits()))
-    assert dialect.encode(Shell(choice=0, json={})) == b""
-    assert dialect.encode(Judged(choice=0, claims=({},), frame=Frame(json={}))) == b""
+    adapter = MessagesAdapter(read_messages(json.dumps(REQUEST).encode(), {}, Limits()))
+    assert adapter.encode(FrameRemainder(choice=0, json={})) == b""
+    assert adapter.encode(JudgedClaims(choice=0, claims=({},), frame=Frame(json={}))) == b""
     texts = {index: _block() for index in (0, 1)}
-    slices = [Slice(frame=Frame(json={"index": index}), text=f"{index}") for index in (0, 1)]
-    written = Writer(texts, References((), ())).write(Released(choice=0, text="corrected", slices=slices))
+    slices = [TextSlice(frame=Frame(json={"index": index}), text=f"{index}") for index in (0, 1)]
+    written = MessageEncoder(texts, DocumentNumbers((), ())).write(
+        ReleasedText(choice=0, text="corrected", slices=slices)
+    )
     assert [event.get("delta", {}).get("text") for event in parsed(written)] == [None, "corrected"]
 
 
 def test_a_citation_is_of_the_document_of_its_source() -> None:
-    references = References((), (Chunk(id="1", text="x", source="s"),))
+    references = DocumentNumbers((), (Chunk(id="1", text="x", source="s"),))
     assert references.cited({"title": "s"}, 3).document == 0
     assert references.cited({}, 3).document is None
 

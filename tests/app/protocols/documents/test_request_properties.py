@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import InvalidRequestError
-from app.protocols.documents import Intake, Limits, read_chat
+from app.protocols.documents import Limits, ParsedRequest, read_chat
 from app.protocols.openai_completions.request import read_text
 
 LIMITS = Limits(documents=4, document_chars=200, total_chars=400)
@@ -97,16 +97,16 @@ def stands_or_is_missing(body: Any, param: str) -> bool:
     return True
 
 
-def attempt(make: Callable[[], Intake]) -> Intake | InvalidRequestError:
+def attempt(make: Callable[[], ParsedRequest]) -> ParsedRequest | InvalidRequestError:
     try:
         return make()
     except InvalidRequestError as error:
         return error
 
 
-def checked(made: Intake | InvalidRequestError, body: Any) -> Intake | None:
+def checked(made: ParsedRequest | InvalidRequestError, body: Any) -> ParsedRequest | None:
     """The request as read; None where it is refused as it should be."""
-    if isinstance(made, Intake):
+    if isinstance(made, ParsedRequest):
         return made
     assert made.status == 400
     assert made.message.encode()
@@ -115,23 +115,23 @@ def checked(made: Intake | InvalidRequestError, body: Any) -> Intake | None:
     return None
 
 
-def read(body: Mapping[str, Any]) -> Intake | None:
+def read(body: Mapping[str, Any]) -> ParsedRequest | None:
     raw = encoded(body)
     return checked(attempt(lambda: read_chat(raw, {}, LIMITS)), json.loads(raw))
 
 
 @given(BODY)
 def test_anything_is_read_or_refused_by_a_name_that_stands_there(body: dict[str, Any]) -> None:
-    intake = read(body)
-    if intake is None:
+    parsed = read(body)
+    if parsed is None:
         return
-    assert len(intake.paths) == len(intake.chunks) <= LIMITS.documents
-    assert all(chunk.text.strip() and chunk.id for chunk in intake.chunks)
-    assert all(chunk.relevance_score is None or 0 <= chunk.relevance_score <= 1 for chunk in intake.chunks)
-    assert all(chunk.age_days is None or chunk.age_days >= 0 for chunk in intake.chunks)
-    assert all(stands_or_is_missing(body, path) for path in intake.paths)
-    told = checked(attempt(intake.with_tools), body)
-    assert told is None or told.chunks[: len(intake.chunks)] == intake.chunks
+    assert len(parsed.paths) == len(parsed.chunks) <= LIMITS.documents
+    assert all(chunk.text.strip() and chunk.id for chunk in parsed.chunks)
+    assert all(chunk.relevance_score is None or 0 <= chunk.relevance_score <= 1 for chunk in parsed.chunks)
+    assert all(chunk.age_days is None or chunk.age_days >= 0 for chunk in parsed.chunks)
+    assert all(stands_or_is_missing(body, path) for path in parsed.paths)
+    told = checked(attempt(parsed.with_tools), body)
+    assert told is None or told.chunks[: len(parsed.chunks)] == parsed.chunks
 
 
 @given(BODY | GOOD)
@@ -148,37 +148,37 @@ def test_reading_changes_nothing_and_reads_the_same_again(body: dict[str, Any]) 
 
 @given(GOOD)
 def test_what_goes_upstream_has_nothing_more_to_be_read(body: dict[str, Any]) -> None:
-    intake = read(body)
-    if intake is None or not intake.body["messages"]:
+    parsed = read(body)
+    if parsed is None or not parsed.body["messages"]:
         return
-    again = read(intake.body)
+    again = read(parsed.body)
     assert again is not None
-    assert again.body == intake.body
+    assert again.body == parsed.body
     assert again.raw is not None
-    if intake.options.inject != "none":
+    if parsed.options.inject != "none":
         assert again.chunks == ()
 
 
 @given(BODY | GOOD)
 def test_what_goes_upstream_is_the_request_without_our_fields(body: dict[str, Any]) -> None:
-    intake = read(body)
-    if intake is None:
+    parsed = read(body)
+    if parsed is None:
         return
     given = json.loads(encoded(body))
     same = {"messages", "extra_body", "chat_template_kwargs", "documents", "grounding"}
-    assert {k: v for k, v in intake.body.items() if k not in same} == {k: v for k, v in given.items() if k not in same}
-    assert not {"documents", "grounding"} & intake.body.keys()
-    extra = intake.body.get("extra_body")
+    assert {k: v for k, v in parsed.body.items() if k not in same} == {k: v for k, v in given.items() if k not in same}
+    assert not {"documents", "grounding"} & parsed.body.keys()
+    extra = parsed.body.get("extra_body")
     assert extra is None or not {"documents", "grounding"} & extra.keys()
-    assert (intake.raw is not None) is (intake.body == given), "bytes go on exactly where nothing is taken out"
+    assert (parsed.raw is not None) is (parsed.body == given), "bytes go on exactly where nothing is taken out"
 
 
 @given(BODY)
 def test_messages_keep_all_but_the_evidence_in_them(body: dict[str, Any]) -> None:
-    intake = read(body)
-    if intake is None:
+    parsed = read(body)
+    if parsed is None:
         return
-    assert kept(intake.body["messages"]) == kept(json.loads(encoded(body))["messages"])
+    assert kept(parsed.body["messages"]) == kept(json.loads(encoded(body))["messages"])
 
 
 def kept(messages: Sequence[Mapping[str, Any]]) -> list[Any]:
@@ -197,7 +197,7 @@ def kept(messages: Sequence[Mapping[str, Any]]) -> list[Any]:
 )
 def test_plain_completions_are_read_or_refused_likewise(body: dict[str, Any]) -> None:
     raw = encoded(body)
-    intake = checked(attempt(lambda: read_text(raw, {}, LIMITS)), json.loads(raw))
-    if intake is not None:
+    parsed = checked(attempt(lambda: read_text(raw, {}, LIMITS)), json.loads(raw))
+    if parsed is not None:
         ours = ("documents", "grounding")
-        assert intake.body == {name: value for name, value in json.loads(raw).items() if name not in ours}
+        assert parsed.body == {name: value for name, value in json.loads(raw).items() if name not in ours}

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from app.errors import InvalidRequestError
-from app.protocols.documents import Intake, Limits, read_chat
+from app.protocols.documents import Limits, ParsedRequest, read_chat
 
 HELLO = [{"role": "user", "content": "Hello"}]
 
 
-def read(headers: dict[str, str] | None = None, **fields: Any) -> Intake:
+def read(headers: dict[str, str] | None = None, **fields: Any) -> ParsedRequest:
     body = {"model": "m", "messages": HELLO, **fields}
     return read_chat(json.dumps(body).encode(), headers or {}, Limits(documents=3))
 
@@ -84,11 +84,11 @@ def test_a_body_that_is_no_object_is_refused(raw: bytes) -> None:
 
 
 def test_our_fields_are_taken_out_and_all_others_kept() -> None:
-    intake = read(documents=["x"], grounding={}, seed=2**63 - 1, top_k=20, extra={"a": [1, 2.5, None]})
-    assert intake.body == {
+    parsed = read(documents=["x"], grounding={}, seed=2**63 - 1, top_k=20, extra={"a": [1, 2.5, None]})
+    assert parsed.body == {
         "model": "m", "messages": HELLO, "seed": 2**63 - 1, "top_k": 20, "extra": {"a": [1, 2.5, None]}
     }  # fmt: skip
-    assert intake.raw is None
+    assert parsed.raw is None
 
 
 def test_a_body_without_our_fields_goes_on_byte_by_byte() -> None:
@@ -97,7 +97,7 @@ def test_a_body_without_our_fields_goes_on_byte_by_byte() -> None:
 
 
 def test_documents_are_read_by_any_of_their_names() -> None:
-    intake = read(
+    parsed = read(
         documents=[
             {
                 "id": "a",
@@ -112,7 +112,7 @@ def test_documents_are_read_by_any_of_their_names() -> None:
             "plain",
         ]
     )
-    first, second, third = intake.chunks
+    first, second, third = parsed.chunks
     assert (first.id, first.text, first.source, first.collection) == ("a", "t", "s", "c")
     assert (first.relevance_score, first.age_days, first.url) == (0.5, 3, "u")
     assert (second.id, second.text, second.source, second.relevance_score) == ("doc-2", "p", "f.pdf", 1.0)

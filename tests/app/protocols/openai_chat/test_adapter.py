@@ -10,26 +10,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import UpstreamConnectError
-from app.events.recorder import Trace
-from app.protocols.common.stream_events import Done, Event, Failure, Finish, Passing, Text, Usage
-from app.protocols.openai_chat.adapter import ChatDialect
+from app.events.recorder import RequestRecorder
+from app.protocols.common.stream_events import (
+    ChoiceFinish,
+    EndOfReply,
+    Passthrough,
+    ReplyError,
+    TextDelta,
+    UpstreamEvent,
+    Usage,
+)
+from app.protocols.openai_chat.adapter import ChatAdapter
 from app.settings import StoreText
 from tests.support.in_process_gateway import USAGE, chunk, sse
 
 pytestmark = pytest.mark.anyio
-DIALECT = ChatDialect()
+ADAPTER = ChatAdapter()
 
 
-async def read(*pieces: bytes, kind: str = "text/event-stream") -> list[Event]:
+async def read(*pieces: bytes, kind: str = "text/event-stream") -> list[UpstreamEvent]:
     async def body() -> AsyncIterator[bytes]:
         for piece in pieces:
             yield piece
 
-    trace = Trace(api="chat.completions", stream=True, store_text=StoreText.NONE)
-    return [event async for event in DIALECT.events(body(), kind, trace)]
+    recorder = RequestRecorder(api="chat.completions", stream=True, store_text=StoreText.NONE)
+    return [event async for event in ADAPTER.events(body(), kind, recorder)]
 
 
-async def only(piece: bytes) -> Event:
+async def only(piece: bytes) -> UpstreamEvent:
     (event,) = await read(piece)
     return event
 
@@ -41,29 +49,29 @@ def frame(value: Any) -> bytes:
 class TestEvents:
     async def test_text_brings_its_frame(self) -> None:
         (part,) = (await only(frame(chunk({"content": "Hi"})))).parts
-        assert isinstance(part, Text)
+        assert isinstance(part, TextDelta)
         assert (part.choice, part.text, part.shell) == (0, "Hi", None)
 
     async def test_a_chunk_with_role_and_text_leaves_its_role_behind(self) -> None:
         (part,) = (await only(frame(chunk({"role": "assistant", "content": "Hi"})))).parts
-        assert isinstance(part, Text)
+        assert isinstance(part, TextDelta)
         assert part.shell is not None
         assert part.shell["choices"][0]["delta"] == {"role": "assistant", "content": ""}
 
     async def test_text_and_finish_in_one_chunk_are_two_parts(self) -> None:
         parts = (await only(frame(chunk({"content": "Hi"}, "length")))).parts
-        assert [type(part) for part in parts] == [Text, Finish]
+        assert [type(part) for part in parts] == [TextDelta, ChoiceFinish]
 
     async def test_an_empty_finish_is_none(self) -> None:
         (part,) = (await only(frame(chunk({"content": "Hi"}, "")))).parts
-        assert isinstance(part, Text)
+        assert isinstance(part, TextDelta)
 
     async def test_reasoning_on_a_finishing_chunk_passes_before_the_finish(self) -> None:
         passing, finish = (await only(frame(chunk({"reasoning_content": "Hm"}, "stop")))).parts
-        assert isinstance(passing, Passing)
+        assert isinstance(passing, Passthrough)
         assert passing.unchecked == "reasoning_content"
         assert b'"finish_reason":null' in passing.raw
-        assert isinstance(finish, Finish)
+        assert isinstance(finish, ChoiceFinish)
 
     async def test_several_choices_in_one_chunk_are_told_apart(self) -> None:
         both = {
@@ -71,16 +79,16 @@ class TestEvents:
             "choices": [chunk({"content": "a"})["choices"][0], chunk({"content": "b"}, index=1)["choices"][0]],
         }
         parts = (await only(frame(both))).parts
-        assert [(p.choice, p.text, len(p.frame.json["choices"])) for p in parts if isinstance(p, Text)] == [
+        assert [(p.choice, p.text, len(p.frame.json["choices"])) for p in parts if isinstance(p, TextDelta)] == [
             (0, "a", 1), (1, "b", 1),
         ]  # fmt: skip
 
     async def test_typed_parts_give_their_text_and_leave_the_rest(self) -> None:
         content = [{"type": "thinking", "thinking": "x"}, {"type": "text", "text": "Hi"}, {"type": "new"}]
         passing, text = (await only(frame(chunk({"content": content})))).parts
-        assert isinstance(passing, Passing)
+        assert isinstance(passing, Passthrough)
         assert passing.unchecked == "content_parts"
-        assert isinstance(text, Text)
+        assert isinstance(text, TextDelta)
         assert (text.text, text.frame.as_list) == ("Hi", True)
         assert text.shell is not None
         assert text.shell["choices"][0]["delta"]["content"] == [content[0], content[2]]
@@ -90,24 +98,24 @@ class TestEvents:
         assert isinstance(alone, Usage)
         assert (alone.prompt_tokens, alone.completion_tokens, alone.raw) == (7, 5, frame(USAGE))
         text, beside = (await only(frame({**chunk({"content": "a"}), "usage": USAGE["usage"]}))).parts
-        assert isinstance(text, Text)
+        assert isinstance(text, TextDelta)
         assert isinstance(beside, Usage)
         assert beside.frame is None
 
     @pytest.mark.parametrize("error", ["slow down", {"message": "slow down"}])
     async def test_an_error_is_a_failure_in_either_shape(self, error: Any) -> None:
         (part,) = (await only(frame({"error": error}))).parts
-        assert part == Failure(message="slow down", raw=frame({"error": error}))
+        assert part == ReplyError(message="slow down", raw=frame({"error": error}))
 
     async def test_a_chunk_without_choices_passes(self) -> None:
-        assert (await only(b"data: {}\n\n")).parts == (Passing(raw=b"data: {}\n\n"),)
+        assert (await only(b"data: {}\n\n")).parts == (Passthrough(raw=b"data: {}\n\n"),)
 
     @pytest.mark.parametrize(
         "odd", [b"{broken", b"5", b'{"choices":5}', b'{"choices":[5]}', b"[{}]", b"{}{}", b"[" * 5000, b'{"a":1,}']
     )
     async def test_what_cannot_be_read_is_said_to_be_so(self, odd: bytes) -> None:
         (part,) = (await only(b"data: " + odd + b"\n\n")).parts
-        assert isinstance(part, Passing)
+        assert isinstance(part, Passthrough)
         assert part.opaque
         assert part.unchecked
 
@@ -122,25 +130,25 @@ class TestEvents:
     )
     async def test_what_clients_read_all_the_same_is_read(self, odd: bytes, text: str) -> None:
         parts = (await only(b'data: {"choices":[{"index":0,"delta":{' + odd + b"}}]}\n\n")).parts
-        assert [part.text for part in parts if isinstance(part, Text)] == [text]
+        assert [part.text for part in parts if isinstance(part, TextDelta)] == [text]
 
     @pytest.mark.parametrize("name", ["message", "text"])
     async def test_text_out_of_place_is_left_out_and_said_to_be_unchecked(self, name: str) -> None:
         odd = chunk({"content": "Hi"})
         odd["choices"][0][name] = "Secret"
         parts = (await only(frame(odd))).parts
-        assert [part.unchecked for part in parts if isinstance(part, Passing)] == [name]
+        assert [part.unchecked for part in parts if isinstance(part, Passthrough)] == [name]
         assert "Secret" not in repr(parts)
 
     async def test_an_error_takes_no_text_along(self) -> None:
         (part,) = (await only(frame({**chunk({"content": "Secret"}), "error": "x"}))).parts
-        assert isinstance(part, Failure)
+        assert isinstance(part, ReplyError)
         assert b"Secret" not in part.raw
 
     @pytest.mark.parametrize("odd", ['{"choices":[{"index":"x","delta":[]}]}', '{"choices":[{}]}'])
     async def test_odd_choices_pass(self, odd: str) -> None:
         event = await only(f"data: {odd}\n\n".encode())
-        assert all(isinstance(part, Passing) for part in event.parts)
+        assert all(isinstance(part, Passthrough) for part in event.parts)
 
     async def test_comments_pass_and_events_without_data_do_not(self) -> None:
         events = await read(b": ping\n\n", b"retry: 5\n\n", b"id: 7\n\n", b"data:\n\n", b"data: \n\n")
@@ -152,7 +160,7 @@ class TestEvents:
 
     async def test_an_unfinished_last_event_is_completed(self) -> None:
         (event,) = await read(b"data: [DONE]")
-        assert event.parts == (Done(b"data: [DONE]\n\n"),)
+        assert event.parts == (EndOfReply(b"data: [DONE]\n\n"),)
 
     async def test_a_whole_completion_that_is_no_json_is_an_upstream_error(self) -> None:
         for body in (b"<html>", b"[]", b""):
@@ -161,7 +169,7 @@ class TestEvents:
 
     async def test_an_error_body_in_place_of_a_completion_is_a_failure(self) -> None:
         events = await read(b'{"error":{"message":"no"}}', kind="application/json")
-        assert isinstance(events[0].parts[0], Failure)
+        assert isinstance(events[0].parts[0], ReplyError)
 
 
 @given(cuts=st.lists(st.integers(0, 900), max_size=8))
@@ -176,15 +184,15 @@ async def test_events_do_not_depend_on_the_cuts(cuts: list[int]) -> None:
 
 class TestEncode:
     def test_done_is_always_a_whole_frame(self) -> None:
-        assert DIALECT.encode(Done()) == b"data: [DONE]\n\n"
-        assert DIALECT.encode(Done(b"data: [DONE]\n")) == b"data: [DONE]\n\n"
+        assert ADAPTER.encode(EndOfReply()) == b"data: [DONE]\n\n"
+        assert ADAPTER.encode(EndOfReply(b"data: [DONE]\n")) == b"data: [DONE]\n\n"
         for raw in (b"data: [DONE]\n\n", b"data:[DONE]\r\r", b"data: [DONE]\r\n\r\n"):
-            assert DIALECT.encode(Done(raw)) == raw
-        assert DIALECT.encode(Done(b"data: [DONE]\r\n\r")) == b"data: [DONE]\r\n\r\n"
+            assert ADAPTER.encode(EndOfReply(raw)) == raw
+        assert ADAPTER.encode(EndOfReply(b"data: [DONE]\r\n\r")) == b"data: [DONE]\r\n\r\n"
 
     def test_a_failure_of_ours_has_openais_shape(self) -> None:
-        error = json.loads(DIALECT.encode(Failure(message="broken", broken=True)).removeprefix(b"data: "))["error"]
+        error = json.loads(ADAPTER.encode(ReplyError(message="broken", broken=True)).removeprefix(b"data: "))["error"]
         assert (error["message"], error["type"]) == ("broken", "upstream_error")
 
     def test_usage_that_came_with_text_is_not_sent_again(self) -> None:
-        assert DIALECT.encode(Usage(prompt_tokens=1, completion_tokens=1)) == b""
+        assert ADAPTER.encode(Usage(prompt_tokens=1, completion_tokens=1)) == b""

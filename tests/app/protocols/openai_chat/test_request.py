@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from app.errors import InvalidRequestError, PolicyBlockedError
-from app.protocols.documents import Intake, Limits, read_chat
+from app.protocols.documents import Limits, ParsedRequest, read_chat
 from tests.support.in_process_gateway import FALSE, TRUE, bench, policy, whole
 
 HELLO = {"role": "user", "content": "How much leave?"}
 
 
-def read(*messages: Any, **fields: Any) -> Intake:
+def read(*messages: Any, **fields: Any) -> ParsedRequest:
     body = {"model": "m", "messages": list(messages or (HELLO,)), **fields}
     return read_chat(json.dumps(body).encode(), {}, Limits())
 
@@ -23,37 +23,37 @@ def refused(*messages: Any, **fields: Any) -> str | None:
     return caught.value.param
 
 
-def texts(intake: Intake) -> list[str]:
-    return [chunk.text for chunk in intake.chunks]
+def texts(parsed: ParsedRequest) -> list[str]:
+    return [chunk.text for chunk in parsed.chunks]
 
 
 class TestBesideTheMessages:
     def test_documents_of_a_chat_template_are_read_and_go_on(self) -> None:
         arguments = {"documents": [{"title": "Leave", "text": TRUE}], "enable_thinking": False}
-        intake = read(chat_template_kwargs=arguments)
-        assert (texts(intake), intake.paths) == ([TRUE], ("chat_template_kwargs.documents[0]",))
-        assert intake.raw is not None
-        assert intake.body["chat_template_kwargs"] == arguments
+        parsed = read(chat_template_kwargs=arguments)
+        assert (texts(parsed), parsed.paths) == ([TRUE], ("chat_template_kwargs.documents[0]",))
+        assert parsed.raw is not None
+        assert parsed.body["chat_template_kwargs"] == arguments
 
     def test_unless_the_gateway_writes_them_itself(self) -> None:
         arguments = {"documents": [{"title": "Leave", "text": TRUE}], "enable_thinking": False}
-        intake = read(chat_template_kwargs=arguments, grounding={"inject": "system"})
-        assert intake.body == {"model": "m", "messages": [HELLO], "chat_template_kwargs": {"enable_thinking": False}}
+        parsed = read(chat_template_kwargs=arguments, grounding={"inject": "system"})
+        assert parsed.body == {"model": "m", "messages": [HELLO], "chat_template_kwargs": {"enable_thinking": False}}
         alone = read(chat_template_kwargs={"documents": [TRUE]}, grounding={"inject": "system"})
         assert alone.body == {"model": "m", "messages": [HELLO]}
 
     def test_a_literal_extra_body_is_understood(self) -> None:
         extra = {"documents": [TRUE], "grounding": {"agent": "a"}, "vendor": {"x": 1}}
-        intake = read(extra_body=extra)
-        assert (texts(intake), intake.options.agent) == ([TRUE], "a")
-        assert intake.body == {"model": "m", "messages": [HELLO], "extra_body": {"vendor": {"x": 1}}}
+        parsed = read(extra_body=extra)
+        assert (texts(parsed), parsed.options.agent) == ([TRUE], "a")
+        assert parsed.body == {"model": "m", "messages": [HELLO], "extra_body": {"vendor": {"x": 1}}}
         assert "extra_body" not in read(extra_body={"documents": [TRUE]}).body
         assert read(extra_body=extra, grounding={"agent": "b"}).options.agent == "b"
 
     @pytest.mark.parametrize("value", [5, "x", [], None, {"documents": None}])
     def test_of_any_other_value_nothing_is_asked(self, value: Any) -> None:
-        intake = read(extra_body=value, chat_template_kwargs=value)
-        assert intake.chunks == ()
+        parsed = read(extra_body=value, chat_template_kwargs=value)
+        assert parsed.chunks == ()
 
     def test_errors_name_the_place(self) -> None:
         assert refused(extra_body={"documents": [{"text": 5}]}) == "extra_body.documents[0].text"
@@ -70,22 +70,22 @@ TEXT = {"type": "text", "text": "Be brief."}
 class TestGroundingParts:
     def test_sources_are_documents_and_go_on_as_text(self) -> None:
         system, user = {"role": "system", "content": [SOURCE]}, {"role": "user", "content": [TEXT, QUERY]}
-        intake = read(system, user)
-        (chunk,) = intake.chunks
+        parsed = read(system, user)
+        (chunk,) = parsed.chunks
         assert (chunk.text, chunk.source, chunk.relevance_score, chunk.age_days) == (TRUE, "hr.pdf", 0.9, 3)
-        assert intake.paths == ("messages[0].content[0]",)
-        assert intake.query == "How much leave?"
-        assert intake.body["messages"] == [
+        assert parsed.paths == ("messages[0].content[0]",)
+        assert parsed.query == "How much leave?"
+        assert parsed.body["messages"] == [
             {"role": "system", "content": [{"type": "text", "text": TRUE}]},
             {"role": "user", "content": [TEXT, {"type": "text", "text": "How much leave?"}]},
         ]
-        assert intake.raw is None
+        assert parsed.raw is None
 
     def test_sources_that_the_gateway_writes_are_taken_out(self) -> None:
         system, user = {"role": "system", "content": [SOURCE]}, {"role": "user", "content": [SOURCE, QUERY]}
-        intake = read(system, user, grounding={"inject": "system"})
-        assert len(intake.chunks) == 2
-        assert intake.body["messages"] == [
+        parsed = read(system, user, grounding={"inject": "system"})
+        assert len(parsed.chunks) == 2
+        assert parsed.body["messages"] == [
             {"role": "user", "content": [{"type": "text", "text": "How much leave?"}]},
         ]
 
@@ -118,17 +118,17 @@ COHERE = {"type": "document", "document": {"id": "d9", "data": {"snippet": TRUE,
 
 class TestBlocks:
     def test_search_results(self) -> None:
-        intake = read({"role": "user", "content": [SEARCH, TEXT]})
-        (chunk,) = intake.chunks
+        parsed = read({"role": "user", "content": [SEARCH, TEXT]})
+        (chunk,) = parsed.chunks
         assert (chunk.text, chunk.title) == (f"{TRUE}\nIt is paid.", "Leave")
         assert chunk.source == chunk.url == "https://example.com/leave"
-        assert intake.raw is not None
+        assert parsed.raw is not None
 
     @pytest.mark.parametrize("block", [DOCUMENT, BLOCKS, COHERE], ids=["text", "content", "cohere"])
     def test_documents(self, block: dict[str, Any]) -> None:
-        intake = read({"role": "user", "content": [TEXT, block]})
-        assert (texts(intake), intake.paths) == ([TRUE], ("messages[0].content[1]",))
-        assert intake.raw is not None
+        parsed = read({"role": "user", "content": [TEXT, block]})
+        assert (texts(parsed), parsed.paths) == ([TRUE], ("messages[0].content[1]",))
+        assert parsed.raw is not None
 
     def test_what_is_read_of_them(self) -> None:
         anthropic, cohere = read({"role": "user", "content": [DOCUMENT, COHERE]}).chunks
@@ -137,8 +137,8 @@ class TestBlocks:
 
     def test_inside_of_tool_results(self) -> None:
         result = {"type": "tool_result", "tool_use_id": "t", "content": [SEARCH, TEXT]}
-        intake = read({"role": "user", "content": [result]})
-        assert intake.paths == ("messages[0].content[0].content[0]",)
+        parsed = read({"role": "user", "content": [result]})
+        assert parsed.paths == ("messages[0].content[0].content[0]",)
         written = read({"role": "user", "content": [result]}, grounding={"inject": "user"})
         assert written.body["messages"] == [{"role": "user", "content": [{**result, "content": [TEXT]}]}]
 
@@ -168,14 +168,14 @@ class TestBlocks:
     @pytest.mark.parametrize("inject", ["none", "system"])
     def test_what_has_no_text_is_no_evidence_and_goes_on(self, block: Any, inject: str) -> None:
         message = {"role": "user", "content": [TEXT, block]}
-        intake = read(message, grounding={"inject": inject})
-        assert intake.chunks == ()
-        assert intake.body["messages"] == [message]
+        parsed = read(message, grounding={"inject": inject})
+        assert parsed.chunks == ()
+        assert parsed.body["messages"] == [message]
 
     def test_all_places_in_order(self) -> None:
-        intake = read({"role": "user", "content": [SOURCE]}, documents=["a"], chat_template_kwargs={"documents": ["b"]})
-        assert intake.paths == ("documents[0]", "chat_template_kwargs.documents[0]", "messages[0].content[0]")
-        assert [chunk.id for chunk in intake.chunks] == ["doc-1", "doc-2", "doc-3"]
+        parsed = read({"role": "user", "content": [SOURCE]}, documents=["a"], chat_template_kwargs={"documents": ["b"]})
+        assert parsed.paths == ("documents[0]", "chat_template_kwargs.documents[0]", "messages[0].content[0]")
+        assert [chunk.id for chunk in parsed.chunks] == ["doc-1", "doc-2", "doc-3"]
 
 
 def tool(content: Any, **fields: Any) -> dict[str, Any]:
@@ -191,17 +191,17 @@ CALL = {
 
 class TestTools:
     def test_they_are_no_evidence_unless_wanted(self) -> None:
-        intake = read(HELLO, CALL, tool(TRUE))
-        assert intake.chunks == ()
-        assert texts(intake.with_tools()) == [TRUE]
+        parsed = read(HELLO, CALL, tool(TRUE))
+        assert parsed.chunks == ()
+        assert texts(parsed.with_tools()) == [TRUE]
 
     @pytest.mark.parametrize("content", [TRUE, [{"type": "text", "text": TRUE}]])
     def test_a_text_is_a_document_of_the_tool(self, content: Any) -> None:
-        intake = read(HELLO, CALL, tool(content), documents=["a"]).with_tools()
-        chunk = intake.chunks[1]
+        parsed = read(HELLO, CALL, tool(content), documents=["a"]).with_tools()
+        chunk = parsed.chunks[1]
         assert (chunk.id, chunk.text, chunk.source) == ("tool-1", TRUE, "search_hr")
-        assert intake.paths == ("documents[0]", "messages[2].content")
-        assert intake.standing == 1
+        assert parsed.paths == ("documents[0]", "messages[2].content")
+        assert parsed.standing == 1
 
     @pytest.mark.parametrize("form", [lambda found: found, lambda found: {"results": found, "query": "leave"}])
     def test_a_list_of_documents_is_read_as_such(self, form: Any) -> None:
@@ -234,9 +234,9 @@ class TestTools:
 
     def test_limits_hold_where_they_are_wanted(self) -> None:
         body = json.dumps({"messages": [HELLO, tool("x" * 11)]}).encode()
-        intake = read_chat(body, {}, Limits(document_chars=10))
+        parsed = read_chat(body, {}, Limits(document_chars=10))
         with pytest.raises(InvalidRequestError) as caught:
-            intake.with_tools()
+            parsed.with_tools()
         assert caught.value.param == "messages[1].content"
 
 

@@ -6,15 +6,24 @@ from typing import Any
 import pytest
 
 from app.errors import UpstreamConnectError
-from app.protocols.common.stream_events import CountedUsage, Ended, Frame, Passing, Released, Replacement, Shell, Slice
-from app.protocols.openai_chat.whole_reply import Completion, chunks_of, completion_of
+from app.protocols.common.stream_events import (
+    ChoiceEnd,
+    EstimatedUsage,
+    Frame,
+    FrameRemainder,
+    Passthrough,
+    ReleasedText,
+    ReplacementText,
+    TextSlice,
+)
+from app.protocols.openai_chat.whole_reply import CompletionBuilder, chunks_of, completion_of
 from tests.support.in_process_gateway import chunk, whole
 
 FRAME = Frame(json=chunk({}))
 
 
-def passing(delta: dict[str, object]) -> Passing:
-    return Passing(raw=f"data: {json.dumps(chunk(delta))}\n\n".encode())
+def passing(delta: dict[str, object]) -> Passthrough:
+    return Passthrough(raw=f"data: {json.dumps(chunk(delta))}\n\n".encode())
 
 
 def call(index: int | None, **fields: object) -> dict[str, object]:
@@ -46,14 +55,14 @@ def test_tool_calls_without_an_index_go_on_with_the_last() -> None:
 
 
 def test_reasoning_and_shells_and_text_are_joined() -> None:
-    piece = Slice(frame=FRAME, text="Yes.")
+    piece = TextSlice(frame=FRAME, text="Yes.")
     outputs = [
         passing({"reasoning_content": "Al"}),
-        Shell(choice=0, json=chunk({"role": "assistant", "content": "", "reasoning_content": "most"})),
-        Released(choice=0, text="Yes.", slices=(piece,)),
-        Replacement(choice=0, text=" No.", frame=FRAME),
-        Ended(choice=0, reason="content_filter", frame=FRAME),
-        CountedUsage(prompt_tokens=2, completion_tokens=3, frame=FRAME),
+        FrameRemainder(choice=0, json=chunk({"role": "assistant", "content": "", "reasoning_content": "most"})),
+        ReleasedText(choice=0, text="Yes.", slices=(piece,)),
+        ReplacementText(choice=0, text=" No.", frame=FRAME),
+        ChoiceEnd(choice=0, reason="content_filter", frame=FRAME),
+        EstimatedUsage(prompt_tokens=2, completion_tokens=3, frame=FRAME),
     ]
     made = completion_of(outputs)
     assert made["object"] == "chat.completion"
@@ -68,16 +77,16 @@ def test_reasoning_and_shells_and_text_are_joined() -> None:
 
 
 def test_comments_are_no_part_of_a_completion() -> None:
-    assert completion_of([Passing(raw=b": ping\n\n")])["choices"] == []
+    assert completion_of([Passthrough(raw=b": ping\n\n")])["choices"] == []
 
 
-def ended(text: str) -> Ended:
-    return Ended(choice=0, reason="stop", frame=FRAME, text=text)
+def ended(text: str) -> ChoiceEnd:
+    return ChoiceEnd(choice=0, reason="stop", frame=FRAME, text=text)
 
 
 def test_only_what_changed_is_changed() -> None:
     template = whole("Same.")
-    completion = Completion(template)
+    completion = CompletionBuilder(template)
     completion.take(ended("Same."))
     assert completion.body() == template
 
@@ -86,8 +95,8 @@ def test_log_probabilities_of_cut_text_go_with_it() -> None:
     template = whole("A. B.")
     tokens = [{"token": "A."}, {"token": " B."}]
     template["choices"][0]["logprobs"] = {"content": tokens, "refusal": None}
-    completion = Completion(template)
-    completion.take(Released(choice=0, text="A.", slices=(Slice(frame=FRAME, text="A.", tokens=tokens[:1]),)))
+    completion = CompletionBuilder(template)
+    completion.take(ReleasedText(choice=0, text="A.", slices=(TextSlice(frame=FRAME, text="A.", tokens=tokens[:1]),)))
     completion.take(ended("A."))
     (choice,) = completion.body()["choices"]
     assert choice["logprobs"] == {"content": tokens[:1], "refusal": None}
@@ -99,7 +108,7 @@ def test_typed_parts_keep_what_is_no_text() -> None:
     template["choices"][0]["message"]["content"] = [
         {"type": "image", "id": 1}, {"type": "text", "text": "A.", "x": 1}, {"type": "text", "text": "B."},
     ]  # fmt: skip
-    completion = Completion(template)
+    completion = CompletionBuilder(template)
     completion.take(ended("A."))
     assert completion.body()["choices"][0]["message"]["content"] == [
         {"type": "image", "id": 1}, {"type": "text", "text": "A.", "x": 1},
@@ -108,14 +117,14 @@ def test_typed_parts_keep_what_is_no_text() -> None:
 
 @pytest.mark.parametrize("choices", [5, ["odd"], [{"index": 0}], [{"index": 0, "message": None}]])
 def test_choices_that_could_not_be_decided_on_are_no_reply(choices: object) -> None:
-    completion = Completion({**whole("A."), "choices": choices})
+    completion = CompletionBuilder({**whole("A."), "choices": choices})
     completion.take(ended("A."))
     with pytest.raises(UpstreamConnectError):
         completion.body()
 
 
 def test_a_choice_beside_the_one_decided_on_is_left_out() -> None:
-    completion = Completion(whole("A.", "B."))
+    completion = CompletionBuilder(whole("A.", "B."))
     completion.take(ended("A."))
     assert [choice["message"]["content"] for choice in completion.body()["choices"]] == ["A."]
 
@@ -126,8 +135,8 @@ def test_a_choice_is_known_by_its_place_whatever_it_says(index: object) -> None:
     template["choices"][0]["index"] = index
     (chunk, _, _) = chunks_of(template)
     assert chunk["choices"][0]["index"] == 0
-    completion = Completion(template)
-    completion.take(Ended(choice=0, reason="content_filter", frame=FRAME, blocked=True, text="No."))
+    completion = CompletionBuilder(template)
+    completion.take(ChoiceEnd(choice=0, reason="content_filter", frame=FRAME, blocked=True, text="No."))
     assert completion.body()["choices"][0]["message"]["content"] == "No."
 
 
@@ -143,9 +152,9 @@ def test_the_grounding_of_several_choices_is_summed_up() -> None:
         **base, "action": "block", "verdict": "has_contradictions", "trust_score": 0.0, "is_trusted": False,
         "supported_count": 0, "contradicted_count": 1, "claims": [2], "decisions": [second],
     }  # fmt: skip
-    completion = Completion(whole("A.", "B."))
-    completion.take(Ended(choice=0, reason="stop", frame=FRAME, text="A.", summary=base))
-    completion.take(Ended(choice=1, reason="stop", frame=FRAME, text="B.", summary=other))
+    completion = CompletionBuilder(whole("A.", "B."))
+    completion.take(ChoiceEnd(choice=0, reason="stop", frame=FRAME, text="A.", summary=base))
+    completion.take(ChoiceEnd(choice=1, reason="stop", frame=FRAME, text="B.", summary=other))
     merged = completion.body()["grounding"]
     assert (merged["action"], merged["verdict"], merged["trust_score"]) == ("block", "has_contradictions", 0.0)
     assert (merged["total_claims"], merged["supported_count"], merged["summary"]) == (2, 1, "1/2 claims supported")
@@ -165,6 +174,6 @@ def test_the_grounding_of_several_choices_is_summed_up() -> None:
 )
 def test_chunks_that_are_none_leave_a_completion_all_the_same(choices: Any) -> None:
     chunk = {"id": "c-1", "object": "chat.completion.chunk", "choices": choices}
-    made = completion_of([Passing(raw=b"data: " + json.dumps(chunk).encode() + b"\n\n")])
+    made = completion_of([Passthrough(raw=b"data: " + json.dumps(chunk).encode() + b"\n\n")])
     assert made["id"] == "c-1"
     assert all(isinstance(choice["message"], dict) for choice in made["choices"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app.errors import UpstreamConnectError
 from app.protocols.common.logprobs import entries_of, joined, logprobs_of
-from app.protocols.openai_completions.adapter import TextDialect
+from app.protocols.openai_completions.adapter import CompletionsAdapter
 from app.protocols.openai_completions.echo import Echo
 from tests.support.completions_api import (
     BLOCK,
@@ -239,8 +239,8 @@ class TestPrompt:
 
     def test_the_text_of_a_prompt_is_all_that_goes_upstream(self) -> None:
         body = {"prompt": ["a", [1, 2], "b"], "suffix": "c"}
-        assert TextDialect(body).prompt_text(body) == "a\nb\nc"
-        assert TextDialect({}).prompt_text({}) == ""
+        assert CompletionsAdapter(body).prompt_text(body) == "a\nb\nc"
+        assert CompletionsAdapter({}).prompt_text({}) == ""
 
 
 class TestEcho:

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from app.errors import InvalidRequestError
-from app.protocols.documents import Intake, Limits
+from app.protocols.documents import Limits, ParsedRequest
 from app.protocols.openai_completions.request import read_text
 
 
-def read(**fields: Any) -> Intake:
+def read(**fields: Any) -> ParsedRequest:
     return read_text(json.dumps({"model": "m", **fields}).encode(), {}, Limits())
 
 
@@ -56,10 +56,10 @@ def test_a_bad_field_is_named(fields: dict[str, Any], param: str) -> None:
 
 
 def test_our_fields_are_taken_out_and_all_others_kept() -> None:
-    intake = read(prompt="a", suffix="b", documents=["d"], grounding={"query": "q"}, stream=True, best_of=2)
-    assert intake.body == {"model": "m", "prompt": "a", "suffix": "b", "stream": True, "best_of": 2}
-    assert (intake.raw, intake.stream, intake.query, intake.model) == (None, True, "q", "m")
-    assert [chunk.text for chunk in intake.chunks] == ["d"]
+    parsed = read(prompt="a", suffix="b", documents=["d"], grounding={"query": "q"}, stream=True, best_of=2)
+    assert parsed.body == {"model": "m", "prompt": "a", "suffix": "b", "stream": True, "best_of": 2}
+    assert (parsed.raw, parsed.stream, parsed.query, parsed.model) == (None, True, "q", "m")
+    assert [chunk.text for chunk in parsed.chunks] == ["d"]
 
 
 def test_a_body_without_our_fields_goes_on_byte_by_byte() -> None:

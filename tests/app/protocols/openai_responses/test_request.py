@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from app.errors import InvalidRequestError
-from app.protocols.documents import Intake, Limits
+from app.protocols.documents import Limits, ParsedRequest
 from app.protocols.openai_responses.request import read_responses
 
 
-def read(limits: Limits | None = None, **body: Any) -> Intake:
+def read(limits: Limits | None = None, **body: Any) -> ParsedRequest:
     return read_responses(json.dumps({"model": "m", **body}).encode(), {}, limits or Limits())
 
 
@@ -18,17 +18,17 @@ def read(limits: Limits | None = None, **body: Any) -> Intake:
     "given", [{"input": "Q"}, {"input": []}, {"previous_response_id": "r"}, {"prompt": {"id": "p"}}]
 )
 def test_a_request_without_our_fields_goes_upstream_byte_for_byte(given: dict[str, Any]) -> None:
-    intake = read(**given)
-    assert intake.raw == json.dumps({"model": "m", **given}).encode()
-    assert (intake.chunks, intake.stream, intake.include_usage, intake.choices) == ((), False, True, None)
+    parsed = read(**given)
+    assert parsed.raw == json.dumps({"model": "m", **given}).encode()
+    assert (parsed.chunks, parsed.stream, parsed.include_usage, parsed.choices) == ((), False, True, None)
 
 
 def test_our_fields_are_taken_out() -> None:
-    intake = read(input="Q", documents=["Alpha."], grounding={"agent": "a"}, x=1, stream=True)
-    assert intake.body == {"model": "m", "input": "Q", "x": 1, "stream": True}
-    assert intake.raw is None
-    assert [chunk.text for chunk in intake.chunks] == ["Alpha."]
-    assert (intake.options.agent, intake.stream) == ("a", True)
+    parsed = read(input="Q", documents=["Alpha."], grounding={"agent": "a"}, x=1, stream=True)
+    assert parsed.body == {"model": "m", "input": "Q", "x": 1, "stream": True}
+    assert parsed.raw is None
+    assert [chunk.text for chunk in parsed.chunks] == ["Alpha."]
+    assert (parsed.options.agent, parsed.stream) == ("a", True)
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def test_results_of_tools_are_read_on_demand() -> None:
         },
         {"type": "file_search_call", "results": None},
     ]
-    intake = read(input=items)
-    assert intake.chunks == ()
-    found = intake.with_tools()
+    parsed = read(input=items)
+    assert parsed.chunks == ()
+    found = parsed.with_tools()
     assert [(chunk.text, chunk.source) for chunk in found.chunks] == [
         ("Alpha.", "lookup"),
         ("Beta.", None),
