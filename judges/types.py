@@ -30,6 +30,18 @@ class ReplyVerdict(StrEnum):
     NOT_CHECKED = "not_checked"
 
 
+LABELS_WORST_FIRST = (Label.CONTRADICTED, Label.UNVERIFIABLE, Label.SUPPORTED, Label.NOT_A_CLAIM)
+VERDICTS_WORST_FIRST = (
+    ReplyVerdict.HAS_CONTRADICTIONS,
+    ReplyVerdict.HAS_UNVERIFIABLE,
+    ReplyVerdict.NOT_CHECKED,
+    ReplyVerdict.NO_SOURCES,
+    ReplyVerdict.SUPPORTED,
+    ReplyVerdict.NO_CLAIMS,
+)
+"""The verdict on a reply of several choices is the worst of theirs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """A half-open range ``[start, end)`` in Unicode code points."""
@@ -192,6 +204,16 @@ class ClaimVerdict:
                 return self.contradicted
             case _:
                 return max(0.0, 1.0 - max(self.entailed, self.contradicted))
+
+    @property
+    def deciding_source(self) -> Source | None:
+        """The source that decided the verdict."""
+        return self.source_for(self.label)
+
+    def source_for(self, label: Label) -> Source | None:
+        """The source that decides if the claim has ``label``: the one that contradicts it, or else the best one."""
+        against = self.contradicting_source if label is Label.CONTRADICTED else None
+        return against or self.best_source
 
     def at(self, thresholds: Thresholds) -> Label:
         """The label by other thresholds than those it was judged with."""

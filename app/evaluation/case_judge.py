@@ -26,7 +26,7 @@ from judges.cross_encoder.wrapper import ScorerWrapper
 from judges.llm import LlmJudge
 from judges.llm.context_window import estimate_tokens
 from judges.protocols import PairScorer
-from judges.types import ClaimVerdict, GroundingReport, Label, LlmCall, Thresholds
+from judges.types import ClaimVerdict, GroundingReport, LlmCall, Thresholds
 
 _TIMEOUT_S: Final = 600.0
 """Of a sentence. A verdict must not depend on how busy the machine is; calls to an LLM have deadlines of their own."""
@@ -161,7 +161,7 @@ class CaseJudge:
 
     def _claim(self, verdict: ClaimVerdict) -> JudgedClaim:
         claim = verdict.claim
-        source = verdict.contradicting_source if verdict.label is Label.CONTRADICTED else verdict.best_source
+        source = verdict.deciding_source
         count: Callable[[str], int] = estimate_tokens if self._scorer is None else self._scorer.count_tokens
         return JudgedClaim(
             text=claim.text,

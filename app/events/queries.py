@@ -13,6 +13,7 @@ from app.db.tables import claims, decisions, documents, requests
 from app.errors import NotFoundError
 from app.events.filters import EventFilter as EventFilter
 from app.events.rollups.active_hours import Kind, hours_with, needs_hours
+from judges.types import LABELS_WORST_FIRST
 
 _TIMES = {"requests": requests.c.ts, "decisions": decisions.c.ts}
 _EXPORT_PAGE = 500
@@ -33,7 +34,6 @@ REQUEST_COLUMNS, EVENT_COLUMNS = (tuple(column.name for column in columns) for c
 _OF_CLAIM = ("request_id", "seq", "ts")
 """What a claim has of its request, and its place there."""
 CLAIM_COLUMNS = (*_OF_REQUEST, *(column.name for column in claims.c if column.name not in _OF_CLAIM))
-_WORST_FIRST = ("contradicted", "unverifiable", "supported", "not_a_claim")
 
 
 Key = tuple[datetime, str]
@@ -235,7 +235,7 @@ def _sentence(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     labels = {row["label"] for row in rows}
     times = [row["judge_ms"] for row in rows if row["judge_ms"] is not None]
     return {
-        "label": next((label for label in _WORST_FIRST if label in labels), rows[0]["label"]),
+        "label": next((label.value for label in LABELS_WORST_FIRST if label in labels), rows[0]["label"]),
         "start": min(row["start"] for row in rows),
         "end": max(row["end"] for row in rows),
         "delivered": all(row["delivered"] for row in rows),

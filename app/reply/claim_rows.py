@@ -8,7 +8,7 @@ from app.events.records import ClaimRow
 from app.events.replay_data import claim_extra
 from app.reply.grounding_object import JudgedSentence
 from app.settings import StoreText
-from judges.types import ClaimVerdict, Label, Source
+from judges.types import ClaimVerdict
 
 
 def claim_rows(
@@ -22,7 +22,7 @@ def claim_rows(
     told = [entry for entry in entries if not entry.structure]
     verdicts = [(entry, verdict) for entry in told for verdict in entry.verdict.claims or (None,)]
     for position, (entry, verdict) in enumerate(verdicts, first):
-        sentence, source = entry.verdict.sentence, _decisive(verdict)
+        sentence, source = entry.verdict.sentence, verdict.deciding_source if verdict else None
         span = verdict.claim.span if verdict else sentence.span
         yield ClaimRow(
             position=position,
@@ -52,9 +52,3 @@ def _extra(entry: JudgedSentence, verdict: ClaimVerdict | None, store_text: Stor
         # What was never part of the reply has no part in decisions that are made again either.
         return {"retracted": True, **at}
     return {**claim_extra(verdict, store_text), **at} if verdict else at
-
-
-def _decisive(verdict: ClaimVerdict | None) -> Source | None:
-    if verdict is None:
-        return None
-    return verdict.contradicting_source if verdict.label is Label.CONTRADICTED else verdict.best_source

@@ -8,6 +8,7 @@ from app.events.llm_usage import llm_usage
 from app.events.recorder import redact
 from app.protocols.documents import Options
 from judges.types import (
+    VERDICTS_WORST_FIRST,
     Chunk,
     ClaimVerdict,
     GroundingReport,
@@ -24,19 +25,6 @@ from policies.types import Action, Citation, Decision
 
 _RATIO_DIGITS = 4
 _MS_DIGITS = 1
-
-_VERDICTS = [
-    verdict.value
-    for verdict in (
-        ReplyVerdict.HAS_CONTRADICTIONS,
-        ReplyVerdict.HAS_UNVERIFIABLE,
-        ReplyVerdict.NOT_CHECKED,
-        ReplyVerdict.NO_SOURCES,
-        ReplyVerdict.SUPPORTED,
-        ReplyVerdict.NO_CLAIMS,
-    )
-]
-"""From worst to best: what a reply of several choices is as a whole."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,7 +91,7 @@ def reasons_of(verdict: SentenceVerdict, thresholds: Thresholds) -> list[str]:
     """What is wrong with a sentence, for the model that wrote it."""
     reasons = []
     for claim in verdict.claims:
-        against = claim.contradicting_source or claim.best_source
+        against = claim.source_for(Label.CONTRADICTED)
         match claim.at(thresholds):
             case Label.CONTRADICTED if against is not None:
                 reasons.append(f"The documents say otherwise: {against.content}")
@@ -127,7 +115,7 @@ def claims_of(entry: JudgedSentence, chunks: Sequence[Chunk], *, choice: int | N
             "score": _ratio(verdict.score),
             "confidence": _ratio(verdict.confidence),
             "span": _span(_delivered_span(entry, verdict)),
-            "best_source": _source(_decisive_source(verdict)),
+            "best_source": _source(verdict.deciding_source),
             "citations": list(dict.fromkeys(cited)),
             "escalated": verdict.escalated,
             "explanation": verdict.explanation if shown else None,
@@ -248,7 +236,7 @@ def worst(choices: Sequence[Told], *, default: str) -> tuple[str, float | None]:
     """Verdict and trust score of a reply: those of its worst choice."""
     if not choices:
         return default, None
-    found = min(choices, key=lambda choice: _VERDICTS.index(choice.verdict))
+    found = min(choices, key=lambda choice: VERDICTS_WORST_FIRST.index(ReplyVerdict(choice.verdict)))
     scores = [choice.trust_score for choice in choices if choice.trust_score is not None]
     return found.verdict, min(scores, default=None)
 
@@ -267,12 +255,6 @@ def _delivered_span(entry: JudgedSentence, verdict: ClaimVerdict) -> Span | None
         return entry.corrected
     shift = entry.offset - entry.verdict.sentence.span.start
     return Span(verdict.claim.span.start + shift, verdict.claim.span.end + shift)
-
-
-def _decisive_source(verdict: ClaimVerdict) -> Source | None:
-    if verdict.label is Label.CONTRADICTED and verdict.contradicting_source is not None:
-        return verdict.contradicting_source
-    return verdict.best_source
 
 
 def _source(source: Source | None) -> dict[str, Any] | None:

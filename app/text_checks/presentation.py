@@ -3,7 +3,7 @@
 from typing import Any
 
 from app.text_checks.service import Checked
-from judges.types import ClaimVerdict, GroundingReport, Label, ReplyVerdict, Source
+from judges.types import ClaimVerdict, GroundingReport, ReplyVerdict, Source
 from policies.engine import decision_to_dict
 
 _DIGITS = 4
@@ -44,7 +44,7 @@ def shown_report(report: GroundingReport) -> dict[str, Any]:
 
 def shown_claim(verdict: ClaimVerdict) -> dict[str, Any]:
     """A claim with the source that decided it; ``reason`` only where nobody came to a verdict."""
-    source = verdict.contradicting_source if verdict.label is Label.CONTRADICTED else verdict.best_source
+    source = verdict.deciding_source
     shown: dict[str, Any] = {
         "claim": verdict.claim.text,
         "verdict": verdict.label.value,

@@ -199,7 +199,7 @@ def _contradictions(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Vio
 
 
 def _contradiction(claim: ClaimVerdict, action: Action) -> Violation:
-    against = claim.contradicting_source or claim.best_source
+    against = claim.source_for(Label.CONTRADICTED)
     name = f"source '{against.source or against.document_id}'" if against else "its sources"
     metadata = _of_claim(claim, Label.CONTRADICTED, against)
     if claim.correction is not None:
@@ -217,7 +217,7 @@ def _left_out(claim: ClaimVerdict) -> Violation:
         action=Action.DROP,
         reason=f'Unverifiable claim left out: "{claim.claim.text}"',
         reason_code="GROUNDING_UNVERIFIABLE",
-        metadata=_of_claim(claim, Label.UNVERIFIABLE, claim.best_source),
+        metadata=_of_claim(claim, Label.UNVERIFIABLE, claim.source_for(Label.UNVERIFIABLE)),
     )
 
 

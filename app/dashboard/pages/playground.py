@@ -32,12 +32,12 @@ from app.policy_admin.document import StoredPolicy
 from app.policy_admin.store import PolicyStore
 from app.resources import Resources
 from app.settings import StoreText
+from judges.types import LABELS_WORST_FIRST
 from policies.base import RulesError
 
 router = APIRouter(route_class=DashboardRoute)
 
 _THRESHOLDS = (0.7, 0.7)
-_WORST_FIRST = ("contradicted", "unverifiable", "supported")
 _UNPROCESSABLE = 422
 
 
@@ -166,7 +166,7 @@ class _Pieces:
         return {
             "choice": 0,
             "index": self._sentences,
-            "label": next((label for label in _WORST_FIRST if label in labels), "not_a_claim"),
+            "label": next((label.value for label in LABELS_WORST_FIRST if label in labels), "not_a_claim"),
             "start": 0,
             "end": len(left.text.strip()),
             "delivered": True,

@@ -11,6 +11,7 @@ from app.dashboard.trace.reply import Piece, Storage, pieces_of, storage_of
 from app.dashboard.trace.text import marked, shown
 from app.dashboard.trace.timings import Timing, timing_of
 from app.events.feedback import Mark
+from judges.types import LABELS_WORST_FIRST, Label
 
 MOST_SENTENCES = 400
 """Of a longer reply the page shows the first ones; the JSON has all."""
@@ -19,7 +20,6 @@ _LONGEST_PIECE, _LONGEST_REPLY, _BEGIN = 4_000, 40_000, 160
 lay out a text without end."""
 _LONGEST_PROMPT = 20_000
 _LONGEST_DOCUMENT = 12_000
-_WORST_FIRST = ("contradicted", "unverifiable", "supported", "not_a_claim")
 _PHASES = {
     "before_workflow": ("Before the call", "What the documents were like, and whether the model was asked at all."),
     "mid_execution": ("While the reply came", "Each sentence, before it left."),
@@ -89,8 +89,8 @@ def trace_view(trace: Mapping[str, Any], *, store_text: str, marks: Sequence[Mar
         storage=storage,
         pieces=_shown_pieces(pieces, sentences),
         sentences=sentences,
-        counts={label: sum(row["label"] == label for row in rows) for label in _WORST_FIRST},
-        first=min(sentences, key=lambda sentence: _WORST_FIRST.index(sentence.label), default=None),
+        counts={label.value: sum(row["label"] == label for row in rows) for label in LABELS_WORST_FIRST},
+        first=min(sentences, key=lambda sentence: LABELS_WORST_FIRST.index(Label(sentence.label)), default=None),
         cut=len(rows) - len(sentences),
         documents=[_document(row, sentences, full=full) for row in trace["documents"]],
         phases=_phases([row for row in trace["decisions"] if not row["shadow"]]),

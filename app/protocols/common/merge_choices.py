@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_ACTIONS = ("allow", "warn", "block")
+from judges.types import VERDICTS_WORST_FIRST, ReplyVerdict
+from policies.types import Action, strictest
+
 _BEFORE = "before_workflow"
-_WORST_FIRST = ("has_contradictions", "has_unverifiable", "not_checked", "no_sources", "supported", "no_claims")
 
 
 def merge_summaries(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -16,8 +17,8 @@ def merge_summaries(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     merged = dict(summaries[0])
     if len(summaries) == 1:
         return merged
-    merged["action"] = max((s["action"] for s in summaries), key=_ACTIONS.index)
-    merged["verdict"] = min((s["verdict"] for s in summaries), key=_WORST_FIRST.index)
+    merged["action"] = strictest([Action(s["action"]) for s in summaries]).value
+    merged["verdict"] = min((ReplyVerdict(s["verdict"]) for s in summaries), key=VERDICTS_WORST_FIRST.index).value
     scores = [s["trust_score"] for s in summaries if s["trust_score"] is not None]
     merged["trust_score"] = min(scores, default=None)
     merged["is_trusted"] = all(s["is_trusted"] for s in summaries)
