@@ -49,26 +49,27 @@ Row = Mapping[str, str]
 _PAGE = """\
 # How accurate the embedded judge is
 
-`python -m benchmarks.public` writes this page; do not edit it. The judge is the one in the package
-({megabytes:.1f} MB); its [card](../judges/embedded/CARD.md) says how it was made and on what.
+`python -m benchmarks.public` generates this page; don't edit it. It describes the judge in the package ({megabytes:.1f}
+MB). Its [card](../../judges/embedded/CARD.md) says how it was trained, and on which data.
 
 ## Public data sets
 
-Rows of development splits. None of their passages is in the training data; other rows of most of these sets are, as the
-second table says. Each row is one claim against one passage, judged as the gateway judges: the claim is supported at a
-score of {threshold:g} or more, the default of every policy. Balanced accuracy is the mean of the shares of supported
-and of other claims that are told right, 0.5 for a guess. The false-block rate is the share of supported claims that are
-called contradicted: what a policy that blocks contradictions takes from readers without cause.
+The figures are for development splits. None of their passages is in the training data; other rows of most of these data
+sets are, as the second table shows. Each row is one claim and one passage, judged as in the gateway: a claim is
+supported at a score of {threshold:g} or more, the default of every policy. Balanced accuracy is the mean of two shares:
+supported claims that are recognized, and other claims that are recognized. Guessing gives 0.5. The false-block rate is
+the share of supported claims that are called contradicted, and so would be blocked by mistake under a policy that
+blocks contradictions.
 {intervals}
 {sets}
 
-It does best on {best} and worst on {worst}.
+The best result is on {best}, the worst on {worst}.
 
-| data set | what it is | other rows in training | repository | licence |
+| data set | domain | other rows in training | repository | licence |
 |---|---|---|---|---|
 {origins}
 
-Licences are what each repository states, and no legal advice.
+Licences are as stated by each repository. This is not legal advice.
 
 ## What each part adds
 
@@ -78,41 +79,44 @@ Means over the same sets:
 |---|---|---|---|---|
 {parts}
 
-Wording alone is boosted trees over nine numbers of shared wording, fitted on 7,000 rows of the training data: the mean
-over twelve draws of them. {floor}
+"Wording alone" is a model of boosted trees over nine features of shared wording, fitted on 7,000 rows of the training
+data. Its figures are means over twelve samples of those rows. {floor}
 
-## Claims and replies written to measure with
+## Claims and replies written for measurement
 
 | | claims | balanced accuracy | ROC-AUC | F1 unsupported | false-block rate |
 |---|---|---|---|---|---|
 {written}
 
-"Twins" are true claims, each beside a false one in much the same words, about passages that were kept from training;
-others like them were trained on, and by part of these the threshold was placed. "Replies" are sentences of an
-assistant's answers over one to four documents with several similar things in them, with the mistakes that language
-models make; "paraphrases" are true sentences about one passage in other words, and such with one thing wrong, which
-keep to the passage's own words: both of another hand, and never trained on (`replies.jsonl` and `paraphrases.jsonl` in
-`judges/training`). Where documents are like that, this is what to expect.
+- "Twins" are true claims, each paired with a false one in nearly the same words. Their passages were excluded from
+  training, but similar pairs were used in training, and some of these pairs were used to set the threshold.
+- "Replies" are sentences from an assistant's answers over one to four documents that describe several similar things,
+  with typical mistakes of language models.
+- "Paraphrases" are true sentences that express one passage in different words, and sentences with one error that stay
+  close to the passage's wording.
 
-## Published figures of others
+Replies and paraphrases have a different author from the training data and were never used in training (`replies.jsonl`
+and `paraphrases.jsonl` in `judges/training`). If your documents are similar, expect these figures.
+
+## Published figures of other models
 
 Balanced accuracy in percent, from the leaderboard of LLM-AggreFact (Tang et al. 2024, arXiv:2404.10774), at a threshold
-of 0.5. The only set that stands in both tables is WiCE, and not the same split of it: the leaderboard has its test
-split, this page the development split, at the default threshold. The judge was not run on the leaderboard's own sets,
-and nothing here says how it would do there.
+of 0.5. Only WiCE is in both tables, with different splits: the leaderboard uses its test split, and this page uses the
+development split, at the default threshold. We haven't run the judge on the leaderboard's data sets, and this page says
+nothing about how it would perform there.
 
 {published}
 
-## What that means
+## What this means
 
-- The open models in that table have roughly ten to twenty times the parameters of this one. Where accuracy matters more
-  than a few milliseconds, put a larger cross-encoder [in its place](pipeline.md#judges), or
-  [an LLM behind it](llm-judge.md).
-- It is weaker where a false claim has nearly all the words of the passage: roles exchanged, one name for another, a
-  condition dropped, something planned told as done, as in the twins and replies above. Where such mistakes are dear,
-  let [an LLM](llm-judge.md) score the reply as well.
-- The spread between sets is larger than that between models. [Measure](evaluation.md) on your own answers before a
-  policy blocks on its word.
+- The open models in that table have roughly ten to twenty times as many parameters as this one. If accuracy matters
+  more to you than a few milliseconds, use a larger cross-encoder [instead](pipeline.md#judges), or add [an
+  LLM](llm-judge.md).
+- The judge is weaker if a false claim has nearly all the words of the passage: exchanged roles, one name instead of
+  another, a dropped condition, a plan presented as done. The twins and replies above contain such claims. If these
+  errors are expensive for you, let [an LLM](llm-judge.md) score the reply as well.
+- Results vary more between data sets than between models. [Measure](evaluation.md) on your own answers before you let a
+  policy block.
 """
 
 
@@ -224,7 +228,7 @@ def _floor(shipped: Mapping[str, Figures], wording: Mapping[str, Figures]) -> st
         pairs = {name: (getattr(one, figure), getattr(wording[name], figure)) for name, one in shipped.items()}
         below = [f"{name} ({ours:.3f} to {its:.3f})" for name, (ours, its) in pairs.items() if ours <= its]
         told.append(f"in {called} on every set" + (f" but {' and '.join(below)}" if below else ""))
-    return f"The judge is above it {', and '.join(told)}."
+    return f"The judge is better {', and '.join(told)}."
 
 
 def _told(shipped: Mapping[str, Figures], name: str) -> str:
