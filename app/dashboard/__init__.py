@@ -1,4 +1,4 @@
-"""The dashboard: pages for operators under ``/dashboard``, rendered here, readable without a script."""
+"""The dashboard: server-rendered pages for operators under ``/dashboard``, usable without JavaScript."""
 
 from app.dashboard.router import root, router
 

@@ -1,7 +1,7 @@
-"""Charts as inline SVG, made here: they need no script, and nothing in them that a strict page would refuse.
+"""Charts as inline SVG, drawn on the server: they need no script and pass the page's content security policy.
 
-A drawing stretches to the width it is given, so words are kept out of it and stand around it as text. Colours are
-classes (``tone-…``, see style.css); each series is named in the legend too, and all numbers are in a table below.
+An SVG stretches to the available width, so labels are HTML text around it rather than inside it. Colours are CSS
+classes (``tone-…`` in style.css); every series is also named in the legend, and all numbers are in a table below.
 """
 
 import math
@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
-from app.dashboard.templating import count
+from app.dashboard.formatting import count
 
 _WIDTH, _HEIGHT = 1_000.0, 100.0
 Show = Callable[[float | None], str]
@@ -20,7 +20,7 @@ Show = Callable[[float | None], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Values at each point of an axis; None: there is none. ``tone`` is one of style.css (``block``, ``good``, …)."""
+    """One value per point of the axis, or None for a gap. ``tone`` is a class of style.css (``block``, ``good``, …)."""
 
     name: str
     values: Sequence[float | None]
@@ -28,19 +28,19 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """A piece of a whole, or of a stretch of time in milliseconds."""
+class BarPart:
+    """A segment of a bar: a share of a whole, or milliseconds of a total time."""
 
     name: str
     value: float
     tone: str
     start: float | None = None
-    """Where it begins; None: where the one before it ends."""
+    """Where it begins; None: where the previous one ends."""
 
 
 def tag(name: str, *content: str, **attributes: object) -> Markup:
-    """An element; ``content`` and values are escaped unless they are Markup. ``class_`` is ``class``, ``a_b`` ``a-b``;
-    attributes that are None are left out."""
+    """An element. ``content`` and attribute values are escaped unless they are Markup. ``class_`` becomes ``class``,
+    ``a_b`` becomes ``a-b``; attributes that are None are omitted."""
     shown = Markup("").join(
         Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), _attribute(value))
         for key, value in attributes.items()
@@ -52,7 +52,7 @@ def tag(name: str, *content: str, **attributes: object) -> Markup:
 def stacked(
     title: str, axis: Sequence[str], series: Sequence[Series], *, show: Show = count, low: bool = False
 ) -> Markup:
-    """Columns whose parts add up, one for each label of ``axis``."""
+    """A stacked column chart, with one column per label of ``axis``."""
     drawn, top = _columns(len(axis), series)
     return _chart(title, axis, series, drawn, top, show, low=low)
 
@@ -66,7 +66,7 @@ def lines(
     top: float | None = None,
     low: bool = False,
 ) -> Markup:
-    """A curve for each series, interrupted where there is no value. ``top``: the axis' end, else a round number."""
+    """A line per series, with gaps where there is no value. ``top`` is the end of the y axis (default: rounded up)."""
     top = top or nice_top(max((value for each in series for value in each.values if value is not None), default=0))
     step = _WIDTH / max(1, len(axis))
     drawn = [tag("path", d=_curve(each.values, step, top), class_=f"curve tone-{each.tone}") for each in series]
@@ -76,7 +76,7 @@ def lines(
 def histogram(
     title: str, edges: Sequence[float], series: Sequence[Series], *, marker: float | None = None, show: Show = count
 ) -> Markup:
-    """How many values fall between each two ``edges``, the series stacked. ``marker``: a line at a value."""
+    """A stacked histogram with a bin between each pair of ``edges``. ``marker`` draws a vertical line at a value."""
     axis = [f"{low:g} to {high:g}" for low, high in pairwise(edges)]
     drawn, top = _columns(len(axis), series)
     first, last = edges[0], edges[-1]
@@ -87,27 +87,27 @@ def histogram(
     return _chart(title, axis, series, drawn, top, show, low=False, marks=ends)
 
 
-def share_bar(parts: Sequence[Part], *, label: str, tall: bool = False) -> Markup:
-    """A bar whose pieces have their share of the width. Nothing of nothing is an empty bar."""
+def share_bar(parts: Sequence[BarPart], *, label: str, tall: bool = False) -> Markup:
+    """A bar divided in proportion to the parts; empty if they sum to zero."""
     total = sum(part.value for part in parts)
     return _bar(parts, total, label, tall)
 
 
-def timing_bar(parts: Sequence[Part], total_ms: float, *, label: str) -> Markup:
-    """What happened from the begin to ``total_ms``, each part at its time."""
+def timing_bar(parts: Sequence[BarPart], total_ms: float, *, label: str) -> Markup:
+    """A bar from 0 to ``total_ms``, with each part drawn at its time."""
     return _bar(parts, total_ms, label, tall=True)
 
 
 def spark(values: Sequence[float | None], *, label: str, tone: str = "accent") -> Markup:
-    """A curve without axes, for a row of a table."""
+    """A sparkline: a line without axes, for a table row."""
     top = max((value for value in values if value is not None), default=0) or 1
     curve = tag("path", d=_curve(values, _WIDTH / max(1, len(values)), top), class_=f"curve tone-{tone}")
     return _svg(curve, label=label, class_="spark")
 
 
 def nice_top(value: float, *, whole: bool = False) -> float:
-    """The end of an axis on which ``value`` still fits: a round number, of which half is one too. ``whole``: values are
-    whole numbers, and so is half of the end."""
+    """The end of an axis that fits ``value``: a round number whose half is round too. ``whole``: values are integers,
+    so the half must be one as well."""
     least = 2.0 if whole else 0.0
     if value <= least:
         return least or 1.0
@@ -117,8 +117,8 @@ def nice_top(value: float, *, whole: bool = False) -> float:
 
 
 def time_axis(times: Sequence[datetime], step_s: float) -> list[str]:
-    """Times as short as they can be told apart: of day, or with the day. They say UTC, and a script shows them in the
-    reader's own zone; steps of a day begin in UTC and stay so."""
+    """Axis labels for ``times``: the time of day, with the date if they span more than a day. They are in UTC; app.js
+    converts them to the reader's time zone, except daily steps, which begin at midnight UTC."""
     if step_s >= 86_400:
         return [f"{at.day} {at:%b}" for at in times]
     far = bool(times) and (times[-1] - times[0]).total_seconds() >= 86_400
@@ -134,7 +134,7 @@ def time_axis(times: Sequence[datetime], step_s: float) -> list[str]:
 
 
 def _columns(size: int, series: Sequence[Series]) -> tuple[list[Markup], float]:
-    """Columns of parts on top of each other, and the end of their axis."""
+    """Stacked columns, and the end of their y axis."""
     whole = all(isinstance(value, int) for each in series for value in each.values)
     top = nice_top(max((sum(each.values[at] or 0 for each in series) for at in range(size)), default=0), whole=whole)
     step = _WIDTH / max(1, size)
@@ -187,13 +187,13 @@ def _curve(values: Sequence[float | None], step: float, top: float) -> str:
             drawing = False
             continue
         x, y = (at + 0.5) * step, _HEIGHT - min(value / top, 1) * _HEIGHT
-        # A point between two gaps is a stroke of no length, which round ends make a dot.
+        # A point between two gaps is a zero-length stroke, which round line caps turn into a dot.
         path.append(f"L{x:.1f} {y:.1f}" if drawing else f"M{x:.1f} {y:.1f}h.01")
         drawing = True
     return "".join(path)
 
 
-def _bar(parts: Sequence[Part], total: float, label: str, tall: bool) -> Markup:
+def _bar(parts: Sequence[BarPart], total: float, label: str, tall: bool) -> Markup:
     drawn, end = [], 0.0
     for part in parts:
         start = end if part.start is None else part.start
@@ -241,7 +241,7 @@ def _said(label: str, series: Sequence[Series], at: int, show: Show) -> str:
 
 
 def _marks(axis: Sequence[str]) -> list[str]:
-    """The labels that are shown: the first, the last, and up to three between."""
+    """The labels to show: the first, the last and up to three in between."""
     shown = min(len(axis), 5)
     return list(axis) if shown < 2 else [axis[round(at * (len(axis) - 1) / (shown - 1))] for at in range(shown)]
 

@@ -1,4 +1,4 @@
-"""What requests have named so far, to choose from where one is to be entered."""
+"""The agents, models and reason codes in the event log, offered as choices in forms."""
 
 from typing import Literal
 
@@ -11,10 +11,10 @@ _MOST = 200
 _COLUMNS = {"agent": requests.c.agent, "model": requests.c.model, "reason_code": decisions.c.reason_code}
 
 
-async def seen(database: Database, column: Literal["agent", "model", "reason_code"]) -> list[str]:
-    """The agents or models that requests came with, or the codes of decisions, by name; the first two hundred.
+async def distinct_values(database: Database, column: Literal["agent", "model", "reason_code"]) -> list[str]:
+    """The distinct values of ``column``, sorted; at most 200. Raises DatabaseUnavailableError.
 
-    One look into the index for each of them, however many requests there are. Raises DatabaseUnavailableError.
+    Reads one index entry per value, however many requests there are.
     """
     named = _COLUMNS[column]
     first = select(func.min(named).label("name")).cte("seen", recursive=True)

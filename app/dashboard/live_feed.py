@@ -1,4 +1,4 @@
-"""The newest decisions as they come, whichever worker made them."""
+"""The live feed of decisions, read from the event log, so that it covers every worker."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -13,14 +13,14 @@ from app.events.queries import EventFilter, EventQueries
 
 LOOK_S = 1.0
 _LATE = timedelta(minutes=10)
-"""A decision has the time of its request, and is written when the reply has ended."""
+"""How late a decision may appear: it has the time of its request but is written after the reply ends."""
 _AT_ONCE = 200
 _LOOKS_PER_SESSION_CHECK = 15
 
 
-class Tail:
-    """Looks into the event log once a second. ``after``: the id of an event that was shown, as ``event_id`` makes it;
-    what is newer than that is new. Without it everything is new that comes from now on."""
+class DecisionFeed:
+    """Polls the event log once a second. Reports decisions made after ``after``, the ``event_id`` of the last one
+    shown, or from now on if there is none."""
 
     def __init__(self, database: Database, filter: EventFilter, *, after: str | None = None) -> None:
         self._queries = EventQueries(database)
@@ -30,7 +30,7 @@ class Tail:
         self._begun = False
 
     async def run(self, signed_in: Callable[[], Awaitable[object | None]]) -> AsyncIterator[ServerSentEvent]:
-        """One event for each decision until the session ends. ``signed_in`` says whether it still goes on."""
+        """One event per decision until the session ends. ``signed_in`` returns None once it has ended."""
         looks = 0
         while True:
             try:
@@ -38,15 +38,15 @@ class Tail:
                     yield ServerSentEvent(event="end", data="signed out")
                     return
                 for decision in await self.look():
-                    line = render("decision.html", decision=decision)
+                    line = render("overview/decision.html", decision=decision)
                     yield ServerSentEvent(event="decision", id=event_id(decision), data=line)
             except DatabaseUnavailableError:
-                yield ServerSentEvent(event="away", data="the database is not available")
+                yield ServerSentEvent(event="away", data="database unavailable")
             looks += 1
             await asyncio.sleep(LOOK_S)
 
     async def look(self) -> list[dict[str, object]]:
-        """What has come since the last look, the oldest first. Raises DatabaseUnavailableError."""
+        """Decisions since the last call, oldest first. Raises DatabaseUnavailableError."""
         since = datetime.now(UTC) - _LATE
         wanted = EventFilter(
             since=since, agent=self._filter.agent, model=self._filter.model, policy=self._filter.policy
@@ -62,7 +62,7 @@ class Tail:
 
 
 def event_id(decision: dict[str, object]) -> str:
-    """What a browser remembers of the last decision that it has seen."""
+    """The SSE event id that a browser sends back when it reconnects."""
     ts = decision["ts"]
     return ts.isoformat() if isinstance(ts, datetime) else ""
 

@@ -1,4 +1,4 @@
-"""What stands before every page: the session, the token that a change must bring, errors as pages, security headers."""
+"""Guards every page: requires a session, checks CSRF tokens, renders errors as pages and sets security headers."""
 
 from collections.abc import Callable, Coroutine
 from http import HTTPStatus
@@ -14,7 +14,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from app.auth.audit_log import act_as
-from app.dashboard.session import COOKIE, CSRF_FIELD, CSRF_HEADER, GUEST_COOKIE, PATH, same, sessions_of
+from app.dashboard.error_messages import readable
+from app.dashboard.session import COOKIE, CSRF_FIELD, CSRF_HEADER, GUEST_COOKIE, PATH, sessions_of, tokens_match
 from app.dashboard.templating import page
 from app.db.database import DatabaseUnavailableError
 from app.errors import GatewayError
@@ -23,7 +24,7 @@ from app.resources import Resources
 _log = structlog.stdlib.get_logger(__name__)
 
 LARGEST_FORM = 8 * 1024 * 1024
-"""Bytes; documents that are pasted into the playground must fit."""
+"""In bytes; leaves room for documents pasted into the playground."""
 
 _FORM = "application/x-www-form-urlencoded"
 _HEADERS = {
@@ -39,7 +40,7 @@ _HEADERS = {
 
 
 class _RefusedError(Exception):
-    """``message`` is for whoever sits before the browser."""
+    """The request is refused; ``message`` is shown to the operator."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -47,11 +48,11 @@ class _RefusedError(Exception):
 
 
 class _SignedOutError(Exception):
-    """There is no session."""
+    """The request has no valid session."""
 
 
 class OpenRoute(APIRoute):
-    """A page for anybody: what it changes still needs the token of the browser's own form."""
+    """A page that needs no session. Changes still require the CSRF token of a form served to the same browser."""
 
     needs_operator: ClassVar[bool] = False
 
@@ -73,8 +74,8 @@ class OpenRoute(APIRoute):
 
 
 class DashboardRoute(OpenRoute):
-    """A page for those who have signed in. ``request.state.operator`` is who that is, and changes are made in the name
-    of the admin token. A POST must bring the form field ``csrf``, or the header ``x-csrf-token`` if it is no form."""
+    """A page that requires a session, available as ``request.state.operator``. Changes are recorded under the admin
+    token. A POST must send the form field ``csrf``, or the header ``x-csrf-token`` if its body isn't a form."""
 
     needs_operator = True
 
@@ -98,24 +99,22 @@ async def _admit(request: Request, needs_operator: bool) -> None:
 
 async def _check_csrf(request: Request, expected: str | None) -> None:
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        raise _RefusedError(403, "This came from another site. Nothing was changed.")
+        raise _RefusedError(403, "This request came from another site. Nothing was changed.")
     length = request.headers.get("content-length", "")
     if not length.isdecimal():
-        raise _RefusedError(411, "The form came without its length. Nothing was changed.")
+        raise _RefusedError(411, "The request has no Content-Length. Nothing was changed.")
     if int(length) > LARGEST_FORM:
         raise _RefusedError(413, f"The form is larger than {LARGEST_FORM // 1024 // 1024} MB. Nothing was changed.")
     given = request.headers.get(CSRF_HEADER)
     if given is None and request.headers.get("content-type", "").partition(";")[0].strip().lower() == _FORM:
         field = (await request.form(max_fields=2_000)).get(CSRF_FIELD)
         given = field if isinstance(field, str) else None
-    if given is None or expected is None or not same(given, expected):
-        raise _RefusedError(
-            403, "This form is out of date. Nothing was changed: go back, load the page anew, try again."
-        )
+    if given is None or expected is None or not tokens_match(given, expected):
+        raise _RefusedError(403, "This form has expired. Nothing was changed. Go back, reload the page and try again.")
 
 
 def _sign_in(request: Request) -> Response:
-    """The way to sign in for a page that a person asked for; for what a script asked for, that there is no session."""
+    """Redirect to the sign-in page; answer 401 if a script made the request."""
     if request.headers.get("sec-fetch-mode", "navigate") != "navigate":
         return JSONResponse({"error": "signed out"}, status_code=401)
     query = f"?{request.url.query}" if request.url.query else ""
@@ -132,18 +131,21 @@ def _error(request: Request, error: Exception) -> Response:
             status, message = error.status, error.message
         case DatabaseUnavailableError():
             _log.warning("database_unavailable", path=request.url.path, error=str(error))
-            status, message = 503, "The database is not available. The gateway may still serve; try again in a moment."
+            status, message = (
+                503,
+                "The database is unavailable. The gateway may still serve requests; try again shortly.",
+            )
         case RequestValidationError():
             first = error.errors()[0]
-            status, message = 422, f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
+            status, message = 422, readable(first["msg"], ".".join(str(part) for part in first["loc"][1:]))
         case HTTPException():
             status, message = error.status_code, str(error.detail)
         case ClientDisconnect():
             return Response(status_code=499)
         case _:
             _log.error("unexpected_error", path=request.url.path, exc_info=error)
-            status, message = 500, "Something went wrong; the log says what."
-    return page(request, "error.html", status=status, title=HTTPStatus(status).phrase, message=message)
+            status, message = 500, "Something went wrong. The gateway's log has the details."
+    return page(request, "layout/error.html", status=status, title=HTTPStatus(status).phrase, message=message)
 
 
 def _secure(response: Response) -> None:

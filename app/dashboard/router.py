@@ -1,4 +1,4 @@
-"""All pages of the dashboard, in one place."""
+"""The router of the whole dashboard."""
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
@@ -24,20 +24,20 @@ _rest = APIRouter(route_class=DashboardRoute)
 
 
 @router.get("")
-async def no_slash() -> Response:
+async def redirect_to_slash() -> Response:
     return RedirectResponse("/dashboard/", status_code=308)
 
 
 @_rest.api_route("/{path:path}", methods=["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"])
-async def nothing(request: Request, path: str) -> None:
+async def not_found(request: Request, path: str) -> None:
     if request.method == "GET":
-        raise HTTPException(404, "There is no such page.")
-    raise HTTPException(405, "Nothing can be changed here.")
+        raise HTTPException(404, "Page not found.")
+    raise HTTPException(405, f"{request.method} is not allowed here.")
 
 
 @root.get("/")
-async def from_the_root(request: Request) -> Response:
-    """A person who opens the gateway's address is led to the dashboard; other clients are told that nothing is here."""
+async def redirect_from_root(request: Request) -> Response:
+    """Send browsers that open the gateway's address to the dashboard; other clients get a 404."""
     if "text/html" not in request.headers.get("accept", ""):
         raise HTTPException(404)
     return RedirectResponse("/dashboard/", status_code=307)
@@ -49,13 +49,13 @@ PARTS = (
     overview.router,
     requests.router,
     trace.router,
-    policy_form.router,  # before the one whose paths may hold any id
+    policy_form.router,  # before policies, whose /policies/{policy_id} would match /policies/new
     policies.router,
     calibration.router,
     playground.router,
     keys.router,
     system.router,
-    _rest,  # last: it takes every path that no other takes
+    _rest,  # last: it matches every path
 )
 for part in PARTS:
     router.include_router(part)

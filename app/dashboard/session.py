@@ -1,7 +1,7 @@
-"""Who is looking: sign-in with the admin token, the cookie that stands for it afterwards, and the guard of every page.
+"""Dashboard sessions: operators sign in with the admin token and get a cookie in exchange.
 
-The cookie holds no token: it is a random id, the time at which it ends and a signature. The database keeps a hash
-of it, so that a session can be ended before its time and nobody who reads the database can make one.
+The cookie doesn't contain the token: it is a random id, an expiry time and a signature. The database stores a hash of
+the id, so that a session can be ended early and nobody who reads the database can forge one.
 """
 
 import hashlib
@@ -23,19 +23,18 @@ from app.resources import Resources
 
 COOKIE, GUEST_COOKIE = "groundlane_session", "groundlane_guest"
 PATH = "/dashboard"
-LASTS = timedelta(hours=12)
+LIFETIME = timedelta(hours=12)
 CSRF_FIELD, CSRF_HEADER = "csrf", "x-csrf-token"
 ATTEMPTS_PER_MINUTE = 10
 
 _KEPT = "session/"
 _PLACES = 4_096
-"""So many addresses are told apart, so that strangers cannot fill the memory."""
+"""Addresses are hashed into this many buckets, so that strangers can't fill the memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """Whoever has signed in. ``csrf`` must come with everything that changes something; ``expires_at``: the session
-    ends by then."""
+    """A signed-in session. Every change must send ``csrf``; the session ends at ``expires_at`` at the latest."""
 
     id: str
     csrf: str
@@ -43,17 +42,17 @@ class Operator:
 
 
 class Sessions:
-    """The sessions of one installation, on all of its workers. ``key`` signs; all but ``guest`` raise
-    DatabaseUnavailableError."""
+    """The sessions of an installation, shared by all workers. ``key`` signs the cookies. All methods but ``guest``
+    raise DatabaseUnavailableError."""
 
     def __init__(self, database: Database, key: bytes) -> None:
         self._database, self._key = database, key
 
     async def open(self) -> str:
-        """Begin a session. Returns the cookie's value."""
+        """Start a session and return the cookie's value."""
         now = datetime.now(UTC)
-        id, ends = secrets.token_urlsafe(32), int((now + LASTS).timestamp())
-        # Ten digits until the year 2286: as texts they have the order of the numbers.
+        id, ends = secrets.token_urlsafe(32), int((now + LIFETIME).timestamp())
+        # Timestamps have ten digits until the year 2286, so comparing them as text is correct.
         over = meta.c.key.startswith(_KEPT, autoescape=True) & (meta.c.value < str(int(now.timestamp())))
         async with self._database.write() as connection:
             await connection.execute(delete(meta).where(over))
@@ -61,7 +60,7 @@ class Sessions:
         return f"{id}.{ends}.{self._sign('session', f'{id}.{ends}')}"
 
     async def find(self, cookie: str) -> Operator | None:
-        """Whose cookie it is; None where it is nobody's, too old, or signed out."""
+        """The session of a cookie; None if the cookie is forged, expired or signed out."""
         id, _, rest = cookie.partition(".")
         ends, _, signature = rest.partition(".")
         if not hmac.compare_digest(signature.encode(), self._sign("session", f"{id}.{ends}").encode()):
@@ -74,12 +73,12 @@ class Sessions:
         return None if found is None else Operator(id=id, csrf=self._sign("csrf", id), expires_at=expires_at)
 
     async def close(self, operator: Operator) -> None:
-        """End a session; its cookie is worth nothing from here on."""
+        """End a session; its cookie is invalid from then on."""
         async with self._database.write() as connection:
             await connection.execute(delete(meta).where(meta.c.key == _kept_as(operator.id)))
 
     def guest(self, nonce: str) -> str:
-        """What the form for signing in must bring from a browser whose cookie holds ``nonce``."""
+        """The CSRF token of the sign-in form, for a browser whose guest cookie holds ``nonce``."""
         return self._sign("guest", nonce)
 
     def _sign(self, use: str, text: str) -> str:
@@ -95,20 +94,20 @@ def sessions_of(request: Request) -> Sessions:
     return Sessions(resources.database, resources.admin.session_key)
 
 
-def same(given: str, expected: str) -> bool:
-    """Whether a token that must be secret is the expected one; takes the same time whatever is wrong with it."""
+def tokens_match(given: str, expected: str) -> bool:
+    """Compare a secret token with the expected one in constant time."""
     return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), expected.encode())
 
 
-async def may_try(request: Request) -> bool:
-    """Whether this address may try a token now; each call counts as a try."""
+async def may_attempt_sign_in(request: Request) -> bool:
+    """Whether this address may try to sign in now. Each call counts as an attempt."""
     resources: Resources = request.state.resources
     place = zlib.crc32(_network(request.client.host if request.client else "").encode()) % _PLACES
     return (await resources.limiter.take(f"sign-in {place}", ATTEMPTS_PER_MINUTE)).allowed
 
 
 def _network(host: str) -> str:
-    """Who has one IPv6 address has a whole network of them."""
+    """The address itself, or the /64 network of an IPv6 address, because one client controls all of it."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -117,7 +116,7 @@ def _network(host: str) -> str:
 
 
 def set_cookie(request: Request, response: Response, name: str, value: str, *, lasts: timedelta | None) -> None:
-    """Give a cookie that no script and no other site can use; ``lasts`` None: until the browser is closed."""
+    """Set a cookie that is HttpOnly and SameSite=Strict. ``lasts`` None: until the browser closes."""
     response.set_cookie(
         name,
         value,
@@ -130,13 +129,13 @@ def set_cookie(request: Request, response: Response, name: str, value: str, *, l
 
 
 def is_https(scheme: str, headers: Mapping[str, str]) -> bool:
-    """Whether the browser speaks HTTPS, be it with a proxy. Who lies in that header harms their own cookie alone."""
+    """Whether the browser uses HTTPS, directly or to a proxy. A forged header affects only the client's own cookie."""
     forwarded = headers.get("x-forwarded-proto", "").split(",")[0].strip().lower()
     return scheme == "https" or forwarded == "https"
 
 
 def safe_next(path: str | None) -> str:
-    """Where to go after signing in: a page of the dashboard, whatever a link may say."""
+    """Where to go after signing in: ``path`` if it is a page of the dashboard, else the overview."""
     start = f"{PATH}/"
     if path and path.startswith(start) and path.isprintable() and "\\" not in path and len(path) <= 2_000:
         return path
@@ -148,4 +147,4 @@ async def _operator(request: Request) -> Operator:
 
 
 OperatorDep = Annotated[Operator, Depends(_operator)]
-"""Whoever has signed in; every page but the one for signing in has one."""
+"""The signed-in session; every ``DashboardRoute`` has one."""

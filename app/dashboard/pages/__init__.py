@@ -1,1 +1,1 @@
-"""One module for each section of the navigation: thin handlers over what the admin API uses."""
+"""One module per page, with thin handlers over the same code as the admin API."""

@@ -1,4 +1,4 @@
-"""``/dashboard/calibration``: where a threshold should be, by the scores of the runs that were logged."""
+"""``/dashboard/calibration``: choosing a threshold from the scores of logged runs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
@@ -9,7 +9,7 @@ from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, Field
 
 from app.analytics.calibration import MOST_REQUESTS, Good, Score, calibrate
-from app.dashboard.known_values import seen
+from app.dashboard.known_values import distinct_values
 from app.dashboard.page_security import DashboardRoute
 from app.dashboard.templating import page
 from app.dependencies import PoliciesDep, ResourcesDep
@@ -27,8 +27,8 @@ _POLICIES = 500
 _COUNTED = ("runs", "good", "bad", "marked_good", "marked_bad")
 
 
-class Asked(BaseModel):
-    """What the page was asked for. ``policy``: the id of the one that a threshold is wanted for."""
+class CalibrationQuery(BaseModel):
+    """The page's query parameters. ``policy``: the id of the policy to choose a threshold for."""
 
     policy: str = ""
     agent: str = ""
@@ -39,8 +39,8 @@ class Asked(BaseModel):
     threshold: Annotated[float | None, Field(ge=0, le=1)] = None
 
 
-class Draft(BaseModel):
-    """What is to be written into the form of a policy; without an id, of a new one."""
+class ThresholdDraft(BaseModel):
+    """The threshold to fill into a policy's form; without a policy id, into the form of a new one."""
 
     policy: str = ""
     threshold: Annotated[float, Field(ge=0, le=1)]
@@ -50,26 +50,26 @@ class Draft(BaseModel):
 
 @router.get("/calibration")
 async def show(
-    request: Request, resources: ResourcesDep, store: PoliciesDep, asked: Annotated[Asked, Query()]
+    request: Request, resources: ResourcesDep, store: PoliciesDep, query: Annotated[CalibrationQuery, Query()]
 ) -> Response:
     policies = await store.list(category="grounding", limit=_POLICIES)
-    policy = await _policy(store, asked.policy)
+    policy = await _policy(store, query.policy)
     found = await calibrate(
         resources.database,
-        EventFilter(agent=asked.agent.replace("\0", "") or None),
-        score=asked.score,
-        good=asked.good,
-        percentile=asked.percentile,
-        most=asked.most,
+        EventFilter(agent=query.agent.replace("\0", "") or None),
+        score=query.score,
+        good=query.good,
+        percentile=query.percentile,
+        most=query.most,
     )
-    step = _step(asked.threshold, found["threshold"], policy)
+    step = _step(query.threshold, found["threshold"], policy)
     return page(
         request,
-        "calibration.html",
-        asked=asked,
+        "calibration/page.html",
+        query=query,
         policy=policy,
         policies=policies,
-        agents=await seen(resources.database, "agent"),
+        agents=await distinct_values(resources.database, "agent"),
         looked_at=LOOKED_AT,
         found=found,
         step=step,
@@ -80,8 +80,8 @@ async def show(
 
 
 @router.get("/calibration/draft")
-async def write_draft(draft: Annotated[Draft, Query()]) -> Response:
-    """Open the form of the policy with the threshold in it; nothing is saved."""
+async def write_draft(draft: Annotated[ThresholdDraft, Query()]) -> Response:
+    """Open the policy's form with the threshold filled in. Nothing is saved."""
     values = {
         "from": "calibration",
         "rules.min_grounding_score": f"{draft.threshold:g}",
@@ -106,7 +106,7 @@ async def _policy(store: PolicyStore, policy_id: str) -> StoredPolicy | None:
 
 
 def _step(asked: float | None, suggested: float | None, policy: StoredPolicy | None) -> int:
-    """The threshold to begin with, in hundredths."""
+    """The initial threshold, in hundredths."""
     if asked is not None:
         return round(asked * _STEPS)
     if suggested is not None:
@@ -115,7 +115,7 @@ def _step(asked: float | None, suggested: float | None, policy: StoredPolicy | N
 
 
 def _figures(found: Mapping[str, Any], step: int) -> Mapping[str, Any]:
-    """What a threshold would block; the script of the page does the same while it is dragged."""
+    """What a threshold would block. calibration.js computes the same while the threshold is dragged."""
     under, totals = found["thresholds"][step], found["totals"]
     marked = under["marked_good"] + under["marked_bad"]
     return {
@@ -128,13 +128,13 @@ def _figures(found: Mapping[str, Any], step: int) -> Mapping[str, Any]:
 
 
 def _bars(found: Mapping[str, Any]) -> Sequence[Mapping[str, float]]:
-    """The histogram: each bar's place and its heights above and below the line, in hundredths of the drawing. Good and
-    bad have a scale of their own: there are many of the ones and few of the others."""
+    """The histogram: each bar's range and its heights above and below the axis, in hundredths of the drawing. Good and
+    bad runs are scaled separately, because there are many good runs and few bad ones."""
     width = _STEPS // _BARS
     under, totals = found["thresholds"], found["totals"]
     counts = []
     for bar in range(_BARS):
-        end = under[(bar + 1) * width] if bar < _BARS - 1 else totals  # a score of 1 belongs to the last
+        end = under[(bar + 1) * width] if bar < _BARS - 1 else totals  # the last bar includes a score of 1
         counts.append({name: end[name] - under[bar * width][name] for name in ("good", "bad")})
     most = {name: max(1, *(count[name] for count in counts)) for name in ("good", "bad")}
     return [

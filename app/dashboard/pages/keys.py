@@ -1,4 +1,4 @@
-"""``/dashboard/keys``: who may call the gateway, and how much."""
+"""``/dashboard/keys``: creating, changing and revoking gateway keys."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from app.api.admin.common import CursorText, decode_cursor, encode_cursor
 from app.api.admin.keys import KeyDocument, KeyId
 from app.auth import KeyDraft, KeyStore, StoredKey
+from app.dashboard.error_messages import readable
 from app.dashboard.page_security import DashboardRoute
 from app.dashboard.templating import page
 from app.dependencies import KeysDep, ResourcesDep
@@ -30,7 +31,7 @@ async def show(
     cursor: CursorText | None = None,
     q: str = "",
 ) -> Response:
-    """The keys, and the form for another one."""
+    """The list of keys and the form for a new one."""
     return await _list(
         request, store, resources.settings.require_keys, revoked=revoked, cursor=cursor, prefix=q.strip()
     )
@@ -38,22 +39,22 @@ async def show(
 
 @router.post("")
 async def create(request: Request, store: KeysDep, resources: ResourcesDep) -> Response:
-    """Make a key and show it: the one time that it can be read."""
+    """Create a key and show its secret, which can't be read again."""
     filled = await _filled(request)
     required = resources.settings.require_keys
     try:
         document = _document(filled)
     except ValidationError as error:
-        return await _list(request, store, required, status=422, filled=filled, errors=_wrong(error))
+        return await _list(request, store, required, status=422, filled=filled, errors=_field_errors(error))
     made, text = await store.create(KeyDraft(**document.model_dump()))
     return await _list(request, store, required, status=201, made=made, text=text)
 
 
 @router.get("/{key_id}")
 async def show_key(request: Request, store: KeysDep, key_id: KeyId) -> Response:
-    """What a key allows, to be changed."""
+    """One key, with a form to change its limits."""
     key = await store.get(key_id)
-    return page(request, "key.html", key=key, filled=_filled_by(key), errors={})
+    return page(request, "keys/detail.html", key=key, filled=_filled_by(key), errors={})
 
 
 @router.post("/{key_id}")
@@ -63,7 +64,7 @@ async def change(request: Request, store: KeysDep, key_id: KeyId) -> Response:
         document = _document(filled)
     except ValidationError as error:
         key = await store.get(key_id)
-        return page(request, "key.html", status=422, key=key, filled=filled, errors=_wrong(error))
+        return page(request, "keys/detail.html", status=422, key=key, filled=filled, errors=_field_errors(error))
     await store.change(key_id, document.model_dump())
     return RedirectResponse("/dashboard/keys", status_code=303)
 
@@ -96,7 +97,7 @@ async def _list(
     newest = "?" + urlencode(chosen) if cursor is not None else None
     return page(
         request,
-        "keys.html",
+        "keys/list.html",
         status=status,
         keys=keys,
         revoked=revoked,
@@ -141,6 +142,6 @@ def _globs(text: str) -> list[str]:
     return [glob for part in text.split(",") if (glob := part.strip())]
 
 
-def _wrong(error: ValidationError) -> dict[str, str]:
-    """What is wrong with each field, in words."""
-    return {str(each["loc"][0]): f"{each['msg']}." for each in reversed(error.errors())}
+def _field_errors(error: ValidationError) -> dict[str, str]:
+    """The first error message of each field."""
+    return {str(each["loc"][0]): f"{readable(each['msg'])}." for each in reversed(error.errors())}

@@ -1,4 +1,4 @@
-"""``/dashboard/``: what the gateway does and has done, at a glance and as it happens."""
+"""``/dashboard/``: statistics of a time range and the live feed of decisions."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -15,12 +15,13 @@ from sse_starlette.sse import EventSourceResponse
 from app.analytics.service import Numbers, Statistics
 from app.api.admin.common import Word
 from app.dashboard import charts
-from app.dashboard.charts import Part, Series
-from app.dashboard.known_values import seen
-from app.dashboard.live_feed import Tail
+from app.dashboard.charts import BarPart, Series
+from app.dashboard.formatting import duration, number
+from app.dashboard.known_values import distinct_values
+from app.dashboard.live_feed import DecisionFeed
 from app.dashboard.page_security import DashboardRoute
 from app.dashboard.session import COOKIE, sessions_of
-from app.dashboard.templating import duration, number, page
+from app.dashboard.templating import page
 from app.dependencies import QueriesDep, ResourcesDep
 from app.events.queries import EventFilter
 
@@ -29,7 +30,7 @@ router = APIRouter(route_class=DashboardRoute)
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 _TAIL = 30
 _NAMED = 12
-"""Rows of the table; who looks for others can filter."""
+"""Rows of the breakdown table; filters reach the rest."""
 
 _ACTIONS = (("allow", "Allowed"), ("warn", "Warned"), ("drop", "Dropped"), ("block", "Blocked"))
 _VERDICTS = (
@@ -45,33 +46,33 @@ Buckets = Sequence[tuple[datetime, Numbers]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
-    """How far back to look: so many steps of so many seconds."""
+class TimeSpan:
+    """A time range: ``steps`` buckets of ``step_s`` seconds each."""
 
     name: str
     steps: int
     step_s: int
 
     def start(self, now: datetime) -> datetime:
-        """The begin of the first step; the last one is that of ``now``."""
+        """The start of the first bucket; ``now`` falls into the last one."""
         last = int(now.timestamp()) // self.step_s * self.step_s
         return datetime.fromtimestamp(last - (self.steps - 1) * self.step_s, UTC)
 
 
 SPANS = {
-    "hour": Span(name="Hour", steps=60, step_s=_MINUTE),
-    "day": Span(name="Day", steps=24, step_s=_HOUR),
-    "week": Span(name="Week", steps=28, step_s=6 * _HOUR),
-    "month": Span(name="Month", steps=30, step_s=_DAY),
-    "quarter": Span(name="90 days", steps=90, step_s=_DAY),
+    "hour": TimeSpan(name="Hour", steps=60, step_s=_MINUTE),
+    "day": TimeSpan(name="Day", steps=24, step_s=_HOUR),
+    "week": TimeSpan(name="Week", steps=28, step_s=6 * _HOUR),
+    "month": TimeSpan(name="Month", steps=30, step_s=_DAY),
+    "quarter": TimeSpan(name="90 days", steps=90, step_s=_DAY),
 }
 
 Chosen = Annotated[Word | None, BeforeValidator(lambda value: value or None)]
-"""A form sends nothing for "any", which is an empty text."""
+"""A form sends an empty string for "Any"."""
 
 
-class Looked(BaseModel):
-    """What is looked at. ``by``: whom the table is about."""
+class OverviewQuery(BaseModel):
+    """The page's query parameters. ``by``: what the breakdown table groups by."""
 
     span: Literal["hour", "day", "week", "month", "quarter"] = "day"
     by: Literal["agent", "model", "policy"] = "agent"
@@ -83,39 +84,39 @@ class Looked(BaseModel):
         return EventFilter(since=since, agent=self.agent, model=self.model, policy=self.policy)
 
     def url(self, path: str = "/dashboard/", **changes: str | None) -> str:
-        """The address of a page at which this is looked at, but for ``changes``."""
-        wanted = self.model_dump(exclude_defaults=True) | changes
-        query = {name: value for name, value in wanted.items() if value is not None}
+        """The URL of ``path`` with these parameters, except for ``changes``."""
+        query = self.model_dump(exclude_defaults=True) | changes
+        query = {name: value for name, value in query.items() if value is not None}
         return f"{path}?{urlencode(query)}" if query else path
 
 
 @router.get("/")
 async def show(
-    request: Request, resources: ResourcesDep, queries: QueriesDep, looked: Annotated[Looked, Query()]
+    request: Request, resources: ResourcesDep, queries: QueriesDep, query: Annotated[OverviewQuery, Query()]
 ) -> Response:
-    """Numbers of a span of time, and the newest decisions."""
-    now, span = datetime.now(UTC), SPANS[looked.span]
+    """Statistics of a time range, and the newest decisions."""
+    now, span = datetime.now(UTC), SPANS[query.span]
     since = span.start(now)
-    filter, statistics = looked.filter(since), Statistics(resources.database)
+    filter, statistics = query.filter(since), Statistics(resources.database)
     totals, buckets, groups = await asyncio.gather(
         statistics.totals(filter),
         statistics.buckets(filter, span.step_s, since, now),
-        statistics.groups(filter, looked.by, brief=True),
+        statistics.groups(filter, query.by, brief=True),
     )
     policies = {policy.id: policy.name for policy in await resources.policies.list(limit=1_000)}
-    newest = await queries.events(looked.filter(), limit=_TAIL)
+    newest = await queries.events(query.filter(), limit=_TAIL)
     return page(
         request,
-        "overview.html",
-        looked=looked,
+        "overview/page.html",
+        query=query,
         spans=SPANS,
         totals=totals,
         pace=_pace(totals.requests, (now - since).total_seconds()),
         charts=_charts(buckets, span),
         split=_split(totals),
-        rows=[_row(key, numbers, looked, policies) for key, numbers in groups[:_NAMED]],
-        agents=await seen(resources.database, "agent"),
-        models=await seen(resources.database, "model"),
+        rows=[_row(key, numbers, query, policies) for key, numbers in groups[:_NAMED]],
+        agents=await distinct_values(resources.database, "agent"),
+        models=await distinct_values(resources.database, "model"),
         policies=policies,
         readings=resources.metrics.readings(),
         newest=newest.items,
@@ -123,23 +124,25 @@ async def show(
 
 
 @router.get("/live")
-async def live(request: Request, resources: ResourcesDep, looked: Annotated[Looked, Query()]) -> EventSourceResponse:
-    """The decisions that come from now on, one event each: a line of the page."""
+async def live(
+    request: Request, resources: ResourcesDep, query: Annotated[OverviewQuery, Query()]
+) -> EventSourceResponse:
+    """New decisions as server-sent events, each with an HTML row of the page."""
     sessions, cookie = sessions_of(request), request.cookies.get(COOKIE, "")
     after = request.headers.get("last-event-id") or request.query_params.get("after")
-    tail = Tail(resources.database, looked.filter(), after=after)
+    tail = DecisionFeed(resources.database, query.filter(), after=after)
     return EventSourceResponse(tail.run(lambda: sessions.find(cookie)), headers={"Cache-Control": "no-store"})
 
 
 def _pace(requests: int, seconds: float) -> str:
-    """So many in a minute, an hour or a day, whichever makes a number that can be pictured."""
-    for word, length in (("a minute", _MINUTE), ("an hour", _HOUR)):
+    """The rate per minute, hour or day: the first unit that gives at least 1."""
+    for word, length in (("per minute", _MINUTE), ("per hour", _HOUR)):
         if (number := requests / max(seconds, 1) * length) >= 1:
             return f"{number:,.1f} {word}"
-    return f"{requests / max(seconds, 1) * _DAY:,.1f} a day"
+    return f"{requests / max(seconds, 1) * _DAY:,.1f} per day"
 
 
-def _charts(buckets: Buckets, span: Span) -> list[Markup]:
+def _charts(buckets: Buckets, span: TimeSpan) -> list[Markup]:
     axis = charts.time_axis([start for start, _ in buckets], span.step_s)
 
     def series(named: Sequence[tuple[str, str]], value: Callable[[Numbers, str], float | None]) -> list[Series]:
@@ -150,15 +153,15 @@ def _charts(buckets: Buckets, span: Span) -> list[Markup]:
 
     trust = [Series(name="Mean", tone="accent", values=[numbers.trust_score for _, numbers in buckets])]
     return [
-        charts.stacked("What became of requests", axis, series(_ACTIONS, lambda of, key: of.actions[key])),
-        charts.stacked("What the documents said", axis, series(_VERDICTS, lambda of, key: of.verdicts[key])),
+        charts.stacked("Requests by action", axis, series(_ACTIONS, lambda of, key: of.actions[key])),
+        charts.stacked("Requests by verdict", axis, series(_VERDICTS, lambda of, key: of.verdicts[key])),
         charts.lines("Trust", axis, trust, show=number, top=1.0),
-        charts.stacked("Where the time went, on average", axis, series(_PARTS, _mean), show=duration),
+        charts.stacked("Mean latency by part", axis, series(_PARTS, _mean), show=duration),
     ]
 
 
 def _mean(numbers: Numbers, part: str) -> float | None:
-    """Of all requests, also of those that had no such part: so the parts add up to the mean of the whole."""
+    """The mean over all requests, including those without this part, so that the parts add up to the total's mean."""
     times = numbers.times.get(part)
     return times.sum_ms / numbers.requests if times is not None and numbers.requests else None
 
@@ -170,15 +173,15 @@ def _split(totals: Numbers) -> list[dict[str, Any]]:
     ]
 
 
-def _row(key: str | None, numbers: Numbers, looked: Looked, policies: dict[str, str]) -> dict[str, Any]:
+def _row(key: str | None, numbers: Numbers, query: OverviewQuery, policies: dict[str, str]) -> dict[str, Any]:
     parts = [
-        Part(name=f"{name}: {numbers.actions[action]:,}", value=numbers.actions[action], tone=action)
+        BarPart(name=f"{name}: {numbers.actions[action]:,}", value=numbers.actions[action], tone=action)
         for action, name in _ACTIONS
     ]
     said = ", ".join(part.name for part in parts if part.value)
     return {
-        "name": policies.get(key or "", key) if looked.by == "policy" else key,
-        "url": None if key is None else looked.url(**{looked.by: key}),
+        "name": policies.get(key or "", key) if query.by == "policy" else key,
+        "url": None if key is None else query.url(**{query.by: key}),
         "numbers": numbers,
-        "bar": charts.share_bar(parts, label=said or "nothing"),
+        "bar": charts.share_bar(parts, label=said or "no requests"),
     }

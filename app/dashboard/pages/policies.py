@@ -1,4 +1,4 @@
-"""``/dashboard/policies``: which there are, what one does, what it was, and the switches that need no form."""
+"""``/dashboard/policies``: the list, one policy, its versions, and the changes that need no form."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -12,9 +12,10 @@ from fastapi.responses import RedirectResponse
 from app.analytics.service import Statistics
 from app.api.admin.common import Word
 from app.api.admin.status import get_status
+from app.dashboard.error_messages import readable
 from app.dashboard.page_security import DashboardRoute
 from app.dashboard.policies.form_fields import basics, entries_of, rule_groups
-from app.dashboard.policies.version_diff import changes, draft_of, unusual
+from app.dashboard.policies.version_diff import changes, draft_of, non_default_rules
 from app.dashboard.templating import page
 from app.dependencies import PoliciesDep, QueriesDep, ResourcesDep
 from app.errors import ConflictError, InvalidAdminRequestError, PreconditionError
@@ -30,7 +31,7 @@ router = APIRouter(route_class=DashboardRoute)
 
 Number = Annotated[int, Query(ge=1, lt=2**31)]
 
-_LATELY = timedelta(days=1)
+_RECENT = timedelta(days=1)
 _QUALITY = timedelta(days=30)
 _PAGE = 100
 _VERSIONS = 20
@@ -38,24 +39,24 @@ _FLAGGED = 6
 _GLOB = frozenset("*?[")
 _STRICT = (Action.BLOCK, Action.DROP, Action.WARN)
 _DONE = {
-    "created": "The policy is made. It is in force on every worker within a second.",
-    "saved": "Saved. It is in force on every worker within a second.",
-    "deleted": "The policy is deleted. Its versions stay.",
-    "rolled-back": "Rolled back: the earlier version is the newest again.",
-    "switched": "Done. It is so on every worker within a second.",
+    "created": "Policy created. It takes effect on every worker within a second.",
+    "saved": "Saved. The change takes effect on every worker within a second.",
+    "deleted": "Policy deleted. Its versions are kept.",
+    "rolled-back": "Rolled back. The earlier version is the newest again.",
+    "switched": "Done. The change takes effect on every worker within a second.",
 }
 
 
 @dataclass(slots=True)
-class Recent:
-    """What a policy decided of late: decisions by action, those in force and those in shadow apart."""
+class RecentDecisions:
+    """A policy's decisions of the last day by action, enforced and in shadow."""
 
     enforced: Counter[str] = field(default_factory=Counter)
     shadow: Counter[str] = field(default_factory=Counter)
     reason_codes: Counter[str] = field(default_factory=Counter)
 
     @property
-    def asked(self) -> int:
+    def total(self) -> int:
         return self.enforced.total() + self.shadow.total()
 
 
@@ -72,7 +73,7 @@ async def list_policies(
     found = await store.list(category=category, after=after, limit=_PAGE + 1)
     return page(
         request,
-        "policies.html",
+        "policies/list.html",
         policies=found[:_PAGE],
         older=found[_PAGE - 1].name if len(found) > _PAGE else None,
         after=after,
@@ -105,7 +106,7 @@ async def switch(
     enabled: Annotated[str, Form()] = "",
     back: Annotated[str, Form()] = "",
 ) -> Response:
-    """Take a policy into use or out of it."""
+    """Enable or disable a policy."""
 
     async def change(store: PolicyStore) -> None:
         await store.patch(policy_id, {"enabled": enabled == "on"}, expected=version)
@@ -122,7 +123,7 @@ async def roll_out(
     mode: Annotated[str, Form()] = "",
     canary_percent: Annotated[str, Form()] = "",
 ) -> Response:
-    """From shadow into force, on as many requests as are asked for."""
+    """Set a policy's mode and its share of requests."""
     share = basics()["canary_percent"].read([canary_percent])
 
     async def change(store: PolicyStore) -> None:
@@ -132,12 +133,10 @@ async def roll_out(
 
 
 @router.get("/policies/{policy_id}/delete")
-async def ask_whether_to_delete(
-    request: Request, store: PoliciesDep, resources: ResourcesDep, policy_id: Word
-) -> Response:
+async def confirm_delete(request: Request, store: PoliciesDep, resources: ResourcesDep, policy_id: Word) -> Response:
     policy = await store.get(policy_id)
-    recent = (await _recent(resources, policy_id)).get(policy_id, Recent())
-    return page(request, "policy_delete.html", policy=policy, recent=recent)
+    recent = (await _recent(resources, policy_id)).get(policy_id, RecentDecisions())
+    return page(request, "policies/delete.html", policy=policy, recent=recent)
 
 
 @router.post("/policies/{policy_id}/delete")
@@ -160,7 +159,7 @@ async def list_versions(
     old: Number | None = None,
     new: Number | None = None,
 ) -> Response:
-    """Each version and what it changed; ``old`` and ``new``: two that are to be compared."""
+    """The versions with their changes. ``old`` and ``new`` are two versions to compare."""
     return await _versions(request, store, policy_id, before=before, compared=(old, new))
 
 
@@ -172,13 +171,13 @@ async def roll_back(
     to: Annotated[int, Form()],
     version: Annotated[int, Form()],
 ) -> Response:
-    """Make an earlier version the newest again."""
+    """Save an earlier version as the newest one."""
     try:
         await store.rollback(policy_id, to, expected=version)
     except PreconditionError as error:
         return await _versions(request, store, policy_id, status=error.status, wrong=_stale(error))
     except (ConflictError, InvalidAdminRequestError) as error:
-        wrong = f"Version {to} cannot be the newest again: {error.message}."
+        wrong = f"Can't roll back to version {to}: {error.message}."
         return await _versions(request, store, policy_id, status=error.status, wrong=wrong)
     return RedirectResponse(f"/dashboard/policies/{policy_id}?done=rolled-back", status_code=303)
 
@@ -191,19 +190,20 @@ async def _changed(
     *,
     to_list: bool = False,
 ) -> Response:
-    """Make a change, or say on the page of the policy why it was not made."""
+    """Make a change, or show on the policy's page why it failed."""
     try:
         await change(resources.policies)
     except PreconditionError as error:
         return await _shown(request, resources, policy_id, status=error.status, wrong=_stale(error))
     except InvalidAdminRequestError as error:
-        return await _shown(request, resources, policy_id, status=error.status, wrong=error.message)
+        wrong = "; ".join(readable(each["msg"], ".".join(map(str, each["loc"]))) for each in error.errors)
+        return await _shown(request, resources, policy_id, status=error.status, wrong=wrong or error.message)
     where = "/dashboard/policies" if to_list else f"/dashboard/policies/{policy_id}"
     return RedirectResponse(f"{where}?done=switched", status_code=303)
 
 
 def _stale(error: PreconditionError) -> str:
-    return f"Somebody was quicker: {error.message}. Nothing was changed; this is how it stands now."
+    return f"Not saved: {error.message}. This page now shows the current version."
 
 
 async def _shown(
@@ -218,14 +218,14 @@ async def _shown(
     store = resources.policies
     policy = await store.get(policy_id)
     quality = await Feedback(resources.database).quality(since=datetime.now(UTC) - _QUALITY, until=None)
-    recent = (await _recent(resources, policy_id)).get(policy_id, Recent())
+    recent = (await _recent(resources, policy_id)).get(policy_id, RecentDecisions())
     return page(
         request,
-        "policy.html",
+        "policies/detail.html",
         status=status,
         policy=policy,
         entries=entries_of(asdict(policy.draft()), policy.category),
-        unusual=unusual(policy.draft()),
+        non_default_rules=non_default_rules(policy.draft()),
         groups=rule_groups(policy.category),
         basics=basics(),
         where=await get_status(store, resources, policy_id),
@@ -258,7 +258,7 @@ async def _versions(
     ]
     return page(
         request,
-        "policy_versions.html",
+        "policies/versions.html",
         status=status,
         policy_id=policy_id,
         newest=newest,
@@ -280,20 +280,20 @@ async def _version(store: PolicyStore, policy_id: str, number: int | None) -> Po
     return found[0] if found and found[0].version == number else None
 
 
-async def _recent(resources: Resources, policy_id: str | None = None) -> Mapping[str, Recent]:
-    """What policies decided of late, by id."""
-    found: dict[str, Recent] = {}
-    since = EventFilter(since=datetime.now(UTC) - _LATELY, policy=policy_id)
+async def _recent(resources: Resources, policy_id: str | None = None) -> Mapping[str, RecentDecisions]:
+    """Decisions of the last day, by policy id."""
+    found: dict[str, RecentDecisions] = {}
+    since = EventFilter(since=datetime.now(UTC) - _RECENT, policy=policy_id)
     for decided in await Statistics(resources.database).policies(since):
-        recent = found.setdefault(decided.of["policy_id"], Recent())
+        recent = found.setdefault(decided.of["policy_id"], RecentDecisions())
         (recent.shadow if decided.of["shadow"] else recent.enforced).update(decided.actions)
         recent.reason_codes.update(decided.reason_codes)
     return found
 
 
-async def _flagged(queries: EventQueries, policy_id: str, recent: Recent) -> Sequence[Mapping[str, Any]]:
-    """The latest decisions of a policy that do not allow; those that were not counted are not looked for."""
-    since = datetime.now(UTC) - _LATELY
+async def _flagged(queries: EventQueries, policy_id: str, recent: RecentDecisions) -> Sequence[Mapping[str, Any]]:
+    """The latest decisions of a policy other than allow. Skips the queries that ``recent`` says would find nothing."""
+    since = datetime.now(UTC) - _RECENT
     found: list[dict[str, Any]] = []
     for action in _STRICT:
         if not recent.enforced[action] + recent.shadow[action]:
@@ -304,6 +304,6 @@ async def _flagged(queries: EventQueries, policy_id: str, recent: Recent) -> Seq
 
 
 def _only_agent(policy: StoredPolicy) -> str:
-    """The one agent that a policy is for; nothing where there are several, or may be."""
+    """The agent in the policy's scope, or an empty string if the scope may match several."""
     agents = policy.scope.get("agents", [])
     return agents[0] if len(agents) == 1 and not _GLOB & set(agents[0]) else ""

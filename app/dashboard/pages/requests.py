@@ -1,4 +1,4 @@
-"""``/dashboard/requests``: the event log's requests, newest first, by whatever one looks for."""
+"""``/dashboard/requests``: the requests in the event log, newest first, with filters."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
@@ -9,7 +9,7 @@ from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, BeforeValidator
 
 from app.api.admin.common import CursorText, Word, decode_cursor, encode_cursor
-from app.dashboard.known_values import seen
+from app.dashboard.known_values import distinct_values
 from app.dashboard.page_security import DashboardRoute
 from app.dashboard.templating import page
 from app.dependencies import QueriesDep, ResourcesDep
@@ -20,28 +20,28 @@ router = APIRouter(route_class=DashboardRoute)
 PATH = "/dashboard/requests"
 _ROWS = 50
 _SPANS = {
-    "hour": ("The last hour", timedelta(hours=1)),
-    "day": ("The last 24 hours", timedelta(days=1)),
-    "week": ("The last 7 days", timedelta(days=7)),
-    "month": ("The last 30 days", timedelta(days=30)),
+    "hour": ("Last hour", timedelta(hours=1)),
+    "day": ("Last 24 hours", timedelta(days=1)),
+    "week": ("Last 7 days", timedelta(days=7)),
+    "month": ("Last 30 days", timedelta(days=30)),
 }
 _ACTIONS = {"allow": "Allowed", "warn": "Warned", "block": "Blocked"}
 
 
 def _given(value: Any) -> Any:
-    """A form sends an empty text for what was left open."""
+    """A form sends an empty string for a field that was left empty."""
     return value.strip() or None if isinstance(value, str) else value
 
 
 def _time(value: Any) -> Any:
-    """A time as a form's field for one gives it, without a zone: it is meant in UTC."""
+    """Parse a time; one without a time zone, as ``datetime-local`` inputs send it, is in UTC."""
     value = _given(value)
     if not isinstance(value, str):
         return value
     try:
         time = datetime.fromisoformat(value)
     except ValueError:
-        raise ValueError("not a time such as 2026-05-31T18:30") from None
+        raise ValueError("not a valid time; write it as 2026-05-31T18:30") from None
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
@@ -49,9 +49,9 @@ Text = Annotated[Word | None, BeforeValidator(_given)]
 Time = Annotated[datetime | None, BeforeValidator(_time)]
 
 
-class Wanted(BaseModel):
-    """What is looked for. ``since`` and ``until`` go before ``span``; ``id`` is the begin of one and goes before all
-    else."""
+class RequestsQuery(BaseModel):
+    """The page's filters. ``since`` and ``until`` override ``span``; ``id``, the beginning of a request id, overrides
+    all others."""
 
     id: Text = None
     agent: Text = None
@@ -80,10 +80,10 @@ class Wanted(BaseModel):
 
     @property
     def narrowed(self) -> bool:
-        return any(getattr(self, name) is not None for name in Wanted.model_fields if name != "cursor")
+        return any(getattr(self, name) is not None for name in RequestsQuery.model_fields if name != "cursor")
 
     def url(self, **changes: str | None) -> str:
-        """The address of the list as it is, but for ``changes``."""
+        """The URL of the list with these filters, except for ``changes``."""
         query = self.model_dump(mode="json", exclude_none=True) | changes
         query = {name: value for name, value in query.items() if value is not None}
         return f"{PATH}?{urlencode(query)}" if query else PATH
@@ -91,31 +91,31 @@ class Wanted(BaseModel):
 
 @router.get("/requests")
 async def show(
-    request: Request, resources: ResourcesDep, queries: QueriesDep, wanted: Annotated[Wanted, Query()]
+    request: Request, resources: ResourcesDep, queries: QueriesDep, query: Annotated[RequestsQuery, Query()]
 ) -> Response:
-    """A page of requests; the one whose whole id is given is shown at once."""
-    found = await _find(queries, wanted)
-    if wanted.id and [row["request_id"] for row in found.items] == [wanted.id]:
-        return RedirectResponse(f"{PATH}/{quote(wanted.id, safe='')}", status_code=303)
+    """A page of requests. A complete request id redirects to that request."""
+    found = await _find(queries, query)
+    if query.id and [row["request_id"] for row in found.items] == [query.id]:
+        return RedirectResponse(f"{PATH}/{quote(query.id, safe='')}", status_code=303)
     policies = {policy.id: policy.name for policy in await resources.policies.list(limit=1_000)}
     return page(
         request,
-        "requests.html",
-        wanted=wanted,
+        "requests/page.html",
+        query=query,
         rows=found.items,
-        newest=wanted.url(cursor=None) if wanted.cursor else None,
-        older=None if found.next is None else wanted.url(cursor=encode_cursor(*found.next)),
-        agents=await seen(resources.database, "agent"),
-        models=await seen(resources.database, "model"),
-        codes=await seen(resources.database, "reason_code"),
+        newest=query.url(cursor=None) if query.cursor else None,
+        older=None if found.next is None else query.url(cursor=encode_cursor(*found.next)),
+        agents=await distinct_values(resources.database, "agent"),
+        models=await distinct_values(resources.database, "model"),
+        codes=await distinct_values(resources.database, "reason_code"),
         policies=policies,
         actions=_ACTIONS,
         spans={key: name for key, (name, _) in _SPANS.items()},
     )
 
 
-async def _find(queries: EventQueries, wanted: Wanted) -> Page:
-    after = decode_cursor(wanted.cursor, datetime, str) if wanted.cursor else None
-    if wanted.id:
-        return await queries.requests_named(wanted.id, limit=_ROWS, after=after[1] if after else None)
-    return await queries.requests(wanted.filter(datetime.now(UTC)), limit=_ROWS, after=after)
+async def _find(queries: EventQueries, query: RequestsQuery) -> Page:
+    after = decode_cursor(query.cursor, datetime, str) if query.cursor else None
+    if query.id:
+        return await queries.requests_named(query.id, limit=_ROWS, after=after[1] if after else None)
+    return await queries.requests(query.filter(datetime.now(UTC)), limit=_ROWS, after=after)

@@ -1,4 +1,4 @@
-"""Signing in and out, the choice of light or dark, and the static files: what needs no session."""
+"""Signing in and out, the colour theme and the static files."""
 
 from datetime import timedelta
 from secrets import token_urlsafe
@@ -13,15 +13,16 @@ from app.dashboard.page_security import DashboardRoute, OpenRoute
 from app.dashboard.session import (
     COOKIE,
     GUEST_COOKIE,
-    LASTS,
+    LIFETIME,
     PATH,
     OperatorDep,
-    may_try,
+    may_attempt_sign_in,
     safe_next,
     sessions_of,
     set_cookie,
 )
-from app.dashboard.templating import STATIC, STATIC_VERSION, THEME_COOKIE, THEMES, page
+from app.dashboard.static_files import STATIC_FILES, STATIC_VERSION
+from app.dashboard.templating import THEME_COOKIE, THEMES, page
 from app.dependencies import ResourcesDep
 
 router = APIRouter(route_class=OpenRoute)
@@ -47,18 +48,20 @@ async def sign_in(
 ) -> Response:
     """Exchange the admin token for a session."""
     client = request.client.host if request.client else None
-    if not await may_try(request):
+    if not await may_attempt_sign_in(request):
         _log.warning("dashboard_sign_in_throttled", client=client)
-        return _form(request, next, status=429, message="Too many attempts from here. Wait a minute, then try again.")
+        return _form(
+            request, next, status=429, message="Too many attempts from this address. Wait a minute and try again."
+        )
     if not token.strip():
         return _form(request, next, status=422, message="Enter the admin token.")
     if not resources.admin.accepts(token.strip()):
         _log.warning("dashboard_sign_in_refused", client=client)
-        return _form(request, next, status=401, message="This is not the admin token.")
+        return _form(request, next, status=401, message="Wrong admin token.")
     cookie = await sessions_of(request).open()
     _log.info("dashboard_signed_in", client=client)
     response = RedirectResponse(safe_next(next), status_code=303)
-    set_cookie(request, response, COOKIE, cookie, lasts=LASTS)
+    set_cookie(request, response, COOKIE, cookie, lasts=LIFETIME)
     response.delete_cookie(GUEST_COOKIE, path=PATH)
     return response
 
@@ -75,7 +78,7 @@ async def sign_out(request: Request, operator: OperatorDep) -> Response:
 async def set_theme(
     request: Request, theme: Annotated[str, Form()], next: Annotated[str | None, Form()] = None
 ) -> Response:
-    """Keep light, dark or whatever the machine says, for a year, in this browser."""
+    """Store the colour theme in a cookie for a year."""
     response = RedirectResponse(safe_next(next), status_code=303)
     set_cookie(request, response, THEME_COOKIE, theme if theme in THEMES else THEMES[0], lasts=_YEAR)
     return response
@@ -83,10 +86,10 @@ async def set_theme(
 
 @router.get("/static/{version}/{name}")
 async def static_file(version: str, name: str) -> Response:
-    """A file of the package. Of a version that is no more, what there is now: a page may be older than its gateway."""
-    file = STATIC.get(name)
+    """A static file. An outdated version gets the current file, because a page may be older than the gateway."""
+    file = STATIC_FILES.get(name)
     if file is None:
-        raise HTTPException(404, "There is no such file.")
+        raise HTTPException(404, "File not found.")
     kept = _FOR_GOOD if version == STATIC_VERSION else "no-store"
     return Response(file.body, media_type=file.media_type, headers={"Cache-Control": kept})
 
@@ -94,6 +97,6 @@ async def static_file(version: str, name: str) -> Response:
 def _form(request: Request, next: str | None, *, status: int = 200, message: str | None = None) -> Response:
     nonce = request.cookies.get(GUEST_COOKIE) or token_urlsafe(32)
     guest = sessions_of(request).guest(nonce)
-    response = page(request, "sign_in.html", status=status, message=message, next=safe_next(next), guest=guest)
+    response = page(request, "sign_in/page.html", status=status, message=message, next=safe_next(next), guest=guest)
     set_cookie(request, response, GUEST_COOKIE, nonce, lasts=None)
     return response

@@ -1,4 +1,4 @@
-"""``/dashboard/system``: whether everything works, who serves, where requests go, and who changed what."""
+"""``/dashboard/system``: health, workers, upstreams, queues and the audit log."""
 
 from datetime import datetime
 from importlib.metadata import version
@@ -22,8 +22,8 @@ _PAGE = 25
 Chosen = Annotated[Word | None, BeforeValidator(lambda value: value or None)]
 
 
-class Wanted(BaseModel):
-    """Which lines of the audit trail."""
+class AuditQuery(BaseModel):
+    """Filters of the audit log."""
 
     actor: Chosen = None
     action: Chosen = None
@@ -31,19 +31,19 @@ class Wanted(BaseModel):
     cursor: CursorText | None = None
 
     def url(self, **changes: str | None) -> str:
-        wanted = self.model_dump(exclude_none=True) | changes
-        return "/dashboard/system?" + urlencode({name: value for name, value in wanted.items() if value is not None})
+        query = self.model_dump(exclude_none=True) | changes
+        return "/dashboard/system?" + urlencode({name: value for name, value in query.items() if value is not None})
 
 
 @router.get("/system")
-async def show(request: Request, resources: ResourcesDep, wanted: Annotated[Wanted, Query()]) -> Response:
+async def show(request: Request, resources: ResourcesDep, query: Annotated[AuditQuery, Query()]) -> Response:
     checks = await look(resources)
     workers = await live_workers(resources.database)
     newest = {policy.id: policy.version for policy in await resources.policies.list(limit=1_000)}
-    lines, older = await _audit(resources, wanted)
+    lines, older = await _audit(resources, query)
     return page(
         request,
-        "system.html",
+        "system/page.html",
         status_word=readiness(checks),
         checks=checks,
         workers=[_worker(worker, newest) for worker in workers],
@@ -51,29 +51,29 @@ async def show(request: Request, resources: ResourcesDep, wanted: Annotated[Want
         readings=resources.metrics.readings(),
         settings=resources.settings,
         version=version("groundlane"),
-        wanted=wanted,
+        query=query,
         lines=lines,
         older=older,
-        newest=wanted.url(cursor=None) if wanted.cursor else None,
+        newest=query.url(cursor=None) if query.cursor else None,
     )
 
 
-async def _audit(resources: Resources, wanted: Wanted) -> tuple[list[dict[str, Any]], str | None]:
-    """A page of the trail, and the address of the next one."""
-    after = None if wanted.cursor is None else decode_cursor(wanted.cursor, datetime, str)
-    filter = AuditFilter(actor=wanted.actor, action=wanted.action, target=wanted.target)
+async def _audit(resources: Resources, query: AuditQuery) -> tuple[list[dict[str, Any]], str | None]:
+    """A page of the audit log, and the URL of the next page."""
+    after = None if query.cursor is None else decode_cursor(query.cursor, datetime, str)
+    filter = AuditFilter(actor=query.actor, action=query.action, target=query.target)
     found = await entries(resources.database, filter, limit=_PAGE + 1, after=(after[0], after[1]) if after else None)
     lines = [line | {"changed": _changed(line["before"], line["after"])} for line in found[:_PAGE]]
     more = len(found) > _PAGE
-    return lines, wanted.url(cursor=encode_cursor(lines[-1]["ts"], lines[-1]["id"])) if more else None
+    return lines, query.url(cursor=encode_cursor(lines[-1]["ts"], lines[-1]["id"])) if more else None
 
 
 def _changed(before: dict[str, Any] | None, after: dict[str, Any] | None) -> list[tuple[str, Any, Any]]:
-    """What of a thing is another than it was: its fields with their values before and after; None: it was not there."""
+    """The fields that changed, each with its value before and after; None if it was absent."""
     old, new = before or {}, after or {}
     return [(name, old.get(name), new.get(name)) for name in {**old, **new} if old.get(name) != new.get(name)]
 
 
 def _worker(worker: Worker, newest: dict[str, int]) -> dict[str, Any]:
-    """``current``: it has loaded every policy in its newest version, and none that is no more."""
+    """``current``: the worker has loaded the newest version of every policy, and no deleted policy."""
     return {"of": worker, "current": dict(worker.versions) == newest}

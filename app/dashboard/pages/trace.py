@@ -1,4 +1,4 @@
-"""``/dashboard/requests/{id}``: all that is known of one request, and what people say of it."""
+"""``/dashboard/requests/{id}``: the trace of one request, and feedback on it."""
 
 from typing import Annotated
 from urllib.parse import quote
@@ -10,7 +10,7 @@ from app.api.admin.common import Word
 from app.api.admin.export import dump
 from app.dashboard.page_security import DashboardRoute
 from app.dashboard.templating import page
-from app.dashboard.trace.page_data import trace_view
+from app.dashboard.trace.trace_view import trace_view
 from app.dependencies import QueriesDep, ResourcesDep
 from app.errors import InvalidAdminRequestError
 from app.events.feedback import Feedback
@@ -18,7 +18,7 @@ from app.events.feedback import Feedback
 router = APIRouter(route_class=DashboardRoute)
 RequestId = Annotated[Word, Path()]
 PARTLY = "Partly right"
-"""A decision is right or wrong; what is right in part counts as wrong, and its note begins so."""
+"""Feedback is right or wrong. "Partly right" is stored as wrong, with a note that begins with these words."""
 _MOST_MARKS = 500
 _LONGEST_NOTE = 4_000
 
@@ -29,12 +29,12 @@ async def show_trace(request: Request, queries: QueriesDep, resources: Resources
     marks = await Feedback(resources.database).marks(request_id=request_id, limit=_MOST_MARKS)
     store_text = resources.settings.store_text
     view = trace_view(trace, store_text=store_text, marks=marks)
-    return page(request, "trace.html", view=view, store_text=store_text)
+    return page(request, "trace/page.html", view=view, store_text=store_text)
 
 
 @router.get("/requests/{request_id}/trace.json")
 async def export_trace(queries: QueriesDep, request_id: RequestId) -> Response:
-    """The trace as ``GET /admin/v1/requests/{id}`` gives it, as a file."""
+    """Download the trace, as returned by ``GET /admin/v1/requests/{id}``."""
     body = dump(await queries.trace(request_id))
     name = "".join(char for char in request_id if char.isascii() and (char.isalnum() or char in "_-"))[:80]
     disposition = {"Content-Disposition": f'attachment; filename="{name or "request"}.json"'}
@@ -43,13 +43,13 @@ async def export_trace(queries: QueriesDep, request_id: RequestId) -> Response:
 
 @router.post("/requests/{request_id}/feedback")
 async def add_feedback(request: Request, resources: ResourcesDep, request_id: RequestId) -> Response:
-    """Mark a decision, or without one the request, as ``right``, ``partly`` or ``wrong``."""
+    """Mark a decision, or the request as a whole, as ``right``, ``partly`` or ``wrong``."""
     form = await request.form()
     mark, decision_id, note = (_field(form.get(name)) for name in ("mark", "decision_id", "note"))
     if mark not in ("right", "partly", "wrong"):
-        raise InvalidAdminRequestError("mark: one of right, partly and wrong")
+        raise InvalidAdminRequestError("mark: must be right, partly or wrong")
     if len(note) > _LONGEST_NOTE:
-        raise InvalidAdminRequestError(f"note: at most {_LONGEST_NOTE} characters")
+        raise InvalidAdminRequestError(f"note: must be at most {_LONGEST_NOTE:,} characters")
     await Feedback(resources.database).add(
         request_id, decision_id=decision_id or None, correct=mark == "right", note=_noted(mark, note)
     )
@@ -58,7 +58,7 @@ async def add_feedback(request: Request, resources: ResourcesDep, request_id: Re
 
 
 def _field(value: object) -> str:
-    """A field's text, as it can be stored."""
+    """A field's text, without characters that the database can't store."""
     text = value.strip() if isinstance(value, str) else ""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
 

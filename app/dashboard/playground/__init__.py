@@ -1,1 +1,1 @@
-"""The playground."""
+"""The playground: its form, its examples, and running a reply through the pipeline."""

@@ -1,12 +1,12 @@
-"""What the playground begins with: documents and an answer that is not quite what they say. All of it is invented."""
+"""The playground's examples: documents, and an answer that contradicts them in part. All of it is invented."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GivenDocument:
-    """A document as the form has it: all text, numbers too."""
+class FormDocument:
+    """A document as entered in the form; numbers are text too."""
 
     name: str = ""
     text: str = ""
@@ -19,19 +19,19 @@ class Example:
     title: str
     question: str
     answer: str
-    documents: tuple[GivenDocument, ...] = field(default_factory=tuple)
+    documents: tuple[FormDocument, ...] = field(default_factory=tuple)
 
 
 EXAMPLES: Mapping[str, Example] = {
     "tablets": Example(
-        title="A leaflet",
+        title="Leaflet",
         question="How do I take Ostrevane, and how much at most?",
         answer=(
             "Take one 10 mg tablet twice a day with food. Do not take more than 8 tablets in 24 hours. "
             "If you miss a dose, take it as soon as you remember. Grapefruit juice makes the tablets stronger."
         ),
         documents=(
-            GivenDocument(
+            FormDocument(
                 name="Ostrevane leaflet: how to take them",
                 relevance="0.97",
                 age="120",
@@ -41,7 +41,7 @@ EXAMPLES: Mapping[str, Example] = {
                     "If you miss a dose, take it as soon as you remember."
                 ),
             ),
-            GivenDocument(
+            FormDocument(
                 name="Ostrevane leaflet: warnings",
                 relevance="0.90",
                 age="120",
@@ -53,7 +53,7 @@ EXAMPLES: Mapping[str, Example] = {
         ),
     ),
     "machine": Example(
-        title="A manual",
+        title="Manual",
         question="How do I look after the Aurora E2?",
         answer=(
             "Descale the machine every 3 months or after 200 espressos, whichever comes first. "
@@ -61,7 +61,7 @@ EXAMPLES: Mapping[str, Example] = {
             "The warranty covers 24 months from the date of purchase."
         ),
         documents=(
-            GivenDocument(
+            FormDocument(
                 name="Aurora E2 manual: care",
                 relevance="0.93",
                 age="40",
@@ -71,7 +71,7 @@ EXAMPLES: Mapping[str, Example] = {
                     "minutes."
                 ),
             ),
-            GivenDocument(
+            FormDocument(
                 name="Aurora E2 manual: brewing",
                 relevance="0.81",
                 age="40",
@@ -83,14 +83,14 @@ EXAMPLES: Mapping[str, Example] = {
         ),
     ),
     "leave": Example(
-        title="A policy at work",
+        title="HR policy",
         question="How much leave do I get?",
         answer=(
             "Full-time employees receive 28 days of paid annual leave per calendar year. The canteen serves free lunch "
             "on Fridays. Up to 12 unused days may be carried over and must be taken by 31 March."
         ),
         documents=(
-            GivenDocument(
+            FormDocument(
                 name="Annual leave 2026",
                 relevance="0.95",
                 age="61",
@@ -103,4 +103,4 @@ EXAMPLES: Mapping[str, Example] = {
         ),
     ),
 }
-"""By the name that stands in the address of the page."""
+"""By the name used in the page's URL."""

@@ -1,4 +1,4 @@
-"""What the form of the playground holds, what is wrong with it, and what is to be rehearsed by it."""
+"""The playground's form: reading it, validating it and turning it into a run."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,9 +7,9 @@ from typing import Any
 
 from starlette.datastructures import FormData
 
-from app.dashboard.playground.examples import EXAMPLES, GivenDocument
-from app.dashboard.playground.playground_runner import AGENT, Rehearsed
-from app.dashboard.trace.reply import Storage, storage_of
+from app.dashboard.playground.examples import EXAMPLES, FormDocument
+from app.dashboard.playground.playground_runner import AGENT, PlaygroundRun
+from app.dashboard.trace.reply_pieces import Storage, storage_of
 from app.policy_admin.document import StoredPolicy
 from app.policy_admin.rows import as_policy
 from policies.engine import PolicyEngine
@@ -23,7 +23,7 @@ _LONGEST_WORD = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaygroundForm:
-    """``policy`` is the id of one, IN_FORCE or nothing; ``ask``: the upstream is asked, the answer is not given."""
+    """``policy`` is a policy id, IN_FORCE or empty. ``ask``: ask the upstream instead of judging a pasted answer."""
 
     ask: bool = False
     question: str = ""
@@ -31,11 +31,11 @@ class PlaygroundForm:
     model: str = ""
     agent: str = AGENT
     policy: str = ""
-    documents: Sequence[GivenDocument] = field(default_factory=tuple)
+    documents: Sequence[FormDocument] = field(default_factory=tuple)
 
     @property
-    def given(self) -> list[GivenDocument]:
-        """The documents that say something."""
+    def filled_documents(self) -> list[FormDocument]:
+        """The documents that have text."""
         return [document for document in self.documents if document.text.strip()]
 
 
@@ -53,7 +53,7 @@ def read_form(form: FormData) -> PlaygroundForm:
         agent=_text(form.get("agent")).strip()[:_LONGEST_WORD] or AGENT,
         policy=_text(form.get("policy")).strip(),
         documents=[
-            GivenDocument(
+            FormDocument(
                 name=names[place].strip(),
                 text=texts[place],
                 relevance=relevances[place].strip(),
@@ -65,20 +65,19 @@ def read_form(form: FormData) -> PlaygroundForm:
 
 
 def example_form(name: str) -> PlaygroundForm:
-    """The form with an example in it."""
+    """The form filled with an example."""
     example = EXAMPLES.get(name) or next(iter(EXAMPLES.values()))
     return PlaygroundForm(question=example.question, answer=example.answer, documents=example.documents)
 
 
-def form_of(trace: Mapping[str, Any]) -> PlaygroundForm | None:
-    """The form with what a logged request had: its documents, and all that the model said. None: its words were not
-    kept."""
+def form_from_trace(trace: Mapping[str, Any]) -> PlaygroundForm | None:
+    """The form filled with the documents and the reply of a logged request. None: their text wasn't stored."""
     if storage_of(trace, Storage.NONE) is not Storage.FULL:
         return None
     said = "".join(sentence["claims"][0]["text"] or "" for sentence in trace["sentences"] if sentence["choice"] == 0)
     request = trace["request"]
     documents = [
-        GivenDocument(
+        FormDocument(
             name=row["title"] or row["source"] or row["document_id"],
             text=row["text"] or "",
             relevance=_number(row["relevance_score"]),
@@ -94,36 +93,36 @@ def form_of(trace: Mapping[str, Any]) -> PlaygroundForm | None:
     )
 
 
-def faults_of(form: PlaygroundForm) -> dict[str, str]:
-    """What is wrong, by the name of the field."""
-    faults: dict[str, str] = {}
-    if not form.given:
-        faults["documents"] = "Paste at least one document: without any there is nothing to judge by."
+def form_errors(form: PlaygroundForm) -> dict[str, str]:
+    """Error messages by field name."""
+    errors: dict[str, str] = {}
+    if not form.filled_documents:
+        errors["documents"] = "Paste at least one document; the answer is judged against it."
     if form.ask and not form.question.strip():
-        faults["question"] = "Say what the upstream is to be asked."
+        errors["question"] = "Enter a question for the upstream."
     if form.ask and not form.model:
-        faults["model"] = "Name a model of an upstream."
+        errors["model"] = "Enter the name of a model."
     if not form.ask and not form.answer.strip():
-        faults["answer"] = "Paste an answer to be judged."
-    for place, document in enumerate(form.given):
+        errors["answer"] = "Paste an answer to judge."
+    for place, document in enumerate(form.filled_documents):
         for name, value, most in (("relevance", document.relevance, 1.0), ("age", document.age, math.inf)):
             if value and not _fits(value, most):
                 bounds = "a number from 0 to 1" if most == 1 else "a number of days, 0 or more"
-                faults[f"{name}-{place}"] = f"Document {place + 1}: the {name} must be {bounds}."
-    return faults
+                errors[f"{name}-{place}"] = f"Document {place + 1}: the {name} must be {bounds}."
+    return errors
 
 
-def rehearsed(form: PlaygroundForm, policy: StoredPolicy | None) -> Rehearsed:
-    """What to take through. ``policy`` is the one that the form names, which decides whatever it is for and whether or
-    not it is in force. Raises RulesError where its rules are none."""
+def playground_run(form: PlaygroundForm, policy: StoredPolicy | None) -> PlaygroundRun:
+    """The run that the form describes. ``policy`` is the one selected in the form, and is enforced regardless of its
+    scope and mode. Raises RulesError if its rules are invalid."""
     engine: PolicyEngine | None = PolicyEngine(())
     if policy is not None:
         alone = replace(as_policy(policy), scope=Scope(), enabled=True, mode="enforce", canary_percent=100)
         engine = PolicyEngine((alone,))
     elif form.policy == IN_FORCE:
         engine = None
-    return Rehearsed(
-        documents=[_document(document, place) for place, document in enumerate(form.given)],
+    return PlaygroundRun(
+        documents=[_document(document, place) for place, document in enumerate(form.filled_documents)],
         answer=None if form.ask else form.answer,
         question=form.question,
         model=form.model if form.ask else form.model or _PASTED_MODEL,
@@ -132,7 +131,7 @@ def rehearsed(form: PlaygroundForm, policy: StoredPolicy | None) -> Rehearsed:
     )
 
 
-def _document(given: GivenDocument, place: int) -> dict[str, Any]:
+def _document(given: FormDocument, place: int) -> dict[str, Any]:
     document: dict[str, Any] = {"id": f"doc-{place + 1}", "text": given.text}
     if given.name:
         document |= {"title": given.name, "source": given.name}
@@ -156,6 +155,6 @@ def _number(value: float | None) -> str:
 
 
 def _text(value: object) -> str:
-    """A field as text that can be sent and stored, with the line ends that a model would write."""
+    """A field's text with plain line breaks, encodable as UTF-8."""
     text = value if isinstance(value, str) else ""
     return text.replace("\r\n", "\n").encode("utf-8", "replace").decode()

@@ -1,6 +1,6 @@
-"""A reply taken through the gateway's own pipeline for somebody to watch: nothing of it reaches the event log.
+"""Runs a pasted or upstream answer through the gateway's own pipeline without writing to the event log.
 
-The words are pasted, or the upstream's. What the gateway would send to a client is told as it happens.
+Reports what the gateway would send to a client as it happens.
 """
 
 import asyncio
@@ -51,9 +51,9 @@ _CODE = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rehearsed:
-    """What to take through. ``answer`` None: the upstream is asked ``question``, with ``model``. ``documents`` are as a
-    request has them. ``engine`` None: the policies in force decide, as they would for ``agent``."""
+class PlaygroundRun:
+    """``answer`` None: ask ``model`` the ``question``. ``documents`` have the format of a request. ``engine`` None: use
+    the policies in force for ``agent``."""
 
     documents: Sequence[Mapping[str, Any]]
     answer: str | None
@@ -64,16 +64,16 @@ class Rehearsed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
-    """The model said this; nobody has judged it."""
+class ModelText:
+    """Text from the model, not judged yet."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
-    """A sentence left for the client, with its claims as the client sees them. ``skipped`` was said before it and did
-    not leave; ``held`` is what waits behind it."""
+class SentenceReleased:
+    """A sentence was sent to the client, with its claims as the client sees them. ``skipped`` is text before it that
+    was withheld; ``held`` is text after it that is still in the buffer."""
 
     text: str
     claims: Sequence[Mapping[str, Any]]
@@ -82,74 +82,76 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Instead:
-    """The client gets this in place of what was blocked."""
+class ReplacementSent:
+    """Text that the client gets instead of blocked text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Over:
-    """The end. ``trace`` is as the event log would give it; ``error`` says why there is no reply, or not all of it."""
+class RunFinished:
+    """The run is over. ``trace`` has the format of the event log; ``error`` says why the reply failed or broke off."""
 
     trace: Mapping[str, Any] | None
     error: str | None
 
 
-Told = Heard | Left | Instead | Over
+PlaygroundEvent = ModelText | SentenceReleased | ReplacementSent | RunFinished
 
 
-async def rehearse(resources: Resources, wanted: Rehearsed) -> AsyncGenerator[Told, None]:
-    """Take a reply through, and tell what happens. Closing it ends everything. Raises InvalidRequestError, before
-    anything else, where documents or options are not as they must be."""
-    call_of = _reader(resources, wanted)
-    queue: asyncio.Queue[Told] = asyncio.Queue()
+async def run_playground(resources: Resources, run: PlaygroundRun) -> AsyncGenerator[PlaygroundEvent, None]:
+    """Run a reply and yield events as they happen. Closing the generator stops the run. Raises InvalidRequestError on
+    the first step if documents or options are invalid."""
+    request_with = _request_factory(resources, run)
+    queue: asyncio.Queue[PlaygroundEvent] = asyncio.Queue()
     tasks = TaskScope()
-    live = _streams_live(resources, wanted)
-    call = call_of(_Overheard(queue.put_nowait, live=live))
+    live = _streams_live(resources, run)
+    call = request_with(_ReportingAdapter(queue.put_nowait, live=live))
     try:
-        tasks.start(_run(resources, wanted, call, queue))
+        tasks.start(_run(resources, run, call, queue))
         while True:
-            told = await queue.get()
-            yield told
-            if isinstance(told, Over):
+            event = await queue.get()
+            yield event
+            if isinstance(event, RunFinished):
                 return
     finally:
         await tasks.aclose()
 
 
-def chunks_of(resources: Resources, wanted: Rehearsed) -> Sequence[Chunk]:
-    """The documents as the gateway reads them. Raises InvalidRequestError."""
-    return _reader(resources, wanted)(ChatAdapter()).parsed.chunks
+def read_chunks(resources: Resources, run: PlaygroundRun) -> Sequence[Chunk]:
+    """The documents as the gateway chunks them. Raises InvalidRequestError."""
+    return _request_factory(resources, run)(ChatAdapter()).parsed.chunks
 
 
-def _reader(resources: Resources, wanted: Rehearsed) -> Callable[[ChatAdapter], GatewayRequest]:
+def _request_factory(resources: Resources, run: PlaygroundRun) -> Callable[[ChatAdapter], GatewayRequest]:
     body = {
-        "model": wanted.model,
+        "model": run.model,
         "stream": True,
-        "messages": [{"role": "user", "content": wanted.question or "?"}],
-        "documents": list(wanted.documents),
-        "grounding": {"agent": wanted.agent, "inject": "none" if wanted.answer is not None else "system"},
+        "messages": [{"role": "user", "content": run.question or "?"}],
+        "documents": list(run.documents),
+        "grounding": {"agent": run.agent, "inject": "none" if run.answer is not None else "system"},
     }
     parsed = read_chat(json.dumps(body).encode(), {}, Limits.of(resources.settings))
-    # No header of the page's own request goes upstream, its cookie least of all.
+    # Headers of the page's request, its cookie above all, must not reach the upstream.
     return lambda adapter: GatewayRequest(
         adapter=adapter, parsed=parsed, headers=[("content-type", "application/json")]
     )
 
 
-def _streams_live(resources: Resources, wanted: Rehearsed) -> bool:
-    engine = wanted.engine or resources.policies.engine
-    policies = engine.in_scope(agent=wanted.agent, model=wanted.model, key=None, unit=AGENT)
+def _streams_live(resources: Resources, run: PlaygroundRun) -> bool:
+    engine = run.engine or resources.policies.engine
+    policies = engine.in_scope(agent=run.agent, model=run.model, key=None, unit=AGENT)
     return str(policies.grounding_settings.stream_mode) == "live"
 
 
-async def _run(resources: Resources, wanted: Rehearsed, call: GatewayRequest, queue: asyncio.Queue[Told]) -> None:
-    kept = _Kept()
+async def _run(
+    resources: Resources, run: PlaygroundRun, call: GatewayRequest, queue: asyncio.Queue[PlaygroundEvent]
+) -> None:
+    kept = _MemoryLog()
     error: str | None = None
-    pasted = None if wanted.answer is None else Upstreams([_PASTED], transport=_PastedAnswer(wanted.answer))
+    pasted = None if run.answer is None else Upstreams([_PASTED], transport=_PastedAnswer(run.answer))
     try:
-        reply = await _gateway(resources, wanted, kept, pasted).respond(call)
+        reply = await _gateway(resources, run, kept, pasted).respond(call)
         if reply.stream is None:
             error = _refused(reply.status, reply.body)
         else:
@@ -161,23 +163,23 @@ async def _run(resources: Resources, wanted: Rehearsed, call: GatewayRequest, qu
     except GatewayError as failure:
         error = failure.message
     except Exception:
-        _log.exception("rehearsal_failed")
-        error = "The gateway failed to complete the reply; its log says why."
+        _log.exception("playground_run_failed")
+        error = "The gateway couldn't complete the reply. Its log has the details."
     finally:
         if pasted is not None:
             await pasted.aclose()
     trace = trace_of(event_rows(kept.events[0])) if kept.events else None
-    queue.put_nowait(Over(trace=trace, error=error))
+    queue.put_nowait(RunFinished(trace=trace, error=error))
 
 
-def _gateway(resources: Resources, wanted: Rehearsed, kept: "_Kept", pasted: Upstreams | None) -> Gateway:
-    """The process' own gateway, but that it judges whatever the settings say, and tells nobody of it."""
+def _gateway(resources: Resources, run: PlaygroundRun, kept: "_MemoryLog", pasted: Upstreams | None) -> Gateway:
+    """The gateway of this process, with judging always on and no event log."""
     settings = resources.settings.model_copy(update={"store_text": StoreText.FULL, "annotate_by_default": True})
     return replace(
         resources.gateway,
         settings=settings,
         upstream=pasted or resources.gateway.upstream,
-        policies=resources.policies if wanted.engine is None else _Policies(wanted.engine),
+        policies=resources.policies if run.engine is None else _SelectedPolicy(run.engine),
         events=kept,
         observers=(),
         runs=None,
@@ -185,17 +187,17 @@ def _gateway(resources: Resources, wanted: Rehearsed, kept: "_Kept", pasted: Ups
 
 
 def _refused(status: int, body: bytes) -> str:
-    """What to say of an upstream's refusal. Its own words may quote keys, so that only its code is repeated."""
+    """The message for an upstream's error response. It repeats only the error code, because the text may quote keys."""
     code = None
     with suppress(orjson.JSONDecodeError, AttributeError):
         code = (orjson.loads(body).get("error") or {}).get("code")
-    told = f" ({code})" if isinstance(code, str) and _CODE.fullmatch(code) else ""
-    return f"The upstream answered with status {status}{told}."
+    shown = f" ({code})" if isinstance(code, str) and _CODE.fullmatch(code) else ""
+    return f"The upstream answered with status {status}{shown}."
 
 
 @dataclass(slots=True)
-class _Kept:
-    """An event log that nobody else reads."""
+class _MemoryLog:
+    """An event log in memory."""
 
     events: list[RequestEvent] = field(default_factory=list)
 
@@ -204,7 +206,7 @@ class _Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class _Policies:
+class _SelectedPolicy:
     engine: PolicyEngine
 
 
@@ -212,7 +214,7 @@ _PASTED = UpstreamSpec(name="pasted", base_url="http://pasted.invalid/v1")
 
 
 class _PastedAnswer(httpx.AsyncBaseTransport):
-    """An upstream that says what was pasted, a few words at a time. It cannot say anything else when asked anew."""
+    """An upstream that streams the pasted answer a few words at a time. A second request, to regenerate, gets a 400."""
 
     def __init__(self, answer: str) -> None:
         self._answer = answer
@@ -247,47 +249,48 @@ def _frame(delta: Mapping[str, Any], finish: str | None = None) -> bytes:
     return b"data: " + json.dumps({**head, "choices": [choice]}).encode() + b"\n\n"
 
 
-class _Overheard(ChatAdapter):
-    """Tells of what goes in and comes out, and writes nothing. ``live``: text leaves before it is judged."""
+class _ReportingAdapter(ChatAdapter):
+    """Reports the model's text and the gateway's output instead of encoding them. ``live``: text is sent before it is
+    judged."""
 
-    def __init__(self, tell: Callable[[Told], None], *, live: bool) -> None:
-        self._tell, self._live = tell, live
+    def __init__(self, report: Callable[[PlaygroundEvent], None], *, live: bool) -> None:
+        self._report, self._live = report, live
         self._said = ""
         self._at = 0
 
     def events(
         self, body: AsyncIterator[bytes], content_type: str, trace: RequestRecorder
     ) -> AsyncGenerator[UpstreamEvent, None]:
-        return self._hear(super().events(body, content_type, trace))
+        return self._observe(super().events(body, content_type, trace))
 
     def resumed(
         self, body: AsyncIterator[bytes], content_type: str, trace: RequestRecorder, like: Frame
     ) -> AsyncGenerator[UpstreamEvent, None]:
-        return self._hear(super().resumed(body, content_type, trace, like))
+        return self._observe(super().resumed(body, content_type, trace, like))
 
-    async def _hear(self, events: AsyncIterator[UpstreamEvent]) -> AsyncGenerator[UpstreamEvent, None]:
+    async def _observe(self, events: AsyncIterator[UpstreamEvent]) -> AsyncGenerator[UpstreamEvent, None]:
         async for event in events:
             for part in event.parts:
                 if isinstance(part, TextDelta) and part.text:
                     self._said += part.text
-                    self._tell(Heard(text=part.text))
+                    self._report(ModelText(text=part.text))
             yield event
 
     def encode(self, output: Output) -> bytes:
         match output:
             case ReleasedText(text=text, claims=claims) if not self._live:
-                self._leave(text, claims)
+                self._sentence_sent(text, claims)
             case JudgedClaims(claims=claims) if claims:
                 end = max((claim["span"] or {}).get("end", 0) for claim in claims)
-                self._leave(self._said[self._at : max(end, self._at)], claims)
+                self._sentence_sent(self._said[self._at : max(end, self._at)], claims)
             case ReplacementText(text=text):
-                self._tell(Instead(text=text))
+                self._report(ReplacementSent(text=text))
         return b""
 
-    def _leave(self, text: str, claims: Sequence[Mapping[str, Any]]) -> None:
+    def _sentence_sent(self, text: str, claims: Sequence[Mapping[str, Any]]) -> None:
         skipped, own = "", text.strip()
         found = self._said.find(own, self._at) if own else -1
         if found >= 0:
             skipped = self._said[self._at : found].strip()
             self._at = found + len(own)
-        self._tell(Left(text=text, claims=claims, skipped=skipped, held=self._said[self._at :]))
+        self._report(SentenceReleased(text=text, claims=claims, skipped=skipped, held=self._said[self._at :]))

@@ -1,1 +1,1 @@
-"""The pages of policies."""
+"""What the policy pages need: the form's fields, the editor's state and version diffs."""

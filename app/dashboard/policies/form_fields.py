@@ -1,7 +1,7 @@
-"""A policy as a form: its fields, made from the JSON Schema of its rules, and back from what was entered to a document.
+"""The policy form: its fields, generated from the JSON Schema of the rules, and the conversion to and from a document.
 
-Nothing is checked here. What cannot be read as its field's type is passed on as it was entered, so that the check that
-all policies go through says what is wrong with it.
+Nothing is validated here. A value that doesn't parse as its field's type is passed on as text, so that the validation
+all policies go through reports it.
 """
 
 import re
@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
+from app.dashboard.error_messages import readable
 from app.policy_admin.document import PolicyDocument
 from policies.registry import json_schema
 
 Entries = Mapping[str, Sequence[str]]
-"""What stands in a form, by the name of the input: a text for each input of that name."""
+"""The contents of a form: the texts of all inputs, by input name."""
 Kind = Literal["flag", "choice", "number", "integer", "line", "text", "names"]
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,400}")
@@ -23,10 +24,10 @@ _ON = "on"
 _LARGEST_SHOWN = 1_000_000_000
 _BASICS = ("name", "enabled")
 _ROLLOUT = ("mode", "canary_percent", "priority")
-_REST = "More rules"
+_OTHER_RULES = "Other rules"
 _GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "grounding": {
-        "What fails": (
+        "Violations": (
             "contradiction_action",
             "unverifiable_action",
             "max_unverifiable_ratio",
@@ -34,14 +35,14 @@ _GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
             "max_regenerations",
             "factual_consistency_check",
         ),
-        "What the reader gets": (
+        "Actions": (
             "action_on_violation",
             "on_block",
             "abstention_response",
             "stream_mode",
             "on_judge_unavailable",
         ),
-        "When a claim counts as supported": (
+        "Judging claims": (
             "entailment_threshold",
             "contradiction_threshold",
             "max_sources_per_claim",
@@ -73,23 +74,23 @@ _GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
             "action_on_stale_source",
             "on_missing_metadata",
         ),
-        "How many": ("require_documents", "min_chunks", "max_chunks", "action_on_chunk_violation"),
-        "Where from": (
+        "Number of documents": ("require_documents", "min_chunks", "max_chunks", "action_on_chunk_violation"),
+        "Allowed sources": (
             "allowed_collections",
             "action_on_disallowed_collection",
             "blocked_sources",
             "action_on_blocked_source",
         ),
-        "One source too many": ("require_source_diversity", "max_single_source_ratio", "action_on_domination"),
-        "Contradictions": ("check_conflicts",),
+        "Source diversity": ("require_source_diversity", "max_single_source_ratio", "action_on_domination"),
+        "Conflicting documents": ("check_conflicts",),
     },
 }
-"""In which order the rules are shown, and under which heading. A rule that is not named here comes last."""
+"""The headings of the form and the rules under each. Rules that aren't listed come last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
-    """An input. ``path`` is where its value stands in the document; ``optional``: left empty, it is null."""
+class FormField:
+    """An input of the form. ``path`` locates its value in the document; ``optional``: empty means null."""
 
     path: tuple[str, ...]
     kind: Kind
@@ -110,7 +111,7 @@ class Field:
         return self.path[-1]
 
     def read(self, texts: Sequence[str]) -> Any:
-        """The value that was entered, as JSON has it; the text itself where it is none of this kind."""
+        """The entered value as JSON; the text itself if it doesn't parse as this kind."""
         if self.kind == "flag":
             return bool(texts)
         if self.kind == "names":
@@ -125,7 +126,7 @@ class Field:
         return text
 
     def write(self, value: Any) -> list[str]:
-        """What the inputs hold so that ``read`` finds ``value``."""
+        """The texts of the inputs that ``read`` turns into ``value``."""
         match value:
             case None:
                 return []
@@ -139,11 +140,11 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """Fields under a heading."""
+class RuleGroup:
+    """A heading with its fields."""
 
     title: str
-    fields: tuple[Field, ...]
+    fields: tuple[FormField, ...]
 
     @property
     def anchor(self) -> str:
@@ -151,8 +152,8 @@ class Group:
 
 
 @cache
-def basics() -> Mapping[str, Field]:
-    """The fields that every policy has, by key; rules apart."""
+def basics() -> Mapping[str, FormField]:
+    """The fields that every policy has besides its rules, by key."""
     schema = PolicyDocument.model_json_schema()
     scope = schema["$defs"]["ScopeDocument"]["properties"]
     properties = {name: schema["properties"][name] for name in (*_BASICS, *_ROLLOUT)}
@@ -161,32 +162,32 @@ def basics() -> Mapping[str, Field]:
 
 
 @cache
-def rule_groups(category: str) -> tuple[Group, ...]:
-    """The rules of a category that exists."""
+def rule_groups(category: str) -> tuple[RuleGroup, ...]:
+    """The rules of a known category, grouped."""
     rules = {field.name: field for field in _fields(json_schema()[category]["properties"], ("rules",))}
     groups = []
     for title, names in _GROUPS.get(category, {}).items():
         if found := [rules.pop(name) for name in names if name in rules]:
-            groups.append(Group(title=title, fields=tuple(found)))
+            groups.append(RuleGroup(title=title, fields=tuple(found)))
     if rules:
-        groups.append(Group(title=_REST, fields=tuple(rules.values())))
+        groups.append(RuleGroup(title=_OTHER_RULES, fields=tuple(rules.values())))
     return tuple(groups)
 
 
-def all_fields(category: str) -> Iterator[Field]:
-    """Every input of a policy of a category that exists."""
+def all_fields(category: str) -> Iterator[FormField]:
+    """All fields of a policy of a known category."""
     yield from basics().values()
     for group in rule_groups(category):
         yield from group.fields
 
 
 def entries_of(document: Mapping[str, Any], category: str) -> dict[str, list[str]]:
-    """What a form holds of ``document``; of what it lacks, the defaults."""
+    """The form entries of ``document``, with defaults for missing values."""
     return {field.key: field.write(_at(document, field.path, field.default)) for field in all_fields(category)}
 
 
 def document_of(entries: Entries, category: str) -> dict[str, Any]:
-    """The document that was entered, unchecked."""
+    """The entered document, not validated."""
     document: dict[str, Any] = {"category": category}
     for field in all_fields(category):
         place = document
@@ -197,15 +198,15 @@ def document_of(entries: Entries, category: str) -> dict[str, Any]:
 
 
 def errors_by_field(errors: Iterable[Mapping[str, Any]], category: str) -> dict[str, str]:
-    """What is wrong, by the key of the field, from ``[{loc, msg}]``; what belongs to no field stands under ``""``."""
+    """Error messages by field key, from ``[{loc, msg}]``; errors that belong to no field are under ``""``."""
     known = {field.key for field in all_fields(category)}
     found: dict[str, list[str]] = {}
     for error in errors:
         loc = [str(part) for part in error["loc"]]
         key = next((".".join(loc[:end]) for end in (2, 1) if ".".join(loc[:end]) in known), "")
         rest = loc[key.count(".") + 1 :] if key else loc
-        where = f"no. {int(rest[0]) + 1}: " if rest and rest[0].isdecimal() else "" if key else f"{'.'.join(rest)}: "
-        found.setdefault(key, []).append(where + str(error["msg"]))
+        where = f"item {int(rest[0]) + 1}" if rest and rest[0].isdecimal() else "" if key else ".".join(rest)
+        found.setdefault(key, []).append(readable(str(error["msg"]), where))
     return {key: "; ".join(messages) for key, messages in found.items()}
 
 
@@ -218,11 +219,11 @@ def _at(document: Mapping[str, Any], path: Sequence[str], default: Any) -> Any:
     return place
 
 
-def _fields(properties: Mapping[str, Mapping[str, Any]], path: tuple[str, ...]) -> Iterator[Field]:
+def _fields(properties: Mapping[str, Mapping[str, Any]], path: tuple[str, ...]) -> Iterator[FormField]:
     for name, schema in properties.items():
         kinds = schema.get("anyOf", [schema])
         typed = next(kind for kind in kinds if kind.get("type") != "null")
-        yield Field(
+        yield FormField(
             path=(*path, name),
             kind=_kind(typed),
             meaning=schema.get("description", ""),
@@ -246,12 +247,12 @@ def _kind(schema: Mapping[str, Any]) -> Kind:
             return "integer"
         case {"type": "array"}:
             return "names"
-        # What may not be empty is a name; what may be is prose.
+        # Texts that must not be empty are names; the others are prose.
         case {"minLength": least} if least > 0:
             return "line"
     return "text"
 
 
 def _with_plain_breaks(text: str) -> str:
-    """Browsers send lines as a network does."""
+    """Browsers send line breaks as CRLF."""
     return text.replace("\r\n", "\n")

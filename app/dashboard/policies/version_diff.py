@@ -1,4 +1,4 @@
-"""What differs between two versions of a policy, field by field, for people."""
+"""Differences between two versions of a policy, field by field."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,27 +17,27 @@ _CATEGORY = "category"
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A piece of a value: the ``same`` in both, ``gone`` or ``new``."""
+class DiffPiece:
+    """Part of a value: the ``same`` in both versions, ``gone`` or ``new``."""
 
     kind: Literal["same", "gone", "new"]
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """A field whose value differs. ``pieces`` show both values in one line."""
+class FieldChange:
+    """A field with different values. ``pieces`` shows both values inline."""
 
     key: str
     meaning: str
     before: str
     after: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[DiffPiece, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clash:
-    """A field that differs between what somebody saved and what was entered meanwhile. ``by``: who changed it."""
+class EditConflict:
+    """A field that differs between a concurrently saved version and the form. ``by``: who changed it."""
 
     key: str
     theirs: str
@@ -46,16 +46,16 @@ class Clash:
 
 
 def draft_of(version: PolicyVersion) -> PolicyDraft:
-    """What a version says."""
+    """The draft that a version was saved from."""
     return PolicyDraft(**{field.name: getattr(version, field.name) for field in fields(PolicyDraft)})
 
 
-def changes(before: PolicyDraft, after: PolicyDraft) -> list[Change]:
-    """What is not the same in both, in the order of the form."""
+def changes(before: PolicyDraft, after: PolicyDraft) -> list[FieldChange]:
+    """The fields that differ, in the order of the form."""
     old, new = _values(before), _values(after)
     shown = {**_shown_as(before.category), **_shown_as(after.category)}
     return [
-        Change(
+        FieldChange(
             key=key,
             meaning=meaning,
             before=words(old.get(key)),
@@ -67,8 +67,8 @@ def changes(before: PolicyDraft, after: PolicyDraft) -> list[Change]:
     ]
 
 
-def unusual(draft: PolicyDraft) -> list[tuple[str, str, str, str]]:
-    """The rules that are not at their defaults: key, value, default, meaning."""
+def non_default_rules(draft: PolicyDraft) -> list[tuple[str, str, str, str]]:
+    """The rules that differ from their defaults, as (name, value, default, description)."""
     values = _values(draft)
     return [
         (field.name, words(values.get(field.key)), words(field.default), field.meaning)
@@ -77,11 +77,11 @@ def unusual(draft: PolicyDraft) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def clashes(base: PolicyDraft, theirs: PolicyDraft, ours: PolicyDraft) -> list[Clash]:
-    """Where ``theirs`` and ``ours`` differ, both having begun as ``base``."""
+def conflicts(base: PolicyDraft, theirs: PolicyDraft, ours: PolicyDraft) -> list[EditConflict]:
+    """The fields in which ``theirs`` and ``ours`` differ; both are based on ``base``."""
     was, saved, entered = _values(base), _values(theirs), _values(ours)
     return [
-        Clash(
+        EditConflict(
             key=key,
             theirs=words(saved.get(key)),
             ours=words(entered.get(key)),
@@ -93,7 +93,7 @@ def clashes(base: PolicyDraft, theirs: PolicyDraft, ours: PolicyDraft) -> list[C
 
 
 def words(value: Any) -> str:
-    """A value in words."""
+    """A value as text."""
     match value:
         case None:
             return "none"
@@ -125,31 +125,31 @@ def _flat(values: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
             yield f"{path}{name}", value
 
 
-def _pieces(before: Any, after: Any) -> tuple[Piece, ...]:
+def _pieces(before: Any, after: Any) -> tuple[DiffPiece, ...]:
     match before, after:
         case list(), list() if set(before) != set(after):
             return _by_item(before, after)
         case str(), str() if max(len(before.split()), len(after.split())) >= _SEVERAL_WORDS:
             return _by_word(before, after)
-    return Piece("gone", words(before)), Piece("new", words(after))
+    return DiffPiece("gone", words(before)), DiffPiece("new", words(after))
 
 
-def _by_item(before: Sequence[Any], after: Sequence[Any]) -> tuple[Piece, ...]:
-    gone = [Piece("gone", str(item)) for item in before if item not in after]
-    new = [Piece("new", str(item)) for item in after if item not in before]
-    same = [Piece("same", str(item)) for item in before if item in after]
+def _by_item(before: Sequence[Any], after: Sequence[Any]) -> tuple[DiffPiece, ...]:
+    gone = [DiffPiece("gone", str(item)) for item in before if item not in after]
+    new = [DiffPiece("new", str(item)) for item in after if item not in before]
+    same = [DiffPiece("same", str(item)) for item in before if item in after]
     return (*same, *gone, *new)
 
 
-def _by_word(before: str, after: str) -> tuple[Piece, ...]:
+def _by_word(before: str, after: str) -> tuple[DiffPiece, ...]:
     old, new = _WORDS.findall(before), _WORDS.findall(after)
     if max(len(old), len(new)) > _MOST_WORDS:
-        return Piece("gone", before), Piece("new", after)
-    pieces: list[Piece] = []
+        return DiffPiece("gone", before), DiffPiece("new", after)
+    pieces: list[DiffPiece] = []
     for _, old_from, old_to, new_from, new_to in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if old[old_from:old_to] == new[new_from:new_to]:
-            pieces.append(Piece("same", "".join(old[old_from:old_to])))
+            pieces.append(DiffPiece("same", "".join(old[old_from:old_to])))
             continue
-        both = Piece("gone", "".join(old[old_from:old_to])), Piece("new", "".join(new[new_from:new_to]))
+        both = DiffPiece("gone", "".join(old[old_from:old_to])), DiffPiece("new", "".join(new[new_from:new_to]))
         pieces += [piece for piece in both if piece.text]
     return tuple(pieces)

@@ -1,10 +1,10 @@
-// What every page has from its script: search by key, replacing parts of a page, times in the reader's zone, hints on
-// charts. Without it each page still works: links, forms and native hints do the same, more slowly.
+// Enhances every page: keyboard search, swapping parts of a page, local times and chart tooltips. Pages work without it,
+// through plain links and forms.
 
 export const say = (text) => { document.getElementById("say").textContent = text; };
 export const csrf = () => document.querySelector('meta[name="csrf"]').content;
 
-/** Ask the gateway. Signed out: goes to the page for signing in, and never returns. */
+/** Fetch from the gateway. If the session has ended, go to the sign-in page and never resolve. */
 export async function ask(url, options = {}) {
   const response = await fetch(url, options);
   if (response.status === 401) {
@@ -14,15 +14,15 @@ export async function ask(url, options = {}) {
   return response;
 }
 
-/** Send `body` as JSON, with the token that a change needs. */
+/** POST `body` as JSON with the CSRF token. */
 export const post = (url, body) => ask(url, {
   method: "POST",
   headers: { "content-type": "application/json", "x-csrf-token": csrf() },
   body: JSON.stringify(body),
 });
 
-/** Load a page and put its elements of those ids in place of this page's. `made`: options of a request that is not GET.
- * A load that is overtaken by another one of the same place is given up. */
+/** Load a page and replace the elements with these ids by the loaded ones. `made`: fetch options of a POST. A newer swap
+ * of the same element aborts an older one. */
 export async function swap(url, ids, { push = false, made = {} } = {}) {
   const place = document.getElementById(ids[0]);
   flights.get(ids[0])?.abort();
@@ -34,14 +34,14 @@ export async function swap(url, ids, { push = false, made = {} } = {}) {
     const page = new DOMParser().parseFromString(await response.text(), "text/html");
     if (ids.some((id) => !page.getElementById(id))) {
       if (made.method === undefined || response.redirected) location.assign(response.url);
-      else say(page.querySelector("h1")?.textContent ?? "This did not work.");
+      else say(page.querySelector("h1")?.textContent ?? "The request failed.");
       return;
     }
     for (const id of ids) replace(id, page.getElementById(id));
     if (push) history.pushState(null, "", response.url);
     shown = location.pathname + location.search;
   } catch (error) {
-    if (error.name !== "AbortError") say("The gateway does not answer.");
+    if (error.name !== "AbortError") say("The gateway is not responding.");
   } finally {
     document.getElementById(ids[0])?.removeAttribute("aria-busy");
     if (flights.get(ids[0]) === flight) flights.delete(ids[0]);
@@ -61,7 +61,7 @@ function replace(id, fresh) {
   document.dispatchEvent(new CustomEvent("groundlane:swapped", { detail: { node } }));
 }
 
-// Times: the server says UTC, which stays as the hint.
+// Times: the server renders UTC, which stays available as the tooltip.
 
 const forms = {
   hm: { hour: "2-digit", minute: "2-digit", hourCycle: "h23" },
@@ -79,8 +79,7 @@ export function ready(root) {
   for (const element of root.querySelectorAll("[data-script-only]")) element.hidden = false;
 }
 
-// <section id="x" data-refresh="10">: loaded anew every ten seconds, while the page is looked at and nothing in the section
-// is being read or used.
+// <section id="x" data-refresh="10">: reloaded every ten seconds, unless the page is hidden or the section is in use.
 
 function keepFresh(element) {
   setTimeout(() => {
@@ -93,9 +92,9 @@ function keepFresh(element) {
   }, Number(element.dataset.refresh) * 1000);
 }
 
-// <a data-swap="id other-id"> and <form data-swap="…">, with data-auto also at each change.
+// <a data-swap="id other-id"> and <form data-swap="…">; with data-auto, the form is also sent on each change.
 
-// A field may be called "action" too, and then stands in the way of the form's own.
+// A field named "action" shadows form.action, hence getAttribute.
 const target = (form) => new URL(form.getAttribute("action") ?? location.href, location.href);
 const query = (form) => {
   const url = target(form);
@@ -134,7 +133,7 @@ addEventListener("input", (event) => {
   clearTimeout(typing);
   typing = setTimeout(() => send(form), event.target.matches("input:not([type=checkbox], [type=radio])") ? 300 : 0);
 });
-// Back and forth between what was pushed is a load; a jump within the page (#main) is none.
+// Going back or forward between pushed states reloads the page; a jump within the page (#main) doesn't.
 let shown = location.pathname + location.search;
 addEventListener("popstate", () => { if (location.pathname + location.search !== shown) location.reload(); });
 
@@ -150,7 +149,7 @@ function chooseTheme(event) {
   ask("/dashboard/theme", { method: "POST", body, redirect: "manual" });
 }
 
-// Keys: "/" goes to the search of the page, Escape closes the menu.
+// Keyboard: "/" focuses the page's search field, Escape closes the menu.
 
 addEventListener("keydown", (event) => {
   if (event.key === "Escape") for (const menu of document.querySelectorAll("details.menu[open]")) {
@@ -167,9 +166,9 @@ addEventListener("keydown", (event) => {
   }
 });
 
-// Hints: data-tip, beside the pointer.
+// Tooltips: data-tip, next to the pointer.
 
-// Of a chart's column the first line stands in its table too, where a time has been brought into the reader's zone.
+// The first line of a column's tooltip is taken from the chart's table, where times are already local.
 function hint(over) {
   const [, ...lines] = over.dataset.tip.split("\n");
   const chart = over.closest("figure.chart");

@@ -1,5 +1,5 @@
-// The threshold, dragged over the histogram or moved with its slider, and what it would have blocked, counted as it
-// moves. Without it the slider and a button do the same.
+// Drag the threshold over the histogram or move its slider, and see at once what it would have blocked. Without this
+// script, the slider and a button do the same.
 
 const STEPS = 100;
 const count = new Intl.NumberFormat("en-US");

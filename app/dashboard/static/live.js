@@ -1,4 +1,4 @@
-// The live tail of decisions: lines come as they stand on the page, and the connection is let go while nobody looks.
+// The live feed of decisions: the server sends rendered rows. The connection is closed while the page is hidden.
 
 import { ready } from "./app.js";
 
@@ -21,7 +21,7 @@ function begin() {
   source = new EventSource(url);
   source.addEventListener("open", () => said("live", true));
   source.addEventListener("error", () => said("connecting…"));
-  source.addEventListener("away", () => said("the database is away"));
+  source.addEventListener("away", () => said("database unavailable"));
   source.addEventListener("end", () => { source.close(); location.reload(); });
   source.addEventListener("decision", ({ data }) => {
     said("live", true);

@@ -1,4 +1,4 @@
-// Watches a reply while it is judged. Without this the form is sent, and the page comes back with the result.
+// Shows a reply while it is being judged. Without this script, submitting the form returns a page with the result.
 
 import { ask } from "./app.js";
 import { pairUp } from "./trace.js";
@@ -32,12 +32,12 @@ async function watch() {
   const mine = running = new AbortController();
   try {
     const response = await ask(form.dataset.watch, { method: "POST", body: new URLSearchParams([...new FormData(form)]), signal: mine.signal });
-    // What is wrong with the form is said beside its fields, by the page that comes back.
+    // Submitting the form returns the page with its error messages.
     if (!response.ok || !response.body) { form.submit(); return; }
     begin();
     for await (const line of lines(response.body)) step(line);
   } catch {
-    if (running === mine) ended(mine.signal.aborted ? "Stopped" : "The gateway does not answer");
+    if (running === mine) ended(mine.signal.aborted ? "Stopped" : "The gateway is not responding");
   } finally {
     if (running === mine) { running = null; stop.hidden = true; run.disabled = false; }
   }
@@ -51,7 +51,7 @@ function begin() {
   pane.classList.remove("closed");
   live.hidden = false;
   live.querySelector(".live").classList.add("on");
-  document.getElementById("live-said").textContent = "The reply comes in";
+  document.getElementById("live-said").textContent = "Receiving the reply";
   touched = false;
   stop.hidden = false;
   run.disabled = true;
@@ -81,7 +81,7 @@ function step(told) {
       if (!chosen || !choose(chosen, { scroll: false })) close();
     }
     if (told.error) document.getElementById("say").textContent = told.error;
-    else document.getElementById("say").textContent = "All of the reply is judged.";
+    else document.getElementById("say").textContent = "The reply has been judged.";
   }
   reply.scrollTop = reply.scrollHeight;
 }
@@ -91,7 +91,7 @@ function ended(word) {
   live.querySelector(".live").classList.remove("on");
 }
 
-/** The gateway made it, with every text in it escaped. */
+/** The HTML comes from the gateway, which escapes every text in it. */
 function parsed(html) {
   const template = document.createElement("template");
   template.innerHTML = html;
@@ -111,7 +111,7 @@ async function* lines(body) {
   }
 }
 
-// Documents are added and taken away here.
+// Adding and removing documents.
 
 const fresh = document.getElementById("given-new");
 let count = document.querySelectorAll("#given .given").length;

@@ -1,9 +1,9 @@
-// The form of a policy: a slider beside each share, a mark at what is not at its default, one more input where the last
-// of several is filled, a search over the rules. Without it the form is the same, and the server marks what it is sent.
+// Enhances the policy form: sliders for fractions, marks on changed rules, growing lists and a search over the rules.
+// Without it the form works the same, and the server marks changed rules.
 
 const one = (root, selector) => root.querySelector(selector);
 
-/** What stands in the inputs of a rule, as its default is written. */
+/** The values of a rule's inputs, in the format of data-default. */
 function entered(rule) {
   const inputs = [...rule.querySelectorAll("[name]")];
   if (inputs[0]?.type === "checkbox" || inputs[0]?.type === "radio") {
@@ -59,7 +59,7 @@ document.addEventListener("input", (event) => {
   mark(rule);
 });
 
-// Enter in the search is for the search.
+// Enter in the search field must not submit the form.
 document.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && event.target.id === "find-rule") event.preventDefault();
 });
@@ -68,11 +68,11 @@ function ready(root) {
   for (const rule of root.querySelectorAll("[data-rule]")) mark(rule);
 }
 
-// What came of a button stands above the form: go there.
+// Results appear above the form: scroll there.
 document.addEventListener("groundlane:swapped", ({ detail: { node } }) => {
   if (node.id !== "editor") return;
   ready(node);
-  const outcome = ["wrong", "clash", "simulated"].map((id) => document.getElementById(id)).find(Boolean);
+  const outcome = ["wrong", "conflict", "simulated"].map((id) => document.getElementById(id)).find(Boolean);
   outcome?.focus({ preventScroll: true });
   outcome?.scrollIntoView({ block: "start", behavior: "instant" });
 });

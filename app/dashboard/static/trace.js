@@ -1,8 +1,8 @@
-// The sentence that is chosen, by pointer or by keys, and its evidence. Without this the links do it.
+// Selects a sentence by pointer or keyboard and shows its evidence. Without this script, the links do so.
 
 const NARROW = matchMedia("(max-width: 1020px)");
 
-/** Let `pane` show what is chosen in `reply`. Both may be filled later; keys of sentences are in data-key. */
+/** Show the evidence of the selected sentence in the pane. Sentences (identified by data-key) may be added later. */
 export function pairUp(root) {
   const pane = root.querySelector(".pane");
   if (!pane) return { choose() {}, close() {} };
@@ -38,7 +38,7 @@ export function pairUp(root) {
     if (link && choose(link.dataset.key)) {
       event.preventDefault();
       if (!link.closest("[data-reply]")) root.scrollIntoView({ block: "nearest" });
-      // A click of the keyboard's has no detail: whoever has no pointer is taken to what they asked for.
+      // A keyboard click has detail 0: move the focus to the evidence.
       if (event.detail === 0) pane.querySelector(".evidence.chosen").focus({ preventScroll: true });
     }
     const to = event.target.closest("a[data-document]");
@@ -60,12 +60,12 @@ export function pairUp(root) {
     next.focus({ preventScroll: true });
     choose(next.dataset.key);
   });
-  // On a narrow page the reply comes first; the evidence when it is asked for.
+  // On a narrow page the evidence stays closed until a sentence is selected.
   const close = () => pane.classList.add("closed");
   return { choose, close };
 }
 
-/** On a narrow page the evidence covers what is below: the sentence must not be there. */
+/** On a narrow page the evidence covers the lower part: keep the sentence out of it. */
 function intoView(sentence, pane) {
   if (!sentence) return;
   const box = sentence.getBoundingClientRect();

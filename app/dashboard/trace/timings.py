@@ -1,4 +1,4 @@
-"""When what happened in a request, from its first byte to the last."""
+"""The timeline of a request, from its first byte to its last."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from app.dashboard.charts import Part, tag, timing_bar
-from app.dashboard.templating import duration
-from app.dashboard.trace.claims import ShownSentence
+from app.dashboard.charts import BarPart, tag, timing_bar
+from app.dashboard.formatting import duration
+from app.dashboard.trace.claim_evidence import SentenceView
 
 _WIDTH = 1_000.0
 _MOST_LANES = 60
@@ -17,8 +17,8 @@ _NARROWEST = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """A stretch of a request, in milliseconds since it came. ``tone`` is one of style.css."""
+class TimelineStep:
+    """A step of a request, in milliseconds since its arrival. ``tone`` is a class of style.css."""
 
     name: str
     tone: str
@@ -32,11 +32,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """``steps`` follow one another; ``bar`` and ``lanes`` draw them and the time each sentence was being judged.
-    ``measured``: every step was; otherwise only how long upstream and judge took in all is known."""
+    """``steps`` follow one another; ``bar`` draws them and ``lanes`` the time that judging each sentence took.
+    ``measured``: every step was measured; otherwise only the totals of upstream and judge are known."""
 
     total_ms: float
-    steps: Sequence[Step]
+    steps: Sequence[TimelineStep]
     bar: Markup
     lanes: Markup | None
     first_out_ms: float | None
@@ -44,20 +44,20 @@ class Timing:
     measured: bool
 
 
-def timing_of(request: Mapping[str, Any], sentences: Sequence[ShownSentence]) -> Timing:
-    """The times of a request, a row of a trace."""
+def timing_of(request: Mapping[str, Any], sentences: Sequence[SentenceView]) -> Timing:
+    """The timeline of a request, a row of a trace."""
     total = max(float(request["total_ms"]), 0.1)
     marks = request.get("marks") or {}
     steps = _measured(marks, total) if "upstream_asked" in marks else _known(request, total)
     parts = [
-        Part(name=f"{step.name}: {duration(step.ms)}", value=step.ms, tone=step.tone, start=step.start)
+        BarPart(name=f"{step.name}: {duration(step.ms)}", value=step.ms, tone=step.tone, start=step.start)
         for step in steps
     ]
     said = ", ".join(f"{step.name} {duration(step.ms)}" for step in steps)
     return Timing(
         total_ms=total,
         steps=steps,
-        bar=timing_bar(parts, total, label=f"{duration(total)} in all: {said}"),
+        bar=timing_bar(parts, total, label=f"{duration(total)} in total: {said}"),
         lanes=_lanes(sentences, total),
         first_out_ms=marks.get("first_out") if request["stream"] else None,
         judge_ms=request["judge_ms"],
@@ -65,45 +65,45 @@ def timing_of(request: Mapping[str, Any], sentences: Sequence[ShownSentence]) ->
     )
 
 
-def _measured(marks: Mapping[str, float], total: float) -> list[Step]:
+def _measured(marks: Mapping[str, float], total: float) -> list[TimelineStep]:
     asked = marks["upstream_asked"]
     answered = marks.get("upstream_answered", total)
     first = marks.get("first_text", answered)
     ended = marks.get("upstream_ended", total)
     named = (
-        ("Documents are read and decided on", "gateway", 0.0, asked),
-        ("The upstream is asked", "wait", asked, answered),
-        ("Until its first words", "wait", answered, first),
-        ("The upstream speaks", "upstream", first, ended),
-        ("What is left is judged and sent", "judge", ended, total),
+        ("Retrieval policies", "gateway", 0.0, asked),
+        ("Upstream response headers", "wait", asked, answered),
+        ("Time to first token", "wait", answered, first),
+        ("Generation", "upstream", first, ended),
+        ("Judging the rest", "judge", ended, total),
     )
     steps, end = [], 0.0
     for name, tone, start, until in named:
-        # A reply that is asked for anew has times of two calls: no step goes back behind the one before it.
+        # A regenerated reply has the times of two upstream calls, so clamp each step to the end of the previous one.
         start, until = max(start, end), min(max(until, end), total)
         if until > start:
-            steps.append(Step(name=name, tone=tone, start=start, end=until))
+            steps.append(TimelineStep(name=name, tone=tone, start=start, end=until))
             end = until
     return steps
 
 
-def _known(request: Mapping[str, Any], total: float) -> list[Step]:
+def _known(request: Mapping[str, Any], total: float) -> list[TimelineStep]:
     upstream, judge = request["upstream_ms"] or 0.0, request["judge_ms"] or 0.0
     if upstream:
-        # The judge works while the upstream speaks: how much of it came after cannot be told.
-        named = (("The upstream", "upstream", upstream), ("The gateway", "gateway", total - upstream))
+        # Judging overlaps with generation, so the judge's share of the rest is unknown.
+        named = (("Upstream", "upstream", upstream), ("Gateway", "gateway", total - upstream))
     else:
-        named = (("The judge", "judge", min(judge, total)), ("The gateway", "gateway", total - judge))
+        named = (("Judge", "judge", min(judge, total)), ("Gateway", "gateway", total - judge))
     steps, end = [], 0.0
     for name, tone, ms in named:
         if ms > 0:
-            steps.append(Step(name=name, tone=tone, start=end, end=min(end + ms, total)))
+            steps.append(TimelineStep(name=name, tone=tone, start=end, end=min(end + ms, total)))
             end += ms
     return steps
 
 
-def _lanes(sentences: Sequence[ShownSentence], total: float) -> Markup | None:
-    """One line for each sentence, as long as it took from its last word to its verdict."""
+def _lanes(sentences: Sequence[SentenceView], total: float) -> Markup | None:
+    """One line per sentence, from its last word to its verdict."""
     timed = [
         (sentence, sentence.came_ms, sentence.judged_ms)
         for sentence in sentences
@@ -128,6 +128,6 @@ def _lanes(sentences: Sequence[ShownSentence], total: float) -> Markup | None:
             )
         )
     tall = height * len(timed)
-    label = f"When each of {len(timed)} sentences was judged"
+    label = f"When each of the {len(timed)} sentences was judged"
     box = {"viewBox": f"0 0 {_WIDTH:g} {tall:g}", "preserveAspectRatio": "none", "height": tall, "role": "img"}
     return tag("svg", *drawn, class_="lanes", aria_label=label, **box)

@@ -58,7 +58,7 @@ def test_a_threshold_is_counted_as_runs_and_by_what_was_marked(client: httpx.Cli
 def test_it_begins_where_the_percentile_of_good_runs_lies(client: httpx.Client) -> None:
     """Of 31 good runs a tenth is the fourth: 0.1 (marked as good), 0.25, 0.275, 0.325 without the bad one at 0.3."""
     page = client.get("/dashboard/calibration", params={"agent": AGENT, "percentile": 10}).text
-    assert "10% of the good runs lie at or under 0.325" in page
+    assert "10% of good runs score 0.325 or less" in page
     assert figures(page)["at"] == "0.32"
 
 

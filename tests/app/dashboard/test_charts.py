@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from app.dashboard.charts import (
-    Part,
+    BarPart,
     Series,
     histogram,
     lines,
@@ -77,7 +77,7 @@ def test_a_histogram_has_its_marker_where_the_value_is() -> None:
 
 def test_parts_of_a_bar_lie_at_their_time() -> None:
     bar = timing_bar(
-        [Part(name="A", value=20, tone="judge", start=30), Part(name="B", value=50, tone="idle")], 100, label="x"
+        [BarPart(name="A", value=20, tone="judge", start=30), BarPart(name="B", value=50, tone="idle")], 100, label="x"
     )
     assert [(r["x"], r["width"]) for r in rects(bar, "judge") + rects(bar, "idle")] == [("300", "200"), ("500", "500")]
 

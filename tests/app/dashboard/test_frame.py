@@ -9,8 +9,10 @@ import pytest
 from fastapi.routing import APIRoute
 
 from app.dashboard import session
+from app.dashboard.formatting import many
 from app.dashboard.router import PARTS
-from app.dashboard.templating import SECTIONS, many, static
+from app.dashboard.static_files import static_url
+from app.dashboard.templating import SECTIONS
 from app.db.database import DatabaseUnavailableError
 from tests.support.browser import csrf_of, sign_in
 from tests.support.live_gateway import ADMIN_TOKEN, Gateway
@@ -101,7 +103,7 @@ def test_a_wrong_token_is_refused_and_the_page_does_not_repeat_it(stranger: http
     form = stranger.get("/dashboard/sign-in").text
     answer = stranger.post("/dashboard/sign-in", data={"csrf": csrf_of(form), "token": "guess-1"})
     assert answer.status_code == 401
-    assert "not the admin token" in answer.text
+    assert "Wrong admin token." in answer.text
     assert "guess-1" not in answer.text
     assert session.COOKIE not in stranger.cookies
 
@@ -130,7 +132,7 @@ def test_signing_out_ends_the_session_everywhere(gateway: Gateway, visit: Visit)
 def test_a_session_ends_by_itself_and_nobody_can_prolong_it(
     gateway: Gateway, visit: Visit, stranger: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "LASTS", timedelta(seconds=-1))
+    monkeypatch.setattr(session, "LIFETIME", timedelta(seconds=-1))
     form = stranger.get("/dashboard/sign-in").text
     over = stranger.post("/dashboard/sign-in", data={"csrf": csrf_of(form), "token": ADMIN_TOKEN})
     cookie = over.headers["set-cookie"].partition(f"{session.COOKIE}=")[2].partition(";")[0]
@@ -171,7 +173,7 @@ def test_a_browser_is_led_from_the_root_to_the_dashboard_and_nobody_else_is(stra
 
 
 def test_files_are_kept_for_good_under_their_version_alone(client: httpx.Client) -> None:
-    answer = client.get(static("style.css"))
+    answer = client.get(static_url("style.css"))
     assert answer.headers["content-type"] == "text/css; charset=utf-8"
     assert "immutable" in answer.headers["cache-control"]
     assert client.get("/dashboard/static/older/style.css").headers["cache-control"] == "no-store"
@@ -181,7 +183,7 @@ def test_files_are_kept_for_good_under_their_version_alone(client: httpx.Client)
 def test_a_page_that_is_not_there_is_told_on_a_page(client: httpx.Client) -> None:
     answer = client.get("/dashboard/nothing/here")
     assert answer.status_code == 404
-    assert "There is no such page." in answer.text
+    assert "Page not found." in answer.text
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "POST"])
@@ -189,7 +191,7 @@ def test_a_method_that_a_page_does_not_have_is_told_on_a_page(client: httpx.Clie
     token = {"x-csrf-token": csrf_of(client.get("/dashboard/keys").text), "content-length": "0"}
     answer = client.request(method, "/dashboard/requests", headers=token)
     assert answer.status_code == 405
-    assert "Nothing can be changed here." in answer.text
+    assert f"{method} is not allowed here." in answer.text
 
 
 def test_one_of_something_is_not_many() -> None:
@@ -208,8 +210,8 @@ def test_light_and_dark_are_a_choice_that_is_kept(client: httpx.Client) -> None:
 @pytest.mark.parametrize(
     ("fault", "status", "said"),
     [
-        (DatabaseUnavailableError("unable to open sqlite file"), 503, "The database is not available."),
-        (RuntimeError("a secret of ours"), 500, "Something went wrong; the log says what."),
+        (DatabaseUnavailableError("unable to open sqlite file"), 503, "The database is unavailable."),
+        (RuntimeError("a secret of ours"), 500, "Something went wrong. The gateway&#39;s log has the details."),
     ],
 )
 def test_faults_are_told_on_a_page_that_gives_nothing_away(

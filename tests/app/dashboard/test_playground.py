@@ -42,7 +42,7 @@ def test_sentences_come_with_verdict_and_evidence_as_they_are_judged(client: htt
     left = [line["html"] for line in lines if line["kind"] == "left"]
     for html, label in zip(left, ("supported", "contradicted", "unverifiable"), strict=True):
         assert f"said {label} sent" in html
-    assert "The reply says <b>40 days</b>, the document <b>25 days</b>" in left[1]
+    assert "The reply says <b>40 days</b>; the document says <b>25 days</b>" in left[1]
     assert lines[-1]["kind"] == "over"
     assert "33% supported" in lines[-1]["html"]
     assert requests(gateway) == 0
@@ -57,7 +57,7 @@ def test_a_policy_decides_though_it_is_off_and_for_others(client: httpx.Client, 
     assert len(left) == 2
     assert "Ask somebody else." in left[1]
     assert "blocked" in lines[-1]["html"]
-    assert "left out" in lines[-1]["html"]
+    assert "withheld" in lines[-1]["html"]
 
 
 @pytest.mark.usefixtures("judge")
@@ -67,7 +67,7 @@ def test_what_is_left_out_is_struck_as_soon_as_the_next_sentence_leaves(client: 
     lines = told(client, answer=f"{OPEN} {FINE}", policy=policy["id"])
     left = [line["html"] for line in lines if line["kind"] == "left"]
     assert len(left) == 1
-    assert f'<bdi class="words">{OPEN}</bdi><span class="fate">left out</span>' in left[0]
+    assert f'<bdi class="words">{OPEN}</bdi><span class="fate">withheld</span>' in left[0]
 
 
 @pytest.mark.usefixtures("judge")
@@ -87,7 +87,7 @@ def test_a_document_that_a_policy_refuses_ends_it_before_a_word_is_said(client: 
     (line,) = told(client, answer=FINE, policy=policy["id"])
     assert line["kind"] == "over"
     assert "Source age (3 days) exceeds max (2 days)" in line["html"]
-    assert "The model was not asked" in line["html"]
+    assert "The model wasn't called" in line["html"]
 
 
 def test_the_upstream_is_asked_with_its_own_key_and_none_of_the_pages(client: httpx.Client, gateway: Gateway) -> None:
@@ -116,10 +116,10 @@ def test_what_is_wrong_with_the_form_is_said_and_nothing_of_it_is_lost(client: h
     for said in ("Paste an answer", "the relevance must be a number from 0 to 1", "the age must be a number of days"):
         assert said in page.text
     assert 'value="old"' in page.text
-    faults = client.post(WATCH, data={"mode": "question", "policy": "pol_gone", **DOCUMENT}).json()["faults"]
-    assert set(faults) == {"question", "model"}
-    gone = client.post(WATCH, data={"mode": "answer", "answer": "a", "policy": "pol_gone", **DOCUMENT}).json()["faults"]
-    assert gone == {"policy": "This policy is not there any more."}
+    errors = client.post(WATCH, data={"mode": "question", "policy": "pol_gone", **DOCUMENT}).json()["errors"]
+    assert set(errors) == {"question", "model"}
+    gone = client.post(WATCH, data={"mode": "answer", "answer": "a", "policy": "pol_gone", **DOCUMENT}).json()["errors"]
+    assert gone == {"policy": "This policy no longer exists."}
 
 
 @pytest.mark.usefixtures("judge")

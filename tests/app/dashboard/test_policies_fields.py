@@ -15,7 +15,7 @@ from app.dashboard.policies.form_fields import (
     errors_by_field,
     rule_groups,
 )
-from app.dashboard.policies.version_diff import changes, clashes, unusual
+from app.dashboard.policies.version_diff import changes, conflicts, non_default_rules
 from app.errors import InvalidAdminRequestError
 from app.policy_admin.document import PolicyDocument, PolicyDraft, parse_document
 from policies.registry import CATEGORIES
@@ -100,7 +100,7 @@ def test_what_is_entered_is_read_as_its_kind_or_left_as_it_is(key: str, texts: l
         ("rules.min_chunks", ["many"], "valid integer"),
         ("rules.max_single_source_ratio", ["0,5"], "valid number"),
         ("rules.action_on_domination", ["scold"], "'warn', 'block' or 'drop'"),
-        ("scope.agents", ["fine", "x" * 201], "no. 2: String should have at most 200"),
+        ("scope.agents", ["fine", "x" * 201], "item 2: must have at most 200"),
         ("name", [""], "at least 1 character"),
         ("canary_percent", ["101"], "less than or equal to 100"),
     ],
@@ -116,7 +116,7 @@ def test_what_is_wrong_is_said_of_its_field(key: str, texts: list[str], said: st
 
 def test_what_is_wrong_of_no_field_is_said_all_the_same() -> None:
     errors = [{"loc": ["rules"], "msg": "no"}, {"loc": ["rules", "new_rule"], "msg": "Unknown rule"}]
-    assert errors_by_field(errors, "grounding") == {"": "rules: no; rules.new_rule: Unknown rule"}
+    assert errors_by_field(errors, "grounding") == {"": "rules: no; rules.new_rule: unknown rule"}
 
 
 def test_changes_are_told_field_by_field_and_word_by_word() -> None:
@@ -137,7 +137,7 @@ def test_changes_are_told_field_by_field_and_word_by_word() -> None:
         "rules.evidence_from_tools": [("gone", "off"), ("new", "on")],
     }
     assert changes(old, old) == []
-    assert [(name, value, default) for name, value, default, _ in unusual(new)] == [
+    assert [(name, value, default) for name, value, default, _ in non_default_rules(new)] == [
         ("abstention_response", "Please ask your doctor.", "none"),
         ("max_claims", "9", "none"),
         ("evidence_from_tools", "on", "off"),
@@ -156,7 +156,9 @@ def test_of_two_edits_it_is_told_who_changed_what() -> None:
     base = draft(priority=1, rules={"min_citations": 1, "max_claims": 5})
     theirs = draft(priority=2, rules={"min_citations": 2, "max_claims": 5})
     ours = draft(priority=1, rules={"min_citations": 3, "max_claims": 6})
-    assert [(clash.key, clash.theirs, clash.ours, clash.by) for clash in clashes(base, theirs, ours)] == [
+    assert [
+        (conflict.key, conflict.theirs, conflict.ours, conflict.by) for conflict in conflicts(base, theirs, ours)
+    ] == [
         ("priority", "2", "1", "them"),
         ("rules.max_claims", "5", "6", "you"),
         ("rules.min_citations", "2", "3", "both"),

@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.dashboard.error_messages import readable
 from app.dashboard.policies.form_fields import entries_of
 from tests.support.dashboard_seed import AGENT
 from tests.support.live_gateway import Gateway
@@ -48,7 +49,7 @@ def test_a_policy_is_made_from_a_template(gateway: Gateway, client: httpx.Client
     assert (policy["name"], policy["scope"]["agents"]) == ("made here", ["nobody", "no-*"])
     assert {name: policy["rules"][name] for name in rules} == rules
     assert "made here" in client.get(POLICIES).text
-    assert "The policy is made." in client.get(answer.headers["location"]).text
+    assert "Policy created." in client.get(answer.headers["location"]).text
     again = client.post(f"{POLICIES}/new", data=sent)
     assert again.status_code == 409
     assert "already" in said_of(again.text, "name")
@@ -67,7 +68,7 @@ def test_what_is_wrong_stands_beside_its_field_as_the_admin_api_says_it(gateway:
     answer = client.post(url, data=sent)
     assert answer.status_code == 422
     api = gateway.admin.patch(f"/policies/{policy['id']}", json={"rules": {"min_chunks": -1}}).json()
-    assert said_of(answer.text, "rules.min_chunks") == api["errors"][0]["msg"]
+    assert said_of(answer.text, "rules.min_chunks") == readable(api["errors"][0]["msg"])
     assert "valid number" in said_of(answer.text, "rules.max_single_source_ratio")
     assert "valid integer" in said_of(answer.text, "canary_percent")
     assert 'value="0,5"' in answer.text
@@ -83,11 +84,11 @@ def test_a_stale_edit_is_refused_and_both_are_shown(gateway: Gateway, client: ht
     ours = form("grounding", {"min_citations": 3, "max_claims": 6}, name=policy["name"], scope=scope, priority=1)
     answer = client.post(url, data=ours | {"version": "1"})
     assert answer.status_code == 412
-    clash = unescape(re.sub(r"<[^>]+>", " ", answer.text.partition('id="clash"')[2].partition("</section>")[0]))
-    told = " ".join(clash.split())
-    assert "priority version 2 7 yours 1 theirs is taken over" in told
-    assert "rules.min_citations version 2 2 yours 3 both changed it: yours is kept" in told
-    assert "rules.max_claims version 2 5 yours 6 yours is kept" in told
+    conflict = unescape(re.sub(r"<[^>]+>", " ", answer.text.partition('id="conflict"')[2].partition("</section>")[0]))
+    told = " ".join(conflict.split())
+    assert "priority version 2 7 yours 1 theirs adopted" in told
+    assert "rules.min_citations version 2 2 yours 3 both changed, yours kept" in told
+    assert "rules.max_claims version 2 5 yours 6 yours kept" in told
     assert 'name="version" value="2"' in answer.text
     assert re.search(r'name="priority" value="7"', answer.text)
     assert re.search(r'name="rules.min_citations" value="3"', answer.text)
@@ -120,7 +121,7 @@ def test_switches_change_what_was_seen_and_nothing_else(gateway: Gateway, client
     assert stored(gateway, policy["id"])["enabled"] is False
     stale = client.post(f"{url}/enabled", data={"version": "1", "enabled": "on"})
     assert stale.status_code == 412
-    assert "Somebody was quicker" in stale.text
+    assert "Not saved: policy " in stale.text
     canary = client.post(f"{url}/rollout", data={"version": "2", "mode": "enforce", "canary_percent": "10"})
     assert canary.status_code == 303
     assert (stored(gateway, policy["id"])["canary_percent"], stored(gateway, policy["id"])["version"]) == (10, 3)
@@ -139,7 +140,7 @@ def test_versions_are_compared_and_rolled_back_to(gateway: Gateway, client: http
     assert "Roll back to version 1" in listed
     assert "Roll back to version 2" not in listed
     stale = client.post(f"{url}/rollback", data={"to": "1", "version": "1"})
-    assert (stale.status_code, "Somebody was quicker" in stale.text) == (412, True)
+    assert (stale.status_code, "Not saved: policy " in stale.text) == (412, True)
     assert client.post(f"{url}/rollback", data={"to": "1", "version": "2"}).status_code == 303
     now = stored(gateway, policy["id"])
     assert (now["version"], now["priority"]) == (3, 0)
@@ -149,7 +150,7 @@ def test_versions_are_compared_and_rolled_back_to(gateway: Gateway, client: http
 def test_deleting_asks_first_and_what_was_can_be_made_anew(gateway: Gateway, client: httpx.Client) -> None:
     policy = made(gateway, rules={"max_claims": 77})
     url = f"{POLICIES}/{policy['id']}"
-    assert "Delete it" in client.get(f"{url}/delete").text
+    assert "Delete policy" in client.get(f"{url}/delete").text
     assert client.post(f"{url}/delete", data={"version": "9"}).status_code == 412
     edited = form("grounding", name=policy["name"]) | {"version": "1"}
     assert client.post(f"{url}/delete", data={"version": "1"}).status_code == 303

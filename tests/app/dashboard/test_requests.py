@@ -72,7 +72,7 @@ def test_the_begin_of_an_id_finds_all_that_begin_so_and_a_whole_one_its_request(
     answer = client.get(f"{LIST}?id=req_seed_7_000123")
     assert (answer.status_code, answer.headers["location"]) == (303, f"{LIST}/req_seed_7_000123")
     for odd in ("%", "_", "req_%", "<script>", "' or 1=1"):
-        assert "Nothing matches" in client.get(LIST, params={"id": odd}).text
+        assert "No matching requests" in client.get(LIST, params={"id": odd}).text
 
 
 def test_what_makes_no_sense_is_said_with_its_name(client: httpx.Client) -> None:

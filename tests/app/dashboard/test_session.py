@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import select
 
 from app.dashboard import session
-from app.dashboard.live_feed import Tail, event_id
+from app.dashboard.live_feed import DecisionFeed, event_id
 from app.dashboard.session import Sessions
 from app.db.database import Database
 from app.db.tables import meta
@@ -37,7 +37,7 @@ async def test_a_session_is_found_on_every_worker_until_it_is_closed(open_databa
         cookie = await Sessions(database, b"key").open()
         found = await Sessions(elsewhere, b"key").find(cookie)
         assert found is not None
-        assert timedelta(hours=11) < found.expires_at - datetime.now(UTC) <= session.LASTS
+        assert timedelta(hours=11) < found.expires_at - datetime.now(UTC) <= session.LIFETIME
         assert await Sessions(elsewhere, b"another key").find(cookie) is None
         await Sessions(elsewhere, b"key").close(found)
         assert await Sessions(database, b"key").find(cookie) is None
@@ -56,7 +56,7 @@ async def test_sessions_that_are_over_are_cleared_away(open_database: Open, monk
     async with open_database() as database:
         sessions = Sessions(database, b"key")
         lasting = await sessions.open()
-        monkeypatch.setattr(session, "LASTS", timedelta(seconds=-5))
+        monkeypatch.setattr(session, "LIFETIME", timedelta(seconds=-5))
         await sessions.open()
         await sessions.open()
         monkeypatch.undo()
@@ -78,13 +78,15 @@ async def test_the_tail_shows_each_decision_once_and_late_ones_too(
 
         await written(1, now - timedelta(minutes=2))
         await written(2, now - timedelta(minutes=1))
-        first = (await Tail(database, EventFilter(), after=event_id({"ts": now - timedelta(hours=1)})).look())[0]
-        tail = Tail(database, EventFilter(), after=event_id(first))
+        first = (await DecisionFeed(database, EventFilter(), after=event_id({"ts": now - timedelta(hours=1)})).look())[
+            0
+        ]
+        tail = DecisionFeed(database, EventFilter(), after=event_id(first))
         assert [each["request_id"] for each in await tail.look()] == ["req_000002"]
         # Its request began before the others, and ended after them.
         await written(3, now - timedelta(minutes=3))
         await written(4, now, agent="other")
         assert [each["request_id"] for each in await tail.look()] == ["req_000003", "req_000004"]
         assert await tail.look() == []
-        assert await Tail(database, EventFilter(agent="nobody"), after="nonsense").look() == []
+        assert await DecisionFeed(database, EventFilter(agent="nobody"), after="nonsense").look() == []
         await writer.aclose()

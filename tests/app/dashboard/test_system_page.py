@@ -13,11 +13,11 @@ def test_parts_upstreams_and_workers_are_shown_without_a_secret(
     client: httpx.Client, gateway: Gateway, played: dict[str, str]
 ) -> None:
     shown = client.get("/dashboard/system").text
-    assert "<dt>State</dt><dd>Ready</dd>" in shown
+    assert "<dt>Status</dt><dd>Ready</dd>" in shown
     assert gateway.upstream.base_url in shown
-    assert "answers" in shown
+    assert "healthy</span></td>" in shown
     assert "<dt>Workers</dt><dd>1</dd>" in shown
-    assert "kept in full" in shown
+    assert "stored in full" in shown
     assert UPSTREAM_KEY not in shown
 
 

@@ -26,22 +26,22 @@ def test_a_page_has_every_sentence_with_its_evidence_and_every_decision(
     page = client.get(path_of(played["false"])).text
     assert 'class="said supported withheld" id="s-0-0"' in page
     assert 'class="said contradicted withheld" id="s-0-1"' in page
-    assert "said instead" in page
+    assert '<span class="fate">replacement</span>' in page
     assert "Contradicted by" in page
     assert '<mark>Permanent staff receive <b class="differs">25 days</b> of annual leave.</mark>' in page
-    assert "The reply says <b>40 days</b>, the document <b>25 days</b>" in page
+    assert "The reply says <b>40 days</b>; the document says <b>25 days</b>" in page
     trace = gateway.admin.get(f"/requests/{played['false']}").json()
     for decision in trace["decisions"]:
         assert f'id="c-{decision["id"]}"' in page
     assert f'href="/dashboard/policies/{trace["decisions"][-1]["policy_id"]}"' in page
-    assert "From the request to the last byte" in page
+    assert '<li class="total"><span></span><span>Total</span>' in page
 
 
 def test_a_request_that_was_refused_says_so_and_why_its_document_was_not_used(
     client: httpx.Client, played: dict[str, str]
 ) -> None:
     page = client.get(path_of(played["stale"])).text
-    assert "The model was not asked" in page
+    assert "The model wasn&#39;t called" in page
     assert "Source age (400 days) exceeds max (90 days)" in page
 
 
@@ -104,14 +104,14 @@ def test_a_page_without_words_says_why_and_shows_the_verdicts_all_the_same(
     with sign_in(gateway) as client:
         page = client.get(path_of(request_id)).text
         assert f"GROUNDLANE_STORE_TEXT={kept}" in page
-        assert "The words of this request were not kept" in page
+        assert "The text of this request wasn't stored" in page
         assert "Sentence 2" in page
         assert "said contradicted sent" in page
         assert f"Characters 0 to {len(FINE)} of the document." in page
         assert FINE not in page
         assert "sha256:" not in page
         playground = client.get(f"/dashboard/playground?request={request_id}").text
-        assert "were not kept, so here is an example instead" in playground
+        assert "wasn&#39;t stored. Here is an example instead." in playground
 
 
 @pytest.mark.browser

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import escape
 
-from app.dashboard.trace.claims import Reader
-from app.dashboard.trace.reply import Fate, Storage, pieces_of, storage_of
-from app.dashboard.trace.text import emphasised, excerpt, marked, nearest, shown
+from app.dashboard.trace.claim_evidence import SentenceReader
+from app.dashboard.trace.highlighting import emphasise, excerpt, marked, nearest_sentence, shown
+from app.dashboard.trace.reply_pieces import Fate, Storage, pieces_of, storage_of
 from app.dashboard.trace.timings import timing_of
 
 
@@ -62,16 +62,16 @@ def test_of_a_long_text_the_begin_and_what_is_marked_are_shown() -> None:
 
 def test_the_sentence_that_a_claim_is_nearest_to_is_the_quote() -> None:
     text = "Descale it every 3 months. A cycle takes 25 minutes. Empty the tray."
-    key = nearest(text, (0, len(text)), "A cycle takes 45 minutes.")
+    key = nearest_sentence(text, (0, len(text)), "A cycle takes 45 minutes.")
     assert text[slice(*key)] == "A cycle takes 25 minutes."
     made = excerpt(text, (0, len(text)), key, ["25 minutes"])
     assert made.quote == 'A cycle takes <b class="differs">25 minutes</b>.'
     assert made.before == '<span class="window">Descale it every 3 months. </span>'
-    assert nearest(text, (0, len(text)), "Bicycles are parked elsewhere.") == (0, len(text))
+    assert nearest_sentence(text, (0, len(text)), "Bicycles are parked elsewhere.") == (0, len(text))
 
 
 def test_numbers_are_emphasised_where_they_stand_alone() -> None:
-    assert emphasised("18 or 8", ["8"]) == '18 or <b class="differs">8</b>'
+    assert emphasise("18 or 8", ["8"]) == '18 or <b class="differs">8</b>'
 
 
 def test_a_reply_is_put_together_with_what_was_left_out_and_what_stood_instead() -> None:
@@ -136,7 +136,7 @@ def test_a_claim_shows_the_number_that_differs_and_what_the_document_says() -> N
         "choice": 0, "index": 0, "label": "contradicted", "start": 0, "end": len(said), "delivered": True,
         "claims": [claim],
     }  # fmt: skip
-    read = Reader([{**document, "text": text}]).sentence(sentence, 1)
+    read = SentenceReader([{**document, "text": text}]).sentence(sentence, 1)
     (made,) = read.claims
     assert [(each.said, each.other) for each in made.numbers] == [("45 minutes", "25 minutes")]
     assert made.passage is not None
@@ -151,5 +151,5 @@ def test_the_steps_of_a_request_follow_one_another_up_to_its_end() -> None:
     assert [(step.start, step.end) for step in timing.steps] == [(0, 2), (2, 10), (10, 40), (40, 90), (90, 100)]
     assert timing.first_out_ms == 50.0
     older = timing_of({**request, "marks": None}, [])
-    assert [(step.name, step.ms) for step in older.steps] == [("The upstream", 88.0), ("The gateway", 12.0)]
+    assert [(step.name, step.ms) for step in older.steps] == [("Upstream", 88.0), ("Gateway", 12.0)]
     assert not older.measured

@@ -1,0 +1,96 @@
+"""Turns the events of a playground run into JSON lines that carry fragments of the page."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app.dashboard.playground.playground_runner import (
+    ModelText,
+    PlaygroundEvent,
+    ReplacementSent,
+    RunFinished,
+    SentenceReleased,
+)
+from app.dashboard.templating import render
+from app.dashboard.trace.claim_evidence import SentenceReader
+from app.dashboard.trace.highlighting import shown
+from app.dashboard.trace.trace_view import trace_view
+from app.settings import StoreText
+from judges.types import LABELS_WORST_FIRST, Chunk
+
+_THRESHOLDS = (0.7, 0.7)
+
+
+class StepRenderer:
+    """Renders one run, event after event. ``chunks`` are its documents."""
+
+    def __init__(self, chunks: Sequence[Chunk]) -> None:
+        documents = [
+            {"position": place, "document_id": chunk.id, "title": chunk.title, "source": chunk.source}
+            | {"text": chunk.text, "kept": True}
+            for place, chunk in enumerate(chunks)
+        ]
+        self._places = {row["document_id"]: row["position"] for row in reversed(documents)}
+        self._reader = SentenceReader(documents)
+        self._sentences = 0
+
+    def render(self, event: PlaygroundEvent) -> dict[str, Any]:
+        """``kind`` is ``heard`` (not judged yet), ``left`` (sent to the client) or ``over``."""
+        match event:
+            case ModelText(text=text):
+                return {"kind": "heard", "text": text}
+            case SentenceReleased():
+                return {"kind": "left", "html": self._sentence(event), "held": event.held}
+            case ReplacementSent(text=text):
+                return {"kind": "left", "html": render("playground/step.html", instead=shown(text)), "held": ""}
+            case RunFinished():
+                return {"kind": "over", "html": _result(event)}
+
+    def _sentence(self, event: SentenceReleased) -> str:
+        context: dict[str, Any] = {
+            "skipped": shown(event.skipped),
+            "lead": event.text[: -len(event.text.lstrip())],
+            "text": shown(event.text.strip()),
+        }
+        if not event.claims:
+            return render("playground/step.html", **context)
+        sentence = self._reader.sentence(self._row(event), self._sentences + 1)
+        self._sentences += 1
+        view = {"thresholds": _THRESHOLDS, "first": None}
+        return render("playground/step.html", sentence=sentence, view=view, **context)
+
+    def _row(self, event: SentenceReleased) -> dict[str, Any]:
+        """The sentence as a row of a trace."""
+        labels = {claim["verdict"] for claim in event.claims}
+        return {
+            "choice": 0,
+            "index": self._sentences,
+            "label": next((label.value for label in LABELS_WORST_FIRST if label in labels), "not_a_claim"),
+            "start": 0,
+            "end": len(event.text.strip()),
+            "delivered": True,
+            "claims": [self._claim(claim, event.text) for claim in event.claims],
+        }
+
+    def _claim(self, claim: Mapping[str, Any], text: str) -> dict[str, Any]:
+        source = claim["best_source"] or {}
+        verdict = {"claim": {"text": claim["claim"] or ""}, "entailed": claim["score"], "escalated": claim["escalated"]}
+        reasoning = {"explanation": claim["explanation"], "correction": claim["correction"]}
+        if claim["verdict"] == "contradicted":
+            verdict["contradicted"] = claim["confidence"]
+        return {
+            "label": claim["verdict"],
+            "score": claim["score"],
+            "confidence": claim["confidence"],
+            "document_index": self._places.get(source.get("document_id")),
+            "evidence_start": (source.get("span") or {}).get("start", 0),
+            "evidence_end": (source.get("span") or {}).get("end", 0),
+            "text": text,
+            "evidence": source.get("content"),
+            "reason": claim.get("reason"),
+            "extra": {"verdict": verdict | reasoning},
+        }
+
+
+def _result(finished: RunFinished) -> str:
+    view = None if finished.trace is None else trace_view(finished.trace, store_text=StoreText.FULL)
+    return render("playground/result.html", view=view, error=finished.error)

@@ -1,0 +1,109 @@
+"""The state of the policy form: what was entered, what is wrong with it, and what a simulation found."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from app.dashboard.policies.form_fields import Entries, all_fields, document_of, entries_of
+from app.dashboard.policies.version_diff import EditConflict, conflicts, draft_of
+from app.policy_admin.document import PolicyDraft, StoredPolicy, parse_document
+from app.policy_admin.store import PolicyStore
+from app.policy_simulation import Tally
+
+SIMULATION_LIMITS = (100, 1_000, 10_000, 100_000)
+"""How many requests a simulation may replay."""
+DEFAULT_LIMIT = SIMULATION_LIMITS[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationResult:
+    """``changed`` counts requests by action before and after; ``other_reasons`` counts those that keep their action but
+    for other reasons."""
+
+    tally: Tally
+    summary: Mapping[str, Any]
+    changed: Sequence[tuple[str, str, int]]
+    other_reasons: int
+
+    @classmethod
+    def of(cls, tally: Tally) -> "SimulationResult":
+        summary = tally.summary()
+        changed = [
+            (before, after, count)
+            for before, counts in summary["actions"].items()
+            for after, count in counts.items()
+            if before != after
+        ]
+        return cls(
+            tally=tally,
+            summary=summary,
+            changed=sorted(changed, key=lambda change: -change[2]),
+            other_reasons=tally.changed - sum(count for _, _, count in changed),
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class PolicyEditor:
+    """``saved``: the entries of the stored policy; ``version``: the version being edited; ``stale``: somebody else
+    saved a newer version meanwhile; ``limit``: how many requests a simulation replays."""
+
+    category: str
+    entries: Entries
+    saved: Entries | None = None
+    policy: StoredPolicy | None = None
+    version: int = 0
+    limit: int = DEFAULT_LIMIT
+    note: str = ""
+    errors: Mapping[str, str] = field(default_factory=dict)
+    stale: bool = False
+    conflicts: Sequence[EditConflict] = ()
+    simulation: SimulationResult | None = None
+
+    @classmethod
+    def editing(cls, policy: StoredPolicy) -> "PolicyEditor":
+        entries = stored_entries(policy)
+        return cls(category=policy.category, entries=entries, saved=entries, policy=policy, version=policy.version)
+
+    @classmethod
+    def new(cls, document: Mapping[str, Any], category: str, note: str = "") -> "PolicyEditor":
+        return cls(category=category, entries=entries_of(document, category), note=note)
+
+    def draft(self) -> PolicyDraft:
+        """Raises InvalidAdminRequestError."""
+        return parse_document(document_of(self.entries, self.category))
+
+    def fill_in(self, given: Mapping[str, Sequence[str]]) -> None:
+        """Replace the entries of fields that ``given`` has values for."""
+        known = {each.key for each in all_fields(self.category)}
+        filled = {key: [text for text in texts if text] for key, texts in given.items() if key in known}
+        self.entries = {**self.entries, **filled}
+
+    async def reconcile(self, store: PolicyStore, ours: PolicyDraft, policy: StoredPolicy) -> None:
+        """Merge with the newer version that somebody else saved: adopt what only they changed and list the differences.
+        The next save replaces their version."""
+        policy = await store.get(policy.id)
+        theirs = policy.draft()
+        found = await store.versions(policy.id, before=self.version + 1, limit=1)
+        base = draft_of(found[0]) if found and found[0].version == self.version else theirs
+        self.conflicts = conflicts(base, theirs, ours)
+        if theirs.category == ours.category:
+            taken = entries_of(asdict(theirs), ours.category)
+            kept = {conflict.key for conflict in self.conflicts if conflict.by != "them"}
+            self.entries = {key: self.entries.get(key, ()) if key in kept else taken[key] for key in taken}
+            self.saved = taken
+        self.policy, self.version, self.stale = policy, policy.version, True
+
+
+def submitted_editor(entries: Entries, category: str) -> PolicyEditor:
+    """The editor of a form as it was sent."""
+    version, limit = "".join(entries.get("version", ())), "".join(entries.get("limit", ()))
+    return PolicyEditor(
+        category=category,
+        entries=entries,
+        version=int(version) if version.isdecimal() and len(version) < 10 else 0,
+        limit=int(limit) if limit in map(str, SIMULATION_LIMITS) else DEFAULT_LIMIT,
+    )
+
+
+def stored_entries(policy: StoredPolicy) -> Entries:
+    return entries_of(asdict(policy.draft()), policy.category)
