@@ -11,12 +11,12 @@ from policies.engine import DEFAULT_GROUNDING, PolicySet, ReplyEvaluation
 from policies.types import Action, Citation, Phase, PolicyInputs
 from tests.support.policy_builders import chunk, claim, policy
 
-RECORD = PolicyInputs(chunks=(chunk(0, source="faq.pdf"),), final=False)
+INPUTS = PolicyInputs(chunks=(chunk(0, source="faq.pdf"),), final=False)
 CITED = (Citation(marker="[1]", document_index=0, sentence_index=0),)
 LOW: dict[str, Any] = {"min_grounding_score": 0.0}
 
 
-def evaluate(*rules: dict[str, Any], inputs: PolicyInputs = RECORD) -> ReplyEvaluation:
+def evaluate(*rules: dict[str, Any], inputs: PolicyInputs = INPUTS) -> ReplyEvaluation:
     policies = tuple(policy("grounding", f"p{i}", **one) for i, one in enumerate(rules))
     return PolicySet(policies).evaluate_reply(inputs)
 
@@ -30,7 +30,7 @@ def test_a_reply_leaves_a_row_a_phase() -> None:
     assert evaluation.start().action is Action.ALLOW
     for sentence in range(5):
         assert evaluation.sentence([claim(sentence=sentence)]).action is Action.ALLOW
-    combined = evaluation.finish(replace(RECORD, citations=CITED))
+    combined = evaluation.finish(replace(INPUTS, citations=CITED))
     assert combined.action is Action.ALLOW
     assert phases(evaluation) == [
         ("p0", "before_workflow", "allow"),
@@ -54,7 +54,7 @@ def test_a_low_score_blocks_at_its_sentence() -> None:
     assert closed.action is Action.BLOCK
     assert phases(evaluation) == [("p0", "before_workflow", "allow"), ("p0", "mid_execution", "block")]
     assert evaluation.abort().decisions == ()
-    assert evaluation.finish(RECORD).decisions == ()
+    assert evaluation.finish(INPUTS).decisions == ()
     assert len(evaluation.decisions) == 2
 
 
@@ -63,7 +63,7 @@ def test_low_scores_of_several_sentences_are_one_violation() -> None:
     evaluation.start()
     assert evaluation.sentence([claim(0.6)]).action is Action.WARN
     assert evaluation.sentence([claim(0.1, sentence=1)]).action is Action.WARN
-    evaluation.finish(replace(RECORD, citations=CITED))
+    evaluation.finish(replace(INPUTS, citations=CITED))
     mid = evaluation.decisions[1]
     assert mid.reason == "Grounding score (0.60) below threshold (0.7)"
     assert mid.metadata == {"score": 0.6, "threshold": 0.7}
@@ -78,7 +78,7 @@ def test_a_client_that_leaves_early_has_its_rows() -> None:
 
 
 def test_scores_known_already_can_block_before_the_reply() -> None:
-    inputs = replace(RECORD, reported_scores=(0.2,))
+    inputs = replace(INPUTS, reported_scores=(0.2,))
     evaluation = evaluate({"score_source": "reported", "action_on_violation": "block"}, inputs=inputs)
     combined = evaluation.start()
     assert combined.action is Action.BLOCK
@@ -89,7 +89,7 @@ def test_scores_known_already_can_block_before_the_reply() -> None:
 
 
 def test_scores_known_already_are_told_once() -> None:
-    inputs = replace(RECORD, reported_scores=(0.2,))
+    inputs = replace(INPUTS, reported_scores=(0.2,))
     evaluation = evaluate({"score_source": "reported"}, inputs=inputs)
     started = evaluation.start()
     assert started.action is Action.WARN
@@ -100,7 +100,7 @@ def test_scores_known_already_are_told_once() -> None:
 
 
 def test_a_missing_judge_blocks_before_the_reply() -> None:
-    inputs = replace(RECORD, judged=False, judge_unavailable=True)
+    inputs = replace(INPUTS, judged=False, judge_unavailable=True)
     assert evaluate({"on_judge_unavailable": "block"}, inputs=inputs).start().action is Action.BLOCK
     assert evaluate({}, inputs=inputs).start().action is Action.ALLOW
 
@@ -108,7 +108,7 @@ def test_a_missing_judge_blocks_before_the_reply() -> None:
 def test_a_judge_that_goes_missing_is_told_at_the_end() -> None:
     evaluation = evaluate({"on_judge_unavailable": "block"})
     assert evaluation.start().action is Action.ALLOW
-    combined = evaluation.finish(replace(RECORD, judged=False, judge_unavailable=True))
+    combined = evaluation.finish(replace(INPUTS, judged=False, judge_unavailable=True))
     assert [d.action for d in combined.decisions] == [Action.ALLOW, Action.BLOCK]
 
 
@@ -119,16 +119,16 @@ def test_strip() -> None:
     combined = evaluation.sentence([claim(0.9, sentence=1), claim(0.1, sentence=1)])
     assert (combined.action, combined.strip) == (Action.DROP, True)
     assert evaluation.withheld == {1}
-    end = evaluation.finish(replace(RECORD, citations=CITED))
+    end = evaluation.finish(replace(INPUTS, citations=CITED))
     assert [d.action for d in end.decisions] == [Action.DROP, Action.ALLOW]
 
 
 def test_strip_has_no_hold_on_text_that_is_out() -> None:
-    inputs = replace(RECORD, strippable=False)
+    inputs = replace(INPUTS, strippable=False)
     evaluation = evaluate({"unverifiable_action": "strip"} | LOW, inputs=inputs)
     evaluation.start()
     assert evaluation.sentence([claim(0.1)]).strip is False
-    end = evaluation.finish(replace(RECORD, citations=CITED))
+    end = evaluation.finish(replace(INPUTS, citations=CITED))
     assert [d.action for d in end.decisions] == [Action.ALLOW, Action.WARN]
     assert end.cause is not None
     assert end.cause.reason == "Unverifiable claims 100% (max 50%)"
@@ -153,7 +153,7 @@ def test_corrections() -> None:
     evaluation.start()
     right = claim(0.1, 0.9, correction="It costs 7 euros.")
     assert evaluation.sentence([right, claim(0.1, 0.9)]).corrected == (right,)
-    end = evaluation.finish(replace(RECORD, citations=CITED))
+    end = evaluation.finish(replace(INPUTS, citations=CITED))
     assert end.action is Action.WARN
     assert end.decisions[0].metadata["correction"] == "It costs 7 euros."
 
@@ -174,7 +174,7 @@ def test_the_highest_blocking_priority_answers() -> None:
         policy("grounding", "first", priority=1, action_on_violation="block", abstention_response="first"),
         policy("grounding", "second", priority=0, action_on_violation="block", abstention_response="second"),
     )
-    evaluation = PolicySet(policies).evaluate_reply(RECORD)
+    evaluation = PolicySet(policies).evaluate_reply(INPUTS)
     evaluation.start()
     evaluation.sentence([claim(0.1)])
     assert evaluation.abstention_response == "first"
@@ -186,26 +186,26 @@ def test_what_the_gateway_needs_to_know_beforehand() -> None:
         {"entailment_threshold": 0.8, "stream_mode": "live", "max_claims": 5},
         {"contradiction_threshold": 0.9, "stream_mode": "hold", "max_sources_per_claim": 9, "max_claims": 7},
     )
-    assert evaluation.thresholds == Thresholds(entailment=0.8, contradiction=0.7)
-    assert evaluation.max_sources_per_claim == 9
-    assert evaluation.max_claims == 7
-    assert evaluation.stream_mode == "hold"
-    assert evaluate({"max_claims": 5}, {}).max_claims is None
-    assert evaluate({"stream_mode": "live"}).stream_mode == "live"
-    assert evaluate({"stream_mode": "live"}, {"stream_mode": "final"}).stream_mode == "final"
+    assert evaluation.settings.thresholds == Thresholds(entailment=0.8, contradiction=0.7)
+    assert evaluation.settings.max_sources_per_claim == 9
+    assert evaluation.settings.max_claims == 7
+    assert evaluation.settings.stream_mode == "hold"
+    assert evaluate({"max_claims": 5}, {}).settings.max_claims is None
+    assert evaluate({"stream_mode": "live"}).settings.stream_mode == "live"
+    assert evaluate({"stream_mode": "live"}, {"stream_mode": "final"}).settings.stream_mode == "final"
 
 
 def test_documents_without_a_policy_are_annotated_and_never_blocked() -> None:
-    evaluation = DEFAULT_GROUNDING.evaluate_reply(RECORD)
+    evaluation = DEFAULT_GROUNDING.evaluate_reply(INPUTS)
     assert evaluation.start().action is Action.ALLOW
     combined = evaluation.sentence([claim(0.0, 0.99)])
     assert (combined.action, combined.strip, combined.corrected) == (Action.ALLOW, False, ())
-    assert evaluation.finish(RECORD).action is Action.ALLOW
+    assert evaluation.finish(INPUTS).action is Action.ALLOW
     assert evaluation.decisions == ()
-    assert evaluation.thresholds == Thresholds()
-    assert evaluation.max_sources_per_claim == 5
-    assert evaluation.max_claims is None
-    assert evaluation.stream_mode == "hold"
+    assert evaluation.settings.thresholds == Thresholds()
+    assert evaluation.settings.max_sources_per_claim == 5
+    assert evaluation.settings.max_claims is None
+    assert evaluation.settings.stream_mode == "hold"
     assert (evaluation.on_block, evaluation.abstention_response) == ("replace", None)
 
 
@@ -248,4 +248,4 @@ def test_modes_over_the_whole_are_decided_at_its_end(mode: str) -> None:
     evaluation.start()
     assert evaluation.sentence([claim(0.1)]).action is Action.ALLOW
     assert evaluation.sentence([claim(0.9, sentence=1)]).action is Action.ALLOW
-    assert evaluation.finish(RECORD).action is Action.BLOCK
+    assert evaluation.finish(INPUTS).action is Action.BLOCK
