@@ -1,4 +1,4 @@
-"""What operators see: log lines and metrics."""
+"""Logs, metrics and traces."""
 
 from app.observability.logs import configure_logging, log_often
 from app.observability.metrics import EventTotals, JudgeTotals, Metrics

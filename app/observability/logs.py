@@ -1,4 +1,4 @@
-"""Log lines: structured, all through one handler, without secrets and without what people or models wrote."""
+"""Structured logging through one handler, without secrets and without texts that people or models wrote."""
 
 import logging
 import re
@@ -13,11 +13,11 @@ import orjson
 import structlog
 
 MASK = "***"
-LEFT_OUT = "[left out]"
+REDACTED = "[redacted]"
 _SECRET_KEY = re.compile(
     r"(?:^|[-_.])(?:authorization|cookie|password|passwd|secret|token|api[-_]?key|apikey|credentials?)$", re.IGNORECASE
 )
-_TALKATIVE = (
+_NOISY_LOGGERS = (
     "aiosqlite",
     "alembic",
     "asyncio",
@@ -32,22 +32,22 @@ _SECRET_VALUES = (
     (re.compile(r"(?i)\b(bearer|basic)\s+[^\s\"',;]+"), rf"\1 {MASK}"),
     (re.compile(r"(?<=://)[^/\s:@]*:[^/\s@]+(?=@)"), MASK),
     (re.compile(r"\b(?:sk|gl|gsk|pk)-[A-Za-z0-9_-]{6,}"), MASK),
-    # Two libraries put what they were given into their messages: SQLAlchemy its parameters, Pydantic its input.
-    (re.compile(r"\[parameters: .*?\]$", re.DOTALL | re.MULTILINE), f"[parameters: {LEFT_OUT}]"),
-    (re.compile(r"input_value=.*?(?=, input_type=)", re.DOTALL), f"input_value={LEFT_OUT}"),
+    # SQLAlchemy quotes its parameters in error messages, and Pydantic its input.
+    (re.compile(r"\[parameters: .*?\]$", re.DOTALL | re.MULTILINE), f"[parameters: {REDACTED}]"),
+    (re.compile(r"input_value=.*?(?=, input_type=)", re.DOTALL), f"input_value={REDACTED}"),
 )
 
 
 _MAYBE_SECRET = re.compile(r"(?i)bearer|basic|://|(?:sk|gl|pk)-|\[parameters: |input_value=")
-"""Where none of this stands, none of the patterns above matches."""
+"""A cheap pre-check: if this doesn't match, none of the patterns above does."""
 
 
 def redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Mask secrets and leave out texts, however deep they stand: a structlog processor.
+    """Mask secrets and texts at any depth: a structlog processor.
 
-    A key named like a secret (``authorization``, ``x-api-key``, ``admin_token``) keeps its place and loses its value;
-    so does one that holds what people or models wrote (``messages``, ``content``, ``text``, ``prompt``). Bearer
-    tokens, passwords in URLs and keys of the usual shape are masked wherever they occur.
+    Values are masked if their key names a secret (``authorization``, ``x-api-key``, ``admin_token``) or a text that
+    people or models wrote (``messages``, ``content``, ``text``, ``prompt``). Bearer tokens, passwords in URLs and API
+    keys in the usual formats are masked wherever they occur.
     """
     return {key: _clean(key, value) for key, value in event.items()}
 
@@ -57,8 +57,8 @@ _PARAGRAPHS = frozenset({"exception", "stack"})
 
 
 def one_line(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Spell control characters out, for lines that people read: what a caller sent must not begin a line of its own,
-    nor steer a terminal. Lines of a traceback are indented. JSON needs none of that."""
+    """Escape control characters for the console format, so that a value can't start a new line or send terminal escape
+    sequences. Lines of a traceback are indented. JSON output needs none of this."""
     return {key: _shaped(key, value) if isinstance(value, str) else value for key, value in event.items()}
 
 
@@ -73,8 +73,8 @@ def _spelled(text: str) -> str:
 def _clean(key: str, value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
-    if (left := _in_place_of(key)) is not None:
-        return left
+    if (substitute := _substitute(key)) is not None:
+        return substitute
     match value:
         case str():
             return mask(value)
@@ -87,18 +87,19 @@ def _clean(key: str, value: Any) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _in_place_of(key: str) -> str | None:
-    """What stands for the value of ``key``, whatever that is; None: the value itself is looked at."""
+def _substitute(key: str) -> str | None:
+    """What replaces the value of ``key``; None: the value itself is examined."""
     if _SECRET_KEY.search(key):
         return MASK
-    return LEFT_OUT if key.lower() in _TEXT_KEYS else None
+    return REDACTED if key.lower() in _TEXT_KEYS else None
 
 
 def mask(text: str) -> str:
-    if text.isidentifier():  # quick, and true of most
+    """Mask bearer tokens, API keys and URL passwords in ``text``."""
+    if text.isidentifier():  # fast, and true for most values
         return text
     if not text.isascii():
-        text = text.encode("utf-8", "replace").decode()  # a lone surrogate would cost the line, and those beside it
+        text = text.encode("utf-8", "replace").decode()  # a lone surrogate would fail the whole write
     if _MAYBE_SECRET.search(text) is None:
         return text
     for pattern, replacement in _SECRET_VALUES:
@@ -107,36 +108,38 @@ def mask(text: str) -> str:
 
 
 def log_often(logger: str, event: str, lines: Iterable[tuple[datetime, Mapping[str, Any]]]) -> None:
-    """What ``structlog.stdlib.get_logger(logger).info(event, **fields)`` does for each of ``lines``: its time, and its
-    fields, which stand for what is bound. For lines that every request leaves: where lines are JSON and nobody else
-    listens, it costs a fraction."""
+    """Log ``event`` at info level for each of ``lines``, a timestamp and the line's fields (bound context variables are
+    not added). Meant for lines logged on every request: with JSON output and no other handler it bypasses structlog,
+    which is much faster."""
     direct = _direct
     if direct is None or logging.root.handlers != [direct] or not logging.getLogger(logger).isEnabledFor(logging.INFO):
         log = structlog.stdlib.get_logger(logger)
         for at, fields in lines:
             log.info(event, **fields, timestamp=at.isoformat().replace("+00:00", "Z"))
         return
-    told = []
+    written = []
     for at, fields in lines:
-        line = {name: value if type(value) in _NUMBERS else _told(name, value) for name, value in fields.items()}
+        line = {
+            name: value if type(value) in _NUMBERS else _cached_clean(name, value) for name, value in fields.items()
+        }
         line |= {"event": event, "level": "info", "logger": logger, "timestamp": at}
-        told.append(_dump(line))
+        written.append(_dump(line))
     with direct.lock or nullcontext():
-        direct.stream.write("\n".join(told) + "\n")
+        direct.stream.write("\n".join(written) + "\n")
         direct.flush()
 
 
 _NUMBERS = frozenset({type(None), bool, int, float})
 
 
-def _told(name: str, value: Any) -> Any:
+def _cached_clean(name: str, value: Any) -> Any:
     if type(value) is str and len(value) <= _SHORT:
         return _clean_short(name, value)
     return _clean(name, value)
 
 
 _SHORT = 32
-"""Characters up to which a value is likely one that was seen before, unlike an id."""
+"""In characters. Shorter values tend to repeat, unlike ids, so their cleaned form is cached."""
 
 
 @lru_cache(maxsize=4096)
@@ -145,15 +148,14 @@ def _clean_short(name: str, text: str) -> Any:
 
 
 _direct: "logging.StreamHandler[TextIO] | None" = None
-"""The handler whose lines are JSON."""
+"""The handler, if its output is JSON."""
 
 
 def configure_logging(level: str, format: str, *, stream: TextIO | None = None) -> None:
-    """Send every log line of the process, ours and the libraries', through one handler.
+    """Send all log lines of the process, including those of libraries, through one handler.
 
     ``level`` is ``debug``, ``info``, ``warning`` or ``error``; ``format`` is ``json`` or ``console``; ``stream`` is
-    stderr unless given. May be called again. What ``structlog.contextvars.bound_contextvars(request_id=...)`` binds is
-    added to each line.
+    stderr by default. May be called again. Variables bound with ``structlog.contextvars`` are added to each line.
     """
     stream = stream or sys.stderr
     shared: list[structlog.typing.Processor] = [
@@ -198,10 +200,10 @@ def configure_logging(level: str, format: str, *, stream: TextIO | None = None) 
     for name in ("uvicorn", "uvicorn.error", "uvicorn.asgi", "uvicorn.access"):
         logger = logging.getLogger(name)
         logger.handlers = []
-        # The gateway writes a line of its own for each request, which says more.
+        # The gateway logs each request itself, in more detail.
         logger.propagate = name != "uvicorn.access"
-    # These say a line per request or statement at info, and at debug what passes through them, texts included.
-    for name in _TALKATIVE:
+    # These log every request or statement at info, and their contents, texts included, at debug.
+    for name in _NOISY_LOGGERS:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
 
 

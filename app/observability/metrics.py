@@ -1,4 +1,4 @@
-"""Prometheus metrics, one method for each thing that happens. Labels have few values: no model, agent or key is one."""
+"""Prometheus metrics. Labels have few distinct values: models, agents and keys are not labels."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ _MULTIPROCESS: Any = multiprocess  # its functions carry no types
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeTotals:
-    """Where the judge stands: pairs that wait and bytes of scores kept now; the rest counts since the start."""
+    """The judge's counters since the start; ``queue_depth`` (pairs) and ``cache_bytes`` are current values."""
 
     queue_depth: int = 0
     cache_bytes: int = 0
@@ -36,7 +36,7 @@ class JudgeTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventTotals:
-    """Where the event writer stands: events and journal bytes that wait now; the rest counts events since the start."""
+    """The event writer's counters since the start; ``queue_depth`` and ``journal_bytes`` are current values."""
 
     queue_depth: int = 0
     journal_bytes: int = 0
@@ -46,8 +46,8 @@ class EventTotals:
     rejected: int = 0
 
 
-class _Labels:
-    """Keeps a label's values few: what comes after the first ``limit`` distinct ones counts as ``other``."""
+class _BoundedLabel:
+    """Bounds a label's cardinality: after ``limit`` distinct values, new ones become ``other``."""
 
     def __init__(self, limit: int = 64) -> None:
         self._limit = limit
@@ -63,15 +63,15 @@ class _Labels:
 
 
 _SAMPLED_S = 0.25
-"""How old the numbers may be that another worker finds."""
+"""How old another worker's gauges may be at a scrape."""
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
 
 class Metrics:
-    """The gateway's Prometheus metrics, each app with a registry of its own.
+    """The gateway's Prometheus metrics. Each app has its own registry.
 
-    With several workers each process writes its numbers to files in ``PROMETHEUS_MULTIPROC_DIR`` (``groundlane serve
-    --workers`` sets it) and whichever worker is scraped answers for all.
+    With several workers, each process writes its values to files in ``PROMETHEUS_MULTIPROC_DIR`` (set by ``groundlane
+    serve --workers``), and any worker that is scraped answers for all.
     """
 
     def __init__(
@@ -82,56 +82,66 @@ class Metrics:
         before: Callable[[], None] = lambda: None,
         lag_s: float = 0.0,
     ) -> None:
-        """``judge`` and ``events`` are asked where they stand at each scrape. ``before`` each scrape, what waits to be
-        counted may be; ``lag_s``: how long it may wait in another worker."""
+        """``judge`` and ``events`` are read at each scrape. ``before`` runs first, to count pending events; ``lag_s``
+        is how long events may stay pending in another worker."""
         self._multiprocess = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
         self._registry = CollectorRegistry()
         if not self._multiprocess:
             ProcessCollector(registry=self._registry)
         self._judge, self._events, self._before, self._lag_s = judge, events, before, lag_s
         self._judge_before, self._events_before = JudgeTotals(), EventTotals()
-        self._reason, self._category, self._kind = _Labels(), _Labels(), _Labels()
-        self._api, self._outcome, self._why = _Labels(), _Labels(), _Labels()
+        self._reason, self._category, self._kind = _BoundedLabel(), _BoundedLabel(), _BoundedLabel()
+        self._api, self._outcome, self._why = _BoundedLabel(), _BoundedLabel(), _BoundedLabel()
 
-        self._requests = self._counter("requests", "Requests, governed or not", "api", "action", "verdict", "status")
-        self._request_seconds = self._histogram("request_seconds", "Whole request, first to last byte", "api")
-        self._upstream_seconds = self._histogram("upstream_seconds", "Time spent on the upstream's reply", "api")
-        self._judge_seconds = self._histogram("judge_seconds", "Time a request spent with the judge", "api")
-        self._sentences = self._counter("sentences", "Claims and claim-less sentences by verdict", "label")
-        self._unjudged = self._counter("unjudged", "Claims without a verdict of the judge, by reason", "reason")
+        self._requests = self._counter(
+            "requests", "Requests, governed or passed through", "api", "action", "verdict", "status"
+        )
+        self._request_seconds = self._histogram("request_seconds", "Request duration, from first to last byte", "api")
+        self._upstream_seconds = self._histogram("upstream_seconds", "Time spent on the upstream reply", "api")
+        self._judge_seconds = self._histogram("judge_seconds", "Time spent judging, per request", "api")
+        self._sentences = self._counter("sentences", "Claims, and sentences without claims, by verdict", "label")
+        self._unjudged = self._counter("unjudged", "Claims that could not be judged, by reason", "reason")
         of_decision = ("category", "action", "reason_code")
-        self._decisions = self._counter("decisions", "Decisions", *of_decision)
-        self._shadow = self._counter("shadow_decisions", "Decisions of policies that were not in force", *of_decision)
-        # Looked up by every request, and of few labels each.
+        self._decisions = self._counter("decisions", "Policy decisions", *of_decision)
+        self._shadow = self._counter("shadow_decisions", "Decisions of policies in shadow mode", *of_decision)
+        # Looked up on every request; they have few label values.
         self._took = cache(self._request_seconds.labels)
         self._upstream_took, self._judge_took = cache(self._upstream_seconds.labels), cache(self._judge_seconds.labels)
-        self._regenerations = self._counter("regenerations", "Times an upstream was asked to go on anew", "api")
-        self._upstream_errors = self._counter("upstream_errors", "Failures of the upstream", "kind")
-        self._keys_refused = self._counter("keys_refused", "Calls refused for their gateway key", "reason")
-        self._limits_alone = self._counter("limits_not_shared", "Requests whose limit a worker counted for itself")
-        self._llm_calls = self._counter("llm_calls", "Calls to LLM judges", "mode", "outcome")
-        self._llm_seconds = self._histogram("llm_seconds", "Time of a call to an LLM judge", "mode")
-        self._llm_tokens = self._counter("llm_tokens", "Tokens of LLM judges", "kind")
-        self._llm_cost = self._counter("llm_cost_usd", "Cost of LLM judges, where prices are known")
+        self._regenerations = self._counter("regenerations", "Replies regenerated after a sentence failed", "api")
+        self._upstream_errors = self._counter(
+            "upstream_errors", "Upstream failures, including those fixed by a retry", "kind"
+        )
+        self._keys_refused = self._counter("keys_refused", "Requests refused because of their gateway key", "reason")
+        self._limits_alone = self._counter(
+            "limits_not_shared", "Requests rate-limited per worker because Redis was unavailable"
+        )
+        self._llm_calls = self._counter("llm_calls", "LLM judge calls", "mode", "outcome")
+        self._llm_seconds = self._histogram("llm_seconds", "LLM judge call duration", "mode")
+        self._llm_tokens = self._counter("llm_tokens", "LLM judge tokens", "kind")
+        self._llm_cost = self._counter("llm_cost_usd", "LLM judge cost, for models with known prices")
         self._open_streams = self._gauge("open_streams", "Streamed replies in progress")
-        self._judge_queue = self._gauge("judge_queue_depth", "Pairs that wait for the judge")
-        self._judge_cache = self._gauge("judge_cache_bytes", "Memory of the scores kept, at most")
+        self._judge_queue = self._gauge("judge_queue_depth", "Claim-passage pairs waiting for the judge")
+        self._judge_cache = self._gauge("judge_cache_bytes", "Upper bound of the verdict cache's memory")
         self._judge_counters = {
-            "batches": self._counter("judge_batches", "Batches that went to the judge"),
+            "batches": self._counter("judge_batches", "Batches sent to the judge"),
             "pairs": self._counter("judge_pairs", "Pairs in those batches"),
-            "failed": self._counter("judge_failed", "Pairs of batches that the judge failed to score"),
-            "cache_hits": self._counter("judge_cache_hits", "Pairs that the verdict cache held"),
-            "cache_misses": self._counter("judge_cache_misses", "Pairs that the verdict cache did not hold"),
-            "cache_evictions": self._counter("judge_cache_evictions", "Scores that left the cache to make room"),
-            "overloaded": self._counter("judge_overloaded", "Pairs refused: the judge's queue was full"),
+            "failed": self._counter("judge_failed", "Pairs in batches that the judge failed to score"),
+            "cache_hits": self._counter("judge_cache_hits", "Pairs found in the verdict cache"),
+            "cache_misses": self._counter("judge_cache_misses", "Pairs not found in the verdict cache"),
+            "cache_evictions": self._counter("judge_cache_evictions", "Scores evicted from the verdict cache"),
+            "overloaded": self._counter("judge_overloaded", "Pairs rejected because the judge's queue was full"),
         }
-        self._events_queue = self._gauge("events_queue_depth", "Events that wait for the database")
-        self._events_journal = self._gauge("events_journal_bytes", "Bytes in the journal that wait for the database")
+        self._events_queue = self._gauge("events_queue_depth", "Events waiting for the database")
+        self._events_journal = self._gauge("events_journal_bytes", "Bytes in the journal waiting for the database")
         self._events_counters = {
             "written": self._counter("events_written", "Events written to the database"),
-            "journaled": self._counter("events_journaled", "Events that went to the journal file"),
-            "dropped": self._counter("events_dropped", "Events lost: neither database nor journal took them"),
-            "rejected": self._counter("events_rejected", "Events set aside: the database refused what is in them"),
+            "journaled": self._counter("events_journaled", "Events written to the journal file"),
+            "dropped": self._counter(
+                "events_dropped", "Events lost because neither database nor journal accepted them"
+            ),
+            "rejected": self._counter(
+                "events_rejected", "Events set aside because the database rejected their contents"
+            ),
         }
 
     def observe_requests(self, events: Iterable[RequestEvent]) -> None:
@@ -155,7 +165,7 @@ class Metrics:
             self._regenerations.labels(api).inc(row.regenerations)
 
     def _series(self, event: RequestEvent) -> Iterator[tuple[Any, ...]]:
-        """What the event adds one to, each a counter and its labels."""
+        """The counters that the event increments, each with its labels."""
         row = event.request
         yield self._requests, self._api(row.api), row.action, self._outcome(row.verdict), self._outcome(row.status)
         for claim in event.claims:
@@ -167,15 +177,15 @@ class Metrics:
                 yield counter, self._category(decision.category), decision.action, self._reason(decision.reason_code)
 
     def observe_upstream_error(self, kind: str) -> None:
-        """Count a failure of the upstream: ``connect``, ``timeout``, ``status_4xx``, ``status_5xx`` or ``stream``."""
+        """Count an upstream failure: ``connect``, ``timeout``, ``status_4xx``, ``status_5xx`` or ``stream``."""
         self._upstream_errors.labels(self._kind(kind)).inc()
 
     def observe_key_refused(self, reason: str) -> None:
-        """Count a call that was refused for its key: ``wrong`` (none, unknown or revoked) or ``rate``."""
+        """Count a request refused because of its key: ``wrong`` (missing, unknown or revoked) or ``rate``."""
         self._keys_refused.labels(reason).inc()
 
     def observe_limit_alone(self) -> None:
-        """Count a request whose rate limit should have been counted for all workers and was not."""
+        """Count a request whose rate limit was counted per worker instead of across all workers."""
         self._limits_alone.inc()
 
     def observe_llm_call(self, call: LlmCall) -> None:
@@ -196,23 +206,23 @@ class Metrics:
             self._open_streams.dec()
 
     async def keep_sampled(self) -> None:
-        """With several workers, note now and then where judge and events stand, for whichever worker is scraped."""
+        """With several workers, publish the judge's and the event writer's values regularly for scrapes of others."""
         while self._multiprocess:
             self._sample()
             await asyncio.sleep(_SAMPLED_S)
 
     async def scraped(self) -> bytes:
-        """``render``, once all that has ended by now is counted, in whichever worker it was."""
+        """``render``, after waiting until every worker has counted the requests that have ended by now."""
         if self._multiprocess:
             await asyncio.sleep(self._lag_s)
         return self.render()
 
     def render(self) -> bytes:
-        """The exposition in Prometheus' text format; serve it with ``prometheus_client.CONTENT_TYPE_LATEST``."""
+        """The metrics in Prometheus' text format; serve them as ``prometheus_client.CONTENT_TYPE_LATEST``."""
         return generate_latest(self._collected())
 
     def readings(self) -> Mapping[str, float]:
-        """Where each number without labels stands, by its name in the exposition; of all workers together."""
+        """The values of all metrics without labels, by name, summed over all workers."""
         found = (sample for metric in self._collected().collect() for sample in metric.samples)
         return {sample.name: sample.value for sample in found if not sample.labels}
 
@@ -249,7 +259,7 @@ class Metrics:
 
 
 def _forget_dead_workers(folder: Path) -> None:
-    """A worker that was killed leaves its gauges behind; its counters stay right and are kept."""
+    """Remove the gauges of killed workers. Their counters stay valid and are kept."""
     for file in folder.glob("gauge_live*_*.db"):
         pid = int(file.stem.rsplit("_", 1)[-1])
         try:

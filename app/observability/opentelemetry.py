@@ -1,7 +1,7 @@
-"""Spans by OpenTelemetry, and how a trace goes on to the upstream.
+"""OpenTelemetry spans, and trace propagation to the upstream.
 
-The span of a call lasts from its first byte to its last, that of sending it upstream until the reply is read. All else
-is made of the event that the request leaves, which has the times of what happened, when it is over.
+A call's span lasts from its first byte to its last; an upstream span lasts until the reply is read. All other spans are
+created from the request's event, which has the timestamps, once the request is over.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +24,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.config import UpstreamSpec
 from app.events.records import RequestEvent, RequestRow
-from app.observability.span_attributes import model_attributes, note_failure, operation, request_attributes, told
+from app.observability.span_attributes import (
+    model_attributes,
+    note_failure,
+    operation,
+    request_attributes,
+    without_none,
+)
 from app.upstream import Sent, UpstreamRequest, Upstreams
 from policies.types import Action, Decision
 
@@ -37,7 +43,7 @@ _NS_PER_S = 1_000_000_000
 
 @dataclass(slots=True)
 class _Call:
-    """What is known of a call while it is answered."""
+    """The tracing state of a call in progress."""
 
     span: Span
     context: Context
@@ -46,7 +52,7 @@ class _Call:
     upstream: list[Span] = field(default_factory=list)
     status: int | None = None
     is_message: bool = False
-    """A message in the body of a call, with a name and a span of its own."""
+    """An MCP message within a call, with its own span."""
 
     def at(self, ms: float) -> int:
         return self.began + int(ms * _NS_PER_MS)
@@ -66,9 +72,10 @@ _CALL: ContextVar[_Call | None] = ContextVar("groundlane_traced_call", default=N
 
 
 def configured(exporters: Sequence[str], environment: Mapping[str, str]) -> "OtelTracing":
-    """As OpenTelemetry's own variables say, or with the provider that an instrumentation of the process has set up.
+    """Set up tracing from OpenTelemetry's environment variables, or with the provider that an instrumentation of the
+    process has installed.
 
-    Raises ValueError for an exporter that is none of ``otlp`` and ``console``, ImportError for one that is missing.
+    Raises ValueError for exporters other than ``otlp`` and ``console``, ImportError if a package is missing.
     """
     installed = trace.get_tracer_provider()
     if isinstance(installed, TracerProvider):
@@ -84,20 +91,20 @@ def _exporter(name: str, environment: Mapping[str, str]) -> SpanExporter:
     if name == "console":
         return ConsoleSpanExporter()
     if name != "otlp":
-        raise ValueError(f"OTEL_TRACES_EXPORTER: {name!r} is none of otlp, console, none")
+        raise ValueError(f"OTEL_TRACES_EXPORTER: unsupported exporter {name!r}; use otlp, console or none")
     general = environment.get("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
     if environment.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", general) != "grpc":
         return OTLPSpanExporter()
     try:
         module = import_module("opentelemetry.exporter.otlp.proto.grpc.trace_exporter")
     except ImportError as error:
-        raise ImportError("gRPC needs the package opentelemetry-exporter-otlp-proto-grpc") from error
+        raise ImportError("OTLP over gRPC requires the package opentelemetry-exporter-otlp-proto-grpc") from error
     exporter: SpanExporter = module.OTLPSpanExporter()
     return exporter
 
 
 class OtelTracing:
-    """One per process. ``provider`` makes the spans, and is shut down with this where it is ``owned``."""
+    """One per process. ``provider`` creates the spans; it is shut down with this object if it is ``owned``."""
 
     def __init__(self, provider: TracerProvider, *, owned: bool = True) -> None:
         self._provider, self._owned = provider, owned
@@ -130,7 +137,7 @@ class OtelTracing:
         return traced
 
     def sending(self, request: UpstreamRequest) -> tuple[UpstreamRequest, Span | None]:
-        """``request`` with the trace in its headers, and the span of sending it; it ends with the reply."""
+        """``request`` with trace context headers, and its span, which ends with the reply."""
         call = _CALL.get()
         if call is None:
             return request, None
@@ -159,7 +166,7 @@ class OtelTracing:
             links = [Link(outer.span.get_span_context())] if around.is_valid else []
             parent = parent if around.is_valid else outer.context
         began = time_ns()
-        span = self._tracer.start_span(name, parent, SpanKind.SERVER, told(attributes), links, began)
+        span = self._tracer.start_span(name, parent, SpanKind.SERVER, without_none(attributes), links, began)
         call = _Call(span, trace.set_span_in_context(span, parent), began, is_message=True)
 
         def failed(kind: str) -> None:
@@ -196,7 +203,7 @@ class OtelTracing:
     def _begin(self, scope: Scope) -> _Call:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         parent = trace.get_current_span()
-        # Where an instrumentation of the server has begun a span, this is one within it.
+        # If an instrumentation of the server has started a span, nest in it.
         outer = None if parent.get_span_context().is_valid else propagate.extract(headers)
         attributes = {"http.request.method": scope["method"], "url.path": scope["path"]}
         began = time_ns()
@@ -216,7 +223,7 @@ class OtelTracing:
         self._decided(call, "policies retrieval", decisions, (0.0, asked), attributes)
 
     def _upstream(self, call: _Call, row: RequestRow, marks: Mapping[str, float]) -> None:
-        """What the reply tells is the last send's; where one was asked for anew, the tokens are those of all."""
+        """Reply attributes belong to the last upstream call; token counts cover all calls of a regenerated reply."""
         if not call.upstream:
             return
         span = call.upstream[-1]
@@ -229,7 +236,7 @@ class OtelTracing:
         span.end(call.at(marks.get("upstream_ended", row.total_ms)))
 
     def _judge(self, call: _Call, event: RequestEvent) -> None:
-        """From the first sentence that came to the judge to the last verdict; each verdict is an event of it."""
+        """A span from the first sentence sent to the judge to the last verdict, with an event per verdict."""
         row = event.request
         if row.judge_ms is None:
             return
@@ -247,13 +254,13 @@ class OtelTracing:
                 "groundlane.claim.delivered": claim.delivered,
             }
             at = claim.extra.get("at")
-            span.add_event("claim", told(found), call.at(at[1] if at else end))
+            span.add_event("claim", without_none(found), call.at(at[1] if at else end))
         result = {
             "gen_ai.evaluation.name": "groundedness",
             "gen_ai.evaluation.score.label": row.verdict,
             "gen_ai.evaluation.score.value": row.trust_score,
         }
-        span.add_event("gen_ai.evaluation.result", told(result), call.at(end))
+        span.add_event("gen_ai.evaluation.result", without_none(result), call.at(end))
         span.end(call.at(end))
 
     def _grounding(self, call: _Call, event: RequestEvent) -> None:
@@ -282,12 +289,12 @@ class OtelTracing:
                 "groundlane.action": decision.action.value,
                 "groundlane.reason_code": decision.reason_code,
             }
-            span.add_event("decision", told(found), call.at(between[1]))
+            span.add_event("decision", without_none(found), call.at(between[1]))
         span.end(call.at(between[1]))
 
 
 class TracedUpstreams(Upstreams):
-    """Upstreams whose every request goes on with the trace of the call that it is for."""
+    """Upstreams that propagate the call's trace with every request."""
 
     tracing: OtelTracing
 

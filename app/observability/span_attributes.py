@@ -1,4 +1,4 @@
-"""What spans tell of a request: names of the GenAI semantic conventions where they have one. No word of a text."""
+"""Span attributes of a request, named after the GenAI semantic conventions where possible. They contain no texts."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ def operation(row: RequestRow) -> str:
 
 
 def request_attributes(row: RequestRow) -> dict[str, Any]:
-    return told(
+    return without_none(
         {
             "gen_ai.agent.name": row.agent,
             "gen_ai.request.model": row.model,
@@ -33,8 +33,8 @@ def request_attributes(row: RequestRow) -> dict[str, Any]:
 
 
 def model_attributes(row: RequestRow) -> dict[str, Any]:
-    """What the GenAI semantic conventions call it."""
-    return told(
+    """Attributes of the GenAI semantic conventions."""
+    return without_none(
         {
             "gen_ai.operation.name": operation(row),
             "gen_ai.provider.name": "anthropic" if row.api == "messages" else "openai",
@@ -54,5 +54,5 @@ def note_failure(span: Span, row: RequestRow) -> None:
         span.set_status(Status(StatusCode.ERROR, row.error))
 
 
-def told(found: Mapping[str, Any]) -> dict[str, Any]:
+def without_none(found: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Traces of calls, where somebody has set them up: with the extra ``otel`` and OpenTelemetry's standard variables."""
+"""Optional tracing, enabled by the extra ``otel`` and OpenTelemetry's standard environment variables."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -19,35 +19,35 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT
 
 
 class Tracing(Protocol):
-    """What a process that traces does besides. One that does not has none of this in its way."""
+    """The hooks of tracing. A process without tracing has none of them in its request path."""
 
     def app(self, app: ASGIApp) -> ASGIApp:
-        """``app``, each call of ``/v1`` and ``/mcp`` in a span that continues the caller's trace."""
+        """Wrap ``app`` so that each call of ``/v1`` and ``/mcp`` gets a span that continues the caller's trace."""
         ...
 
     def upstreams(self, specs: Sequence[UpstreamSpec], **options: Any) -> Upstreams:
-        """Upstreams that are sent the trace of the call, with spans of their own."""
+        """Upstreams that propagate the trace and have spans for their requests."""
         ...
 
     def message(
         self, name: str, attributes: Mapping[str, Any], meta: Mapping[str, Any]
     ) -> AbstractContextManager[Callable[[str], None]]:
-        """A message of the Model Context Protocol while it is answered, in a span of its own: in the trace that its
-        ``_meta`` names, else in that of the call that it came with. What is yielded notes the kind of an error."""
+        """A span for an MCP message while it is answered, in the trace named by its ``_meta`` or else in the call's.
+        Yields a function that records the type of an error."""
         ...
 
     def observe(self, event: RequestEvent) -> None:
-        """Make spans of what a request did, in the task that answers it."""
+        """Create spans from a request's event. Call it in the task that handles the request."""
         ...
 
     def shutdown(self) -> None:
-        """Send what waits, and no more. Blocks for as long as that takes."""
+        """Export pending spans and stop. Blocks until done."""
         ...
 
 
 def open_tracing(environment: Mapping[str, str] = os.environ) -> Tracing | None:
-    """As the environment says: None unless ``OTEL_TRACES_EXPORTER`` names an exporter or an endpoint is set. What
-    cannot be had is told in the log; nobody's request fails for it."""
+    """Set up tracing from the environment. None unless ``OTEL_TRACES_EXPORTER`` names an exporter or an endpoint is
+    set. Errors are logged as a warning, and the gateway runs without tracing."""
     wanted = environment.get("OTEL_TRACES_EXPORTER", "").strip().lower()
     if not wanted and any(environment.get(name) for name in _ENDPOINTS):
         wanted = "otlp"
@@ -58,5 +58,5 @@ def open_tracing(environment: Mapping[str, str] = os.environ) -> Tracing | None:
 
         return configured(wanted.split(","), environment)
     except (ImportError, ValueError) as error:
-        _log.warning("tracing_unavailable", detail=str(error), needs="the extra otel")
+        _log.warning("tracing_unavailable", detail=str(error), hint="install the extra otel")
         return None

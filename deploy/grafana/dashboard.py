@@ -1,4 +1,4 @@
-"""Writes ``groundlane.json``, the dashboard for Grafana, beside this file: ``python deploy/grafana/dashboard.py``."""
+"""Generates ``groundlane.json``, the Grafana dashboard, next to this file: ``python deploy/grafana/dashboard.py``."""
 
 import json
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _LABELS = {"supported": "green", "contradicted": "red", "unverifiable": "yellow"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """``legend`` names a series by its labels: ``{{action}}``."""
+    """``legend`` names series by their labels: ``{{action}}``."""
 
     expr: str
     legend: str
@@ -25,7 +25,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """``unit`` is Grafana's name of one; ``colors`` maps series to colors."""
+    """``unit`` is a Grafana unit; ``colors`` maps series names to colours."""
 
     title: str
     about: str
@@ -38,7 +38,7 @@ class Panel:
 
 
 def rate(metric: str, *by: str) -> str:
-    """How much a counter grows in a second."""
+    """A counter's rate per second."""
     each = f" by ({', '.join(by)})" if by else ""
     return f"sum{each} (rate({metric}{_OF}[$__rate_interval]))"
 
@@ -48,7 +48,7 @@ def share(part: str, whole: str) -> str:
 
 
 def quantiles(metric: str) -> list[Query]:
-    """Median and 95th and 99th percentile of a histogram."""
+    """The median, 95th and 99th percentile of a histogram."""
     inner = f"sum by (le) (rate({metric}_bucket{_OF}[$__rate_interval]))"
     return [Query(expr=f"histogram_quantile({q / 100}, {inner})", legend=f"p{q}") for q in (50, 95, 99)]
 
@@ -61,10 +61,10 @@ _CONTRADICTED = 'sum (rate(groundlane_sentences_total{job=~"$job", label="contra
 _HITS, _MISSES = rate("groundlane_judge_cache_hits_total"), rate("groundlane_judge_cache_misses_total")
 
 ROWS: dict[str, Sequence[Panel]] = {
-    "At a glance": (
+    "Overview": (
         Panel(
             title="Requests",
-            about="Requests in a second, governed or not.",
+            about="Requests per second, governed or passed through.",
             queries=[Query(expr=_REQUESTS, legend="requests")],
             unit="reqps",
             kind="stat",
@@ -72,7 +72,7 @@ ROWS: dict[str, Sequence[Panel]] = {
         ),
         Panel(
             title="Blocked",
-            about="Share of requests that a policy blocked.",
+            about="Share of requests blocked by a policy.",
             queries=[Query(expr=share(_BLOCKED, _REQUESTS), legend="blocked")],
             unit="percentunit",
             kind="stat",
@@ -80,7 +80,7 @@ ROWS: dict[str, Sequence[Panel]] = {
         ),
         Panel(
             title="Supported",
-            about="Share of claims that the documents support.",
+            about="Share of claims supported by the documents.",
             queries=[Query(expr=share(_SUPPORTED, _CLAIMS), legend="supported")],
             unit="percentunit",
             kind="stat",
@@ -88,7 +88,7 @@ ROWS: dict[str, Sequence[Panel]] = {
         ),
         Panel(
             title="Events lost",
-            about="Neither database nor journal took them. It should stay at 0.",
+            about="Events that neither the database nor the journal accepted. Should stay at 0.",
             queries=[
                 Query(expr=f"sum (increase(groundlane_events_dropped_total{_OF}[$__range]))", legend="lost"),
             ],
@@ -100,7 +100,7 @@ ROWS: dict[str, Sequence[Panel]] = {
     "Requests": (
         Panel(
             title="Requests by action",
-            about="What became of requests.",
+            about="Requests per second by the action taken.",
             queries=[Query(expr=rate("groundlane_requests_total", "action"), legend="{{action}}")],
             unit="reqps",
             stacked=True,
@@ -108,7 +108,7 @@ ROWS: dict[str, Sequence[Panel]] = {
         ),
         Panel(
             title="Requests by status",
-            about="How requests ended; incomplete: the upstream's reply broke off.",
+            about="How requests ended. Incomplete: the upstream's reply broke off.",
             queries=[Query(expr=rate("groundlane_requests_total", "status"), legend="{{status}}")],
             unit="reqps",
             stacked=True,
@@ -119,20 +119,20 @@ ROWS: dict[str, Sequence[Panel]] = {
             queries=[Query(expr=f"sum (groundlane_open_streams{_OF})", legend="streams")],
         ),
         Panel(
-            title="Time of a request",
-            about="First to last byte.",
+            title="Request latency",
+            about="From first to last byte.",
             queries=quantiles("groundlane_request_seconds"),
             unit="s",
         ),
         Panel(
-            title="Time of the upstream",
-            about="Spent on the upstream's reply.",
+            title="Upstream latency",
+            about="Time spent on the upstream's reply.",
             queries=quantiles("groundlane_upstream_seconds"),
             unit="s",
         ),
         Panel(
-            title="Failures of the upstream",
-            about="Those that another attempt made up for among them.",
+            title="Upstream failures",
+            about="Including failures that a retry fixed.",
             queries=[Query(expr=rate("groundlane_upstream_errors_total", "kind"), legend="{{kind}}")],
             unit="ops",
         ),
@@ -140,22 +140,22 @@ ROWS: dict[str, Sequence[Panel]] = {
     "Grounding": (
         Panel(
             title="Sentences by verdict",
-            about="What the documents say of them.",
+            about="Whether the documents support or contradict them.",
             queries=[Query(expr=rate("groundlane_sentences_total", "label"), legend="{{label}}")],
             unit="ops",
             stacked=True,
             colors=_LABELS,
         ),
         Panel(
-            title="Contradicted",
-            about="Share of claims.",
+            title="Contradicted claims",
+            about="Share of claims contradicted by the documents.",
             queries=[Query(expr=share(_CONTRADICTED, _CLAIMS), legend="contradicted")],
             unit="percentunit",
             colors=_LABELS,
         ),
         Panel(
             title="Violations by reason",
-            about="Decisions that are not to allow.",
+            about="Decisions other than allow.",
             queries=[
                 Query(
                     expr="sum by (reason_code) "
@@ -167,7 +167,7 @@ ROWS: dict[str, Sequence[Panel]] = {
         ),
         Panel(
             title="Violations in shadow",
-            about="What policies in shadow would have decided.",
+            about="Decisions other than allow by policies in shadow mode. They have no effect.",
             queries=[
                 Query(
                     expr="sum by (reason_code) "
@@ -179,61 +179,61 @@ ROWS: dict[str, Sequence[Panel]] = {
         ),
         Panel(
             title="Claims without a verdict",
-            about="By reason: too late, too many, a language that the judge does not know.",
+            about="By reason: timeout, overload, claim limit, unsupported language.",
             queries=[Query(expr=rate("groundlane_unjudged_total", "reason"), legend="{{reason}}")],
             unit="ops",
         ),
         Panel(
-            title="Asked anew",
-            about="Times an upstream was asked to go on from where a sentence failed.",
+            title="Regenerations",
+            about="Replies regenerated from the point where a sentence failed.",
             queries=[Query(expr=rate("groundlane_regenerations_total", "api"), legend="{{api}}")],
             unit="ops",
         ),
     ),
     "Judge": (
         Panel(
-            title="Time with the judge",
-            about="Of a request.",
+            title="Judging time",
+            about="Per request.",
             queries=quantiles("groundlane_judge_seconds"),
             unit="s",
         ),
         Panel(
             title="Pairs",
-            about="Claims with a passage each that were scored, failed, or were refused because the queue was full.",
+            about="Claim-passage pairs that were scored, failed, or were rejected because the queue was full.",
             queries=[
                 Query(expr=rate("groundlane_judge_pairs_total"), legend="scored"),
                 Query(expr=rate("groundlane_judge_failed_total"), legend="failed"),
-                Query(expr=rate("groundlane_judge_overloaded_total"), legend="refused"),
+                Query(expr=rate("groundlane_judge_overloaded_total"), legend="rejected"),
             ],
             unit="ops",
-            colors={"failed": "red", "refused": "orange"},
+            colors={"failed": "red", "rejected": "orange"},
         ),
         Panel(
-            title="Pairs in a batch, and waiting",
-            about="The larger the batches, the cheaper a pair.",
+            title="Batch size and queue",
+            about="Pairs per batch, and pairs waiting. Larger batches are more efficient.",
             queries=[
                 Query(
                     expr=share(rate("groundlane_judge_pairs_total"), rate("groundlane_judge_batches_total")),
-                    legend="in a batch",
+                    legend="per batch",
                 ),
                 Query(expr=f"sum (groundlane_judge_queue_depth{_OF})", legend="waiting"),
             ],
         ),
         Panel(
-            title="Verdict cache: hits",
-            about="Share of pairs whose score was kept.",
+            title="Verdict cache: hit rate",
+            about="Share of pairs found in the cache.",
             queries=[Query(expr=share(_HITS, f"({_HITS} + {_MISSES})"), legend="hits")],
             unit="percentunit",
         ),
         Panel(
             title="Verdict cache: memory",
-            about="At most.",
+            about="Upper bound of the memory used.",
             queries=[Query(expr=f"sum (groundlane_judge_cache_bytes{_OF})", legend="bytes")],
             unit="bytes",
         ),
         Panel(
-            title="Verdict cache: scores that made room",
-            about="Many, with few hits: GROUNDLANE_JUDGE_CACHE_MB is too small.",
+            title="Verdict cache: evictions",
+            about="If there are many and the hit rate is low, increase GROUNDLANE_JUDGE_CACHE_MB.",
             queries=[Query(expr=rate("groundlane_judge_cache_evictions_total"), legend="evictions")],
             unit="ops",
         ),
@@ -241,7 +241,7 @@ ROWS: dict[str, Sequence[Panel]] = {
     "LLM judge": (
         Panel(
             title="Calls",
-            about="By what was asked and how it ended.",
+            about="By mode and outcome.",
             queries=[
                 Query(expr=rate("groundlane_llm_calls_total", "mode", "outcome"), legend="{{mode}} {{outcome}}"),
             ],
@@ -249,22 +249,22 @@ ROWS: dict[str, Sequence[Panel]] = {
             width=6,
         ),
         Panel(
-            title="Time of a call",
-            about="To an LLM judge.",
+            title="Call latency",
+            about="Duration of LLM judge calls.",
             queries=quantiles("groundlane_llm_seconds"),
             unit="s",
             width=6,
         ),
         Panel(
             title="Tokens",
-            about="In a second.",
+            about="Tokens per second.",
             queries=[Query(expr=rate("groundlane_llm_tokens_total", "kind"), legend="{{kind}}")],
             stacked=True,
             width=6,
         ),
         Panel(
-            title="Cost in an hour",
-            about="Where prices are known.",
+            title="Cost per hour",
+            about="For models with known prices.",
             queries=[Query(expr=f"sum (rate(groundlane_llm_cost_usd_total{_OF}[1h])) * 3600", legend="cost")],
             unit="currencyUSD",
             width=6,
@@ -273,7 +273,7 @@ ROWS: dict[str, Sequence[Panel]] = {
     "Event log and keys": (
         Panel(
             title="Events",
-            about="Written to the database, put into the journal, set aside for what is in them, or lost.",
+            about="Events written to the database, journaled, rejected for their contents, or dropped (lost).",
             queries=[
                 Query(expr=rate(f"groundlane_events_{name}_total"), legend=name)
                 for name in ("written", "journaled", "rejected", "dropped")
@@ -282,20 +282,20 @@ ROWS: dict[str, Sequence[Panel]] = {
             colors={"written": "green", "journaled": "yellow", "rejected": "orange", "dropped": "red"},
         ),
         Panel(
-            title="Events that wait",
-            about="In memory; and the bytes in the journal, while the database is away.",
+            title="Pending events",
+            about="Events in memory, and bytes in the journal while the database is unavailable.",
             queries=[
                 Query(expr=f"sum (groundlane_events_queue_depth{_OF})", legend="events"),
                 Query(expr=f"max (groundlane_events_journal_bytes{_OF})", legend="journal bytes"),
             ],
         ),
         Panel(
-            title="Calls refused for their key",
-            about="Wrong: none, unknown or revoked. Rate: too many in a minute. Alone: limits that each worker counted "
-            "for itself, because Redis was away.",
+            title="Requests refused by key",
+            about="wrong: missing, unknown or revoked key. rate: over the limit per minute. "
+            "not shared: limits counted per worker because Redis was unavailable.",
             queries=[
                 Query(expr=rate("groundlane_keys_refused_total", "reason"), legend="{{reason}}"),
-                Query(expr=rate("groundlane_limits_not_shared_total"), legend="alone"),
+                Query(expr=rate("groundlane_limits_not_shared_total"), legend="not shared"),
             ],
             unit="ops",
         ),
@@ -304,7 +304,7 @@ ROWS: dict[str, Sequence[Panel]] = {
 
 
 def dashboard() -> dict[str, Any]:
-    """The dashboard as Grafana imports it."""
+    """The dashboard in Grafana's import format."""
     numbers, panels, top = count(1), [], 0
     for title, row in ROWS.items():
         panels.append({"id": next(numbers), "type": "row", "title": title, "gridPos": _place(0, top, _COLUMNS, 1)})
@@ -318,7 +318,7 @@ def dashboard() -> dict[str, Any]:
     return {
         "title": "Groundlane",
         "uid": "groundlane",
-        "description": "What the gateway does: requests, verdicts, decisions, the judge, the event log.",
+        "description": "Requests, verdicts, policy decisions, the judge and the event log of a Groundlane gateway.",
         "tags": ["groundlane", "llm", "rag"],
         "schemaVersion": 39,
         "editable": True,

@@ -137,7 +137,7 @@ def test_a_value_under_a_secret_name_is_masked(key: str) -> None:
 
 @pytest.mark.parametrize("key", ["messages", "content", "text", "prompt", "documents", "reply"])
 def test_texts_are_left_out(key: str) -> None:
-    assert redact(None, "info", {"request": {key: "our patients"}}) == {"request": {key: "[left out]"}}
+    assert redact(None, "info", {"request": {key: "our patients"}}) == {"request": {key: "[redacted]"}}
 
 
 def test_counts_that_only_sound_like_secrets_stay() -> None:
@@ -186,7 +186,7 @@ def test_lines_written_together_are_those_written_one_by_one(log: io.StringIO, l
         "error": "sent 'Bearer ***' on",
         "codes": ["A", "***"],
         "token": "***",
-        "text": "[left out]",
+        "text": "[redacted]",
         "event": "request",
         "level": "info",
         "logger": "gateway",
