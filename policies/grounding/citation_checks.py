@@ -1,46 +1,38 @@
-"""The checks of grounding policies that are about citations."""
+"""Does the reply cite documents, and do they support it?"""
 
 from collections.abc import Collection, Iterator
-from typing import Any
 
 from judges.types import ClaimVerdict, Label
 from policies.citations.extraction import distinct_documents
+from policies.grounding.reply_violation import reply_violation
 from policies.grounding.rules import GroundingRules
+from policies.grounding.thresholds import label_of
 from policies.types import Action, Citation, PolicyInputs, Violation
 
 FABRICATED = "fabricated"
-"""The kind of a citation that names no document given."""
+"""A citation that names no document of the request."""
 MISATTRIBUTED = "misattributed"
-"""The kind of one whose document does not say what its sentence says, though another may."""
+"""A citation of a document that does not support its sentence, though another may."""
 
 
-def few_citations(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
+def check_min_citations(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
+    """Fewer distinct documents are cited than ``min_citations``."""
     count = len(distinct_documents(inputs.citations))
     if count < rules.min_citations:
         reason = f"Citations ({count}) below minimum ({rules.min_citations})"
-        yield of_audit(rules, inputs, reason, "GROUNDING_CITATIONS")
+        yield reply_violation(rules, inputs, reason, "GROUNDING_CITATIONS")
 
 
-def no_citations(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
+def check_grounding_required(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
+    """No document is cited, and ``require_source_grounding`` needs one."""
     if rules.require_source_grounding and not distinct_documents(inputs.citations):
         reason = "No source citations provided (grounding required)"
-        yield of_audit(rules, inputs, reason, "GROUNDING_REQUIRED")
+        yield reply_violation(rules, inputs, reason, "GROUNDING_REQUIRED")
 
 
-def of_audit(rules: GroundingRules, inputs: PolicyInputs, reason: str, code: str, **metadata: Any) -> Violation:
-    """A violation of the audit of a whole reply, which says how many documents it cites."""
-    count = len(distinct_documents(inputs.citations))
-    return Violation(
-        action=Action(rules.action_on_violation),
-        reason=reason,
-        reason_code=code,
-        metadata={"warnings": [reason], "citation_count": count, **metadata},
-    )
-
-
-def bad_citations(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
-    """Citations that are fabricated or misattributed, each once for its sentence. One that the caller reports is
-    neither."""
+def check_citations(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
+    """Fabricated or misattributed citations, each once per sentence. Citations that the caller reports are not
+    checked."""
     if not rules.require_valid_citations:
         return
     by_sentence = _by_sentence(inputs)
@@ -88,7 +80,7 @@ def _misattributed(
 
 
 def _by_sentence(inputs: PolicyInputs) -> dict[int, list[ClaimVerdict]]:
-    """The claims that a judge has a verdict of, by sentence."""
+    """The judged claims, by sentence."""
     claims: dict[int, list[ClaimVerdict]] = {}
     for claim in inputs.claims:
         if claim.label is not Label.NOT_A_CLAIM and claim.reason is None:
@@ -97,12 +89,12 @@ def _by_sentence(inputs: PolicyInputs) -> dict[int, list[ClaimVerdict]]:
 
 
 def _supports(rules: GroundingRules, inputs: PolicyInputs, document: int, claim: ClaimVerdict) -> bool:
-    """Whether that document supports the claim. One that a judge was asked about goes by what it said, the best of it:
-    a claim may draw on several of the documents that its sentence cites."""
+    """Whether the document supports the claim. If the document was judged, its best score decides, because a claim may
+    draw on several of the documents that its sentence cites."""
     known = (inputs.cited_support.get((claim.claim.span, document)), claim.support.get(document))
     if scores := [score for score in known if score is not None]:
         return max(scores) >= rules.entailment_threshold
-    if rules.label(claim) is not Label.SUPPORTED or claim.best_source is None:
+    if label_of(rules, claim) is not Label.SUPPORTED or claim.best_source is None:
         return False
     best = claim.best_source
     return document == best.document_index or (

@@ -1,6 +1,6 @@
-"""The check of grounding policies that compares the claims of a reply with each other.
+"""Do the claims of a reply contradict each other?
 
-Comparing takes time and policies do not wait: the caller compares beforehand and puts the result into the inputs.
+Policies do no I/O: the caller compares the claims beforehand and passes the result in the inputs.
 """
 
 from collections.abc import Iterator
@@ -11,9 +11,9 @@ from policies.grounding.rules import GroundingRules
 from policies.types import Action, PolicyInputs, Violation
 
 
-def inconsistent(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
-    """Claims of the reply that contradict each other, or claims of earlier replies of its run; or a warning where they
-    could not be compared, since that never blocks."""
+def check_consistency(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
+    """Claims of the reply that contradict each other or claims of earlier replies of the run. If they could not be
+    compared, that is a warning and never blocks."""
     found = inputs.consistency if rules.factual_consistency_check else None
     if found is None:
         return
@@ -31,12 +31,12 @@ def inconsistent(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violat
                 action=Action(rules.action_on_violation),
                 reason=f'Claims contradict each other: "{first.text}" / "{second.text}"',
                 reason_code="GROUNDING_INCONSISTENT",
-                metadata={"claims": [_claim(first), _claim(second)], "score": contradiction.score},
+                metadata={"claims": [_claim_metadata(first), _claim_metadata(second)], "score": contradiction.score},
             )
 
 
-def _claim(side: Stated) -> dict[str, Any]:
-    """A claim of an earlier reply has no place in this one."""
+def _claim_metadata(side: Stated) -> dict[str, Any]:
+    """A claim of an earlier reply has no span in this one."""
     return {
         "claim": side.text,
         "span": None if side.earlier else [side.span.start, side.span.end],

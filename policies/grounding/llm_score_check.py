@@ -1,24 +1,24 @@
-"""The check of grounding policies that rests on an LLM's score of the whole reply.
+"""Is an LLM's score of the whole reply too low?
 
-Asking an LLM takes time and policies do not wait: whoever drives the audit asks beforehand and puts the scores into the
-inputs. A request that the inputs has no score for was not to be made (a sentence on its way, a replay).
+Policies do no I/O: the caller requests the scores beforehand and passes them in the inputs. A score that is missing
+there was not requested (for a single sentence, or in a replay).
 """
 
 from collections.abc import Iterator
 from typing import Any
 
 from judges.types import LlmScore
-from policies import formatting as wording
+from policies import formatting
 from policies.grounding.rules import GroundingRules
 from policies.types import Action, Phase, PolicyInputs, Violation
 
 _ABSENT = frozenset({"no_key", "unknown_model"})
-"""There is no LLM to ask: the other checks stand for themselves, and the decision only mentions it."""
+"""No LLM is configured: the other checks decide, and the decision only mentions it."""
 
 
-def llm_score(rules: GroundingRules, inputs: PolicyInputs, phase: Phase) -> Iterator[Violation]:
-    """A score below the threshold; or a warning where the LLM was asked in vain, since that never blocks."""
-    score = score_of(rules, inputs, phase)
+def check_llm_score(rules: GroundingRules, inputs: PolicyInputs, phase: Phase) -> Iterator[Violation]:
+    """The score is below the threshold. If the LLM request failed, that is a warning and never blocks."""
+    score = _score_for(rules, inputs, phase)
     if score is None:
         return
     if score.skipped is not None and score.skipped not in _ABSENT:
@@ -31,8 +31,8 @@ def llm_score(rules: GroundingRules, inputs: PolicyInputs, phase: Phase) -> Iter
     if score.score is not None and score.score < rules.llm_grounding_threshold:
         yield Violation(
             action=Action(rules.action_on_violation),
-            reason=f"LLM grounding score ({wording.score(score.score)}) below threshold "
-            f"({wording.score(rules.llm_grounding_threshold)})",
+            reason=f"LLM grounding score ({formatting.score(score.score)}) below threshold "
+            f"({formatting.score(rules.llm_grounding_threshold)})",
             reason_code="GROUNDING_LLM_SCORE",
             metadata={
                 "score": score.score,
@@ -44,36 +44,36 @@ def llm_score(rules: GroundingRules, inputs: PolicyInputs, phase: Phase) -> Iter
 
 
 def llm_warnings(rules: GroundingRules, inputs: PolicyInputs, phase: Phase) -> tuple[str, ...]:
-    """What the decision mentions where there was no LLM to ask."""
-    score = score_of(rules, inputs, phase)
+    """What the decision mentions if no LLM is configured."""
+    score = _score_for(rules, inputs, phase)
     return (_skipped(score),) if score is not None and score.skipped in _ABSENT else ()
 
 
 def llm_notes(rules: GroundingRules, inputs: PolicyInputs, phase: Phase) -> dict[str, Any]:
-    """What the decision says of the LLM whatever came of it: its score, and what the calls took, in the first phase
-    that it was asked for."""
-    score = score_of(rules, inputs, phase)
+    """Metadata about the LLM: its score, and in the first phase that uses it the number, tokens, cost and time of its
+    calls."""
+    score = _score_for(rules, inputs, phase)
     if score is None:
         return {}
-    told: dict[str, Any] = {"model": score.request.model, "score": score.score}
+    notes: dict[str, Any] = {"model": score.request.model, "score": score.score}
     if score.reasoning is not None:
-        told["reasoning"] = score.reasoning
+        notes["reasoning"] = score.reasoning
     if score.skipped is not None:
-        told["skipped"] = score.skipped
+        notes["skipped"] = score.skipped
     if rules.llm_grounding_phase != "both" or phase is Phase.MID_EXECUTION:
         costs = [call.cost_usd for call in score.calls]
-        told |= {
+        notes |= {
             "calls": len(score.calls),
             "prompt_tokens": sum(call.prompt_tokens for call in score.calls),
             "completion_tokens": sum(call.completion_tokens for call in score.calls),
             "cost_usd": None if None in costs else sum(cost for cost in costs if cost is not None),
             "latency_ms": round(sum(call.latency_ms for call in score.calls), 1),
         }
-    return {"llm": told}
+    return {"llm": notes}
 
 
-def score_of(rules: GroundingRules, inputs: PolicyInputs, phase: Phase) -> LlmScore | None:
-    """The score that ``rules`` want at ``phase``, if the inputs has it."""
+def _score_for(rules: GroundingRules, inputs: PolicyInputs, phase: Phase) -> LlmScore | None:
+    """The score that ``rules`` need at ``phase``, if the inputs have it."""
     request = rules.score_request
     if request is None or not inputs.final or rules.llm_grounding_phase not in (phase.value, "both"):
         return None

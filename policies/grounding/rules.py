@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from judges.types import ClaimVerdict, Label, ScoreRequest, Thresholds
+from judges.types import ScoreRequest, Thresholds
 from policies.base import Rules, Text
 
 LARGEST = 2**63 - 1
@@ -17,67 +17,73 @@ Positive = Annotated[int, Field(ge=1, le=LARGEST)]
 class GroundingRules(Rules):
     """Rules for the reply to a request, or for a run."""
 
-    require_source_grounding: bool = Field(False, description="A reply with no citation at all is a violation")
-    min_grounding_score: Share = Field(0.7, description="Lowest acceptable score of a claim; an equal one passes")
-    min_citations: Count = Field(1, description="Fewest distinct documents cited")
+    require_source_grounding: bool = Field(False, description="A reply without citations is a violation")
+    min_grounding_score: Share = Field(0.7, description="Lowest acceptable score of a claim; an equal score passes")
+    min_citations: Count = Field(1, description="Minimum number of distinct documents cited")
     max_unsupported_claims: Count | None = Field(
-        None, description="Most claims without support in a source; null: no limit, 0: none tolerated"
+        None, description="Maximum number of unsupported claims; null: no limit, 0: none tolerated"
     )
     factual_consistency_check: bool = Field(
-        False, description="Claims of the reply, and of its run, that contradict each other are a violation"
+        False, description="Claims of the reply or run that contradict each other are a violation"
     )
     abstention_threshold: Share | None = Field(
-        None, description="An output confidence (the caller's, else the trust score) below it is a violation"
+        None, description="An output confidence (the caller's, else the trust score) below this is a violation"
     )
-    abstention_response: Text | None = Field(None, description="What the user gets in place of a blocked reply")
-    action_on_violation: Literal["warn", "block"] = Field("warn", description="What a violation does")
-    score_relevance_floor: Share | None = Field(None, description="Scores below it are left out of the score check")
+    abstention_response: Text | None = Field(None, description="Text sent in place of a blocked reply")
+    action_on_violation: Literal["warn", "block"] = Field("warn", description="Action on a violation")
+    score_relevance_floor: Share | None = Field(None, description="Scores below this are left out of the score check")
     score_eval_mode: Literal["all", "average", "top_n"] = Field(
-        "all", description="Which scores must reach min_grounding_score: each one, their mean, or the highest"
+        "all",
+        description="Which scores must reach min_grounding_score: each one, their mean, or the score_top_n highest",
     )
-    score_top_n: Positive = Field(3, description="How many of the highest scores top_n checks")
-    llm_grounding_check: bool = Field(False, description="The LLM judge scores the reply as a whole")
+    score_top_n: Positive = Field(3, description="Number of highest scores that top_n checks")
+    llm_grounding_check: bool = Field(False, description="Have an LLM judge score the reply as a whole")
     llm_grounding_model: Text = Field("gpt-4o-mini", min_length=1, description="Model of the LLM judge")
     llm_grounding_threshold: Share = Field(0.7, description="Lowest acceptable score of the LLM judge")
     llm_grounding_criteria: Text = Field("", description="Appended to the prompt of the LLM judge")
     llm_grounding_phase: Literal["mid_execution", "after_workflow", "both"] = Field(
-        "mid_execution", description="In which phase's decision the score of the LLM judge counts"
+        "mid_execution", description="Phase whose decision uses the LLM judge's score"
     )
     entailment_threshold: Share = Field(0.7, description="A claim is supported at or above this probability")
     contradiction_threshold: Share = Field(
-        0.7, description="A claim is contradicted at or above this probability, where it is above that of support"
+        0.7, description="A claim is contradicted at or above this probability, if it is higher than that of support"
     )
-    max_unverifiable_ratio: Share = Field(0.5, description="Largest share of claims that no source speaks to")
+    max_unverifiable_ratio: Share = Field(0.5, description="Maximum share of unverifiable claims")
     contradiction_action: Literal["flag", "block", "correct"] = Field(
         "flag",
-        description="What a contradicted claim does; correct puts the judge's correction in its place if there is one, "
-        "else does what action_on_violation says",
+        description="Action on a contradicted claim; correct replaces it by the judge's correction, or, without one, "
+        "falls back to action_on_violation",
     )
     max_regenerations: Regenerations = Field(
         0,
-        description="How often a reply may be asked for anew from where a sentence fails; each time is one call more",
+        description="How often a reply may be regenerated from a failed sentence; each time is one more upstream call",
     )
     unverifiable_action: Literal["flag", "block", "strip"] = Field(
-        "flag", description="What too many unverifiable claims do; strip leaves out each sentence that makes one"
+        "flag",
+        description="Action on too many unverifiable claims; strip leaves out each sentence with an unverifiable claim",
     )
-    max_sources_per_claim: Positive = Field(5, description="Most pieces of evidence a claim is judged against")
-    max_claims: Positive | None = Field(None, description="Most claims judged in a reply; null: every one")
+    max_sources_per_claim: Positive = Field(5, description="Maximum number of passages a claim is judged against")
+    max_claims: Positive | None = Field(None, description="Maximum number of claims judged per reply; null: all")
     stream_mode: Literal["hold", "live", "final"] = Field(
-        "hold", description="Text goes out sentence by sentence once checked, at once, or whole at the end"
+        "hold",
+        description="hold: sentences are sent once checked; live: text is sent at once; final: the reply is sent whole",
     )
     score_source: Literal["judge", "reported", "retrieval"] = Field(
         "judge",
-        description="Whose scores min_grounding_score is for: the judge's (the caller's where none judged), "
-        "the caller's, or the documents' relevance",
+        description="Scores checked against min_grounding_score: the judge's (the caller's if there is no judge), "
+        "those the caller reports, or the documents' relevance scores",
     )
     require_valid_citations: bool = Field(
-        False, description="A marker that names no document, or one that does not support its sentence, is a violation"
+        False,
+        description="A citation of an unknown document, or of one that does not support its sentence, is a violation",
     )
-    on_block: Literal["replace", "error"] = Field("replace", description="What the client gets for a blocked reply")
+    on_block: Literal["replace", "error"] = Field(
+        "replace", description="What the client receives instead of a blocked reply"
+    )
     on_judge_unavailable: Literal["allow", "block"] = Field(
-        "allow", description="What happens to a reply with documents that no judge could look at"
+        "allow", description="What happens to a reply with documents if no judge is available"
     )
-    evidence_from_tools: bool = Field(False, description="What tool messages say counts among the documents")
+    evidence_from_tools: bool = Field(False, description="Count tool messages among the documents")
 
     @property
     def thresholds(self) -> Thresholds:
@@ -85,16 +91,7 @@ class GroundingRules(Rules):
 
     @property
     def score_request(self) -> ScoreRequest | None:
-        """What these rules ask an LLM of a whole reply; None: nothing."""
+        """The LLM score of the whole reply that these rules need; None if they need none."""
         if not self.llm_grounding_check:
             return None
         return ScoreRequest(model=self.llm_grounding_model, criteria=self.llm_grounding_criteria)
-
-    def label(self, claim: ClaimVerdict) -> Label:
-        """What this policy holds of ``claim``, by its own thresholds."""
-        return claim.at(self.thresholds)
-
-    def corrects(self, claim: ClaimVerdict, *, replaceable: bool) -> bool:
-        """Whether the correction of ``claim`` is to stand in its place, if what went out can still be another."""
-        wanted = self.contradiction_action == "correct" and self.label(claim) is Label.CONTRADICTED
-        return wanted and replaceable and claim.correction is not None

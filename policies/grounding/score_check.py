@@ -1,14 +1,55 @@
-"""The score check of grounding policies: floor, then ``all``, ``average`` or ``top_n``."""
+"""Are the grounding scores too low? First the relevance floor, then ``all``, ``average`` or ``top_n``."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
 
-from policies import formatting as wording
+from judges.types import ClaimVerdict, Label
+from policies import formatting
+from policies.grounding.rules import GroundingRules
+from policies.grounding.thresholds import is_corrected, is_stripped
+from policies.types import Action, PolicyInputs, Violation
 
-Mode = Literal["all", "average", "top_n"]
+ScoreMode = Literal["all", "average", "top_n"]
 NONE_ABOVE_FLOOR = "No grounding scores above relevance floor — all retrieved results appear irrelevant"
+
+
+def scores_of(rules: GroundingRules, inputs: PolicyInputs) -> list[float]:
+    """The scores to check, from the source that ``score_source`` names."""
+    if rules.score_source == "retrieval":
+        return [chunk.relevance_score for chunk in inputs.chunks if chunk.relevance_score is not None]
+    if rules.score_source == "reported" or not inputs.judged:
+        return list(inputs.reported_scores)
+    return [claim.score for claim in inputs.claims if _counts(rules, inputs, claim)]
+
+
+def _counts(rules: GroundingRules, inputs: PolicyInputs, claim: ClaimVerdict) -> bool:
+    """False if there is no verdict on the claim, or if the claim is left out of the reply or replaced."""
+    if claim.label is Label.NOT_A_CLAIM or claim.reason is not None:
+        return False
+    replaceable = inputs.strippable
+    return not is_stripped(rules, claim, replaceable=replaceable) and not is_corrected(
+        rules, claim, replaceable=replaceable
+    )
+
+
+def check_scores(rules: GroundingRules, inputs: PolicyInputs, scores: Sequence[float]) -> Iterator[Violation]:
+    """``scores`` do not reach ``min_grounding_score``, as ``score_eval_mode`` says."""
+    check = ScoreCheck(
+        threshold=rules.min_grounding_score,
+        floor=rules.score_relevance_floor,
+        mode=rules.score_eval_mode,
+        top_n=rules.score_top_n,
+    )
+    from_judge = rules.score_source == "judge" and inputs.judged
+    if low := check.check(scores, complete=inputs.final or not from_judge):
+        yield Violation(
+            action=Action(rules.action_on_violation),
+            reason=low.reason,
+            reason_code=low.reason_code,
+            metadata=low.metadata,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,16 +63,16 @@ class LowScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreCheck:
-    """``threshold`` and ``floor`` lie in 0–1; a score equal to either passes it. ``top_n`` is for that mode."""
+    """``threshold`` and ``floor`` are in 0–1; an equal score passes. ``top_n`` applies to that mode."""
 
     threshold: float
     floor: float | None = None
-    mode: Mode = "all"
+    mode: ScoreMode = "all"
     top_n: int = 3
 
     def check(self, scores: Sequence[float], *, complete: bool) -> LowScore | None:
-        """The first reason why ``scores``, in order, do not pass. ``complete``: no more of them will come; until then
-        neither ``average`` and ``top_n`` nor "none above the floor" can be told."""
+        """The first reason why ``scores``, in order, do not pass. ``average``, ``top_n`` and "none above the floor" are
+        only checked once the scores are ``complete``."""
         relevant = [score for score in scores if self.floor is None or score >= self.floor]
         if complete and scores and not relevant:
             return LowScore(
@@ -52,21 +93,21 @@ class ScoreCheck:
         for score in scores:
             if score < self.threshold:
                 return LowScore(
-                    reason=f"Grounding score ({wording.score(score)}) below threshold "
-                    f"({wording.number(self.threshold)})",
+                    reason=f"Grounding score ({formatting.score(score)}) below threshold "
+                    f"({formatting.number(self.threshold)})",
                     reason_code="GROUNDING_LOW_SCORE",
                     metadata={"score": score, "threshold": self.threshold},
                 )
         return None
 
     def _average(self, scores: Sequence[float]) -> LowScore | None:
-        # In decimal, as the numbers are written: in binary the mean of three times 0.7 lies below 0.7.
+        # In decimal, because in binary the mean of three times 0.7 is below 0.7.
         mean = sum((_decimal(score) for score in scores), Decimal()) / len(scores)
         if mean >= _decimal(self.threshold):
             return None
         return LowScore(
-            reason=f"Average grounding score ({wording.score(float(mean))}) below threshold "
-            f"({wording.number(self.threshold)})",
+            reason=f"Average grounding score ({formatting.score(float(mean))}) below threshold "
+            f"({formatting.number(self.threshold)})",
             reason_code="GROUNDING_LOW_SCORE",
             metadata={"score": float(mean), "threshold": self.threshold, "mode": "average"},
         )

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from judges.types import ClaimVerdict, Label, ScoreRequest, Thresholds
+from judges.types import ClaimVerdict, ScoreRequest, Thresholds
 from policies.grounding.rules import GroundingRules
+from policies.grounding.thresholds import is_corrected, needs_correction
 from policies.types import Policy
 
 DEFAULTS = GroundingRules()
@@ -81,10 +82,8 @@ class GroundingSettings:
 
     def is_corrected(self, claim: ClaimVerdict, *, replaceable: bool) -> bool:
         """A policy puts the correction of ``claim`` in its place. ``replaceable``: its text has not been sent yet."""
-        return any(rules.corrects(claim, replaceable=replaceable) for rules in self.rules)
+        return any(is_corrected(rules, claim, replaceable=replaceable) for rules in self.rules)
 
     def needs_correction(self, claim: ClaimVerdict) -> bool:
         """A policy would correct ``claim``, whether or not it has a correction."""
-        return any(
-            rules.contradiction_action == "correct" and rules.label(claim) is Label.CONTRADICTED for rules in self.rules
-        )
+        return any(needs_correction(rules, claim) for rules in self.rules)

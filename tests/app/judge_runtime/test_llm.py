@@ -156,7 +156,7 @@ async def test_a_score_is_logged_for_decisions_to_be_made_again_without_its_word
     assert "Half of it is new." not in repr(made.event)
     log = read_log(LoggedRows(extra=extra, stream=True, blocked=False))
     assert log is not None
-    (score,) = log.choices[0].record.llm_scores
+    (score,) = log.choices[0].inputs.llm_scores
     assert (score.request, score.score) == (ScoreRequest(model="gpt-4o-mini"), 0.3)
 
 

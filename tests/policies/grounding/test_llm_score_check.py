@@ -6,6 +6,7 @@ import pytest
 
 from judges.types import Label, LlmCall, LlmScore, ScoreRequest
 from policies.engine import PolicyEngine
+from policies.grounding.thresholds import label_of
 from policies.registry import parse_rules
 from policies.types import Action, Citation, Decision, Phase, Policy, PolicyInputs
 from tests.support.policy_builders import chunk, claim
@@ -165,4 +166,4 @@ def test_the_audit_knows_what_its_policies_ask_each_request_once() -> None:
 
 def test_a_claim_that_the_llm_decided_keeps_its_label_under_every_threshold() -> None:
     rules = parse_rules("grounding", {"contradiction_action": "block", "contradiction_threshold": 0.99})
-    assert rules.label(claim(0.1, contradicted=0.8, label=Label.CONTRADICTED, escalated=True)) is Label.CONTRADICTED
+    assert label_of(rules, claim(0.1, contradicted=0.8, label=Label.CONTRADICTED, escalated=True)) is Label.CONTRADICTED

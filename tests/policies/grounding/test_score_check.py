@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.grounding.score_check import Mode, ScoreCheck
+from policies.grounding.score_check import ScoreCheck, ScoreMode
 
 # Hundredths, so that means can be told exactly in integers.
 HUNDREDTHS = st.integers(0, 100)
@@ -14,7 +14,7 @@ def test_modes_against_whole_numbers(scores: list[int], threshold: int, floor: i
     kept = [score for score in scores if floor is None or score >= floor]
     irrelevant = bool(scores) and not kept
     top = sorted(kept)[::-1][:2]
-    expected: dict[Mode, bool] = {
+    expected: dict[ScoreMode, bool] = {
         "all": irrelevant or any(score < threshold for score in kept),
         "average": irrelevant or (bool(kept) and sum(kept) < threshold * len(kept)),
         "top_n": irrelevant or any(score < threshold for score in top),

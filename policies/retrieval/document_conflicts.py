@@ -1,6 +1,6 @@
-"""The check of retrieval policies that compares the documents with each other.
+"""Do the documents contradict each other?
 
-Comparing takes time and policies do not wait: the caller compares beforehand and puts the result into the inputs.
+Policies do no I/O: the caller compares the documents beforehand and passes the result in the inputs.
 """
 
 from collections.abc import Collection, Iterator
@@ -10,18 +10,18 @@ from judges.types import Chunk, Contradiction, Stated
 from policies.retrieval.rules import RetrievalRules
 from policies.types import Action, PolicyInputs, Violation
 
-LEAST_CONFLICT = 0.7
-"""The score from which on two documents count as contradicting each other."""
+CONFLICT_THRESHOLD = 0.7
+"""From this score on, two documents contradict each other."""
 
 
-def conflicts(rules: RetrievalRules, inputs: PolicyInputs, gone: Collection[int]) -> Iterator[Violation]:
-    """Documents that contradict each other, of those that are left without ``gone``. They are only warned of: which of
-    the two is right, no policy can know."""
+def check_conflicts(rules: RetrievalRules, inputs: PolicyInputs, gone: Collection[int]) -> Iterator[Violation]:
+    """Documents that contradict each other, among those not ``gone``. Always a warning: no policy can know which of the
+    two is right."""
     if not rules.check_conflicts or inputs.conflicts is None:
         return
     for contradiction in inputs.conflicts.contradictions:
         indices = (contradiction.first.document_index, contradiction.second.document_index)
-        if contradiction.score >= LEAST_CONFLICT and not any(index is None or index in gone for index in indices):
+        if contradiction.score >= CONFLICT_THRESHOLD and not any(index is None or index in gone for index in indices):
             yield _conflict(inputs, contradiction)
 
 
