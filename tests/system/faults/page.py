@@ -29,7 +29,7 @@ def _upstream() -> str:
             events += f"; stream: {fault.stream.kept}"
         log = "`upstream_failed`" if fault.logged else "–"
         rows.append([fault.about, fault.whole.client, fault.stream.client, events, log, f"`{fault.id}`"])
-    return _table(["the upstream …", "one answer", "a stream", "event", "log", "test"], rows)
+    return _table(["the upstream …", "non-streamed reply", "streamed reply", "event", "log", "test"], rows)
 
 
 def _connection() -> str:
@@ -41,7 +41,7 @@ def _others(faults: Sequence[Fault]) -> str:
     rows = [
         [fault.about, fault.client, fault.seen, fault.kept, f"`{fault.test.rpartition('::')[2]}`"] for fault in faults
     ]
-    return _table(["what happens", "what a client gets", "what is seen of it", "what is kept", "test"], rows)
+    return _table(["fault", "what the client gets", "what you can observe", "what is recorded", "test"], rows)
 
 
 def tables() -> dict[str, str]:
