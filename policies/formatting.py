@@ -1,25 +1,26 @@
-"""How numbers read in a reason: scores with two decimals, the numbers of a rule as they were given."""
+"""Formatting of numbers in reasons: scores with two decimals, the numbers of a rule as given."""
 
 
 def score(value: float) -> str:
+    """``value`` with two decimals."""
     return f"{value:.2f}"
 
 
 def number(value: float) -> str:
-    """``value`` without a needless ``.0``: 90, 0.7."""
+    """``value`` without a superfluous ``.0``: 90, 0.7."""
     return str(whole(value))
 
 
 def whole(value: float) -> float | int:
-    """``value`` as an integer where it is one, so that JSON shows 400 rather than 400.0."""
+    """``value`` as an int if it is a whole number, so that JSON shows 400 rather than 400.0."""
     return int(value) if float(value).is_integer() else value
 
 
 def share(ratio: float) -> str:
-    """A share that was measured, in whole percent."""
+    """A measured share, in whole percent."""
     return f"{ratio:.0%}"
 
 
 def limit(ratio: float) -> str:
-    """A share that a rule gives, in percent with the digits it has."""
+    """A share from a rule, in percent with its own digits."""
     return f"{ratio * 100:g}%"

@@ -1,1 +1,1 @@
-"""Which documents a reply cites."""
+"""The documents that a reply cites."""

@@ -1,4 +1,4 @@
-"""What the documents of a request are called, and where a text calls them so."""
+"""The names of a request's documents, and where a text mentions them."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ _SET_OFF = (('"', '"'), ("“", "”"), ("„", "“"), ("«", "»"), ("»", "«
 
 @dataclass(slots=True)
 class _Node:
-    """A node of the trie of names, word by word. ``names`` are those that end here."""
+    """A node in the trie of names, word by word. ``names`` are those that end here."""
 
     after: dict[str, "_Node"] = field(default_factory=dict)
     names: list["_Name"] = field(default_factory=list)
@@ -26,8 +26,8 @@ class _Node:
 
 @dataclass(frozen=True, slots=True)
 class _Name:
-    """A name to look for. ``lead`` is the length of what stands before its first word (the slash of ``/kb/faq.md``);
-    ``quoted``: it is ordinary words, so it counts where it is set off as a title alone."""
+    """A name to search for. ``lead`` is the length of the text before its first word (the slash of ``/kb/faq.md``).
+    ``quoted``: it consists of ordinary words, so it counts only in quotation marks."""
 
     text: str
     index: int
@@ -36,7 +36,7 @@ class _Name:
 
 
 class DocumentNames:
-    """Finds documents by id, source, title or URL. Of several with one name the first is meant."""
+    """Finds documents by id, source, title or URL. If several have the same name, the first is found."""
 
     def __init__(self, chunks: Sequence[Chunk]) -> None:
         self.count = len(chunks)
@@ -57,18 +57,18 @@ class DocumentNames:
                     self._folded.setdefault(_fold(name), index)
         self._shapes = {_shape(name) for name in self._ids if _is_numbered(name)}
         self._extensions = {match[1].casefold() for name in self._folded if (match := _EXTENSION.fullmatch(name))}
-        # A source of many documents is added once, for the first of them.
-        spoken = {name.strip().rstrip("/"): index for name, index in reversed(list(_spoken(chunks)))}
-        for name, index in spoken.items():
-            if _telling(name):
+        # A source with many documents is added once, for the first of them.
+        searched = {name.strip().rstrip("/"): index for name, index in reversed(list(_sources_and_urls(chunks)))}
+        for name, index in searched.items():
+            if _is_distinctive(name):
                 self._add(name, index)
         titles = {(chunk.title or "").strip(): index for index, chunk in reversed(list(enumerate(chunks)))}
         for title, index in titles.items():
-            if title not in spoken and _SHORTEST_NAME <= len(title) <= _LONGEST_NAME and _WORD.search(title):
+            if title not in searched and _SHORTEST_NAME <= len(title) <= _LONGEST_NAME and _WORD.search(title):
                 self._add(title, index, quoted=True)
 
     def get(self, name: str) -> int | None:
-        """The index of the document called ``name``, exactly or but for case, a trailing slash or a URL's fragment."""
+        """The index of the document named ``name``, exactly or ignoring case, a trailing slash or a URL's fragment."""
         if (index := self._ids.get(name)) is not None:
             return index
         folded = _fold(name)
@@ -76,21 +76,21 @@ class DocumentNames:
             return index
         return self._folded.get(_fold(folded.partition("#")[0])) if "://" in folded else None
 
-    def numbered(self, number: int) -> int | None:
-        """The index of the document that a prompt numbers ``number``, the first being 1."""
+    def at_number(self, number: int) -> int | None:
+        """The index of the document that has ``number`` in the prompt, starting at 1."""
         return number - 1 if 1 <= number <= self.count else None
 
-    def resemble(self, name: str) -> bool:
-        """Whether ``name``, which is none of these, looks like one all the same: an id with another number, a file of
-        the same kind."""
-        if self.quote(name):
+    def resembles_name(self, name: str) -> bool:
+        """Whether ``name``, which is not one of the names, looks like one: an id with another number, a file with the
+        same extension."""
+        if self.is_in_documents(name):
             return False
         file = _EXTENSION.fullmatch(name)
         return _shape(name) in self._shapes or (file is not None and file[1].casefold() in self._extensions)
 
-    def quote(self, text: str) -> bool:
-        """Whether a document has ``text`` in its own. True without looking once many texts were looked for: what is
-        asked after that many strange markers is not worth the time."""
+    def is_in_documents(self, text: str) -> bool:
+        """Whether a document contains ``text``. True without a search once many texts were searched for, to bound the
+        time spent on unknown markers."""
         found = self._quoted.get(text)
         if found is None:
             found = len(self._quoted) >= _MOST_QUOTED or any(text in given for given in self._texts)
@@ -99,8 +99,8 @@ class DocumentNames:
         return found
 
     def mentions(self, text: str) -> Iterator[tuple[int, Span]]:
-        """Where ``text`` names a source or URL in full, or a title in quotation marks; the longest name first and
-        none within another."""
+        """Where ``text`` mentions a source or URL in full, or a title in quotation marks. The longest name wins;
+        matches do not overlap."""
         first = self._root.after.keys()
         if not first or first.isdisjoint(map(str.casefold, _WORD.findall(text))):
             return
@@ -135,12 +135,12 @@ class DocumentNames:
                 first = words[at][0] - name.lead
                 span = Span(first, first + len(name.text))
                 found = _is_set_off(text, span) if name.quoted else True
-                if found and _stands_at(text, name.text, span) and (best is None or span.end > best[1].end):
+                if found and _matches_at(text, name.text, span) and (best is None or span.end > best[1].end):
                     best = (name.index, span)
         return best
 
 
-def _spoken(chunks: Sequence[Chunk]) -> Iterator[tuple[str, int]]:
+def _sources_and_urls(chunks: Sequence[Chunk]) -> Iterator[tuple[str, int]]:
     for index, chunk in enumerate(chunks):
         for name in (chunk.source, chunk.url):
             if name:
@@ -151,14 +151,14 @@ def _fold(name: str) -> str:
     return name.strip().rstrip("/").casefold()
 
 
-def _telling(name: str) -> bool:
-    """Whether ``name`` in plain text must be meant as a name: ``faq.pdf`` or ``Legal Review``, but not ``web``."""
+def _is_distinctive(name: str) -> bool:
+    """Whether ``name`` in plain text can only be a name: ``faq.pdf`` or ``Legal Review``, but not ``web``."""
     if not _SHORTEST_NAME <= len(name) <= _LONGEST_NAME or _WORD.search(name) is None:
         return False
     return not name.isalpha() or not name.islower()
 
 
-def _stands_at(text: str, name: str, span: Span) -> bool:
+def _matches_at(text: str, name: str, span: Span) -> bool:
     if span.start < 0:
         return False
     written = text[span.start : span.end]
@@ -167,7 +167,7 @@ def _stands_at(text: str, name: str, span: Span) -> bool:
 
 
 def _is_set_off(text: str, span: Span) -> bool:
-    """Whether quotation marks stand right round it; a comma or full stop may stand inside them."""
+    """Whether it is in quotation marks, possibly with a comma or full stop inside them."""
     before, after = text[span.start - 1 : span.start], text[span.end : span.end + 2]
     return any(before == first and last in (after[:1], after[1:].strip()) for first, last in _SET_OFF)
 
@@ -177,7 +177,7 @@ def _shape(name: str) -> str:
 
 
 def _is_numbered(name: str) -> bool:
-    """Whether names of its kind are told apart by a number: ``doc-3``, ``hr7``."""
+    """Whether names like it differ in a number: ``doc-3``, ``hr7``."""
     return _DIGITS.search(name) is not None and any(character.isalpha() for character in name)
 
 

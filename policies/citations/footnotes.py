@@ -1,4 +1,4 @@
-"""Where a reply says itself what its markers stand for: footnotes, link definitions, its list of sources."""
+"""Markers that the reply defines itself: footnotes, link definitions, its list of sources."""
 
 import re
 from collections.abc import Iterator
@@ -19,19 +19,19 @@ _QUOTES = "*_\"“”„'’<>.,; \t"
 _SHORT_LEAD = 3
 
 
-class Definitions:
+class FootnoteDefinitions:
     """The labels that ``text`` defines (``[^1]: faq.pdf``, ``[2] https://…``, the numbers of its list of sources).
 
-    A label that is defined means what its definition names, whatever the order of the documents.
+    A defined label means the document that its definition names, whatever the order of the documents.
     """
 
     def __init__(self, text: str, names: DocumentNames) -> None:
         self._targets: dict[str, int | None] = {}
         self.spans: list[Span] = []
-        """Where sources are listed rather than cited for what a sentence says."""
+        """Where sources are listed rather than cited."""
         for match in _DEFINITION.finditer(text) if "[" in text else ():
             index = _defined(match["text"], names, anywhere=bool(match["colon"]))
-            if index is not None or match["colon"]:  # else it is a line that begins with a marker
+            if index is not None or match["colon"]:  # otherwise a line that begins with a marker
                 self._define(match, index)
         section = _SECTION.search(text)
         if section is not None:
@@ -48,14 +48,14 @@ class Definitions:
         return label.casefold() in self._targets
 
     def resolve(self, label: str) -> Iterator[int]:
-        """The document that a defined label stands for; none where its definition names none: a remark, say."""
+        """The document that a defined label stands for; none if its definition names none (a remark, for instance)."""
         index = self._targets[label.casefold()]
         if index is not None:
             yield index
 
 
 def _defined(text: str, names: DocumentNames, *, anywhere: bool = False) -> int | None:
-    """The one document that a line names, at its beginning or ``anywhere``."""
+    """The only document that a line names, at its beginning or ``anywhere``."""
     if (index := names.get(text.strip(_QUOTES))) is not None:
         return index
     named = [(span.start, index) for index, span in names.mentions(text)]

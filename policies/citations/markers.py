@@ -1,7 +1,7 @@
-"""What a citation marker says: the documents that ``[1, 3-5]``, ``[faq.pdf, p. 3]`` or ``【4:0†source】`` stand for.
+"""The documents that a citation marker refers to: ``[1, 3-5]``, ``[faq.pdf, p. 3]`` or ``【4:0†source】``.
 
-Square brackets hold many things that cite nothing: years, intervals, indices, placeholders, the text of links. So a
-marker counts only where it names a document, or can hardly mean anything else than one that was not given.
+Square brackets contain many things that are not citations: years, intervals, indices, placeholders, link texts. So a
+marker counts only if it names a document, or can hardly mean anything but a document that does not exist.
 """
 
 import re
@@ -22,7 +22,7 @@ _LENS = re.compile(r"(?:(?P<message>[0-9]{1,4}):)?(?P<number>[0-9]{1,4})(?:†(?
 _PLACE = re.compile(r"(?:[:#]\S{1,40}|\s\(?(?:pp?|pages?|s|seite|§|sec|section|ch|chapter|para)\.?\s?\S{1,20})\Z", re.I)
 _UNBALANCED = re.compile(r"[(){}]")
 _LARGEST_STRAY = 99
-"""A larger number that names no document is a year, a status or an issue rather than a marker."""
+"""A larger number without a document is taken for a year, a status or an issue rather than a marker."""
 
 _INDEX = re.compile(r"(?:(?<!\w)[a-z]|(?<=[A-Za-z0-9])_[A-Za-z0-9]{1,30})\Z")
 _ASSIGNED = re.compile(r"\s?(?:=(?!=)|[+*/-]=)|\.[a-z]\w*\(|\(\)")
@@ -34,12 +34,12 @@ _INTERVAL = re.compile(
 )
 _LOOK_BACK = 40
 
-Target = tuple[str, int | None]
-"""A marker as it is shown, and the index of its document; None for one that names no document given."""
+MarkedDocument = tuple[str, int | None]
+"""A marker as shown, and the index of its document; None if it names no document of the request."""
 
 
-def read_marker(text: str, match: re.Match[str], names: DocumentNames) -> Iterator[Target]:
-    """The citations of a bracket that ``BRACKETS`` found in ``text``."""
+def read_marker(text: str, match: re.Match[str], names: DocumentNames) -> Iterator[MarkedDocument]:
+    """The citations in a bracket, a ``match`` of ``BRACKETS`` in ``text``."""
     whole = match[0]
     content = label_of(match)
     if match["lens"] is not None or "†" in content:
@@ -48,30 +48,30 @@ def read_marker(text: str, match: re.Match[str], names: DocumentNames) -> Iterat
     if (index := names.get(content)) is not None and not content.isdecimal():
         yield whole, index
         return
-    # The number of a link's text may be that of anything, and what a document says itself may be repeated.
-    strays = not text.startswith("(", match.end()) and not names.quote(whole)
+    # A number in a link text may mean anything, and a bracket in a document may simply be repeated.
+    strays = not text.startswith("(", match.end()) and not names.is_in_documents(whole)
     for marker, index in _square(text, match, content, names):
         if index is not None or strays:
             yield marker, index
 
 
 def label_of(match: re.Match[str]) -> str:
-    """What stands between the brackets."""
+    """The text between the brackets."""
     return (match["square"] or match["wide"] or match["lens"]).strip()
 
 
-def _square(text: str, match: re.Match[str], content: str, names: DocumentNames) -> Iterator[Target]:
+def _square(text: str, match: re.Match[str], content: str, names: DocumentNames) -> Iterator[MarkedDocument]:
     if _UNBALANCED.search(content) or _THOUSANDS.fullmatch(content) or _is_code_or_maths(text, match, content):
         return
     label = _LABEL.match(content)
     parts = [part.strip() for part in _SEPARATOR.split(content[label.end() :] if label else content)]
     if len(parts) > 1 and "0" in parts:
-        return  # an interval: markers count from one
+        return  # an interval: markers start at one
     yield from _listed(parts, names)
 
 
-def _listed(parts: Sequence[str], names: DocumentNames) -> Iterator[Target]:
-    """The citations of a list such as ``1, 3-5`` or ``faq, 2`` or ``4, p. 17``: up to the first part that is none."""
+def _listed(parts: Sequence[str], names: DocumentNames) -> Iterator[MarkedDocument]:
+    """The citations of a list such as ``1, 3-5``, ``faq, 2`` or ``4, p. 17``, up to the first part that is not one."""
     for part in parts:
         if (several := _RANGE.fullmatch(part)) and 0 < int(several[1]) < int(several[2]) <= names.count:
             for position in range(int(several[1]), int(several[2]) + 1):
@@ -79,19 +79,19 @@ def _listed(parts: Sequence[str], names: DocumentNames) -> Iterator[Target]:
         elif not part.isdecimal() and (index := _named(part, names)) is not None:
             yield f"[{part}]", index
         elif number := _NUMBER.fullmatch(part):
-            index = names.numbered(int(number[1]))
+            index = names.at_number(int(number[1]))
             index = names.get(part) if index is None else index
             if index is None and int(number[1]) > _LARGEST_STRAY:
                 return
             yield f"[{part}]", index
-        elif names.resemble(part):
+        elif names.resembles_name(part):
             yield f"[{part}]", None
         else:
             return
 
 
 def _named(part: str, names: DocumentNames) -> int | None:
-    """The document called ``part``, with or without a place in it (``faq.pdf p. 3``, ``faq:2``, ``faq#leave``)."""
+    """The document named ``part``, with or without a location in it (``faq.pdf p. 3``, ``faq:2``, ``faq#leave``)."""
     if (index := names.get(part)) is not None:
         return index
     place = _PLACE.search(part)
@@ -99,15 +99,15 @@ def _named(part: str, names: DocumentNames) -> int | None:
     return names.get(name) if name and not name.isdecimal() else None
 
 
-def _lens(whole: str, content: str, names: DocumentNames) -> Iterator[Target]:
-    """``4†source``, ``1:0†name`` (message and result, the result from zero), an id or a number. Such brackets set off
-    headings too, in Chinese and Japanese; what is none of these is no citation."""
+def _lens(whole: str, content: str, names: DocumentNames) -> Iterator[MarkedDocument]:
+    """``4†source``, ``1:0†name`` (message and result number, starting at zero), an id or a number. Anything else is not
+    a citation: Chinese and Japanese use such brackets for headings too."""
     match = _LENS.fullmatch(content)
     if match is None:
         if (index := names.get(content)) is not None:
             yield whole, index
         return
-    if (index := _of_lens(match, content, names)) is not None or not names.quote(whole):
+    if (index := _of_lens(match, content, names)) is not None or not names.is_in_documents(whole):
         yield whole, index
 
 
@@ -117,7 +117,7 @@ def _of_lens(match: re.Match[str], content: str, names: DocumentNames) -> int | 
     if index is not None or (match["message"] and name.casefold() not in ("", "source")):
         return index
     number = int(match["number"])
-    index = names.numbered(number + 1 if match["message"] else number)
+    index = names.at_number(number + 1 if match["message"] else number)
     return names.get(content) if index is None else index
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from app.protocols.common.stream_events import UpstreamCitation
-from policies.citations.extraction import read_annotation
+from policies.citations.annotations import read_annotation
 
 
 def cited_in(annotations: Any, choice: int) -> Iterator[UpstreamCitation]:

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judges.types import Chunk, Sentence, Span
+from policies.citations.annotations import read_annotation
 from policies.citations.document_names import DocumentNames
-from policies.citations.extraction import distinct_documents, find_citations, read_annotation, reported_citations
+from policies.citations.extraction import distinct_documents, find_citations, reported_citations
 
 CHUNKS = (
     Chunk(id="d1", text="…", source="faq.pdf", title="Frequent questions"),
