@@ -9,7 +9,7 @@ from app.auth.audit_log import act_as
 from app.auth.secrets import Vault
 from app.errors import UnauthorizedError
 from app.events.queries import EventQueries
-from app.policy_admin.store import PolicyStore
+from app.policy_admin.policy_store import PolicyStore
 from app.resources import Resources
 
 

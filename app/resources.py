@@ -30,14 +30,14 @@ from app.judge_runtime.stack import JudgeStack, open_checker
 from app.observability import EventTotals, Metrics, log_often
 from app.observability.tracing import Tracing
 from app.policy_admin.bootstrap import put_in_force
-from app.policy_admin.store import PolicyStore
+from app.policy_admin.policy_store import PolicyStore
 from app.reply.statement_checks import cited_support, consistency
-from app.runs.service import Runs
+from app.runs.run_service import RunService
 from app.settings import EventDurability, Settings
 from app.text_checks.service import TextChecks
 from app.upstream import Upstreams
-from app.worker_sync.change_feed import RevisionWatch
-from app.worker_sync.registry import WorkerRegister
+from app.worker_sync.change_notifications import ChangeWatcher
+from app.worker_sync.worker_heartbeat import WorkerHeartbeat
 from judges.checker import GroundingChecker
 from judges.cross_encoder import open_scorer
 from judges.llm import LlmJudge
@@ -65,7 +65,7 @@ class Resources:
     admin: AdminAuth
     metrics: Metrics
     gateway: Gateway
-    runs: Runs
+    runs: RunService
     checks: TextChecks
 
 
@@ -88,10 +88,10 @@ async def open_resources(
         await check_schema(database)
         policies, keys, vault = PolicyStore(database), KeyStore(database), Vault(database, settings.secret_key)
         readers = {POLICY_REVISION: policies.refresh, KEY_REVISION: keys.refresh, SECRET_REVISION: vault.refresh}
-        watch = RevisionWatch(database, readers, poll_s=settings.policy_poll_s)
+        watch = ChangeWatcher(database, readers, poll_s=settings.policy_poll_s)
         await watch.start()
         stack.push_async_callback(watch.aclose)
-        register = WorkerRegister(database, policies)
+        register = WorkerHeartbeat(database, policies)
         register.start()
         stack.push_async_callback(register.aclose)
         await put_in_force(config.policies, policies)
@@ -149,7 +149,7 @@ async def open_resources(
             consistency(checker, timeout_s=timeout_s),
             cited_support(timeout_s=timeout_s),
         )
-        runs = Runs(
+        runs = RunService(
             database=database, settings=settings, engine=lambda: policies.engine, events=events, observers=observers
         )
         yield Resources(

@@ -22,7 +22,7 @@ from sqlalchemy import text
 
 from app.db.database import Database, upgrade
 from app.events.records import ClaimRow, DocumentRow, RequestEvent, RequestRow
-from app.events.rollups import counting as tallies
+from app.events.rollups import rollup_update as tallies
 from app.events.storage.writer import EventWriter
 from benchmarks.rows import AGENTS, MODELS, POLICIES
 from policies.types import Action, Decision, Phase

@@ -6,8 +6,8 @@ from functools import cached_property
 from hashlib import blake2b
 
 from policies.evaluation import CombinedDecision, combine, decision_to_dict, evaluate_policies
+from policies.grounding.combined_settings import GroundingSettings
 from policies.grounding.reply_evaluation import ReplyEvaluation, SentenceDecision
-from policies.grounding.settings import GroundingSettings
 from policies.registry import CATEGORIES
 from policies.retrieval.rules import RetrievalRules
 from policies.types import Aliases, Phase, Policy, PolicyInputs

@@ -6,7 +6,7 @@ from itertools import groupby
 
 from judges.types import Chunk, ClaimVerdict, Consistency, Label, Source, Thresholds
 from policies.engine import PolicySet, priority_order
-from policies.grounding.settings import GroundingSettings
+from policies.grounding.combined_settings import GroundingSettings
 from policies.types import Action, Decision, Phase, PolicyInputs, strictest
 
 NO_REPLY = "no_reply"

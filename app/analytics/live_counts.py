@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.tables import decisions, requests
 from app.events.queries import EventFilter, decisions_matching, requests_matching, within
-from app.events.rollups.metrics import PERCENT, Decided, Numbers, Times
+from app.events.rollups.request_stats import PERCENT, DecisionStats, LatencyStats, RequestStats
 
 By = Literal["agent", "model", "policy"] | int | None
 """What requests are grouped by; a number: by time, in steps of so many seconds."""
@@ -37,14 +37,14 @@ LATENCIES: Mapping[str, ColumnElement[Any]] = {
 
 
 async def count_requests(
-    connection: AsyncConnection, dialect: str, filter: EventFilter, by: By, found: dict[Group, Numbers]
+    connection: AsyncConnection, dialect: str, filter: EventFilter, by: By, found: dict[Group, RequestStats]
 ) -> None:
     """Add the requests that match to ``found``, by group."""
     query, groups = _grouped(dialect, filter, by)
     kinds = [_unindexed(_of.action), _of.verdict, _of.status]
     query = query.add_columns(*kinds, *_sums()).group_by(*groups, *kinds)
     for row in await connection.execute(query):
-        numbers = found.setdefault(group_of(row[: len(groups)]), Numbers())
+        numbers = found.setdefault(group_of(row[: len(groups)]), RequestStats())
         action, verdict, status, count, prompt, completion, trusted, trust, *times = row[len(groups) :]
         numbers.requests += count
         numbers.actions[action] += count
@@ -57,11 +57,11 @@ async def count_requests(
         numbers.trust_sum += trust or 0.0
         for place, part in enumerate(LATENCIES):
             if times[3 * place]:
-                numbers.times.setdefault(part, Times()).add(*times[3 * place : 3 * place + 3])
+                numbers.times.setdefault(part, LatencyStats()).add(*times[3 * place : 3 * place + 3])
 
 
 async def request_percentiles(
-    connection: AsyncConnection, dialect: str, filter: EventFilter, by: By, found: dict[Group, Numbers]
+    connection: AsyncConnection, dialect: str, filter: EventFilter, by: By, found: dict[Group, RequestStats]
 ) -> None:
     """Tell the groups in ``found`` their percentiles."""
     query, groups = _grouped(dialect, filter, by)
@@ -77,19 +77,19 @@ def group_of(key: Sequence[Any]) -> Group:
 
 
 async def count_decisions(
-    connection: AsyncConnection, filter: EventFilter, names: Sequence[str], found: dict[tuple[Any, ...], Decided]
+    connection: AsyncConnection, filter: EventFilter, names: Sequence[str], found: dict[tuple[Any, ...], DecisionStats]
 ) -> None:
     """Add the decisions that match to ``found``, by the columns of those names."""
     keys = [_key(name) for name in names]
     kinds = [*keys, _unindexed(decisions.c.action), _unindexed(decisions.c.reason_code)]
     query = decisions_matching(filter, *kinds, func.count()).group_by(*kinds)
     for *of, action, reason_code, count in await connection.execute(query):
-        decided = found.setdefault(tuple(of), Decided(of=dict(zip(names, of, strict=True))))
+        decided = found.setdefault(tuple(of), DecisionStats(of=dict(zip(names, of, strict=True))))
         decided.add(action, reason_code, count)
 
 
 async def decision_percentiles(
-    connection: AsyncConnection, filter: EventFilter, names: Sequence[str], found: dict[tuple[Any, ...], Decided]
+    connection: AsyncConnection, filter: EventFilter, names: Sequence[str], found: dict[tuple[Any, ...], DecisionStats]
 ) -> None:
     """Tell the kinds in ``found`` their percentiles."""
     keys = [_key(name) for name in names]

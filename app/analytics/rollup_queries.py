@@ -22,7 +22,7 @@ from app.db.rollup_tables import (
     request_statistics,
 )
 from app.events.queries import EventFilter, within
-from app.events.rollups.metrics import Decided, Numbers, Times, percentiles
+from app.events.rollups.request_stats import DecisionStats, LatencyStats, RequestStats, percentiles
 
 _requests, _decisions = request_statistics.c, decision_statistics.c
 _FEW_COUNTS = "requests", "trust_count", "trust_sum"
@@ -36,7 +36,7 @@ _SOME = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class RollupSpan:
     """A part of a filter's time, and the step of the rows that it is to be read from; None: from the events."""
 
     step: int | None
@@ -52,10 +52,10 @@ def has_decisions(filter: EventFilter) -> bool:
     return filter.run_id is None
 
 
-def spans(filter: EventFilter, *, largest: int = DAY) -> list[Span]:
+def spans(filter: EventFilter, *, largest: int = DAY) -> list[RollupSpan]:
     """The time of ``filter`` in parts: days and hours as far as it has whole ones, and what is left at its ends."""
     return [
-        Span(step, replace(filter, since=since, until=until))
+        RollupSpan(step, replace(filter, since=since, until=until))
         for step, since, until in _parts(filter.since, filter.until, (DAY, HOUR) if largest == DAY else (HOUR,))
     ]
 
@@ -98,7 +98,7 @@ def _ceiling(time: datetime, step: int) -> datetime:
         return floor  # the last hours of the calendar: nothing is later
 
 
-class TalliedRequests:
+class RequestRollups:
     """Requests by group, added up from what was counted ahead.
 
     ``parts``: of the time that they take, those asked about. ``brief``: no more than how many there were, what became
@@ -106,12 +106,12 @@ class TalliedRequests:
     """
 
     def __init__(self, connection: AsyncConnection, by: By, *, parts: Sequence[str], brief: bool, percentiles: bool):
-        self.found: dict[Group, Numbers] = {}
+        self.found: dict[Group, RequestStats] = {}
         self._connection, self._by, self._percentiles = connection, by, percentiles
         self._parts, self._counts = parts, _FEW_COUNTS if brief else _COUNTS
         self._bins: dict[tuple[Group, str], _Histogram] = defaultdict(_Histogram)
 
-    async def add(self, span: Span, step: int) -> None:
+    async def add(self, span: RollupSpan, step: int) -> None:
         """The requests of ``span``, and what they add to the histograms."""
         group, counts = _group(self._by), len(self._counts)
         columns: list[ColumnElement[Any]] = [func.sum(_requests[name]) for name in self._counts]
@@ -120,11 +120,11 @@ class TalliedRequests:
         query = _of_requests(span.filter, step, self._by, [*group, _requests.action, *columns])
         for row in await self._connection.execute(query.group_by(*group, _requests.action)):
             key, (action, *values) = _key(row[: len(group)], self._by), row[len(group) :]
-            numbers = self.found.setdefault(key, Numbers())
+            numbers = self.found.setdefault(key, RequestStats())
             _add(numbers, action, dict(zip(self._counts, values, strict=False)))
             for part, (count, sum_ms, largest, *bins) in self._by_part(values[counts:]):
                 if count:
-                    numbers.times.setdefault(part, Times()).add(count, sum_ms, largest)
+                    numbers.times.setdefault(part, LatencyStats()).add(count, sum_ms, largest)
                 if bins:
                     self._bins[key, part].add(largest, bins)
 
@@ -139,7 +139,7 @@ class TalliedRequests:
             for part, (largest, *bins) in self._by_part(row[len(group) :]):
                 self._bins[_key(row[: len(group)], self._by), part].add(largest, bins)
 
-    def numbers(self) -> dict[Group, Numbers]:
+    def numbers(self) -> dict[Group, RequestStats]:
         """All that was found, with percentiles."""
         for (key, part), histogram in self._bins.items():
             if key in self.found and (told := histogram.percentiles()):
@@ -151,7 +151,7 @@ class TalliedRequests:
         return [(part, values[size * place : size * (place + 1)]) for place, part in enumerate(self._parts)]
 
 
-def _add(numbers: Numbers, action: str, counts: Mapping[str, Any]) -> None:
+def _add(numbers: RequestStats, action: str, counts: Mapping[str, Any]) -> None:
     numbers.requests += int(counts["requests"])
     numbers.actions[action] += int(counts["requests"])
     numbers.trust_count += int(counts["trust_count"])
@@ -166,23 +166,23 @@ def _add(numbers: Numbers, action: str, counts: Mapping[str, Any]) -> None:
     numbers.completion_tokens += int(counts["completion_tokens"])
 
 
-class TalliedDecisions:
+class DecisionRollups:
     """Decisions by the columns of some names, added up from what was counted ahead, with percentiles as those of
     requests are told; and, where they are by policy, what each was called."""
 
     def __init__(self, connection: AsyncConnection, names: Sequence[str]) -> None:
-        self.found: dict[tuple[Any, ...], Decided] = {}
+        self.found: dict[tuple[Any, ...], DecisionStats] = {}
         self.called: dict[str, str] = {}
         self._connection, self._names = connection, names
         self._bins: dict[tuple[Any, ...], _Histogram] = defaultdict(_Histogram)
 
-    async def add(self, span: Span, step: int) -> None:
+    async def add(self, span: RollupSpan, step: int) -> None:
         """The decisions of ``span``, and what they add to the histograms."""
         kinds = [_decisions.action, _decisions.reason_code]
         for of, (action, reason_code, count, *others) in await self._read(
             span.filter, step, kinds, func.sum(_decisions.decisions)
         ):
-            decided = self.found.setdefault(of, Decided(of=dict(zip(self._names, of, strict=True))))
+            decided = self.found.setdefault(of, DecisionStats(of=dict(zip(self._names, of, strict=True))))
             decided.add(action, reason_code, int(count))
             self._add(of, others)
 
@@ -191,7 +191,7 @@ class TalliedDecisions:
         for of, others in await self._read(whole(filter), HOUR, []):
             self._add(of, others)
 
-    def decided(self) -> dict[tuple[Any, ...], Decided]:
+    def decided(self) -> dict[tuple[Any, ...], DecisionStats]:
         """All that was found, with percentiles."""
         for key, histogram in self._bins.items():
             if key in self.found:

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from app.api import messages
 from app.db.database import DatabaseUnavailableError
 from app.errors import AdminError, GatewayError, InvalidRequestError, UnauthorizedError, WrongKeyError
-from app.policy_admin.document import invalid
+from app.policy_admin.policy_document import invalid
 from app.protocols.anthropic_messages.errors import error_body
 
 _log = structlog.stdlib.get_logger(__name__)

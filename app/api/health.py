@@ -10,7 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from app.auth import RateLimiter
 from app.db.database import Database, DatabaseUnavailableError
-from app.policy_admin.store import PolicyStore
+from app.policy_admin.policy_store import PolicyStore
 from app.resources import Resources
 from app.settings import EventDurability
 from judges.checker import GroundingChecker

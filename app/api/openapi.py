@@ -11,7 +11,7 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from app.protocols.documents.options import Options, Reported
-from app.runs.requests import Closing, Opening
+from app.runs.run_requests import RunCompletion, RunStart
 from policies.grounding.rules import GroundingRules
 
 Json = dict[str, Any]
@@ -149,7 +149,7 @@ _KEYS: Json = {
 def describe(schema: Json) -> Json:
     """Complete the framework's description of the paths, in place."""
     _, read = models_json_schema(
-        [(model, "validation") for model in (Options, Reported, Opening, Closing, GroundingRules)],
+        [(model, "validation") for model in (Options, Reported, RunStart, RunCompletion, GroundingRules)],
         ref_template=_SCHEMAS + "{model}",
     )
     components = schema.setdefault("components", {})

@@ -9,9 +9,15 @@ from fastapi import APIRouter, Depends, Header, Path, Request, Response
 from app.api.governed import read_body
 from app.errors import InvalidRequestError
 from app.resources import Resources
-from app.runs.presentation import shown_run, shown_step
-from app.runs.requests import LARGEST_BODY, read_closing, read_grounding, read_opening, read_retrieved
-from app.runs.service import Caller, Runs, Taken
+from app.runs.run_presentation import shown_run, shown_step
+from app.runs.run_requests import (
+    LARGEST_BODY,
+    read_grounding_report,
+    read_run_completion,
+    read_run_document,
+    read_run_start,
+)
+from app.runs.run_service import RunCaller, RunService, StepResult
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"])
 RunId = Annotated[str, Path(min_length=1, max_length=200)]
@@ -20,11 +26,11 @@ RunId = Annotated[str, Path(min_length=1, max_length=200)]
 async def _caller(
     request: Request,
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
-) -> Caller:
-    return Caller(key=request.state.key, repeat=idempotency_key)
+) -> RunCaller:
+    return RunCaller(key=request.state.key, repeat=idempotency_key)
 
 
-CallerDep = Annotated[Caller, Depends(_caller)]
+CallerDep = Annotated[RunCaller, Depends(_caller)]
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
@@ -32,7 +38,7 @@ _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 @router.post("/", status_code=201, include_in_schema=False)
 async def start_run(request: Request, caller: CallerDep) -> Response:
     """Begin a run. The policies in force now are those that it is judged by."""
-    opening = read_opening(await _body(request), request.headers)
+    opening = read_run_start(await _body(request), request.headers)
     taken = await _runs(request).start(agent=opening.agent, model=opening.model, caller=caller)
     return _answer(taken, status=201)
 
@@ -40,7 +46,7 @@ async def start_run(request: Request, caller: CallerDep) -> Response:
 @router.post("/{run_id}/retrieval")
 async def record_retrieval(request: Request, run_id: RunId, caller: CallerDep) -> Response:
     """Record one retrieved document, and have it checked."""
-    chunk = read_retrieved(await _body(request))
+    chunk = read_run_document(await _body(request))
     if caller.key is not None:
         caller.key.check_documents([chunk], lambda _: "collection")
     return _answer(await _runs(request).record_document(run_id, chunk, caller=caller))
@@ -49,13 +55,17 @@ async def record_retrieval(request: Request, run_id: RunId, caller: CallerDep) -
 @router.post("/{run_id}/grounding")
 async def record_grounding(request: Request, run_id: RunId, caller: CallerDep) -> Response:
     """Record scores, citations, unsupported claims and a confidence, and have the scores checked."""
-    return _answer(await _runs(request).record_grounding(run_id, read_grounding(await _body(request)), caller=caller))
+    return _answer(
+        await _runs(request).record_grounding(run_id, read_grounding_report(await _body(request)), caller=caller)
+    )
 
 
 @router.post("/{run_id}/complete")
 async def complete_run(request: Request, run_id: RunId, caller: CallerDep) -> Response:
     """End a run, and have everything recorded in it checked."""
-    return _answer(await _runs(request).complete(run_id, read_closing(await _body(request)).result, caller=caller))
+    return _answer(
+        await _runs(request).complete(run_id, read_run_completion(await _body(request)).result, caller=caller)
+    )
 
 
 @router.get("/{run_id}")
@@ -71,7 +81,7 @@ async def no_such_path(request: Request) -> Response:
     raise InvalidRequestError(f"There is no {request.method} {request.url.path}.", param="path", status=404)
 
 
-def _runs(request: Request) -> Runs:
+def _runs(request: Request) -> RunService:
     resources: Resources = request.state.resources
     return resources.runs
 
@@ -81,7 +91,7 @@ async def _body(request: Request) -> bytes:
     return await read_body(request, limit=min(LARGEST_BODY, resources.settings.max_body_bytes))
 
 
-def _answer(taken: Taken, *, status: int = 200) -> Response:
+def _answer(taken: StepResult, *, status: int = 200) -> Response:
     """200 although a policy may block: what was told is recorded, and the client is who must stop."""
     headers = {"x-groundlane-action": taken.outcome.action.value}
     if taken.request_id is not None:

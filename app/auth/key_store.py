@@ -18,7 +18,7 @@ from app.auth.gateway_key import GatewayKey, hash_key, new_key, prefix_of
 from app.db.database import Database, DatabaseUnavailableError
 from app.db.tables import KEY_REVISION, api_keys
 from app.errors import NotFoundError
-from app.worker_sync.change_feed import raise_revision
+from app.worker_sync.change_notifications import announce_change
 
 _log = structlog.stdlib.get_logger(__name__)
 _NOBODY = bytes(32)
@@ -163,7 +163,7 @@ class KeyStore:
     @asynccontextmanager
     async def _changing(self) -> AsyncIterator[AsyncConnection]:
         async with self._database.write() as connection:
-            await raise_revision(self._database, connection, KEY_REVISION)
+            await announce_change(self._database, connection, KEY_REVISION)
             yield connection
         try:
             await self.refresh()

@@ -18,7 +18,7 @@ from app.db.database import Database, DatabaseUnavailableError
 from app.db.tables import SECRET_REVISION, secrets
 from app.errors import ConflictError, NotFoundError
 from app.settings import SettingsError
-from app.worker_sync.change_feed import raise_revision
+from app.worker_sync.change_notifications import announce_change
 
 _log = structlog.stdlib.get_logger(__name__)
 _SETTING = "GROUNDLANE_SECRET_KEY"
@@ -85,7 +85,7 @@ class Vault:
         """Keep ``value`` under ``name``, in place of one before. Raises ConflictError or DatabaseUnavailableError."""
         encrypted, now = self._open().encrypt(value.encode()).decode(), datetime.now(UTC)
         async with self._database.write() as connection:
-            await raise_revision(self._database, connection, SECRET_REVISION)
+            await announce_change(self._database, connection, SECRET_REVISION)
             query = select(secrets.c.created_at).where(secrets.c.name == name)
             created_at: datetime | None = (await connection.execute(query)).scalar_one_or_none()
             changed = {"value": encrypted, "updated_at": now}
@@ -101,7 +101,7 @@ class Vault:
         """Raises NotFoundError, ConflictError or DatabaseUnavailableError."""
         self._open()
         async with self._database.write() as connection:
-            await raise_revision(self._database, connection, SECRET_REVISION)
+            await announce_change(self._database, connection, SECRET_REVISION)
             if (await connection.execute(delete(secrets).where(secrets.c.name == name))).rowcount == 0:
                 raise NotFoundError(f"there is no secret {name!r}")
             await note(connection, "secret.delete", name, before=_MASKED)
@@ -114,7 +114,7 @@ class Vault:
         """
         cipher = self._open()
         async with self._database.write() as connection:
-            await raise_revision(self._database, connection, SECRET_REVISION)
+            await announce_change(self._database, connection, SECRET_REVISION)
             found = (await connection.execute(select(secrets.c.name, secrets.c.value))).all()
             for name, value in found:
                 try:

@@ -13,7 +13,7 @@ from app.settings import Settings, load_settings
 if TYPE_CHECKING:
     from app.cli.apply_policies import Plan, Present, Target
     from app.db.database import Database
-    from app.policy_admin.document import PolicyDraft
+    from app.policy_admin.policy_document import PolicyDraft
 
 policies = typer.Typer(
     help="Policies: those in force, and those of a file. In the settings' database, or through a gateway (--url).",
@@ -97,7 +97,7 @@ def _at(url: str | None, work: Callable[["Target"], Awaitable[T]]) -> T:
     if url is not None:
         return _at_gateway(url, settings, work)
     from app.cli.apply_policies import StoreTarget
-    from app.policy_admin.store import PolicyStore
+    from app.policy_admin.policy_store import PolicyStore
 
     async def stored(database: "Database") -> T:
         return await work(StoreTarget(PolicyStore(database)))

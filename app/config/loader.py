@@ -12,7 +12,7 @@ from pydantic import SecretStr, ValidationError
 from app.config.file_schema import FileTables, UpstreamTable
 from app.config.models import Config, Timeouts, UpstreamSpec
 from app.errors import InvalidAdminRequestError
-from app.policy_admin.document import PolicyDraft, parse_document
+from app.policy_admin.policy_document import PolicyDraft, parse_document
 from app.settings import Settings, SettingsError, UpstreamApi, secret_name
 
 _SETTING = "GROUNDLANE_CONFIG"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from pydantic import SecretStr
 
-from app.policy_admin.document import PolicyDraft
+from app.policy_admin.policy_document import PolicyDraft
 from app.settings import UpstreamApi
 
 

@@ -1,6 +1,6 @@
 """The tables of the numbers that are counted ahead, and the histogram of latencies in them.
 
-The event log's writer adds to them in the transaction that stores the events; see ``app.events.rollups.counting``.
+The event log's writer adds to them in the transaction that stores the events; see ``app.events.rollups.rollup_update``.
 """
 
 from bisect import bisect_left

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from sqlalchemy import exists, insert, select, tuple_
 
-from app.auth.audit_log import note as audit
+from app.auth import audit_log
 from app.db.database import Database
 from app.db.tables import decisions, feedback, requests
 from app.errors import InvalidAdminRequestError, NotFoundError
@@ -21,7 +21,7 @@ _ALLOW = Action.ALLOW.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class FeedbackMark:
     """Somebody says that a decision, or what became of a request as a whole, was right (``correct``) or wrong."""
 
     id: str
@@ -33,7 +33,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
+class PolicyOutcome:
     """What a policy made of a request: ``flagged`` if one of its decisions did not allow."""
 
     request_id: str
@@ -45,7 +45,7 @@ class Decided:
 
 
 @dataclass(slots=True, kw_only=True)
-class Quality:
+class PolicyQuality:
     """How a policy does by what is known: ``precision``, how many of those it flagged were bad; ``recall``, how many of
     those that were bad it flagged. None where there were none."""
 
@@ -65,16 +65,16 @@ class Quality:
         }
 
 
-class Feedback:
+class FeedbackStore:
     """The marks of one database; all raise DatabaseUnavailableError."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def add(self, request_id: str, *, decision_id: str | None, correct: bool, note: str | None) -> Mark:
+    async def add(self, request_id: str, *, decision_id: str | None, correct: bool, note: str | None) -> FeedbackMark:
         """Raises NotFoundError for a request that is not in the event log (yet), InvalidAdminRequestError for a
         decision that is not one of its."""
-        mark = Mark(
+        mark = FeedbackMark(
             id=f"fb_{uuid4().hex}",
             request_id=request_id,
             decision_id=decision_id,
@@ -100,12 +100,12 @@ class Feedback:
             await connection.execute(insert(feedback), asdict(mark))
             # Without the note: it may quote the request, and this line outlives it.
             after = {"id": mark.id, "decision_id": decision_id, "correct": correct}
-            await audit(connection, "feedback.create", request_id, after=after)
+            await audit_log.note(connection, "feedback.create", request_id, after=after)
         return mark
 
     async def marks(
         self, *, request_id: str | None = None, correct: bool | None = None, limit: int, after: Key | None = None
-    ) -> Sequence[Mark]:
+    ) -> Sequence[FeedbackMark]:
         """Up to ``limit`` marks, newest first."""
         columns = feedback.c
         query = select(feedback).order_by(columns.created_at.desc(), columns.id.desc()).limit(limit)
@@ -116,13 +116,13 @@ class Feedback:
             types = [columns.created_at.type, columns.id.type]
             query = query.where(tuple_(columns.created_at, columns.id) < tuple_(*after, types=types))
         async with self._database.read() as connection:
-            return [Mark(**row._mapping) for row in (await connection.execute(query)).all()]
+            return [FeedbackMark(**row._mapping) for row in (await connection.execute(query)).all()]
 
     async def quality(self, *, since: datetime | None, until: datetime | None) -> list[dict[str, Any]]:
         """Precision and recall of each policy over the requests of that time that were marked."""
         marks = await self._marks(since, until)
         ids = sorted({mark.request_id for mark in marks})
-        decided: list[Decided] = []
+        decided: list[PolicyOutcome] = []
         for start in range(0, len(ids), _AT_ONCE):
             decided += await self._decided(ids[start : start + _AT_ONCE], EventFilter(since=since, until=until))
         found = sorted(
@@ -141,7 +141,7 @@ class Feedback:
                 found |= {row[0]: row[1] for row in await connection.execute(of)}
         return found
 
-    async def _marks(self, since: datetime | None, until: datetime | None) -> list[Mark]:
+    async def _marks(self, since: datetime | None, until: datetime | None) -> list[FeedbackMark]:
         # By the marks, which are few: a join may be done by the requests, which are not.
         of_that_time = exists().where(
             requests.c.request_id == feedback.c.request_id,
@@ -149,9 +149,9 @@ class Feedback:
         )
         query = select(feedback).where(of_that_time).order_by(feedback.c.created_at, feedback.c.id)
         async with self._database.read() as connection:
-            return [Mark(**row._mapping) for row in (await connection.execute(query)).all()]
+            return [FeedbackMark(**row._mapping) for row in (await connection.execute(query)).all()]
 
-    async def _decided(self, ids: Sequence[str], filter: EventFilter) -> list[Decided]:
+    async def _decided(self, ids: Sequence[str], filter: EventFilter) -> list[PolicyOutcome]:
         columns = decisions.c
         query = select(
             columns.request_id, columns.policy_id, columns.policy_name, columns.shadow, columns.action, columns.id
@@ -161,7 +161,7 @@ class Feedback:
             for row in await connection.execute(query):
                 found[row.request_id, row.policy_id].append(row)
         return [
-            Decided(
+            PolicyOutcome(
                 request_id=request_id,
                 policy_id=policy_id,
                 policy_name=rows[-1].policy_name,
@@ -173,7 +173,7 @@ class Feedback:
         ]
 
 
-def rate(marks: Iterable[Mark], decided: Sequence[Decided]) -> list[Quality]:
+def rate(marks: Iterable[FeedbackMark], decided: Sequence[PolicyOutcome]) -> list[PolicyQuality]:
     """The quality of each policy. ``marks`` come with the oldest first: the last one of a thing counts.
 
     A mark of a decision is about its policy alone. A mark of a request says whether it was bad: right and flagged, or
@@ -188,14 +188,14 @@ def rate(marks: Iterable[Mark], decided: Sequence[Decided]) -> list[Quality]:
         else:
             of_decisions[mark.decision_id] = mark.correct
     flagged = {one.request_id for one in decided if one.flagged and not one.shadow}
-    found: dict[tuple[str, bool], Quality] = {}
+    found: dict[tuple[str, bool], PolicyQuality] = {}
     for one in decided:
         bad = _was_bad(one, of_requests, of_decisions, flagged)
         if bad is None:
             continue
         quality = found.setdefault(
             (one.policy_id, one.shadow),
-            Quality(policy_id=one.policy_id, policy_name=one.policy_name, shadow=one.shadow),
+            PolicyQuality(policy_id=one.policy_id, policy_name=one.policy_name, shadow=one.shadow),
         )
         match bad, one.flagged:
             case True, True:
@@ -210,7 +210,7 @@ def rate(marks: Iterable[Mark], decided: Sequence[Decided]) -> list[Quality]:
 
 
 def _was_bad(
-    one: Decided, of_requests: Mapping[str, bool], of_decisions: Mapping[str, bool], flagged: set[str]
+    one: PolicyOutcome, of_requests: Mapping[str, bool], of_decisions: Mapping[str, bool], flagged: set[str]
 ) -> bool | None:
     """Whether the request was bad as far as the policy is concerned; None where nobody said."""
     own = [of_decisions[decision] for decision in sorted(one.decision_ids) if decision in of_decisions]

@@ -14,7 +14,7 @@ from app.events.records import EventLog, RequestEvent
 from app.reply.passthrough import Passage
 from app.reply.shadow_check import ShadowCheck
 from app.reply.stream_guard import Enforcement
-from app.runs.service import JoinedRun
+from app.runs.run_service import JoinedRun
 from app.upstream import Response
 
 

@@ -32,7 +32,7 @@ from app.reply.grounding_object import retrieval_summary
 from app.reply.passthrough import Late, Passage
 from app.reply.regeneration import FurtherReply, Regeneration
 from app.reply.stream_guard import Enforcement, Mode
-from app.runs.service import JoinedRun, Runs
+from app.runs.run_service import JoinedRun, RunService
 from app.settings import Settings
 from app.upstream import Headers, Response, Upstreams, decoded, returned_headers
 from judges.checker import GroundingChecker
@@ -63,7 +63,7 @@ class Gateway:
     events: EventLog
     observers: Sequence[Callable[[RequestEvent], None]] = field(default_factory=tuple)
     final_checks: Sequence[FinalCheck] = ()
-    runs: Runs | None = None
+    runs: RunService | None = None
 
     async def respond(self, call: GatewayRequest) -> GatewayResponse:
         """Answer a request. Raises GatewayError, with the event written; cancelling it ends everything."""

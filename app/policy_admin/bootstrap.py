@@ -6,8 +6,8 @@ import structlog
 
 from app.auth.audit_log import acting_as
 from app.errors import ConflictError, PreconditionError
-from app.policy_admin.document import PolicyDraft
-from app.policy_admin.store import PolicyStore
+from app.policy_admin.policy_document import PolicyDraft
+from app.policy_admin.policy_store import PolicyStore
 
 _log = structlog.stdlib.get_logger(__name__)
 

@@ -12,7 +12,7 @@ _ALLOW = Action.ALLOW.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Brief:
+class DecisionBrief:
     """A decision in short."""
 
     policy_id: str
@@ -23,7 +23,7 @@ class Brief:
     reason_code: str | None
 
     @classmethod
-    def of(cls, decision: Decision) -> "Brief":
+    def of(cls, decision: Decision) -> "DecisionBrief":
         return cls(
             policy_id=decision.policy_id,
             policy_name=decision.policy_name,
@@ -35,27 +35,27 @@ class Brief:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class SimulatedOutcome:
     """What was decided of a request: ``action`` of the whole, and each decision that does not allow."""
 
     action: str
-    decisions: Sequence[Brief]
+    decisions: Sequence[DecisionBrief]
 
     @classmethod
-    def of(cls, action: str, decisions: Iterable[Brief]) -> "Outcome":
+    def of(cls, action: str, decisions: Iterable[DecisionBrief]) -> "SimulatedOutcome":
         return cls(action=action, decisions=[decision for decision in decisions if decision.action != _ALLOW])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class SimulatedRequest:
     """A request as it was decided and as it would be. ``doubts``: why it may turn out otherwise after all."""
 
     request_id: str | None
     ts: datetime | None
     agent: str | None
     model: str | None
-    before: Outcome
-    after: Outcome
+    before: SimulatedOutcome
+    after: SimulatedOutcome
     doubts: Sequence[str] = ()
 
     @property
@@ -64,21 +64,21 @@ class Comparison:
 
 
 @dataclass(slots=True, kw_only=True)
-class Tally:
+class SimulationSummary:
     """Adds up comparisons, and keeps the first ``show`` of those that changed."""
 
     show: int
     requests: int = 0
     changed: int = 0
     unreadable: int = 0
-    items: list[Comparison] = field(default_factory=list)
+    items: list[SimulatedRequest] = field(default_factory=list)
     _actions: Counter[tuple[str, str]] = field(default_factory=Counter)
     _before: Counter[str] = field(default_factory=Counter)
     _after: Counter[str] = field(default_factory=Counter)
     _doubts: Counter[str] = field(default_factory=Counter)
     _doubtful: int = 0
 
-    def add(self, compared: Comparison) -> None:
+    def add(self, compared: SimulatedRequest) -> None:
         self.requests += 1
         self._actions[compared.before.action, compared.after.action] += 1
         self._before.update(decision.reason_code or "none" for decision in compared.before.decisions)

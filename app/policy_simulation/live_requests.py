@@ -13,7 +13,7 @@ from app.errors import PolicyBlockedError
 from app.events.records import RequestEvent
 from app.gateway.service import Gateway
 from app.gateway.types import GatewayRequest
-from app.policy_simulation.comparison import Brief, Comparison, Outcome, Tally
+from app.policy_simulation.comparison import DecisionBrief, SimulatedOutcome, SimulatedRequest, SimulationSummary
 from app.policy_simulation.logged_requests import replacing
 from app.protocols.documents import Limits, read_chat
 from app.protocols.openai_chat.adapter import ChatAdapter
@@ -23,7 +23,7 @@ from policies.types import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GivenRequest:
+class LiveRequest:
     """``body`` is that of a request to ``/v1/chat/completions``; ``reply`` the text of the reply to it."""
 
     body: Mapping[str, Any]
@@ -45,18 +45,18 @@ class _Kept:
         self.events.append(event)
 
 
-async def simulate_given(
-    gateway: Gateway, engine: PolicyEngine, candidate: Policy, given: Sequence[GivenRequest], *, show: int
-) -> Tally:
+async def simulate_live(
+    gateway: Gateway, engine: PolicyEngine, candidate: Policy, given: Sequence[LiveRequest], *, show: int
+) -> SimulationSummary:
     """Decide each of ``given`` under ``engine``, and again with ``candidate`` in place of the policy of its id.
 
     Raises InvalidRequestError for a body that the gateway would refuse.
     """
-    tally = Tally(show=show)
+    tally = SimulationSummary(show=show)
     for request in given:
         before, after = [await _decided(gateway, one, request) for one in (engine, replacing(engine, candidate))]
         tally.add(
-            Comparison(
+            SimulatedRequest(
                 request_id=None,
                 ts=None,
                 agent=after.request.agent,
@@ -68,7 +68,7 @@ async def simulate_given(
     return tally
 
 
-async def _decided(gateway: Gateway, engine: PolicyEngine, given: GivenRequest) -> RequestEvent:
+async def _decided(gateway: Gateway, engine: PolicyEngine, given: LiveRequest) -> RequestEvent:
     upstream = Upstreams([_SPEC], transport=httpx.MockTransport(lambda _request: _answer(given)))
     log = _Kept()
     dry = replace(gateway, policies=_Fixed(engine), upstream=upstream, events=log, observers=())
@@ -83,7 +83,7 @@ async def _decided(gateway: Gateway, engine: PolicyEngine, given: GivenRequest) 
     return log.events[-1]
 
 
-def _body(given: GivenRequest) -> dict[str, Any]:
+def _body(given: LiveRequest) -> dict[str, Any]:
     # A reply that is known whole needs no stream; what is decided of it is the same.
     body: dict[str, Any] = {**given.body, "stream": False, "n": 1}
     if isinstance(options := body.get("grounding"), Mapping):
@@ -92,15 +92,15 @@ def _body(given: GivenRequest) -> dict[str, Any]:
     return body
 
 
-def _answer(given: GivenRequest) -> httpx.Response:
+def _answer(given: LiveRequest) -> httpx.Response:
     message = {"role": "assistant", "content": given.reply}
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
     reply = {"id": "simulated", "object": "chat.completion", "created": 0, "model": "simulated", "choices": [choice]}
     return httpx.Response(200, json=reply)
 
 
-def _outcome(event: RequestEvent) -> Outcome:
-    return Outcome.of(event.request.action, map(Brief.of, event.decisions))
+def _outcome(event: RequestEvent) -> SimulatedOutcome:
+    return SimulatedOutcome.of(event.request.action, map(DecisionBrief.of, event.decisions))
 
 
 _SPEC = UpstreamSpec(name="simulated", base_url="http://simulated.invalid/v1")

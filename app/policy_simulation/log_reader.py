@@ -12,7 +12,7 @@ from app.db.database import Database
 from app.db.tables import claims, decisions, documents, requests
 from app.events.queries import EventFilter, Key, before_key, requests_matching
 from app.events.replay_data import LoggedRows
-from app.policy_simulation.comparison import Brief
+from app.policy_simulation.comparison import DecisionBrief
 from judges.types import Chunk
 
 _PAGE = 200
@@ -32,7 +32,7 @@ class LoggedRequest:
     key_prefix: str | None
     unit: str
     action: str
-    decisions: Sequence[Brief]
+    decisions: Sequence[DecisionBrief]
     rows: LoggedRows
 
 
@@ -58,9 +58,9 @@ class RawPage:
         of_documents: dict[str, list[tuple[Chunk, bool]]] = defaultdict(list)
         for request_id, kept, *values in self.documents:
             of_documents[request_id].append((_chunk(*values), kept))
-        of_decisions: dict[str, list[Brief]] = defaultdict(list)
+        of_decisions: dict[str, list[DecisionBrief]] = defaultdict(list)
         for request_id, *values in self.decisions:
-            of_decisions[request_id].append(Brief(**dict(zip(_BRIEF, values, strict=True))))
+            of_decisions[request_id].append(DecisionBrief(**dict(zip(_BRIEF, values, strict=True))))
         return [
             LoggedRequest(
                 request_id=row.request_id,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from app.db.database import Database
 from app.events.queries import EventFilter, Key
 from app.events.replay_data import read_log
-from app.policy_simulation.comparison import Brief, Comparison, Outcome, Tally
+from app.policy_simulation.comparison import DecisionBrief, SimulatedOutcome, SimulatedRequest, SimulationSummary
 from app.policy_simulation.log_reader import LoggedRequest, RawPage, read_pages
 from policies.engine import PolicyEngine
 from policies.replay import replay
@@ -27,13 +27,13 @@ async def simulate_logged(
     show: int,
     key_names: KeyNames,
     after: Key | None = None,
-) -> tuple[Tally, Key | None]:
+) -> tuple[SimulationSummary, Key | None]:
     """Decide up to ``limit`` requests again with ``candidate`` enforced in place of the policy of its id, beside the
     others of ``engine``. The second value is where to go on from; None: there are no more requests.
 
     The work is done in a thread, page by page. Raises DatabaseUnavailableError.
     """
-    tally = Tally(show=show)
+    tally = SimulationSummary(show=show)
     with_it = replacing(engine, candidate)
     seen = 0
     async for page in read_pages(database, filter, limit=limit, after=after):
@@ -49,7 +49,7 @@ def replacing(engine: PolicyEngine, candidate: Policy) -> PolicyEngine:
     return PolicyEngine([*others, replace(candidate, enabled=True, mode="enforce", canary_percent=100)])
 
 
-def _compare(page: RawPage, engine: PolicyEngine, key_names: KeyNames, tally: Tally) -> None:
+def _compare(page: RawPage, engine: PolicyEngine, key_names: KeyNames, tally: SimulationSummary) -> None:
     for request in page.parse():
         compared = _compared(request, engine, key_names)
         if compared is None:
@@ -58,7 +58,7 @@ def _compare(page: RawPage, engine: PolicyEngine, key_names: KeyNames, tally: Ta
             tally.add(compared)
 
 
-def _compared(request: LoggedRequest, engine: PolicyEngine, key_names: KeyNames) -> Comparison | None:
+def _compared(request: LoggedRequest, engine: PolicyEngine, key_names: KeyNames) -> SimulatedRequest | None:
     log = read_log(request.rows)
     if log is None:
         return None
@@ -66,12 +66,12 @@ def _compared(request: LoggedRequest, engine: PolicyEngine, key_names: KeyNames)
         agent=request.agent, model=request.model, key=key_names(request.key_prefix), unit=request.unit
     )
     replayed = replay(policies, log)
-    return Comparison(
+    return SimulatedRequest(
         request_id=request.request_id,
         ts=request.ts,
         agent=request.agent,
         model=request.model,
-        before=Outcome.of(request.action, request.decisions),
-        after=Outcome.of(replayed.action.value, map(Brief.of, replayed.decisions)),
+        before=SimulatedOutcome.of(request.action, request.decisions),
+        after=SimulatedOutcome.of(replayed.action.value, map(DecisionBrief.of, replayed.decisions)),
         doubts=sorted(replayed.doubts),
     )

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.runs.steps import Recorded
+from app.runs.steps import RunRecord
 from judges.types import Chunk
 from policies.engine import PolicySet, decision_to_dict
 from policies.grounding.evaluator import GroundingRules
@@ -12,7 +12,7 @@ from policies.types import Action, Decision, Phase, Policy, PolicyInputs, strict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class StepOutcome:
     """The decisions that one call to a run caused.
 
     ``decisions`` are plain JSON, and ``made`` the same as the policies made them, where they were made just now.
@@ -28,7 +28,7 @@ class Outcome:
     @classmethod
     def of(
         cls, decisions: Sequence[Mapping[str, Any]], policies: Sequence[Policy], made: Sequence[Decision] = ()
-    ) -> "Outcome":
+    ) -> "StepOutcome":
         blocking = [decision for decision in decisions if decision["action"] == Action.BLOCK]
         return cls(
             action=strictest([Action(decision["action"]) for decision in decisions]),
@@ -39,26 +39,26 @@ class Outcome:
         )
 
 
-def started(policies: PolicySet) -> Outcome:
+def started(policies: PolicySet) -> StepOutcome:
     """The run begins: the rules are bound."""
     record = PolicyInputs(final=False, of_run=True)
     return _outcome(policies, policies.evaluate("grounding", Phase.BEFORE_WORKFLOW, record).decisions)
 
 
-def document_recorded(policies: PolicySet, chunk: Chunk, number: int) -> Outcome:
+def document_recorded(policies: PolicySet, chunk: Chunk, number: int) -> StepOutcome:
     """A document came, the last of ``number``: it is checked by itself, and that there are not too many."""
     # Those before it were checked as they came. All that counts of them is how many there are.
     record = PolicyInputs(chunks=(chunk,) * number, final=False, of_run=True)
     return _outcome(policies, policies.evaluate_documents(record, Phase.MID_EXECUTION).decisions)
 
 
-def grounding_recorded(policies: PolicySet, scores: Sequence[float]) -> Outcome:
+def grounding_recorded(policies: PolicySet, scores: Sequence[float]) -> StepOutcome:
     """Scores came: those of one report are a set, and are checked by themselves."""
     record = PolicyInputs(reported_scores=scores, judged=False, final=False, of_run=True)
     return _outcome(policies, policies.evaluate("grounding", Phase.MID_EXECUTION, record).decisions)
 
 
-def completed(policies: PolicySet, recorded: Recorded) -> Outcome:
+def completed(policies: PolicySet, recorded: RunRecord) -> StepOutcome:
     """The run is over: everything that needs the whole of it."""
     record = recorded.policy_inputs()
     retrieval = policies.evaluate_documents(record, Phase.AFTER_WORKFLOW)
@@ -70,8 +70,8 @@ def completed(policies: PolicySet, recorded: Recorded) -> Outcome:
     return _outcome(policies, [*retrieval.decisions, *scores.decisions, *reply.decisions])
 
 
-def _outcome(policies: PolicySet, made: Sequence[Decision]) -> Outcome:
-    return Outcome.of([decision_to_dict(decision) for decision in made], policies.policies, made)
+def _outcome(policies: PolicySet, made: Sequence[Decision]) -> StepOutcome:
+    return StepOutcome.of([decision_to_dict(decision) for decision in made], policies.policies, made)
 
 
 def _scores_documents(policy: Policy) -> bool:

@@ -8,8 +8,8 @@ import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.errors import RunError
-from app.policy_admin import rows as policy_rows
-from app.runs import repository as run_store
+from app.policy_admin import policy_rows
+from app.runs import repository
 from app.runs.repository import RunRow
 from policies.base import RulesError
 from policies.engine import PolicyEngine, PolicySet
@@ -20,14 +20,14 @@ _MOST_CACHED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class PinnedPolicies:
     """The policies that a run was begun under. They stay what they were, whatever becomes of them meanwhile."""
 
     policies: tuple[Policy, ...]
     engine: PolicyEngine
 
     @classmethod
-    def at_start(cls, enabled: Sequence[Policy], *, agent: str | None, key: Aliases) -> "Bound":
+    def at_start(cls, enabled: Sequence[Policy], *, agent: str | None, key: Aliases) -> "PinnedPolicies":
         """Those of ``enabled`` for a run of ``agent``, whatever the model: which one answers is known when it is
         asked."""
         policies = (
@@ -36,7 +36,7 @@ class Bound:
         return cls.of(tuple(policies))
 
     @classmethod
-    def of(cls, policies: tuple[Policy, ...]) -> "Bound":
+    def of(cls, policies: tuple[Policy, ...]) -> "PinnedPolicies":
         return cls(policies, PolicyEngine(policies))
 
     def in_scope(self, run: RunRow) -> PolicySet:
@@ -50,7 +50,7 @@ class PolicyVersions:
 
     _read: dict[tuple[str, int], Policy] = field(default_factory=dict)
 
-    async def of(self, connection: AsyncConnection, run: RunRow) -> Bound:
+    async def of(self, connection: AsyncConnection, run: RunRow) -> PinnedPolicies:
         """The policies that ``run`` was begun under. Raises RunError where one can no longer be read: a run must not go
         on without it."""
         missing = [policy for policy in run.policies if policy not in self._read]
@@ -63,13 +63,13 @@ class PolicyVersions:
                 code="run_unreadable",
                 status=HTTPStatus.CONFLICT,
             )
-        return Bound.of(known)
+        return PinnedPolicies.of(known)
 
     async def _fetch(
         self, connection: AsyncConnection, wanted: Sequence[tuple[str, int]]
     ) -> dict[tuple[str, int], Policy]:
         fetched: dict[tuple[str, int], Policy] = {}
-        for stored in await run_store.policies(connection, wanted):
+        for stored in await repository.policies(connection, wanted):
             try:
                 fetched[stored.id, stored.version] = policy_rows.as_policy(stored)
             except RulesError as error:

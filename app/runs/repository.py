@@ -9,8 +9,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.tables import policy_versions, run_steps, runs
 from app.events.storage.serialization import plain
-from app.policy_admin.document import PolicyVersion, StoredPolicy
-from app.runs.steps import Step
+from app.policy_admin.policy_document import PolicyVersion, StoredPolicy
+from app.runs.steps import RunStep
 
 OPEN = "open"
 COMPLETED = "completed"
@@ -36,7 +36,7 @@ class RunRow:
     updated_at: datetime
 
 
-async def create(connection: AsyncConnection, run: RunRow, first: Step) -> None:
+async def create(connection: AsyncConnection, run: RunRow, first: RunStep) -> None:
     """Make a run with its first step."""
     await connection.execute(insert(runs), {**_columns(run), "run_id": run.run_id, "created_at": run.created_at})
     await connection.execute(insert(run_steps), _step_row(run.run_id, first))
@@ -56,14 +56,14 @@ async def find(connection: AsyncConnection, run_id: str, *, lock: bool = False) 
     return RunRow(**values, **shared, key=key, policies=policies)
 
 
-async def steps(connection: AsyncConnection, run_id: str) -> list[Step]:
+async def steps(connection: AsyncConnection, run_id: str) -> list[RunStep]:
     """The steps of a run, in order."""
     query = select(run_steps).where(run_steps.c.run_id == run_id).order_by(run_steps.c.seq)
     found = (await connection.execute(query)).all()
     return [_step(row._mapping) for row in found]
 
 
-async def sent_as(connection: AsyncConnection, run_id: str, key: str) -> Step | None:
+async def sent_as(connection: AsyncConnection, run_id: str, key: str) -> RunStep | None:
     """The step of a run that came with ``key``, if there is one."""
     query = select(run_steps).where(run_steps.c.run_id == run_id, run_steps.c.key == key)
     row = (await connection.execute(query)).first()
@@ -73,7 +73,7 @@ async def sent_as(connection: AsyncConnection, run_id: str, key: str) -> Step | 
 async def append(
     connection: AsyncConnection,
     run: RunRow,
-    step: Step,
+    step: RunStep,
     *,
     size: int,
     counts: Mapping[str, int],
@@ -88,7 +88,7 @@ async def append(
     return changed
 
 
-async def replace_data(connection: AsyncConnection, run_id: str, step: Step) -> None:
+async def replace_data(connection: AsyncConnection, run_id: str, step: RunStep) -> None:
     """Keep less of a step than was told."""
     of_step = (run_steps.c.run_id == run_id) & (run_steps.c.seq == step.seq)
     await connection.execute(update(run_steps).where(of_step).values(data=plain(step.data)))
@@ -101,8 +101,8 @@ async def policies(connection: AsyncConnection, wanted: Sequence[tuple[str, int]
     return [_stored(PolicyVersion(**row._mapping)) for row in found]
 
 
-def _step(row: RowMapping) -> Step:
-    return Step(**{str(name): value for name, value in row.items() if name != "run_id"})
+def _step(row: RowMapping) -> RunStep:
+    return RunStep(**{str(name): value for name, value in row.items() if name != "run_id"})
 
 
 def _stored(version: PolicyVersion) -> StoredPolicy:
@@ -121,7 +121,7 @@ def _columns(run: RunRow) -> dict[str, object]:
     }
 
 
-def _step_row(run_id: str, step: Step) -> dict[str, object]:
+def _step_row(run_id: str, step: RunStep) -> dict[str, object]:
     return {
         "run_id": run_id,
         "seq": step.seq,

@@ -25,7 +25,7 @@ class StepKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class RunStep:
     """One thing that a run was told. ``data`` and ``decisions`` are plain JSON; ``key`` is the caller's own, by which a
     call that is sent again is known."""
 
@@ -38,7 +38,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class RunRecord:
     """Everything that a run was told. Whatever the order in which reports of scores, citations, claims and confidence
     came, a policy holds the same of them.
 
@@ -58,7 +58,7 @@ class Recorded:
     requests: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, steps: Iterable[Step]) -> "Recorded":
+    def of(cls, steps: Iterable[RunStep]) -> "RunRecord":
         gathered = _Gathered()
         for step in steps:
             gathered.take(step)
@@ -194,7 +194,7 @@ class _Gathered:
         self._requests: list[str] = []
         self._sentences = 0
 
-    def take(self, step: Step) -> None:
+    def take(self, step: RunStep) -> None:
         match step.kind:
             case StepKind.RETRIEVAL:
                 self._document(step.data["document"])
@@ -203,8 +203,8 @@ class _Gathered:
             case StepKind.CALL:
                 self._call(step.data)
 
-    def recorded(self) -> Recorded:
-        return Recorded(
+    def recorded(self) -> RunRecord:
+        return RunRecord(
             chunks=tuple(self._chunks),
             scores=tuple(self._scores),
             cited=tuple(self._cited),

@@ -21,8 +21,8 @@ from app.events.records import RequestEvent
 from app.judge_runtime.llm import llm_scores
 from app.judge_runtime.offline import open_cross_encoder, open_llm
 from app.judge_runtime.stack import JudgeStack, open_checker
-from app.policy_admin.document import PolicyDraft, StoredPolicy
-from app.policy_admin.rows import as_policy
+from app.policy_admin.policy_document import PolicyDraft, StoredPolicy
+from app.policy_admin.policy_rows import as_policy
 from app.reply.statement_checks import cited_support, consistency
 from app.settings import Settings, load_settings
 from app.text_checks.presentation import shown_check

@@ -25,7 +25,7 @@ async def notify(database: Database, connection: AsyncConnection, what: str) -> 
         await connection.execute(select(func.pg_notify(_CHANNEL, what)))
 
 
-class Listener:
+class NotifyListener:
     """Calls ``told`` when somebody has notified, and when it begins to listen: what came before that it has not heard.
 
     It has a connection of its own, outside the pool, and gets another when that is lost, at growing intervals between

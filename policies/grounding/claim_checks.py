@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from judges.types import ClaimVerdict, Label
-from policies import formatting
+from policies import number_format
 from policies.grounding.reply_violation import reply_violation
 from policies.grounding.rules import GroundingRules
 from policies.grounding.thresholds import is_blocked, is_corrected, is_stripped, label_of
@@ -62,7 +62,7 @@ def check_unverifiable_ratio(rules: GroundingRules, inputs: PolicyInputs) -> Ite
     if ratio > limit:
         yield Violation(
             action=Action.BLOCK if rules.unverifiable_action == "block" else Action.WARN,
-            reason=f"Unverifiable claims {formatting.share(ratio)} (max {formatting.limit(limit)})",
+            reason=f"Unverifiable claims {number_format.share(ratio)} (max {number_format.limit(limit)})",
             reason_code="GROUNDING_UNVERIFIABLE",
             metadata={"ratio": ratio, "max": limit, "claims": unverifiable},
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from policies import formatting
+from policies import number_format
 from policies.grounding.rules import GroundingRules
 from policies.types import Action, PolicyInputs, Violation
 
@@ -14,8 +14,8 @@ def check_confidence(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Vi
     if confidence is not None and threshold is not None and confidence < threshold:
         yield Violation(
             action=Action(rules.action_on_violation),
-            reason=f"Output confidence ({formatting.score(confidence)}) below abstention threshold "
-            f"({formatting.number(threshold)})",
+            reason=f"Output confidence ({number_format.score(confidence)}) below abstention threshold "
+            f"({number_format.number(threshold)})",
             reason_code="GROUNDING_ABSTAIN",
             metadata={"output_confidence": confidence, "threshold": threshold},
         )

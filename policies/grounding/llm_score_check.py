@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from judges.types import LlmScore
-from policies import formatting
+from policies import number_format
 from policies.grounding.rules import GroundingRules
 from policies.types import Action, Phase, PolicyInputs, Violation
 
@@ -31,8 +31,8 @@ def check_llm_score(rules: GroundingRules, inputs: PolicyInputs, phase: Phase) -
     if score.score is not None and score.score < rules.llm_grounding_threshold:
         yield Violation(
             action=Action(rules.action_on_violation),
-            reason=f"LLM grounding score ({formatting.score(score.score)}) below threshold "
-            f"({formatting.score(rules.llm_grounding_threshold)})",
+            reason=f"LLM grounding score ({number_format.score(score.score)}) below threshold "
+            f"({number_format.score(rules.llm_grounding_threshold)})",
             reason_code="GROUNDING_LLM_SCORE",
             metadata={
                 "score": score.score,

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from judges.types import ClaimVerdict
 from policies.base import Category
 from policies.evaluation import CombinedDecision, PolicyResult, combine, evaluate_policies, first_strictest
+from policies.grounding.combined_settings import DEFAULTS, GroundingSettings, grounding_rules
 from policies.grounding.rules import GroundingRules
-from policies.grounding.settings import DEFAULTS, GroundingSettings, grounding_rules
 from policies.types import Action, Decision, Phase, Policy, PolicyInputs, Violation
 
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from judges.types import ClaimVerdict, Label
-from policies import formatting
+from policies import number_format
 from policies.grounding.rules import GroundingRules
 from policies.grounding.thresholds import is_corrected, is_stripped
 from policies.types import Action, PolicyInputs, Violation
@@ -93,8 +93,8 @@ class ScoreCheck:
         for score in scores:
             if score < self.threshold:
                 return LowScore(
-                    reason=f"Grounding score ({formatting.score(score)}) below threshold "
-                    f"({formatting.number(self.threshold)})",
+                    reason=f"Grounding score ({number_format.score(score)}) below threshold "
+                    f"({number_format.number(self.threshold)})",
                     reason_code="GROUNDING_LOW_SCORE",
                     metadata={"score": score, "threshold": self.threshold},
                 )
@@ -106,8 +106,8 @@ class ScoreCheck:
         if mean >= _decimal(self.threshold):
             return None
         return LowScore(
-            reason=f"Average grounding score ({formatting.score(float(mean))}) below threshold "
-            f"({formatting.number(self.threshold)})",
+            reason=f"Average grounding score ({number_format.score(float(mean))}) below threshold "
+            f"({number_format.number(self.threshold)})",
             reason_code="GROUNDING_LOW_SCORE",
             metadata={"score": float(mean), "threshold": self.threshold, "mode": "average"},
         )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from judges.types import Chunk
-from policies import formatting
+from policies import number_format
 from policies.retrieval.rules import RetrievalRules
 from policies.retrieval.violations import document_violation, missing_metadata
 from policies.types import PolicyInputs, Violation
@@ -20,8 +20,8 @@ def check_relevance(rules: RetrievalRules, inputs: PolicyInputs, index: int) -> 
             rules.action_on_low_relevance,
             inputs,
             index,
-            reason=f"Retrieval relevance ({formatting.score(score)}) below threshold "
-            f"({formatting.score(rules.min_relevance_score)})",
+            reason=f"Retrieval relevance ({number_format.score(score)}) below threshold "
+            f"({number_format.score(rules.min_relevance_score)})",
             reason_code="RETRIEVAL_LOW_RELEVANCE",
             metadata={"relevance_score": score, "threshold": rules.min_relevance_score},
         )

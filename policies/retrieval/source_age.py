@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from policies import formatting
+from policies import number_format
 from policies.retrieval.rules import RetrievalRules
 from policies.retrieval.violations import document_violation, missing_metadata
 from policies.types import PolicyInputs, Violation
@@ -18,7 +18,7 @@ def check_source_age(rules: RetrievalRules, inputs: PolicyInputs, index: int) ->
             rules.action_on_stale_source,
             inputs,
             index,
-            reason=f"Source age ({formatting.number(age)} days) exceeds max ({rules.max_source_age_days} days)",
+            reason=f"Source age ({number_format.number(age)} days) exceeds max ({rules.max_source_age_days} days)",
             reason_code="RETRIEVAL_STALE_SOURCE",
-            metadata={"age_days": formatting.whole(age), "max_age": rules.max_source_age_days},
+            metadata={"age_days": number_format.whole(age), "max_age": rules.max_source_age_days},
         )

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
-from policies import formatting
+from policies import number_format
 from policies.retrieval.relevance import by_relevance
 from policies.retrieval.rules import RetrievalRules
 from policies.retrieval.violations import set_violation
@@ -35,8 +35,8 @@ def check_source_diversity(rules: RetrievalRules, inputs: PolicyInputs, gone: Co
         yield set_violation(
             rules.action_on_domination,
             inputs,
-            reason=f"Source '{source}' dominates at {formatting.share(ratio)} "
-            f"(max {formatting.limit(rules.max_single_source_ratio)})",
+            reason=f"Source '{source}' dominates at {number_format.share(ratio)} "
+            f"(max {number_format.limit(rules.max_single_source_ratio)})",
             reason_code="RETRIEVAL_DIVERSITY",
             metadata={"source": source, "ratio": ratio, "max": rules.max_single_source_ratio},
             drop=taken.get(source, ()),

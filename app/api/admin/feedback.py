@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
 from app.api.admin.common import AdminRoute, CursorText, Limit, Word, decode_cursor, encode_cursor, page
 from app.api.admin.events import Time
 from app.dependencies import ResourcesDep
-from app.events.feedback import Feedback, Mark
+from app.events.feedback import FeedbackMark, FeedbackStore
 
 router = APIRouter(prefix="/feedback", route_class=AdminRoute, tags=["feedback"])
 
@@ -36,19 +36,19 @@ class MarkDocument(BaseModel):
 
 
 class MarkPage(BaseModel):
-    items: list[Mark]
+    items: list[FeedbackMark]
     next_cursor: str | None
 
 
-async def _feedback(resources: ResourcesDep) -> Feedback:
-    return Feedback(resources.database)
+async def _feedback(resources: ResourcesDep) -> FeedbackStore:
+    return FeedbackStore(resources.database)
 
 
-FeedbackDep = Annotated[Feedback, Depends(_feedback)]
+FeedbackDep = Annotated[FeedbackStore, Depends(_feedback)]
 
 
 @router.post("", status_code=201)
-async def create_mark(feedback: FeedbackDep, document: MarkDocument) -> Mark:
+async def create_mark(feedback: FeedbackDep, document: MarkDocument) -> FeedbackMark:
     """Mark a decision, or a request as a whole, as right or wrong. Of several marks of one thing the last counts."""
     return await feedback.add(
         document.request_id, decision_id=document.decision_id, correct=document.correct, note=document.note

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from app.api.admin.common import AdminRoute, CursorText, Limit, Word, decode_cursor, encode_cursor
 from app.auth import KeyDraft, StoredKey
 from app.dependencies import KeysDep
-from app.policy_admin.document import Globs, Line
+from app.policy_admin.policy_document import Globs, Line
 
 router = APIRouter(prefix="/keys", route_class=AdminRoute, tags=["keys"])
 

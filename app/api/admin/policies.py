@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from app.api.admin.common import AdminRoute, CursorText, Expected, Limit, Word, decode_cursor, encode_cursor, etag, page
 from app.dependencies import PoliciesDep
-from app.policy_admin.document import PolicyDocument, PolicyVersion, StoredPolicy, draft
+from app.policy_admin.policy_document import PolicyDocument, PolicyVersion, StoredPolicy, draft
 from policies.registry import CATEGORIES, json_schema
 from policies.templates import templates
 

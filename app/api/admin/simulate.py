@@ -14,9 +14,9 @@ from app.api.admin.events import FilterParams
 from app.dependencies import PoliciesDep, ResourcesDep
 from app.errors import InvalidAdminRequestError, InvalidRequestError
 from app.events.queries import Key
-from app.policy_admin import rows as policy_rows
-from app.policy_admin.document import PolicyDocument, PolicyDraft, StoredPolicy, draft, patched
-from app.policy_simulation import GivenRequest, Tally, simulate_given, simulate_logged
+from app.policy_admin import policy_rows
+from app.policy_admin.policy_document import PolicyDocument, PolicyDraft, StoredPolicy, draft, patched
+from app.policy_simulation import LiveRequest, SimulationSummary, simulate_live, simulate_logged
 from app.resources import Resources
 from policies.base import Text
 from policies.types import Aliases, Policy
@@ -94,7 +94,7 @@ def candidate(document: PolicyDraft, id: str | None, version: int) -> Policy:
 
 async def simulate_on_log(
     resources: Resources, policy: Policy, requests: Logged, *, show: int
-) -> tuple[Tally, Key | None]:
+) -> tuple[SimulationSummary, Key | None]:
     """Decide ``requests`` again with ``policy`` in force beside those that are; and where to go on from.
 
     Raises DatabaseUnavailableError.
@@ -118,9 +118,9 @@ async def simulate_on_log(
 async def _simulated(resources: Resources, policy: Policy, wanted: Simulation) -> Response:
     if wanted.given is None:
         return _answer(policy, *await simulate_on_log(resources, policy, wanted.requests, show=wanted.show))
-    given = [GivenRequest(body=each.request, reply=each.reply) for each in wanted.given]
+    given = [LiveRequest(body=each.request, reply=each.reply) for each in wanted.given]
     try:
-        tally = await simulate_given(resources.gateway, resources.policies.engine, policy, given, show=wanted.show)
+        tally = await simulate_live(resources.gateway, resources.policies.engine, policy, given, show=wanted.show)
     except InvalidRequestError as error:
         loc = ["given", "request", *([error.param] if error.param else [])]
         raise InvalidAdminRequestError(error.message, errors=[{"loc": loc, "msg": error.message}]) from None
@@ -131,7 +131,7 @@ async def _key_names(resources: Resources) -> Mapping[str, Aliases]:
     return {key.prefix: (key.name, key.prefix) for key in await resources.keys.list(limit=_KEYS)}
 
 
-def _answer(policy: Policy, tally: Tally, rest: Key | None) -> Response:
+def _answer(policy: Policy, tally: SimulationSummary, rest: Key | None) -> Response:
     policy_id = None if policy.id == _UNSAVED else policy.id
     body = {
         "policy": {"id": policy_id, "name": policy.name, "version": policy.version},

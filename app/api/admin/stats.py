@@ -7,8 +7,8 @@ import orjson
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
-from app.analytics.calibration import Good, Score, calibrate
-from app.analytics.service import Statistics
+from app.analytics.statistics import Statistics
+from app.analytics.threshold_calibration import Good, Score, calibrate
 from app.api.admin.common import AdminRoute
 from app.api.admin.events import FilterParams
 from app.dependencies import ResourcesDep

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path
 
 from app.api.admin.common import AdminRoute, Word
 from app.dependencies import PoliciesDep, ResourcesDep
-from app.worker_sync.registry import live_workers
+from app.worker_sync.worker_heartbeat import live_workers
 
 router = APIRouter(prefix="/policies", route_class=AdminRoute, tags=["policies"])
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from app.policy_admin.document import PolicyDraft, parse_document
+from app.policy_admin.policy_document import PolicyDraft, parse_document
 
 _MISSING = object()
 

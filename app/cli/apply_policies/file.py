@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from app.config import parse_policies
-from app.policy_admin.document import PolicyDraft
+from app.policy_admin.policy_document import PolicyDraft
 
 
 class PolicyFileError(ValueError):

@@ -8,8 +8,8 @@ import httpx
 
 from app.cli.apply_policies.diff import Present
 from app.errors import AdminError
-from app.policy_admin.document import PolicyDraft, parse_document
-from app.policy_admin.store import PolicyStore
+from app.policy_admin.policy_document import PolicyDraft, parse_document
+from app.policy_admin.policy_store import PolicyStore
 
 _PAGE = 500
 _FIELDS = tuple(field.name for field in fields(PolicyDraft))

@@ -8,15 +8,15 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, Field
 
-from app.analytics.calibration import MOST_REQUESTS, Good, Score, calibrate
+from app.analytics.threshold_calibration import MOST_REQUESTS, Good, Score, calibrate
 from app.dashboard.known_values import distinct_values
 from app.dashboard.page_security import DashboardRoute
 from app.dashboard.templating import page
 from app.dependencies import PoliciesDep, ResourcesDep
 from app.errors import NotFoundError
 from app.events.queries import EventFilter
-from app.policy_admin.document import StoredPolicy
-from app.policy_admin.store import PolicyStore
+from app.policy_admin.policy_document import StoredPolicy
+from app.policy_admin.policy_store import PolicyStore
 
 router = APIRouter(route_class=DashboardRoute)
 

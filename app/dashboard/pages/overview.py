@@ -12,7 +12,7 @@ from markupsafe import Markup
 from pydantic import BaseModel, BeforeValidator
 from sse_starlette.sse import EventSourceResponse
 
-from app.analytics.service import Numbers, Statistics
+from app.analytics.statistics import RequestStats, Statistics
 from app.api.admin.common import Word
 from app.dashboard import charts
 from app.dashboard.charts import BarPart, Series
@@ -42,7 +42,7 @@ _VERDICTS = (
     ("not_checked", "Not checked"),
 )
 _PARTS = (("upstream", "Upstream"), ("judge", "Judge"), ("gateway", "Gateway"))
-Buckets = Sequence[tuple[datetime, Numbers]]
+Buckets = Sequence[tuple[datetime, RequestStats]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +145,7 @@ def _pace(requests: int, seconds: float) -> str:
 def _charts(buckets: Buckets, span: TimeSpan) -> list[Markup]:
     axis = charts.time_axis([start for start, _ in buckets], span.step_s)
 
-    def series(named: Sequence[tuple[str, str]], value: Callable[[Numbers, str], float | None]) -> list[Series]:
+    def series(named: Sequence[tuple[str, str]], value: Callable[[RequestStats, str], float | None]) -> list[Series]:
         found = [
             Series(name=name, tone=key, values=[value(numbers, key) for _, numbers in buckets]) for key, name in named
         ]
@@ -160,20 +160,20 @@ def _charts(buckets: Buckets, span: TimeSpan) -> list[Markup]:
     ]
 
 
-def _mean(numbers: Numbers, part: str) -> float | None:
+def _mean(numbers: RequestStats, part: str) -> float | None:
     """The mean over all requests, including those without this part, so that the parts add up to the total's mean."""
     times = numbers.times.get(part)
     return times.sum_ms / numbers.requests if times is not None and numbers.requests else None
 
 
-def _split(totals: Numbers) -> list[dict[str, Any]]:
+def _split(totals: RequestStats) -> list[dict[str, Any]]:
     named = (*_PARTS, ("total", "Whole request"))
     return [
         {"key": key, "name": name, "mean": _mean(totals, key), **totals.latency_ms.get(key, {})} for key, name in named
     ]
 
 
-def _row(key: str | None, numbers: Numbers, query: OverviewQuery, policies: dict[str, str]) -> dict[str, Any]:
+def _row(key: str | None, numbers: RequestStats, query: OverviewQuery, policies: dict[str, str]) -> dict[str, Any]:
     parts = [
         BarPart(name=f"{name}: {numbers.actions[action]:,}", value=numbers.actions[action], tone=action)
         for action, name in _ACTIONS

@@ -28,8 +28,8 @@ from app.dashboard.templating import page
 from app.dashboard.trace.trace_view import trace_view
 from app.dependencies import QueriesDep, ResourcesDep
 from app.errors import GatewayError, InvalidRequestError, NotFoundError
-from app.policy_admin.document import StoredPolicy
-from app.policy_admin.store import PolicyStore
+from app.policy_admin.policy_document import StoredPolicy
+from app.policy_admin.policy_store import PolicyStore
 from app.resources import Resources
 from app.settings import StoreText
 from policies.base import RulesError

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Form, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
-from app.analytics.service import Statistics
+from app.analytics.statistics import Statistics
 from app.api.admin.common import Word
 from app.api.admin.status import get_status
 from app.dashboard.error_messages import readable
@@ -19,10 +19,10 @@ from app.dashboard.policies.version_diff import changes, draft_of, non_default_r
 from app.dashboard.templating import page
 from app.dependencies import PoliciesDep, QueriesDep, ResourcesDep
 from app.errors import ConflictError, InvalidAdminRequestError, PreconditionError
-from app.events.feedback import Feedback
+from app.events.feedback import FeedbackStore
 from app.events.queries import EventFilter, EventQueries
-from app.policy_admin.document import PolicyVersion, StoredPolicy
-from app.policy_admin.store import PolicyStore
+from app.policy_admin.policy_document import PolicyVersion, StoredPolicy
+from app.policy_admin.policy_store import PolicyStore
 from app.resources import Resources
 from policies.registry import CATEGORIES
 from policies.types import Action
@@ -217,7 +217,7 @@ async def _shown(
 ) -> Response:
     store = resources.policies
     policy = await store.get(policy_id)
-    quality = await Feedback(resources.database).quality(since=datetime.now(UTC) - _QUALITY, until=None)
+    quality = await FeedbackStore(resources.database).quality(since=datetime.now(UTC) - _QUALITY, until=None)
     recent = (await _recent(resources, policy_id)).get(policy_id, RecentDecisions())
     return page(
         request,

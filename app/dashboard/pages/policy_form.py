@@ -24,8 +24,8 @@ from app.dashboard.policies.version_diff import draft_of
 from app.dashboard.templating import page
 from app.dependencies import PoliciesDep, ResourcesDep
 from app.errors import ConflictError, InvalidAdminRequestError, NotFoundError, PreconditionError
-from app.policy_admin.document import PolicyDraft, StoredPolicy
-from app.policy_admin.store import PolicyStore
+from app.policy_admin.policy_document import PolicyDraft, StoredPolicy
+from app.policy_admin.policy_store import PolicyStore
 from app.resources import Resources
 from policies.registry import CATEGORIES, json_schema
 from policies.templates import templates

@@ -15,7 +15,7 @@ from app.dashboard.page_security import DashboardRoute
 from app.dashboard.templating import page
 from app.dependencies import ResourcesDep
 from app.resources import Resources
-from app.worker_sync.registry import Worker, live_workers
+from app.worker_sync.worker_heartbeat import LiveWorker, live_workers
 
 router = APIRouter(route_class=DashboardRoute)
 _PAGE = 25
@@ -74,6 +74,6 @@ def _changed(before: dict[str, Any] | None, after: dict[str, Any] | None) -> lis
     return [(name, old.get(name), new.get(name)) for name in {**old, **new} if old.get(name) != new.get(name)]
 
 
-def _worker(worker: Worker, newest: dict[str, int]) -> dict[str, Any]:
+def _worker(worker: LiveWorker, newest: dict[str, int]) -> dict[str, Any]:
     """``current``: the worker has loaded the newest version of every policy, and no deleted policy."""
     return {"of": worker, "current": dict(worker.versions) == newest}

@@ -13,7 +13,7 @@ from app.dashboard.templating import page
 from app.dashboard.trace.trace_view import trace_view
 from app.dependencies import QueriesDep, ResourcesDep
 from app.errors import InvalidAdminRequestError
-from app.events.feedback import Feedback
+from app.events.feedback import FeedbackStore
 
 router = APIRouter(route_class=DashboardRoute)
 RequestId = Annotated[Word, Path()]
@@ -26,7 +26,7 @@ _LONGEST_NOTE = 4_000
 @router.get("/requests/{request_id}")
 async def show_trace(request: Request, queries: QueriesDep, resources: ResourcesDep, request_id: RequestId) -> Response:
     trace = await queries.trace(request_id)
-    marks = await Feedback(resources.database).marks(request_id=request_id, limit=_MOST_MARKS)
+    marks = await FeedbackStore(resources.database).marks(request_id=request_id, limit=_MOST_MARKS)
     store_text = resources.settings.store_text
     view = trace_view(trace, store_text=store_text, marks=marks)
     return page(request, "trace/page.html", view=view, store_text=store_text)
@@ -50,7 +50,7 @@ async def add_feedback(request: Request, resources: ResourcesDep, request_id: Re
         raise InvalidAdminRequestError("mark: must be right, partly or wrong")
     if len(note) > _LONGEST_NOTE:
         raise InvalidAdminRequestError(f"note: must be at most {_LONGEST_NOTE:,} characters")
-    await Feedback(resources.database).add(
+    await FeedbackStore(resources.database).add(
         request_id, decision_id=decision_id or None, correct=mark == "right", note=_noted(mark, note)
     )
     anchor = f"c-{decision_id}" if decision_id else "whole"

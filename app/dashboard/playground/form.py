@@ -10,8 +10,8 @@ from starlette.datastructures import FormData
 from app.dashboard.playground.examples import EXAMPLES, FormDocument
 from app.dashboard.playground.playground_runner import AGENT, PlaygroundRun
 from app.dashboard.trace.reply_pieces import Storage, storage_of
-from app.policy_admin.document import StoredPolicy
-from app.policy_admin.rows import as_policy
+from app.policy_admin.policy_document import StoredPolicy
+from app.policy_admin.policy_rows import as_policy
 from policies.engine import PolicyEngine
 from policies.types import Scope
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from app.dashboard.policies.form_fields import Entries, all_fields, document_of, entries_of
 from app.dashboard.policies.version_diff import EditConflict, conflicts, draft_of
-from app.policy_admin.document import PolicyDraft, StoredPolicy, parse_document
-from app.policy_admin.store import PolicyStore
-from app.policy_simulation import Tally
+from app.policy_admin.policy_document import PolicyDraft, StoredPolicy, parse_document
+from app.policy_admin.policy_store import PolicyStore
+from app.policy_simulation import SimulationSummary
 
 SIMULATION_LIMITS = (100, 1_000, 10_000, 100_000)
 """How many requests a simulation may replay."""
@@ -20,13 +20,13 @@ class SimulationResult:
     """``changed`` counts requests by action before and after; ``other_reasons`` counts those that keep their action but
     for other reasons."""
 
-    tally: Tally
+    tally: SimulationSummary
     summary: Mapping[str, Any]
     changed: Sequence[tuple[str, str, int]]
     other_reasons: int
 
     @classmethod
-    def of(cls, tally: Tally) -> "SimulationResult":
+    def of(cls, tally: SimulationSummary) -> "SimulationResult":
         summary = tally.summary()
         changed = [
             (before, after, count)

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, Literal
 
 from app.dashboard.error_messages import readable
-from app.policy_admin.document import PolicyDocument
+from app.policy_admin.policy_document import PolicyDocument
 from policies.registry import json_schema
 
 Entries = Mapping[str, Sequence[str]]

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, Literal
 
 from app.dashboard.policies.form_fields import all_fields
-from app.policy_admin.document import PolicyDraft, PolicyVersion
+from app.policy_admin.policy_document import PolicyDraft, PolicyVersion
 
 _WORDS = re.compile(r"\s+|[^\s]+")
 _MOST_WORDS = 2_000

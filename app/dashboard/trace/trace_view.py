@@ -10,7 +10,7 @@ from app.dashboard.trace.claim_evidence import SentenceView, name_of, sentences_
 from app.dashboard.trace.highlighting import marked, shown
 from app.dashboard.trace.reply_pieces import ReplyPiece, Storage, pieces_of, storage_of
 from app.dashboard.trace.timings import Timing, timing_of
-from app.events.feedback import Mark
+from app.events.feedback import FeedbackMark
 from judges.types import LABELS_WORST_FIRST, Label
 
 MOST_SENTENCES = 400
@@ -68,11 +68,11 @@ class TraceView:
     shadow: Sequence[Mapping[str, Any]]
     timing: Timing
     prompt: Markup | None
-    marks: Mapping[str | None, Mark]
+    marks: Mapping[str | None, FeedbackMark]
     thresholds: tuple[float, float]
 
 
-def trace_view(trace: Mapping[str, Any], *, store_text: str, marks: Sequence[Mark] = ()) -> TraceView:
+def trace_view(trace: Mapping[str, Any], *, store_text: str, marks: Sequence[FeedbackMark] = ()) -> TraceView:
     """The view of ``trace``, as returned by ``EventQueries.trace``. ``store_text`` is the current setting; ``marks``
     are sorted newest first."""
     request, rows = trace["request"], trace["sentences"]

@@ -9,7 +9,7 @@ from sqlalchemy.exc import ProgrammingError, SQLAlchemyError
 
 from app.db.database import Database, DatabaseUnavailableError
 from app.db.tables import EVENT_TABLES, requests
-from app.events.rollups import counting as tallies
+from app.events.rollups.rollup_update import add_to_rollups
 from app.events.storage.serialization import Rows
 from app.events.storage.sqlite_bulk_insert import insert_rows, known_requests
 
@@ -35,7 +35,7 @@ async def store(database: Database, batch: Sequence[Rows]) -> list[Rows]:
 async def _insert(database: Database, batch: Sequence[Rows]) -> None:
     def insert(connection: Connection) -> None:
         added = (_insert_sqlite if database.dialect == "sqlite" else _insert_postgresql)(connection, batch)
-        tallies.add(connection, _added(batch, added))
+        add_to_rollups(connection, _added(batch, added))
 
     try:
         await database.transact(insert)

@@ -19,7 +19,7 @@ from app.concurrency import TaskScope
 from app.db.database import Database, DatabaseUnavailableError
 from app.db.partitions import drop_months
 from app.db.tables import EVENT_TABLES, feedback, meta, requests, runs
-from app.events.rollups import counting as tallies
+from app.events.rollups.rollup_update import ROLLED_UP_COLUMNS, subtract_from_rollups
 from app.events.storage.serialization import Rows
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -98,14 +98,14 @@ async def _delete_requests(connection: AsyncConnection, found: Sequence[Any]) ->
         of_these = table.c.request_id.in_(ids), table.c.ts.between(found[0].ts, found[-1].ts)
         told = delete(table).where(*of_these).returning(*_counted(table))
         gone[table.name] = [{**row} for row in (await connection.execute(told)).mappings()]
-    await connection.run_sync(tallies.take_away, _events(gone))
+    await connection.run_sync(subtract_from_rollups, _events(gone))
     # After the requests: from here on none of them can be marked.
     await connection.execute(delete(feedback).where(feedback.c.request_id.in_(ids)))
 
 
 def _counted(table: Table) -> list[Column[Any]]:
     """The columns that statistics are made of."""
-    return [table.c[name] for name in tallies.COUNTED.get(table.name, ["request_id"])]
+    return [table.c[name] for name in ROLLED_UP_COLUMNS.get(table.name, ["request_id"])]
 
 
 def _events(rows: Rows) -> list[Rows]:

@@ -15,13 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete, insert, select
 
-from app.analytics.service import Statistics
+from app.analytics.statistics import Statistics
 from app.db.database import Database, DatabaseUnavailableError, _alembic, upgrade
 from app.db.rollup_tables import STATISTICS, STATUSES, VERDICTS
 from app.db.tables import EVENT_TABLES
 from app.events.queries import EventFilter, EventQueries, Key
 from app.events.records import RequestEvent
-from app.events.rollups.metrics import Numbers
+from app.events.rollups.request_stats import RequestStats
 from app.events.storage.insert import store
 from app.events.storage.retention import prune
 from app.events.storage.serialization import dump, event_rows, load
@@ -135,7 +135,7 @@ def numbers_of(events: Sequence[RequestEvent]) -> dict[str, Any]:
     }
 
 
-def told(numbers: Numbers) -> dict[str, Any]:
+def told(numbers: RequestStats) -> dict[str, Any]:
     names = ("requests", "actions", "verdicts", "statuses", "prompt_tokens", "completion_tokens")
     return {
         **{name: getattr(numbers, name) for name in names},

@@ -14,7 +14,7 @@ from app.auth.audit_log import AuditFilter, acting_as, entries
 from app.db.database import Database, DatabaseUnavailableError
 from app.db.tables import KEY_REVISION, api_keys
 from app.errors import NotFoundError
-from app.worker_sync.change_feed import RevisionWatch
+from app.worker_sync.change_notifications import ChangeWatcher
 
 pytestmark = pytest.mark.anyio
 
@@ -88,7 +88,7 @@ async def test_another_worker_sees_a_change_and_nobody_needs_the_database_to_loo
 ) -> None:
     async with open_database() as one, open_database() as other:
         store, there = KeyStore(one), KeyStore(other)
-        watch = RevisionWatch(other, {KEY_REVISION: there.refresh}, poll_s=0.01)
+        watch = ChangeWatcher(other, {KEY_REVISION: there.refresh}, poll_s=0.01)
         await watch.start()
         made, key = await store.create(KeyDraft(name="bot"))
         await until(lambda: there.find(key) is not None, 1.0)

@@ -17,7 +17,7 @@ from app.dashboard.policies.form_fields import (
 )
 from app.dashboard.policies.version_diff import changes, conflicts, non_default_rules
 from app.errors import InvalidAdminRequestError
-from app.policy_admin.document import PolicyDocument, PolicyDraft, parse_document
+from app.policy_admin.policy_document import PolicyDocument, PolicyDraft, parse_document
 from policies.registry import CATEGORIES
 from policies.templates import templates
 

@@ -12,8 +12,8 @@ from app.auth.audit_log import AuditFilter, entries
 from app.db.database import Database
 from app.errors import ConflictError
 from app.policy_admin.bootstrap import put_in_force
-from app.policy_admin.document import PolicyDraft, StoredPolicy, parse_document
-from app.policy_admin.store import PolicyStore
+from app.policy_admin.policy_document import PolicyDraft, StoredPolicy, parse_document
+from app.policy_admin.policy_store import PolicyStore
 
 pytestmark = pytest.mark.anyio
 

@@ -16,8 +16,8 @@ from app.events.queries import EventFilter
 from app.events.records import RequestEvent
 from app.events.storage.insert import store
 from app.events.storage.serialization import event_rows
-from app.policy_simulation import Tally, simulate_logged
-from app.policy_simulation.comparison import Brief, Outcome
+from app.policy_simulation import SimulationSummary, simulate_logged
+from app.policy_simulation.comparison import DecisionBrief, SimulatedOutcome
 from judges.testing import ScriptedJudge
 from judges.types import Probabilities
 from policies.engine import PolicyEngine
@@ -109,7 +109,7 @@ async def logged(url: str, events: Sequence[RequestEvent]) -> AsyncIterator[Data
 
 async def simulated(
     database: Database, policies: Sequence[Policy], candidate: Policy, *, limit: int = 1_000, show: int = 1_000
-) -> Tally:
+) -> SimulationSummary:
     tally, _ = await simulate_logged(
         database,
         PolicyEngine(policies),
@@ -122,8 +122,8 @@ async def simulated(
     return tally
 
 
-def outcome(event: RequestEvent) -> Outcome:
-    return Outcome.of(event.request.action, map(Brief.of, event.decisions))
+def outcome(event: RequestEvent) -> SimulatedOutcome:
+    return SimulatedOutcome.of(event.request.action, map(DecisionBrief.of, event.decisions))
 
 
 WATCHING = [policy(min_citations=0), policy("retrieval", action_on_stale_source="warn", min_chunks=0)]

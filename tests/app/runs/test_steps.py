@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.runs.decisions import completed
-from app.runs.steps import Recorded, Step, StepKind, citation_json, claim_json, document_json, texts_of, with_texts
+from app.runs.steps import RunRecord, RunStep, StepKind, citation_json, claim_json, document_json, texts_of, with_texts
 from judges.types import Chunk, Claim, ClaimVerdict, Label, Source, Span
 from policies.engine import PolicySet, decision_to_dict
 from policies.registry import parse_rules
@@ -18,8 +18,8 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 RUN = "run_1"
 
 
-def steps_of(told: Sequence[tuple[StepKind, Mapping[str, Any]]]) -> list[Step]:
-    return [Step(seq=seq, ts=NOW, kind=kind, data=data) for seq, (kind, data) in enumerate(told)]
+def steps_of(told: Sequence[tuple[StepKind, Mapping[str, Any]]]) -> list[RunStep]:
+    return [RunStep(seq=seq, ts=NOW, kind=kind, data=data) for seq, (kind, data) in enumerate(told)]
 
 
 def retrieval(**values: Any) -> tuple[StepKind, Mapping[str, Any]]:
@@ -95,7 +95,7 @@ def policies(**rules: Any) -> PolicySet:
     )
 
 
-def facts(recorded: Recorded) -> dict[str, Any]:
+def facts(recorded: RunRecord) -> dict[str, Any]:
     """What is decided at the end, without what only tells where in the run something stands."""
     ruled = policies(
         min_citations=3, max_unsupported_claims=1, abstention_threshold=0.5, max_unverifiable_ratio=0.2,
@@ -121,14 +121,14 @@ def test_the_order_of_reports_and_requests_changes_nothing(
 ) -> None:
     mixed = list(parts)
     random.shuffle(mixed)
-    assert facts(Recorded.of(steps_of(mixed))) == facts(Recorded.of(steps_of(parts)))
+    assert facts(RunRecord.of(steps_of(mixed))) == facts(RunRecord.of(steps_of(parts)))
 
 
 @given(told, told)
 def test_a_further_step_takes_nothing_away(
     before: list[tuple[StepKind, Mapping[str, Any]]], after: list[tuple[StepKind, Mapping[str, Any]]]
 ) -> None:
-    first, whole = Recorded.of(steps_of(before)), Recorded.of(steps_of([*before, *after]))
+    first, whole = RunRecord.of(steps_of(before)), RunRecord.of(steps_of([*before, *after]))
     for name in ("chunks", "scores", "cited", "unsupported", "claims", "citations", "requests"):
         assert getattr(whole, name)[: len(getattr(first, name))] == getattr(first, name)
     if first.output_confidence is not None:
@@ -137,13 +137,13 @@ def test_a_further_step_takes_nothing_away(
 
 
 def test_documents_that_are_recorded_one_by_one_each_count() -> None:
-    recorded = Recorded.of(steps_of([retrieval(id="1", source="a"), retrieval(id="1", source="a")]))
+    recorded = RunRecord.of(steps_of([retrieval(id="1", source="a"), retrieval(id="1", source="a")]))
     assert recorded.counts["documents"] == 2
 
 
 def test_a_document_of_a_request_that_is_known_is_not_counted_again() -> None:
     other = Chunk(id="a", text="Another text.", source="a.pdf")
-    recorded = Recorded.of(
+    recorded = RunRecord.of(
         steps_of(
             [
                 retrieval(id="b", source="b.pdf"),
@@ -162,14 +162,14 @@ def test_a_document_of_a_request_that_is_known_is_not_counted_again() -> None:
 def test_sentences_of_several_requests_are_told_apart() -> None:
     claims = [verdict("x", Label.SUPPORTED, sentence=1)]
     cited = [Citation(marker="[1]", document_index=0, sentence_index=1)]
-    recorded = Recorded.of(steps_of([call("1", [A], claims, cited, 2), call("2", [A], claims, cited, 2)]))
+    recorded = RunRecord.of(steps_of([call("1", [A], claims, cited, 2), call("2", [A], claims, cited, 2)]))
     assert [claim.claim.sentence_index for claim in recorded.claims] == [1, 3]
     assert [citation.sentence_index for citation in recorded.citations] == [1, 3]
 
 
 def test_a_verdict_comes_back_as_policies_need_it() -> None:
     given_verdict = verdict("Staff receive 25 days.", Label.CONTRADICTED)
-    (found,) = Recorded.of(steps_of([call("1", [A], [given_verdict])])).claims
+    (found,) = RunRecord.of(steps_of([call("1", [A], [given_verdict])])).claims
     assert (found.label, found.entailed, found.contradicted) == (Label.CONTRADICTED, 0.1, 0.9)
     assert found.claim.text == given_verdict.claim.text
     assert found.best_source is not None

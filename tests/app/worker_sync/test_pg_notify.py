@@ -10,10 +10,10 @@ from sqlalchemy import select, text, update
 from app.auth import KeyDraft, KeyStore
 from app.db.database import Database
 from app.db.tables import KEY_REVISION, POLICY_REVISION, meta
-from app.policy_admin.document import parse_document
-from app.policy_admin.store import PolicyStore
-from app.worker_sync.change_feed import RevisionWatch
-from app.worker_sync.pg_notify import Listener, notify
+from app.policy_admin.policy_document import parse_document
+from app.policy_admin.policy_store import PolicyStore
+from app.worker_sync.change_notifications import ChangeWatcher
+from app.worker_sync.pg_notify import NotifyListener, notify
 
 pytestmark = [
     pytest.mark.anyio,
@@ -39,7 +39,7 @@ async def test_changes_are_told_and_need_no_look(open_database: Open, until: Unt
     async with open_database() as one, open_database() as other:
         policies, keys = PolicyStore(other), KeyStore(other)
         readers = {POLICY_REVISION: policies.refresh, KEY_REVISION: keys.refresh}
-        watch = RevisionWatch(other, readers, poll_s=NEVER_S)
+        watch = ChangeWatcher(other, readers, poll_s=NEVER_S)
         await watch.start()
         made = await PolicyStore(one).create(parse_document({"name": "gate", "category": "retrieval"}))
         await until(lambda: policies.loaded_versions == {made.id: 1})
@@ -51,7 +51,7 @@ async def test_changes_are_told_and_need_no_look(open_database: Open, until: Unt
 async def test_what_changed_while_nobody_listened_is_looked_for(open_database: Open, until: Until) -> None:
     async with open_database() as one, open_database() as other:
         policies, store = PolicyStore(other), PolicyStore(one)
-        watch = RevisionWatch(other, {POLICY_REVISION: policies.refresh}, poll_s=NEVER_S)
+        watch = ChangeWatcher(other, {POLICY_REVISION: policies.refresh}, poll_s=NEVER_S)
         await watch.start()
         made = await store.create(parse_document({"name": "gate", "category": "retrieval"}))
         await until(lambda: policies.loaded_versions == {made.id: 1})
@@ -72,7 +72,7 @@ async def test_a_change_that_nobody_told_of_is_found_all_the_same(open_database:
             nonlocal read
             read += 1
 
-        watch = RevisionWatch(database, {POLICY_REVISION: reader}, poll_s=0.01)
+        watch = ChangeWatcher(database, {POLICY_REVISION: reader}, poll_s=0.01)
         await watch.start()
         async with database.write() as connection:
             before = (await connection.execute(select(meta.c.value).where(meta.c.key == POLICY_REVISION))).scalar_one()
@@ -101,7 +101,7 @@ async def fail_after_notifying(database: Database) -> None:
 async def test_only_what_is_committed_is_told(open_database: Open, until: Until) -> None:
     async with open_database() as database:
         notes = Notes()
-        listener = Listener(database, notes)
+        listener = NotifyListener(database, notes)
         listener.start()
         await until(lambda: notes.told == 1)
         with pytest.raises(ZeroDivisionError):
@@ -116,7 +116,7 @@ async def test_only_what_is_committed_is_told(open_database: Open, until: Until)
 async def test_a_lost_connection_is_made_again_and_none_is_left_at_the_end(open_database: Open, until: Until) -> None:
     async with open_database() as database:
         notes = Notes()
-        listener = Listener(database, notes, retry_s=(0.01, 0.02))
+        listener = NotifyListener(database, notes, retry_s=(0.01, 0.02))
         listener.start()
         await until(lambda: notes.told == 1)
         for number in (2, 3):

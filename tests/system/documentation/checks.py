@@ -18,7 +18,7 @@ import typer.main
 from app.cli.main import cli
 from app.config import parse_policies, read_config
 from app.evaluation import read_case
-from app.policy_admin.document import parse_document
+from app.policy_admin.policy_document import parse_document
 from app.protocols.documents import Limits, read_chat
 from app.settings import Settings
 from app.text_checks.request import read_check

@@ -124,7 +124,7 @@ def test_a_server_that_is_away(
     """Stopped, or no more to be heard of: replies go on, a policy that is known is in force, and health says what is
     missing. Once it is back, all is there."""
     monkeypatch.setitem(EventWriter.__init__.__kwdefaults__, "patience_s", 0.3)
-    monkeypatch.setattr("app.runs.service._PATIENCE_S", 0.3)
+    monkeypatch.setattr("app.runs.run_service._PATIENCE_S", 0.3)
     gateway = start_gateway(database_url=through, event_durability=durability, event_journal=str(tmp_path / "events"))
     agent = gateway.agent(retrieval={"max_source_age_days": 10})
     ids = ask(gateway, 2)

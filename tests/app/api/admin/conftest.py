@@ -16,7 +16,7 @@ from app.auth.admin_token import AdminAuth
 from app.auth.secrets import Vault, new_secret_key
 from app.db.database import Database
 from app.events.storage.writer import EventWriter
-from app.policy_admin.store import PolicyStore
+from app.policy_admin.policy_store import PolicyStore
 
 TOKEN = "the-admin-token"
 

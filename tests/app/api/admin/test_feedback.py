@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.events.feedback import Decided, Mark, Quality, rate
+from app.events.feedback import FeedbackMark, PolicyOutcome, PolicyQuality, rate
 from app.events.records import RequestEvent
 from policies.types import Action, Decision
 
@@ -18,13 +18,13 @@ pytestmark = pytest.mark.anyio
 URL = "/admin/v1/feedback"
 
 
-def mark(request: str, correct: bool, decision: str | None = None) -> Mark:
+def mark(request: str, correct: bool, decision: str | None = None) -> FeedbackMark:
     now = datetime.now(UTC)
-    return Mark(id="fb", request_id=request, decision_id=decision, correct=correct, note=None, created_at=now)
+    return FeedbackMark(id="fb", request_id=request, decision_id=decision, correct=correct, note=None, created_at=now)
 
 
-def decided(request: str, policy: str, flagged: bool, *ids: str, shadow: bool = False) -> Decided:
-    return Decided(
+def decided(request: str, policy: str, flagged: bool, *ids: str, shadow: bool = False) -> PolicyOutcome:
+    return PolicyOutcome(
         request_id=request,
         policy_id=policy,
         policy_name=policy,
@@ -34,7 +34,7 @@ def decided(request: str, policy: str, flagged: bool, *ids: str, shadow: bool = 
     )
 
 
-def counts(found: list[Quality]) -> dict[str, tuple[int, int, int, int]]:
+def counts(found: list[PolicyQuality]) -> dict[str, tuple[int, int, int, int]]:
     return {
         one.policy_id: (one.true_positives, one.false_positives, one.true_negatives, one.false_negatives)
         for one in found

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.cli.apply_policies import Plan, Present, carry_out, make_plan, told
-from app.policy_admin.document import PolicyDraft, parse_document
+from app.policy_admin.policy_document import PolicyDraft, parse_document
 
 
 def drafted(name: str, **fields: Any) -> PolicyDraft:

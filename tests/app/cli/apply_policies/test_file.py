@@ -3,7 +3,7 @@
 import pytest
 
 from app.cli.apply_policies import PolicyFileError, policy_file, read_policies
-from app.policy_admin.document import parse_document
+from app.policy_admin.policy_document import parse_document
 
 TOML = """
 [[upstreams]]

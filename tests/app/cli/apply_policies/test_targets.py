@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from app.cli.apply_policies import GatewayTarget, Present, TargetError
-from app.policy_admin.document import parse_document
+from app.policy_admin.policy_document import parse_document
 
 GATE = {"name": "gate", "category": "retrieval", "rules": {"min_chunks": 2}}
 PRESENT = Present(id="pol_1", version=4, draft=parse_document(GATE))

@@ -15,9 +15,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.db.database import Database, DatabaseUnavailableError
 from app.db.tables import POLICY_REVISION, policies, policy_versions
 from app.errors import NotFoundError
-from app.policy_admin import rows
-from app.policy_admin.document import PolicyDraft, PolicyVersion, StoredPolicy, patched
-from app.worker_sync.change_feed import raise_revision
+from app.policy_admin import policy_rows
+from app.policy_admin.policy_document import PolicyDraft, PolicyVersion, StoredPolicy, patched
+from app.worker_sync.change_notifications import announce_change
 from policies.base import RulesError
 from policies.engine import PolicyEngine
 from policies.types import Policy
@@ -79,7 +79,7 @@ class PolicyStore:
         unreadable: dict[str, str] = {}
         for policy in stored:
             try:
-                loaded[policy.id] = rows.as_policy(policy)
+                loaded[policy.id] = policy_rows.as_policy(policy)
             except RulesError as error:
                 unreadable[policy.id] = str(error)
                 # A policy must not fall silently out of force: what was known of it stands.
@@ -115,7 +115,7 @@ class PolicyStore:
     async def get(self, policy_id: str) -> StoredPolicy:
         """Raises NotFoundError."""
         async with self._database.read() as connection:
-            return await rows.get(connection, policy_id)
+            return await policy_rows.get(connection, policy_id)
 
     async def versions(self, policy_id: str, *, before: int | None = None, limit: int = 50) -> Sequence[PolicyVersion]:
         """Up to ``limit`` versions, newest first, from the first below ``before`` on; also of a deleted policy.
@@ -128,7 +128,7 @@ class PolicyStore:
         async with self._database.read() as connection:
             found = (await connection.execute(query.order_by(policy_versions.c.version.desc()).limit(limit))).all()
         if not found and before is None:
-            raise rows.unknown(policy_id)
+            raise policy_rows.unknown(policy_id)
         return [PolicyVersion(**row._mapping) for row in found]
 
     # Changing. ``expected`` is the version that the caller has seen; PreconditionError if it is no longer the newest.
@@ -138,9 +138,9 @@ class PolicyStore:
         now = datetime.now(UTC)
         new = StoredPolicy(id=f"pol_{uuid4().hex}", version=1, created_at=now, updated_at=now, **asdict(draft))
         async with self._changing() as connection:
-            await rows.check_name(connection, new)
+            await policy_rows.check_name(connection, new)
             await connection.execute(insert(policies), asdict(new))
-            await rows.keep_version(connection, new, "create")
+            await policy_rows.keep_version(connection, new, "create")
         return new
 
     async def replace(self, policy_id: str, draft: PolicyDraft, *, expected: int | None = None) -> StoredPolicy:
@@ -168,10 +168,10 @@ class PolicyStore:
     async def delete(self, policy_id: str, *, expected: int | None = None) -> None:
         """Its versions stay. Raises NotFoundError or PreconditionError."""
         async with self._changing() as connection:
-            current = await rows.get(connection, policy_id, expected)
+            current = await policy_rows.get(connection, policy_id, expected)
             await connection.execute(delete(policies).where(policies.c.id == policy_id))
             last = replace(current, version=current.version + 1, updated_at=datetime.now(UTC))
-            await rows.keep_version(connection, last, "delete", before=current)
+            await policy_rows.keep_version(connection, last, "delete", before=current)
 
     async def _update(
         self,
@@ -181,19 +181,19 @@ class PolicyStore:
         label: str = "update",
     ) -> StoredPolicy:
         async with self._changing() as connection:
-            current = await rows.get(connection, policy_id, expected)
+            current = await policy_rows.get(connection, policy_id, expected)
             changed = replace(
                 current, **asdict(change(current.draft())), version=current.version + 1, updated_at=datetime.now(UTC)
             )
-            await rows.check_name(connection, changed)
+            await policy_rows.check_name(connection, changed)
             await connection.execute(update(policies).where(policies.c.id == policy_id), asdict(changed))
-            await rows.keep_version(connection, changed, label, before=current)
+            await policy_rows.keep_version(connection, changed, label, before=current)
         return changed
 
     @asynccontextmanager
     async def _changing(self) -> AsyncIterator[AsyncConnection]:
         async with self._database.write() as connection:
-            await raise_revision(self._database, connection, POLICY_REVISION)
+            await announce_change(self._database, connection, POLICY_REVISION)
             yield connection
         try:
             await self.refresh()

@@ -11,7 +11,7 @@ from sqlalchemy import and_, func, select
 
 from app.db.database import Database
 from app.db.tables import claims, requests
-from app.events.feedback import Feedback
+from app.events.feedback import FeedbackStore
 from app.events.queries import EventFilter, requests_matching, within
 from judges.types import Label
 from policies.types import Action
@@ -50,7 +50,7 @@ async def calibrate(
     requests are looked at, the newest. Raises DatabaseUnavailableError.
     """
     runs = await _runs(database, filter, score, most)
-    marks = await Feedback(database).verdicts([run.request_id for run in runs])
+    marks = await FeedbackStore(database).verdicts([run.request_id for run in runs])
     return await asyncio.to_thread(_calibrated, runs, marks, good, percentile)
 
 

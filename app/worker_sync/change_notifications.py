@@ -11,16 +11,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.concurrency import TaskScope
 from app.db.database import Database
 from app.db.tables import meta
-from app.worker_sync.pg_notify import Listener, notify
+from app.worker_sync.pg_notify import NotifyListener, notify
 
 _log = structlog.stdlib.get_logger(__name__)
 _CLOSE_S = 1.0
 
-Reader = Callable[[], Awaitable[None]]
+Reload = Callable[[], Awaitable[None]]
 """Reads again what a counter stands for. Raises DatabaseUnavailableError."""
 
 
-async def raise_revision(database: Database, connection: AsyncConnection, name: str) -> None:
+async def announce_change(database: Database, connection: AsyncConnection, name: str) -> None:
     """Count a change, first of all in its transaction: on PostgreSQL its lock puts changes into one order."""
     await connection.execute(database.insert_ignore(meta), [{"key": name, "value": "0"}])
     raised = cast(cast(meta.c.value, Integer) + 1, String)
@@ -28,14 +28,14 @@ async def raise_revision(database: Database, connection: AsyncConnection, name: 
     await notify(database, connection, name)
 
 
-class RevisionWatch:
+class ChangeWatcher:
     """Calls the reader of a counter whenever that has another value.
 
     On PostgreSQL it is told of changes and looks at once. Beside that, and on SQLite only so, it looks every ``poll_s``
     seconds. While the database is away, everybody goes on with what they know.
     """
 
-    def __init__(self, database: Database, readers: Mapping[str, Reader], *, poll_s: float = 0.5) -> None:
+    def __init__(self, database: Database, readers: Mapping[str, Reload], *, poll_s: float = 0.5) -> None:
         self._database, self._readers, self._poll_s = database, readers, poll_s
         # Made once, since it is asked over and over.
         self._query = select(meta.c.key, meta.c.value).where(meta.c.key.in_(list(readers)))
@@ -44,7 +44,7 @@ class RevisionWatch:
         self._wake = asyncio.Event()
         self._stopping = False
         self._looking: asyncio.Task[None] | None = None
-        self._listener = Listener(database, self._wake.set) if database.dialect == "postgresql" else None
+        self._listener = NotifyListener(database, self._wake.set) if database.dialect == "postgresql" else None
 
     async def start(self) -> None:
         """Call every reader once and keep looking. Raises DatabaseUnavailableError."""

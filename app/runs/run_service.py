@@ -22,12 +22,12 @@ from app.db.database import Database, DatabaseUnavailableError
 from app.errors import InvalidRequestError, RunError
 from app.events.recorder import RequestRecorder, redact_decision, stored
 from app.events.records import EventLog, RequestEvent
-from app.runs import repository as run_store
-from app.runs.decisions import Outcome, completed, document_recorded, grounding_recorded, started
+from app.runs import repository
+from app.runs.decisions import StepOutcome, completed, document_recorded, grounding_recorded, started
 from app.runs.gateway_step import call_data
-from app.runs.pinned_policies import Bound, PolicyVersions
+from app.runs.pinned_policies import PinnedPolicies, PolicyVersions
 from app.runs.repository import COMPLETED, OPEN, RunRow
-from app.runs.steps import Recorded, Step, StepKind, document_json, texts_of, with_texts
+from app.runs.steps import RunRecord, RunStep, StepKind, document_json, texts_of, with_texts
 from app.settings import Settings, StoreText
 from judges.types import Chunk, Claim
 from policies.engine import PolicyEngine, PolicySet, decision_to_dict
@@ -44,7 +44,7 @@ LARGEST_RUN = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
+class RunCaller:
     """Who tells a run something: the gateway key that came along, and a name (``Idempotency-Key``) by which the same
     call is known when it is sent again; it then changes nothing."""
 
@@ -56,7 +56,7 @@ class Caller:
         return None if self.key is None else self.key.prefix
 
 
-ANYONE = Caller()
+ANYONE = RunCaller()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,17 +65,17 @@ class RunView:
 
     run: RunRow
     policies: Sequence[Policy]
-    steps: Sequence[Step]
+    steps: Sequence[RunStep]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class StepResult:
     """What became of something that a run was told, as its step ``step``. ``request_id`` is that of its event; None
     where it was known already."""
 
     run: RunRow
     policies: Sequence[Policy]
-    outcome: Outcome
+    outcome: StepOutcome
     step: int
     request_id: str | None
 
@@ -85,17 +85,17 @@ class _Told:
     """What a run is told: what is kept of it, how much that is, and how policies look at it."""
 
     data: Mapping[str, Any]
-    rule: Callable[[PolicySet], Outcome]
+    rule: Callable[[PolicySet], StepOutcome]
     counts: Mapping[str, int] = field(default_factory=dict)
     document: Chunk | None = None
 
 
-_Tell = Callable[[RunRow, Sequence[Step]], _Told]
+_Tell = Callable[[RunRow, Sequence[RunStep]], _Told]
 """Given the run so far and, when it is to be completed, all of its steps."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Runs:
+class RunService:
     """The runs of one database. ``engine`` gives the policies in force; ``observers`` are told of every event.
 
     All methods raise DatabaseUnavailableError, and RunError for a run that is not there (one of another key is not
@@ -109,11 +109,11 @@ class Runs:
     observers: Sequence[Callable[[RequestEvent], None]] = ()
     _versions: PolicyVersions = field(default_factory=PolicyVersions)
 
-    async def start(self, *, agent: str | None, model: str | None = None, caller: Caller = ANYONE) -> Taken:
+    async def start(self, *, agent: str | None, model: str | None = None, caller: RunCaller = ANYONE) -> StepResult:
         """Begin a run of ``agent``; with ``model``, the policies scoped to that model rule what it records too."""
         now = datetime.now(UTC)
         names = None if caller.key is None else caller.key.names
-        bound = Bound.at_start(self.engine().enabled, agent=agent, key=names)
+        bound = PinnedPolicies.at_start(self.engine().enabled, agent=agent, key=names)
         run = RunRow(
             run_id=f"run_{uuid4().hex}",
             agent=agent,
@@ -124,23 +124,23 @@ class Runs:
             version=0,
             policies=[(policy.id, policy.version) for policy in bound.policies],
             size=0,
-            counts=Recorded().counts,
+            counts=RunRecord().counts,
             created_at=now,
             updated_at=now,
         )
         recorder = self._recorder(run, StepKind.START, now)
         policies = bound.in_scope(run)
         outcome = started(policies)
-        first = Step(seq=0, ts=now, kind=StepKind.START, decisions=_kept(recorder, outcome.made))
+        first = RunStep(seq=0, ts=now, kind=StepKind.START, decisions=_kept(recorder, outcome.made))
         async with self.database.write() as connection:
-            await run_store.create(connection, run, first)
+            await repository.create(connection, run, first)
         await self._log(recorder, outcome, started(PolicySet(policies.shadow)))
-        return Taken(run=run, policies=bound.policies, outcome=outcome, step=0, request_id=recorder.request_id)
+        return StepResult(run=run, policies=bound.policies, outcome=outcome, step=0, request_id=recorder.request_id)
 
-    async def record_document(self, run_id: str, chunk: Chunk, *, caller: Caller = ANYONE) -> Taken:
+    async def record_document(self, run_id: str, chunk: Chunk, *, caller: RunCaller = ANYONE) -> StepResult:
         """A document was retrieved. It is recorded whatever the policies say of it."""
 
-        def tell(run: RunRow, _steps: Sequence[Step]) -> _Told:
+        def tell(run: RunRow, _steps: Sequence[RunStep]) -> _Told:
             number = run.counts["documents"] + 1
             named = chunk if chunk.id else replace(chunk, id=f"document-{number}")
             return _Told(
@@ -152,10 +152,12 @@ class Runs:
 
         return await self._take(run_id, StepKind.RETRIEVAL, tell, caller)
 
-    async def record_grounding(self, run_id: str, reported: Mapping[str, Any], *, caller: Caller = ANYONE) -> Taken:
+    async def record_grounding(
+        self, run_id: str, reported: Mapping[str, Any], *, caller: RunCaller = ANYONE
+    ) -> StepResult:
         """Scores, citations, unsupported claims and a confidence were found out."""
 
-        def tell(_run: RunRow, _steps: Sequence[Step]) -> _Told:
+        def tell(_run: RunRow, _steps: Sequence[RunStep]) -> _Told:
             return _Told(
                 data=reported,
                 rule=lambda policies: grounding_recorded(policies, reported["grounding_scores"]),
@@ -164,22 +166,22 @@ class Runs:
 
         return await self._take(run_id, StepKind.GROUNDING, tell, caller)
 
-    async def complete(self, run_id: str, result: Any, *, caller: Caller = ANYONE) -> Taken:
+    async def complete(self, run_id: str, result: Any, *, caller: RunCaller = ANYONE) -> StepResult:
         """The run is over: decide what needed all of it."""
         text = None if result is None else orjson.dumps(result, option=orjson.OPT_SORT_KEYS).decode()
         kept = result if self.settings.store_text is StoreText.FULL else stored(text, self.settings.store_text)
 
-        def tell(_run: RunRow, steps: Sequence[Step]) -> _Told:
-            recorded = Recorded.of(steps)
+        def tell(_run: RunRow, steps: Sequence[RunStep]) -> _Told:
+            recorded = RunRecord.of(steps)
             return _Told(data={"result": kept}, rule=lambda policies: completed(policies, recorded))
 
         return await self._take(run_id, StepKind.COMPLETE, tell, caller)
 
-    async def get(self, run_id: str, *, caller: Caller = ANYONE) -> RunView:
+    async def get(self, run_id: str, *, caller: RunCaller = ANYONE) -> RunView:
         """What is known of a run."""
         async with self.database.read() as connection:
             run = await _found(connection, run_id, caller)
-            steps = await run_store.steps(connection, run_id)
+            steps = await repository.steps(connection, run_id)
             bound = await self._versions.of(connection, run)
         return RunView(run=run, policies=bound.policies, steps=steps)
 
@@ -193,7 +195,7 @@ class Runs:
             return None
         try:
             async with asyncio.timeout(_PATIENCE_S), self.database.read() as connection:
-                run = await _found(connection, run_id, Caller(key=key), param="grounding.run_id")
+                run = await _found(connection, run_id, RunCaller(key=key), param="grounding.run_id")
                 _check_open(run, param="grounding.run_id")
                 bound = await self._versions.of(connection, run)
         except (DatabaseUnavailableError, TimeoutError) as error:
@@ -208,27 +210,27 @@ class Runs:
         """A governed request that joined the run has ended: keep what it found."""
         data, decisions = call_data(recorder, run_id), _kept(recorder, recorder.decisions)
         async with self.database.write() as connection:
-            run = await run_store.find(connection, run_id, lock=True)
+            run = await repository.find(connection, run_id, lock=True)
             if run is None or run.status != OPEN:
                 raise RunError(f"The run {run_id} is over.", code="run_completed", status=HTTPStatus.CONFLICT)
-            step = Step(seq=run.version + 1, ts=recorder.ts, kind=StepKind.CALL, data=data, decisions=decisions)
+            step = RunStep(seq=run.version + 1, ts=recorder.ts, kind=StepKind.CALL, data=data, decisions=decisions)
             # Which of its documents the run knows already, only all that it was told says.
-            recorded = Recorded.of([*await run_store.steps(connection, run_id), step])
-            await run_store.append(connection, run, step, size=_size(step), counts=recorded.counts)
+            recorded = RunRecord.of([*await repository.steps(connection, run_id), step])
+            await repository.append(connection, run, step, size=_size(step), counts=recorded.counts)
 
     # What all calls have in common.
 
-    async def _take(self, run_id: str, kind: StepKind, tell: _Tell, caller: Caller) -> Taken:
+    async def _take(self, run_id: str, kind: StepKind, tell: _Tell, caller: RunCaller) -> StepResult:
         now = datetime.now(UTC)
         ends = kind is StepKind.COMPLETE
         async with self.database.write() as connection:
             run = await _found(connection, run_id, caller, lock=True)
             bound = await self._versions.of(connection, run)
             if (sent := await _sent_before(connection, run, kind, caller.repeat)) is not None:
-                outcome = Outcome.of(sent.decisions, bound.policies)
-                return Taken(run=run, policies=bound.policies, outcome=outcome, step=sent.seq, request_id=None)
+                outcome = StepOutcome.of(sent.decisions, bound.policies)
+                return StepResult(run=run, policies=bound.policies, outcome=outcome, step=sent.seq, request_id=None)
             self._check_takes(run, kind)
-            steps = await run_store.steps(connection, run_id) if ends else ()
+            steps = await repository.steps(connection, run_id) if ends else ()
             told = tell(run, steps)
             policies = bound.in_scope(run)
             outcome, beside = told.rule(policies), told.rule(PolicySet(policies.shadow))
@@ -237,15 +239,17 @@ class Runs:
                 text for data in (*(step.data for step in steps), told.data) for text in texts_of(data)
             ]
             made = _kept(recorder, outcome.made)
-            step = Step(seq=run.version + 1, ts=now, kind=kind, data=told.data, decisions=made, key=caller.repeat)
+            step = RunStep(seq=run.version + 1, ts=now, kind=kind, data=told.data, decisions=made, key=caller.repeat)
             counts = {name: count + told.counts.get(name, 0) for name, count in run.counts.items()}
             status = COMPLETED if ends else OPEN
-            run = await run_store.append(connection, run, step, size=_size(step), counts=counts, status=status)
+            run = await repository.append(connection, run, step, size=_size(step), counts=counts, status=status)
             await self._forget_texts(connection, run_id, steps)
         if told.document is not None:
             recorder.keep_documents([told.document], {})
         await self._log(recorder, outcome, beside)
-        return Taken(run=run, policies=bound.policies, outcome=outcome, step=step.seq, request_id=recorder.request_id)
+        return StepResult(
+            run=run, policies=bound.policies, outcome=outcome, step=step.seq, request_id=recorder.request_id
+        )
 
     def _check_takes(self, run: RunRow, kind: StepKind) -> None:
         """Raises RunError unless ``run`` takes a step more. What is full can still be completed."""
@@ -257,14 +261,14 @@ class Runs:
                 status=HTTPStatus.BAD_REQUEST,
             )
 
-    async def _forget_texts(self, connection: AsyncConnection, run_id: str, steps: Sequence[Step]) -> None:
+    async def _forget_texts(self, connection: AsyncConnection, run_id: str, steps: Sequence[RunStep]) -> None:
         """What was needed to decide of ``steps`` is kept no longer than the settings say."""
         if self.settings.store_text is StoreText.FULL:
             return
         for step in steps:
             if texts_of(step.data):
                 less = with_texts(step.data, lambda text: stored(text, self.settings.store_text))
-                await run_store.replace_data(connection, run_id, replace(step, data=less))
+                await repository.replace_data(connection, run_id, replace(step, data=less))
 
     def _recorder(self, run: RunRow, kind: StepKind, now: datetime) -> RequestRecorder:
         recorder = RequestRecorder(api=f"runs.{kind}", stream=False, store_text=self.settings.store_text, ts=now)
@@ -276,7 +280,7 @@ class Runs:
         )
         return recorder
 
-    async def _log(self, recorder: RequestRecorder, outcome: Outcome, beside: Outcome) -> None:
+    async def _log(self, recorder: RequestRecorder, outcome: StepOutcome, beside: StepOutcome) -> None:
         """``beside`` is what policies in shadow would have decided."""
         recorder.decisions.extend(outcome.made)
         if outcome.blocked_by is not None:
@@ -291,7 +295,7 @@ class Runs:
 class JoinedRun:
     """The run that a governed request belongs to. ``engine`` has the policies that the run was begun under."""
 
-    runs: Runs
+    runs: RunService
     run_id: str
     agent: str | None
     engine: PolicyEngine
@@ -300,11 +304,11 @@ class JoinedRun:
         """The claims of the replies in it so far, in order; none while the database is away."""
         try:
             async with self.runs.database.read() as connection:
-                steps = await run_store.steps(connection, self.run_id)
+                steps = await repository.steps(connection, self.run_id)
         except DatabaseUnavailableError as error:
             _log.warning("run_unavailable", run_id=self.run_id, error=str(error))
             return ()
-        return [verdict.claim for verdict in Recorded.of(steps).claims]
+        return [verdict.claim for verdict in RunRecord.of(steps).claims]
 
     async def add(self, recorder: RequestRecorder) -> None:
         """Keep what the request found. Its reply is the client's whatever happens here, so this never raises."""
@@ -317,9 +321,9 @@ class JoinedRun:
 
 
 async def _found(
-    connection: AsyncConnection, run_id: str, caller: Caller, *, lock: bool = False, param: str = "run_id"
+    connection: AsyncConnection, run_id: str, caller: RunCaller, *, lock: bool = False, param: str = "run_id"
 ) -> RunRow:
-    run = await run_store.find(connection, run_id, lock=lock) if _RUN_ID.fullmatch(run_id) else None
+    run = await repository.find(connection, run_id, lock=lock) if _RUN_ID.fullmatch(run_id) else None
     if run is None or run.key_prefix != caller.prefix:
         raise RunError(
             f"There is no run {run_id!r:.100}.", code="run_not_found", status=HTTPStatus.NOT_FOUND, param=param
@@ -342,8 +346,8 @@ def _check_open(run: RunRow, *, may_be_full: bool = False, param: str = "run_id"
         )
 
 
-async def _sent_before(connection: AsyncConnection, run: RunRow, kind: StepKind, repeat: str | None) -> Step | None:
-    found = None if repeat is None else await run_store.sent_as(connection, run.run_id, repeat)
+async def _sent_before(connection: AsyncConnection, run: RunRow, kind: StepKind, repeat: str | None) -> RunStep | None:
+    found = None if repeat is None else await repository.sent_as(connection, run.run_id, repeat)
     if found is not None and found.kind != kind:
         raise InvalidRequestError(
             f"Idempotency-Key: {repeat!r:.100} was used for another call of this run.",
@@ -364,5 +368,5 @@ def _kept(recorder: RequestRecorder, decisions: Sequence[Decision]) -> list[dict
     return [decision_to_dict(decision) for decision in _told(recorder, decisions)]
 
 
-def _size(step: Step) -> int:
+def _size(step: RunStep) -> int:
     return len(orjson.dumps([step.data, step.decisions]))

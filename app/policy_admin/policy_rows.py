@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.auth.audit_log import note
 from app.db.tables import policies, policy_versions
 from app.errors import ConflictError, NotFoundError, PreconditionError
-from app.policy_admin.document import StoredPolicy
+from app.policy_admin.policy_document import StoredPolicy
 from policies.registry import parse_rules
 from policies.types import Policy, Scope
 

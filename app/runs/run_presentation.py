@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.runs.service import RunView, Taken
-from app.runs.steps import Recorded, Step, StepKind
+from app.runs.run_service import RunView, StepResult
+from app.runs.steps import RunRecord, RunStep, StepKind
 from judges.types import Chunk
 from policies.types import Action, Policy, strictest
 
 _RATIO_DIGITS = 4
 
 
-def shown_step(taken: Taken) -> dict[str, Any]:
+def shown_step(taken: StepResult) -> dict[str, Any]:
     """The answer to a call: what it caused, and where the run stands."""
     outcome = taken.outcome
     shown = {
@@ -32,7 +32,7 @@ def shown_step(taken: Taken) -> dict[str, Any]:
 
 def shown_run(view: RunView) -> dict[str, Any]:
     """A run with all that was recorded in it, and every decision so far."""
-    recorded = Recorded.of(view.steps)
+    recorded = RunRecord.of(view.steps)
     decisions = [_decision(decision, step) for step in view.steps for decision in step.decisions]
     end = next((step for step in view.steps if step.kind == StepKind.COMPLETE), None)
     return {
@@ -70,7 +70,7 @@ def _document(chunk: Chunk) -> dict[str, Any]:
     return {name: getattr(chunk, name) for name in shown}
 
 
-def _decision(decision: Mapping[str, Any], step: Step) -> dict[str, Any]:
+def _decision(decision: Mapping[str, Any], step: RunStep) -> dict[str, Any]:
     return {**decision, "step": step.seq, "ts": step.ts, "request_id": step.data.get("request_id")}
 
 

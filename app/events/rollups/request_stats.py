@@ -12,7 +12,7 @@ PERCENT = (50, 95, 99)
 
 
 @dataclass(slots=True, kw_only=True)
-class Times:
+class LatencyStats:
     """How long something took: ``count`` of them, their sum and the longest, in milliseconds."""
 
     count: int = 0
@@ -30,7 +30,7 @@ class Times:
 
 
 @dataclass(slots=True, kw_only=True)
-class Numbers:
+class RequestStats:
     """Requests, counted.
 
     ``times``: what the time went to, by part (``total``, ``upstream``, ``judge``, ``gateway``; the last is what is left
@@ -46,7 +46,7 @@ class Numbers:
     completion_tokens: int = 0
     trust_count: int = 0
     trust_sum: float = 0.0
-    times: dict[str, Times] = field(default_factory=dict)
+    times: dict[str, LatencyStats] = field(default_factory=dict)
     latency_ms: dict[str, dict[str, float]] = field(default_factory=dict)
 
     @property
@@ -77,7 +77,7 @@ class Numbers:
 
 
 @dataclass(slots=True, kw_only=True)
-class Decided:
+class DecisionStats:
     """Decisions of one kind, counted. ``of``: what they have in common, by name of the column."""
 
     of: Mapping[str, Any]

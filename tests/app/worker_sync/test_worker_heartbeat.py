@@ -12,10 +12,10 @@ from sqlalchemy import delete, update
 from app.db import tables
 from app.db.database import Database, DatabaseUnavailableError
 from app.db.tables import POLICY_REVISION
-from app.policy_admin.document import parse_document
-from app.policy_admin.store import PolicyStore
-from app.worker_sync.change_feed import RevisionWatch
-from app.worker_sync.registry import Worker, WorkerRegister, live_workers
+from app.policy_admin.policy_document import parse_document
+from app.policy_admin.policy_store import PolicyStore
+from app.worker_sync.change_notifications import ChangeWatcher
+from app.worker_sync.worker_heartbeat import LiveWorker, WorkerHeartbeat, live_workers
 
 pytestmark = pytest.mark.anyio
 
@@ -24,11 +24,11 @@ Until = Callable[..., Any]
 
 
 @asynccontextmanager
-async def worker(open_database: Open, renew_s: float = 60) -> AsyncIterator[tuple[PolicyStore, WorkerRegister]]:
+async def worker(open_database: Open, renew_s: float = 60) -> AsyncIterator[tuple[PolicyStore, WorkerHeartbeat]]:
     async with open_database() as database:
         store = PolicyStore(database)
-        watch = RevisionWatch(database, {POLICY_REVISION: store.refresh}, poll_s=0.05)
-        register = WorkerRegister(database, store, renew_s=renew_s)
+        watch = ChangeWatcher(database, {POLICY_REVISION: store.refresh}, poll_s=0.05)
+        register = WorkerHeartbeat(database, store, renew_s=renew_s)
         register.start()
         await watch.start()
         try:
@@ -85,7 +85,7 @@ async def test_a_worker_that_ends_is_gone_and_one_that_was_killed_is_not_listed_
 
 async def test_a_worker_renews_its_row_and_makes_it_anew(open_database: Open, until: Until) -> None:
     async with open_database() as database, worker(open_database, renew_s=0.02) as (_, register):
-        seen: list[Worker] = []
+        seen: list[LiveWorker] = []
 
         async def renewed() -> bool:
             seen.extend(await live_workers(database))

@@ -11,9 +11,9 @@ from sqlalchemy import text, update
 from app.db.database import Database, DatabaseUnavailableError
 from app.db.tables import POLICY_REVISION, policies
 from app.errors import ConflictError, InvalidAdminRequestError, NotFoundError, PreconditionError
-from app.policy_admin.document import PolicyDraft, parse_document
-from app.policy_admin.store import PolicyStore
-from app.worker_sync.change_feed import RevisionWatch
+from app.policy_admin.policy_document import PolicyDraft, parse_document
+from app.policy_admin.policy_store import PolicyStore
+from app.worker_sync.change_notifications import ChangeWatcher
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +29,7 @@ def drafted(name: str = "gate", **changes: Any) -> PolicyDraft:
 async def worker(open_database: Open, poll_s: float = 60) -> AsyncIterator[PolicyStore]:
     async with open_database() as database:
         store = PolicyStore(database)
-        watch = RevisionWatch(database, {POLICY_REVISION: store.refresh}, poll_s=poll_s)
+        watch = ChangeWatcher(database, {POLICY_REVISION: store.refresh}, poll_s=poll_s)
         await watch.start()
         try:
             yield store
@@ -194,7 +194,7 @@ async def test_while_the_database_is_away_the_last_known_policies_stand(open_dat
     async with worker(open_database) as one, open_database() as database:
         await one.create(drafted())
         other = PolicyStore(database)
-        watch = RevisionWatch(database, {POLICY_REVISION: other.refresh}, poll_s=0.01)
+        watch = ChangeWatcher(database, {POLICY_REVISION: other.refresh}, poll_s=0.01)
         await watch.start()
         async with database.write() as connection:
             await connection.execute(text("ALTER TABLE meta RENAME TO elsewhere"))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.db.database import Database, DatabaseUnavailableError
-from app.worker_sync.change_feed import RevisionWatch, raise_revision
+from app.worker_sync.change_notifications import ChangeWatcher, announce_change
 
 pytestmark = pytest.mark.anyio
 
@@ -34,7 +34,7 @@ class Readers:
 
 @asynccontextmanager
 async def watching(database: Database, readers: Readers) -> AsyncIterator[None]:
-    watch = RevisionWatch(database, {name: readers.of(name) for name in ("a", "b")}, poll_s=0.005)
+    watch = ChangeWatcher(database, {name: readers.of(name) for name in ("a", "b")}, poll_s=0.005)
     await watch.start()
     try:
         yield
@@ -44,7 +44,7 @@ async def watching(database: Database, readers: Readers) -> AsyncIterator[None]:
 
 async def changed(database: Database, name: str) -> None:
     async with database.write() as connection:
-        await raise_revision(database, connection, name)
+        await announce_change(database, connection, name)
 
 
 async def test_only_what_has_changed_is_read_again(open_database: Open, until: Until) -> None:
@@ -87,4 +87,4 @@ async def test_without_a_database_there_is_no_start(open_database: Open) -> None
     readers.away = True
     async with open_database() as database:
         with pytest.raises(DatabaseUnavailableError):
-            await RevisionWatch(database, {"a": readers.of("a")}).start()
+            await ChangeWatcher(database, {"a": readers.of("a")}).start()

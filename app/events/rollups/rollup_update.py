@@ -1,10 +1,10 @@
 """Counting ahead: what events add to the rows of the statistics, in the transaction that stores or deletes them."""
 
+import operator
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
-from operator import add as add_up
 from typing import Any
 
 from sqlalchemy import Column, Connection, Dialect, Table, and_, bindparam, case, delete, func, literal_column
@@ -28,7 +28,7 @@ from app.events.storage.serialization import Rows
 _ROWS_AT_ONCE = 25
 """A row has some hundred numbers, and the event loop may stand still while those of one statement are made ready."""
 
-COUNTED = {
+ROLLED_UP_COLUMNS = {
     "requests": (
         *("request_id", "ts", "agent", "model", "action", "verdict", "status", "trust_score"),
         *("prompt_tokens", "completion_tokens", "total_ms", "upstream_ms", "judge_ms"),
@@ -79,7 +79,7 @@ class _Sums:
             found.names[key] = self.names[start, *rest]
             found.rows[key] = row
             if before is not None:
-                found.rows[key] = [*map(add_up, before, row)]
+                found.rows[key] = [*map(operator.add, before, row)]
                 for place in self.layout.largest:
                     found.rows[key][place] = max(before[place], row[place])
         return found
@@ -157,12 +157,12 @@ def _count_times(layout: _Layout, numbers: list[float], part: str, values: Seque
         numbers[place[f"{part}_{bin:02d}"]] = sign * count
 
 
-def add(connection: Connection, events: Iterable[Rows]) -> None:
+def add_to_rollups(connection: Connection, events: Iterable[Rows]) -> None:
     """Count ``events``, which have just been stored."""
     _change(connection, tally(events))
 
 
-def take_away(connection: Connection, events: Iterable[Rows]) -> None:
+def subtract_from_rollups(connection: Connection, events: Iterable[Rows]) -> None:
     """Undo the counting of ``events``, which are deleted; their first two tables are enough. The longest latency of an
     hour and a day stays what it was while there are others."""
     tallied = tally(events, -1)

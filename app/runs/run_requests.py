@@ -24,7 +24,7 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 T = TypeVar("T", bound=BaseModel)
 
 
-class Opening(BaseModel):
+class RunStart(BaseModel):
     """How a run begins."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -33,7 +33,7 @@ class Opening(BaseModel):
     model: Name | None = None
 
 
-class Closing(BaseModel):
+class RunCompletion(BaseModel):
     """How it ends: with whatever came of it."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -41,15 +41,15 @@ class Closing(BaseModel):
     result: Any = None
 
 
-def read_opening(raw: bytes, headers: Mapping[str, str]) -> Opening:
+def read_run_start(raw: bytes, headers: Mapping[str, str]) -> RunStart:
     """``headers`` has lower-case names; the agent may stand there."""
     body = _object(raw)
     if body.get("agent") is None and headers.get("x-groundlane-agent"):
         body = {**body, "agent": headers["x-groundlane-agent"]}
-    return _validated(Opening, body)
+    return _validated(RunStart, body)
 
 
-def read_retrieved(raw: bytes) -> Chunk:
+def read_run_document(raw: bytes) -> Chunk:
     """One document, by any name that requests have for its fields; it needs no text, and no id, which is then empty."""
     found = read_document(_object(raw), "", default_id="", now=datetime.now(UTC), needs_text=False).chunk
     for name in ("id", "source", "collection", "title", "url"):
@@ -59,15 +59,15 @@ def read_retrieved(raw: bytes) -> Chunk:
     return found
 
 
-def read_grounding(raw: bytes) -> dict[str, Any]:
+def read_grounding_report(raw: bytes) -> dict[str, Any]:
     """A report with every field; what is null counts as left out."""
     body = {name: value for name, value in _object(raw).items() if value is not None}
     return _validated(Reported, body).model_dump()
 
 
-def read_closing(raw: bytes) -> Closing:
+def read_run_completion(raw: bytes) -> RunCompletion:
     """How the run ended. Its result is kept as JSON that everybody reads alike: integers have 64 bits at most."""
-    closing = _validated(Closing, _object(raw))
+    closing = _validated(RunCompletion, _object(raw))
     try:
         orjson.dumps(closing.result)
     except TypeError as error:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.errors import InvalidAdminRequestError
-from app.policy_admin.document import merge, parse_document, patched
+from app.policy_admin.policy_document import merge, parse_document, patched
 
 MINIMAL: dict[str, Any] = {"name": "gate", "category": "retrieval"}
 

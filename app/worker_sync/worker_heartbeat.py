@@ -27,7 +27,7 @@ _CLOSE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worker:
+class LiveWorker:
     """A process that serves. ``versions``: what it has loaded, by policy id, since ``loaded_at``."""
 
     id: str
@@ -50,14 +50,14 @@ class LoadedPolicies(Protocol):
         ...
 
 
-async def live_workers(database: Database) -> Sequence[Worker]:
+async def live_workers(database: Database) -> Sequence[LiveWorker]:
     """The workers that were heard of lately, the oldest first. Raises DatabaseUnavailableError."""
     query = select(workers).where(workers.c.seen_at >= datetime.now(UTC) - _ALIVE).order_by(workers.c.started_at)
     async with database.read() as connection:
-        return [Worker(**row._mapping) for row in (await connection.execute(query)).all()]
+        return [LiveWorker(**row._mapping) for row in (await connection.execute(query)).all()]
 
 
-class WorkerRegister:
+class WorkerHeartbeat:
     """Keeps this process's row up to date: at once when policies were loaded, and every ``renew_s`` seconds so that the
     others know it is alive. While the database is away it waits for it; nothing else depends on it."""
 

@@ -16,9 +16,9 @@ from app.db.tables import runs as runs_table
 from app.errors import RunError
 from app.events.recorder import RequestRecorder
 from app.events.records import RequestEvent
-from app.policy_admin.document import parse_document
-from app.policy_admin.store import PolicyStore
-from app.runs.service import Runs
+from app.policy_admin.policy_document import parse_document
+from app.policy_admin.policy_store import PolicyStore
+from app.runs.run_service import RunService
 from app.settings import Settings
 from judges.types import Chunk
 
@@ -42,7 +42,7 @@ class Events:
 
 @dataclass
 class Worker:
-    runs: Runs
+    runs: RunService
     policies: PolicyStore
     database: Database
     events: Events
@@ -57,7 +57,7 @@ def open_worker(database_url: str) -> Callable[[], AbstractAsyncContextManager[W
         async with aclosing(Database(database_url, busy_timeout_s=60.0)) as database:
             policies, events = PolicyStore(database), Events()
             await policies.refresh()
-            runs = Runs(
+            runs = RunService(
                 database=database,
                 settings=Settings(_env_file=None),
                 engine=lambda: policies.engine,
@@ -164,7 +164,9 @@ async def test_characters_that_a_database_refuses_do_not_cost_the_step(open_work
 async def test_while_the_database_is_away_requests_are_ruled_by_the_policies_in_force(tmp_path: Path) -> None:
     database = Database(f"sqlite+aiosqlite:///{tmp_path}/missing/groundlane.db")
     store = PolicyStore(database)
-    runs = Runs(database=database, settings=Settings(_env_file=None), engine=lambda: store.engine, events=Events())
+    runs = RunService(
+        database=database, settings=Settings(_env_file=None), engine=lambda: store.engine, events=Events()
+    )
     assert await runs.join("run_" + "0" * 32, agent=None, key=None) is None
     with pytest.raises(DatabaseUnavailableError):
         await runs.start(agent=None)
