@@ -49,54 +49,56 @@ _LICENCES: Final[Mapping[str, str]] = {
 _HEAD: Final = """\
 # The embedded judge
 
-A cross-encoder for grounding: it reads a claim against retrieved text and says whether the text entails it, leaves it
-open or contradicts it. Evidence tokens do not see the claim, so what was read of a document is kept and used for every
-sentence of a reply, and for other requests. Its probabilities and exact comparisons of wording, numbers, dates, names
-and negation go into a small combiner (`judges/signals`).
+A cross-encoder for grounding: it reads a claim together with retrieved text, and estimates whether the text entails the
+claim, contradicts it, or does neither. Evidence tokens don't attend to the claim, so the encoded document is cached and
+reused for every sentence of a reply, and for other requests. A small combiner (`judges/features`) merges the model's
+probabilities with exact comparisons of wording, numbers, dates, names and negation.
 
 | | |
 |---|---|
 | base | {base} |
-| trained by | `python -m judges.training`: {made}, then `ship`; {claims} claims a step at most, seed {seed} |
+| trained by | `python -m judges.training`: {made}, then `ship`; {claims} claims per step at most, seed {seed} |
 | size on disk | {megabytes:.1f} MB: INT8 weights, one set for both graphs |
 | longest input | claims of {claim_tokens} tokens; evidence in windows of {window_tokens} tokens, several at once |
 | language | English |
 
 ## Figures
 
-On the development set, whose premises are in no training data, at the one threshold that the policies' default is. A
-claim counts as supported at a score of 0.7; the false-block rate is the share of supported claims that are called
-contradicted. Written by the script that exports the model.
+The export script generates this section. The figures are for the development set, whose premises aren't in the training
+data. A claim counts as supported at a score of 0.7, the default of the policies. The false-block rate is the share of
+supported claims that are called contradicted.
 
 ### The judge as it ships
 
 {judge}
-Before quantisation the macro balanced accuracy is {fp32:.3f}, the ROC-AUC {fp32_auc:.3f}.
+Before quantization, the macro balanced accuracy is {fp32:.3f} and the ROC-AUC {fp32_auc:.3f}.
 
 ### The encoder alone, at 0.5
 
 {encoder}
-### Claims and replies written to measure with
+### Claims and replies written for measurement
 
-By the judge as it ships. "twins" are true claims, each beside a false one in much the same words, about passages that
-were kept from training, though part of them place the threshold; "replies" are sentences of an assistant's answers over
-one to four documents, with the mistakes that language models make (`judges/training/replies.jsonl`); "paraphrases" are
-true sentences about one passage in the words of an assistant, and such with one thing wrong
-(`judges/training/paraphrases.jsonl`): both of another hand, and never trained on.
+These are the figures of the judge as it ships. "Twins" are true claims, each paired with a false one in nearly the same
+words, about passages that were excluded from training; some of them were used to set the threshold. "Replies" are
+sentences from an assistant's answers over one to four documents, with typical mistakes of language models
+(`judges/training/replies.jsonl`). "Paraphrases" are true sentences about one passage in an assistant's words, and
+sentences with one error (`judges/training/paraphrases.jsonl`). Replies and paraphrases have a different author from the
+training data and were never used in training.
 
 {written}
-### Wording alone: boosted trees without a model and without signals
+### Wording alone: boosted trees without the encoder and without exact comparisons
 
-On 7,000 rows of the training pool; means over twelve draws of them.
+Fitted on 7,000 rows of the training data; means over twelve samples of those rows.
 
 {wording}
 ## Training data
 
-{rows:,} labelled claims: of public data sets, and such as were written for it (`judges/training/written/`) about their
-passages and others: true ones in quite other words, each beside a false one that differs in one thing. To them come
-claims made by rule from all these passages (sentences repeated, merged, shortened; numbers, dates, names and polarity
-swapped; sentences taken out of the evidence). Licences are what each repository says, and no legal advice;
-`--stated-only` trains without those that state none.
+The training data are {rows:,} labelled claims: claims from public data sets, and claims written for training
+(`judges/training/written/`) about the same and other passages. Each written true claim paraphrases its passage, and is
+paired with a false claim that differs in one thing. In addition, rules generate claims from all these passages
+(sentences repeated, merged, shortened; numbers, dates, names and polarity swapped; sentences removed from the
+evidence). Licences are as stated by each repository; this is not legal advice. `--stated-only` trains without
+repositories that state none.
 
 | data set | rows | licence |
 |---|---|---|
@@ -104,15 +106,15 @@ swapped; sentences taken out of the evidence). Licences are what each repository
 
 ## Limits
 
-- English alone: claims in other languages are left unverifiable unless they stand in the evidence.
-- It was trained on encyclopaedias, news, dialogue, health and contracts; measure it on your own replies before you
-  block on its word, and set thresholds by calibration.
-- It is weaker where a false claim has nearly all the words of the passage (roles exchanged, one name for another, a
-  condition dropped, something planned told as done): it often calls that supported, as it does with more than half of
-  the replies' sentences above that contradict their documents. A true statement in quite other words it may leave
-  unverifiable. Put a larger judge or an LLM behind it where that is dear.
-- Arithmetic over several figures, long chains of inference and world knowledge are beyond it.
-- A claim that is true and not in the documents is not supported: that is what it is for.
+- English only. Claims in other languages are unverifiable unless the evidence contains them literally.
+- The training data are encyclopaedias, news, dialogue, health and contracts. Measure the judge on your own replies
+  before you let it block, and calibrate thresholds.
+- The judge is weaker if a false claim has nearly all the words of the passage (exchanged roles, one name instead of
+  another, a dropped condition, a plan presented as done). It often calls such a claim supported, including more than
+  half of the contradicting sentences in the replies above. It may call a correct free paraphrase unverifiable. If these
+  errors are expensive for you, add a larger judge or an LLM.
+- It can't do arithmetic over several figures, long chains of inference, or use world knowledge.
+- A claim that is true but not in the documents is not supported. This is intended.
 """
 
 
