@@ -18,9 +18,10 @@ from contextlib import suppress
 
 from judges.checker import GroundingChecker
 from judges.cross_encoder import open_scorer, spec_languages
-from judges.cross_encoder.batching import Batcher
+from judges.cross_encoder.batching import BatchingScorer
 from judges.cross_encoder.score_cache import CachingScorer
-from judges.types import Chunk, Label, Thresholds
+from judges.thresholds import Thresholds
+from judges.types import Chunk, Label
 
 PROBE_S = 0.001
 THINGS = ("gate", "lift", "pump", "boiler", "ramp", "valve", "kiosk", "tower", "bridge", "hall")
@@ -78,7 +79,7 @@ async def measure(arguments: argparse.Namespace) -> int:
     if scorer is None:
         print("a judge is needed")
         return 2
-    batcher = Batcher(scorer)
+    batcher = BatchingScorer(scorer)
     checker = GroundingChecker(
         CachingScorer(batcher, max_bytes=32 << 20), languages=spec_languages(arguments.judge), timeout_s=60.0
     )

@@ -37,9 +37,9 @@ from app.evaluation.run_folder import RunFolder
 from app.settings import Settings
 from benchmarks.texts import chunk
 from judges import embedded
-from judges.cross_encoder import PrefixScorer
+from judges.cross_encoder import CachedEvidenceScorer
 from judges.cross_encoder.model_files import cores
-from judges.cross_encoder.wrapper import ScorerWrapper
+from judges.cross_encoder.scorer_wrapper import ScorerWrapper
 from judges.protocols import PairScorer
 from judges.types import Probabilities
 
@@ -75,9 +75,9 @@ class Alone:
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner()
-        self._noting = Noting(PrefixScorer(embedded.FOLDER, threads=1))
+        self._noting = Noting(CachedEvidenceScorer(embedded.FOLDER, threads=1))
         self._judge = CaseJudge(JudgeKind.CROSS_ENCODER, scorer=self._noting)
-        self._bare = PrefixScorer(embedded.FOLDER, threads=1)
+        self._bare = CachedEvidenceScorer(embedded.FOLDER, threads=1)
         self._runner.run(self._judge.start())
         self._runner.run(self._bare.start())
 

@@ -20,8 +20,9 @@ import onnxruntime
 from benchmarks.texts import chunk, sentence
 from judges import embedded
 from judges.checker import GroundingChecker
-from judges.cross_encoder import PrefixScorer
-from judges.types import Chunk, Thresholds
+from judges.cross_encoder import CachedEvidenceScorer
+from judges.thresholds import Thresholds
+from judges.types import Chunk
 
 _ROUNDS = 7
 _CHUNKS = 5
@@ -32,14 +33,14 @@ async def main(folder: Path) -> None:
     """Measure, and print a table."""
     chunks = [Chunk(id=str(number), text=chunk(number)) for number in range(_CHUNKS)]
     reply = " ".join(sentence(number * 5 + 2) for number in range(_SENTENCES))
-    scorer = PrefixScorer(embedded.FOLDER, threads=1)
+    scorer = CachedEvidenceScorer(embedded.FOLDER, threads=1)
     await scorer.start()
     bare = {name: _bare(folder / f"{name}.onnx", scorer, chunks, reply) for name in ("fp32", "int8")}
     times: dict[str, list[float]] = {name: [] for name in ("fp32", "int8", "judge", "judge, evidence read before")}
     for _ in range(_ROUNDS):
         for name, run in bare.items():
             times[name].append(await _timed(run))
-        fresh = PrefixScorer(embedded.FOLDER, threads=1)
+        fresh = CachedEvidenceScorer(embedded.FOLDER, threads=1)
         checker = GroundingChecker(fresh)
         await checker.start()
         times["judge"].append(await _timed(lambda checker=checker: _judge(checker, chunks, reply)))
@@ -56,7 +57,7 @@ async def main(folder: Path) -> None:
     )
 
 
-def _bare(file: Path, scorer: PrefixScorer, chunks: list[Chunk], reply: str) -> Callable[[], Awaitable[None]]:
+def _bare(file: Path, scorer: CachedEvidenceScorer, chunks: list[Chunk], reply: str) -> Callable[[], Awaitable[None]]:
     """A loop over all pairs of a sentence and a window, five at a time, and nothing else."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1

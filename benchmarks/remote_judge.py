@@ -20,10 +20,11 @@ from pathlib import Path
 from benchmarks.texts import chunk, sentence
 from judges.checker import GroundingChecker
 from judges.cross_encoder import open_scorer, spec_languages
-from judges.cross_encoder.batching import Batcher
+from judges.cross_encoder.batching import BatchingScorer
 from judges.cross_encoder.remote.http_scorer import HttpScorer
 from judges.protocols import PairScorer
-from judges.types import Chunk, Thresholds
+from judges.thresholds import Thresholds
+from judges.types import Chunk
 
 _CLIENTS = 8
 _CHUNKS = 5
@@ -50,7 +51,7 @@ class Run:
 
 async def run(scorer: PairScorer, languages: frozenset[str] | None, numbers: range, words: Sequence[str]) -> Run:
     """Check the replies ``numbers``, and close the judge."""
-    checker = GroundingChecker(Batcher(scorer), languages=languages, timeout_s=60.0)
+    checker = GroundingChecker(BatchingScorer(scorer), languages=languages, timeout_s=60.0)
     await checker.start()
     if not checker.available:
         sys.exit(f"the judge is not there: {checker.error}")

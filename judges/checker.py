@@ -1,7 +1,7 @@
-"""A reply and its chunks to a report, sentence by sentence; the same for a stream and for a whole reply.
+"""Checks replies against documents, sentence by sentence, whether streamed or whole.
 
 ``GroundingChecker`` lives as long as the process and is shared by all requests. ``prepare`` cuts a request's chunks
-into evidence, ``reply`` opens the check of one reply against it (``judges.reply_check``).
+into evidence; ``reply`` opens the check of one reply against it (``judges.reply_check``).
 """
 
 import asyncio
@@ -9,28 +9,31 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from math import inf
 
-from judges import features as default_signals
-from judges.claims.extraction import HeuristicExtractor
-from judges.claims.json_reply import JsonText
-from judges.claims.llm_decomposition import DecomposingExtractor
-from judges.evidence.feature_cache import ReadyTexts
-from judges.evidence.windows import EvidenceIndex, Windowing, build_index
+from judges import features as default_features
+from judges.claims.extraction import HeuristicClaimExtractor
+from judges.claims.json_reply import JsonReply
+from judges.claims.llm_decomposition import DecomposingClaimExtractor
+from judges.evidence.feature_cache import FeatureCache
+from judges.evidence.index import EvidenceIndex
+from judges.evidence.windowing import Windowing, build_index
+from judges.features import FeatureExtractor
 from judges.protocols import (
     ClaimExtractor,
-    ClaimJudge,
     JudgeError,
     JudgeUnreachableError,
+    LlmClaimJudge,
     PairScorer,
     SentenceSplitter,
-    read_ahead,
+    prefill,
 )
 from judges.reply_check import ReplyCheck
 from judges.sentences.splitter import IncrementalSplitter
-from judges.types import Chunk, Thresholds
-from judges.verdicts.citation_support import Attribution
-from judges.verdicts.claim_judge import Adjudicator, Signals
-from judges.verdicts.language_gate import KnownLanguages
-from judges.verdicts.llm_escalation import Escalation
+from judges.thresholds import Thresholds
+from judges.types import Chunk
+from judges.verdicts.citation_support import CitationChecker
+from judges.verdicts.claim_judge import ClaimJudge
+from judges.verdicts.language_gate import LanguageGate
+from judges.verdicts.llm_escalation import LlmEscalation
 from judges.verdicts.self_consistency import ConsistencyChecker
 
 __all__ = ["GroundingChecker", "ReplyCheck"]
@@ -38,40 +41,41 @@ __all__ = ["GroundingChecker", "ReplyCheck"]
 log = logging.getLogger(__name__)
 
 _UNLOADED_MAX_TOKENS = 512
-_READ_AHEAD = 16
-"""Windows read, and made ready for comparison, before a claim asks for them; the most relevant ones."""
-_BUILDING = 2
-"""Threads that cut documents at a time: they hold the interpreter by turns, and with each more the event loop waits
-longer for its own. Two, so that a large set of documents does not hold up all others."""
-_AGAIN_S = 5.0
-"""Pause before a judge that is served elsewhere and did not answer is asked again."""
-_DECOMPOSING = 0.4
-"""The share of a sentence's time that may go into taking it apart."""
+_PREFILLED_WINDOWS = 16
+"""Windows that are processed before a claim asks for them, the most relevant ones."""
+_MAX_BUILDS = 2
+"""Threads that cut documents at a time. They share the interpreter lock, so each one more delays the event loop; there
+are two so that a large set of documents does not block all others."""
+_RETRY_S = 5.0
+"""Seconds before a remote judge that did not answer is asked again."""
+_DECOMPOSITION_SHARE = 0.4
+"""The share of a sentence's time that its decomposition may take."""
 
 
 class GroundingChecker:
-    """Checks replies with ``scorer``, which it starts and closes; None for no cross-encoder.
+    """Checks replies with a cross-encoder, an LLM, or both.
 
-    ``llm`` takes the claims that ``scorer`` leaves open, and all of them where there is no scorer or it fails to load;
-    it also takes long sentences apart. Whoever made it closes it.
-
-    ``languages``: two-letter codes of those that ``scorer`` knows; default what it says itself, else all. A claim in
-    another is not put to it.
-
-    ``timeout_s`` bounds the check of one sentence. ``max_sentence_chars``: a longer sentence is checked in parts.
-    ``extractor``, ``signals``, ``splitter`` and ``windowing`` replace the parts that ship with the package.
+    Args:
+        scorer: the cross-encoder, which the checker starts and closes; None for none.
+        llm: judges the claims that the scorer leaves open, and all claims if there is no scorer or it fails to load. It
+            also splits complex sentences. The caller closes it.
+        languages: two-letter codes of the languages that the scorer knows; default the scorer's own ``languages``, or
+            else all. The scorer is not asked about claims in another language.
+        extractor, features, splitter, windowing: replace the parts that ship with the package.
+        timeout_s: seconds for the check of one sentence.
+        max_sentence_chars: longer sentences are checked in parts.
     """
 
     def __init__(
         self,
         scorer: PairScorer | None,
         *,
-        llm: ClaimJudge | None = None,
+        llm: LlmClaimJudge | None = None,
         languages: Collection[str] | None = None,
         extractor: ClaimExtractor | None = None,
         timeout_s: float = 5.0,
         max_sentence_chars: int = 4000,
-        signals: Signals | None = None,
+        features: FeatureExtractor | None = None,
         splitter: Callable[[], SentenceSplitter] | None = None,
         windowing: Windowing | None = None,
     ) -> None:
@@ -79,74 +83,74 @@ class GroundingChecker:
         self._llm = llm
         self._languages = languages
         self._timeout_s = timeout_s
-        self._extractor = extractor or HeuristicExtractor()
-        self._signals: Signals = signals or default_signals
-        self._ready = ReadyTexts(self._signals.prepare)
+        self._extractor = extractor or HeuristicClaimExtractor()
+        self._features: FeatureExtractor = features or default_features
+        self._feature_cache = FeatureCache(self._features.prepare)
         self._splitter = splitter or (lambda: IncrementalSplitter(max_chars=max_sentence_chars))
         self._windowing = windowing
-        self._starting = asyncio.Lock()
-        self._building = asyncio.Semaphore(_BUILDING)
+        self._start_lock = asyncio.Lock()
+        self._builds = asyncio.Semaphore(_MAX_BUILDS)
         self._loaded = False
-        self._again_at = 0.0
+        self._retry_at = 0.0
         self.fault: str | None = None
-        """Why the cross-encoder cannot be loaded, once that is known; an LLM may stand in for it."""
+        """Why the cross-encoder failed to load; None if it has not failed."""
 
     @property
     def available(self) -> bool:
-        """The cross-encoder is loaded, or there is an LLM to judge alone."""
+        """Whether the cross-encoder is loaded or there is an LLM."""
         return self._loaded or self._has_llm
 
     def can_judge(self, *, llm: bool = True) -> bool:
-        """Whether there is anything to judge with. ``llm``: an LLM counts."""
+        """Whether there is a judge. ``llm``: False disregards the LLM."""
         return self._loaded or (llm and self._has_llm)
 
     @property
     def error(self) -> str | None:
-        """Why no judge is available, once that is known."""
+        """Why no judge is available; None if one is, or if nothing has failed yet."""
         if self.available:
             return None
         return "no judge is configured" if self._scorer is None else self.fault
 
     @property
-    def silent_s(self) -> float:
-        """For how long the cross-encoder has owed an answer."""
-        return float(getattr(self._scorer, "silent_s", 0.0))
+    def stalled_s(self) -> float:
+        """Seconds since the oldest unanswered request to the cross-encoder; 0 if there is none."""
+        return float(getattr(self._scorer, "stalled_s", 0.0))
 
     @property
     def name(self) -> str:
-        """Name and version of what judges, joined by ``+`` where there are two; ``none`` if there is nothing."""
+        """Names and versions of the judges, joined by ``+``; ``none`` if there is none."""
         return self.named()
 
     def named(self, *, llm: bool = True) -> str:
-        """The same, of the cross-encoder alone where ``llm`` is False."""
+        """The same; without the LLM if ``llm`` is False."""
         has_llm = llm and self._has_llm
         scorer = self._scorer.name if self._scorer is not None and (self._loaded or not has_llm) else None
-        asked = self._llm.name if has_llm and self._llm is not None else None
-        return " + ".join(name for name in (scorer, asked) if name is not None) or "none"
+        model = self._llm.name if has_llm and self._llm is not None else None
+        return " + ".join(name for name in (scorer, model) if name is not None) or "none"
 
     @property
     def _has_llm(self) -> bool:
         return self._llm is not None and self._llm.ready
 
     async def start(self) -> None:
-        """Load the cross-encoder. Idempotent and never raises: ``fault`` says why it failed. It is not tried again, but
-        for one that is served elsewhere and did not answer: that is, at the next call some seconds later."""
-        if self._scorer is None or (self.fault is not None and self._starting.locked()):
+        """Load the cross-encoder. Idempotent. Never raises: ``fault`` says why it failed. Only a remote judge that did
+        not answer is tried again, at the first call after some seconds."""
+        if self._scorer is None or (self.fault is not None and self._start_lock.locked()):
             return
         clock = asyncio.get_running_loop().time
-        async with self._starting:
-            if self._loaded or (self.fault is not None and clock() < self._again_at):
+        async with self._start_lock:
+            if self._loaded or (self.fault is not None and clock() < self._retry_at):
                 return
-            self._again_at = inf
+            self._retry_at = inf
             try:
                 await self._scorer.start()
             except JudgeUnreachableError as error:
                 self.fault = str(error)
-                self._again_at = clock() + _AGAIN_S
+                self._retry_at = clock() + _RETRY_S
             except JudgeError as error:
                 self.fault = str(error)
             except Exception as error:
-                log.exception("the judge failed to load")
+                log.exception("cannot load the judge")
                 self.fault = f"{type(error).__name__}: {error}"
             else:
                 self._loaded = True
@@ -158,12 +162,12 @@ class GroundingChecker:
             await self._scorer.aclose()
 
     async def prepare(self, chunks: Sequence[Chunk]) -> EvidenceIndex:
-        """Cut ``chunks`` into evidence, off the event loop. Loads the judge if that has not been tried yet."""
+        """Cut ``chunks`` into evidence, on a thread. Loads the judge if that has not been tried yet."""
         await self.start()
-        async with self._building:
+        async with self._builds:
             index = await asyncio.to_thread(self._build, chunks)
         if self._loaded:
-            await self._read_ahead(index)
+            await self._prefill(index)
         return index
 
     def reply(
@@ -176,67 +180,76 @@ class GroundingChecker:
         correct: bool = False,
         llm: bool = True,
         is_json: bool = False,
-        asked: str = "",
+        question: str = "",
     ) -> ReplyCheck:
-        """Open the check of one reply. ``max_claims``: judge only so many, the first ones; the rest is reported.
-        ``correct``: ask the LLM, if there is one, what should stand in place of a contradicted claim. ``llm``: False
-        leaves it out altogether. ``is_json``: the reply is to be JSON, of which the string values are judged.
-        ``asked``: the question that it answers; what begins it short or with a pronoun is read together with that."""
-        adjudicator = (
-            Adjudicator(
+        """Open the check of one reply.
+
+        Args:
+            evidence: the documents, as returned by ``prepare``.
+            thresholds: for the labels.
+            max_sources_per_claim: windows that are read for one claim at most.
+            max_claims: judge only the first so many claims; the others are reported as skipped.
+            correct: ask the LLM, if there is one, for corrections of contradicted claims.
+            llm: False disregards the LLM.
+            is_json: the reply is expected to be JSON, of which the string values are judged.
+            question: the question that the reply answers. A reply that begins with a pronoun or a fragment is read in
+                its context.
+        """
+        claim_judge = (
+            ClaimJudge(
                 self._scorer,
                 evidence,
-                self._signals,
+                self._features,
                 thresholds=thresholds,
                 max_sources=max_sources_per_claim,
                 fuses=getattr(self._scorer, "fuses", False),
-                ready=self._ready,
+                feature_cache=self._feature_cache,
             )
             if self._scorer is not None and self._loaded
             else None
         )
         extractor, escalation = self._extractor, None
         if llm and self._llm is not None and self._llm.ready:
-            escalation = Escalation(self._llm, evidence, max_sources=max_sources_per_claim, correct=correct)
-            extractor = DecomposingExtractor(
-                extractor, self._llm, timeout_s=self._timeout_s * _DECOMPOSING, record=escalation.calls.append
+            escalation = LlmEscalation(self._llm, evidence, max_sources=max_sources_per_claim, correct=correct)
+            extractor = DecomposingClaimExtractor(
+                extractor, self._llm, timeout_s=self._timeout_s * _DECOMPOSITION_SHARE, record=escalation.calls.append
             )
-        json_text = JsonText(self._splitter, extractor) if is_json else None
+        json_reply = JsonReply(self._splitter, extractor) if is_json else None
         return ReplyCheck(
-            splitter=json_text or self._splitter(),
-            extractor=json_text or extractor,
-            adjudicator=adjudicator,
+            splitter=json_reply or self._splitter(),
+            extractor=json_reply or extractor,
+            claim_judge=claim_judge,
             has_sources=len(evidence) > 0,
             timeout_s=self._timeout_s,
             max_claims=max_claims,
             escalation=escalation,
-            languages=self._known_languages(evidence) if adjudicator is not None else None,
-            asked="" if is_json else asked,
+            language_gate=self._language_gate(evidence) if claim_judge is not None else None,
+            question="" if is_json else question,
         )
 
     @property
-    def consistency(self) -> ConsistencyChecker | None:
-        """What holds statements against each other; None while no cross-encoder is loaded."""
+    def consistency_checker(self) -> ConsistencyChecker | None:
+        """Compares statements with each other; None while no cross-encoder is loaded."""
         if self._scorer is None or not self._loaded:
             return None
-        return ConsistencyChecker(self._scorer, self._signals, self._extractor, self._splitter)
+        return ConsistencyChecker(self._scorer, self._features, self._extractor, self._splitter)
 
-    def attribution(self, evidence: EvidenceIndex) -> Attribution | None:
-        """What reads claims against the documents they cite; None while no cross-encoder is loaded."""
+    def citation_checker(self, evidence: EvidenceIndex) -> CitationChecker | None:
+        """Judges claims against the documents they cite; None while no cross-encoder is loaded."""
         if self._scorer is None or not self._loaded:
             return None
-        return Attribution(self._scorer, evidence, self._signals)
+        return CitationChecker(self._scorer, evidence, self._features)
 
-    def _known_languages(self, evidence: EvidenceIndex) -> KnownLanguages | None:
+    def _language_gate(self, evidence: EvidenceIndex) -> LanguageGate | None:
         codes = self._languages or getattr(self._scorer, "languages", None)
-        return KnownLanguages(codes, evidence) if codes else None
+        return LanguageGate(codes, evidence) if codes else None
 
-    async def _read_ahead(self, index: EvidenceIndex) -> None:
-        """While the upstream still thinks, so that the first sentence does not wait for it."""
+    async def _prefill(self, index: EvidenceIndex) -> None:
+        """Process evidence while the upstream prepares its reply, so that the first sentence does not wait for it."""
         try:
-            await read_ahead(self._scorer, [window.read for window in index.windows[:_READ_AHEAD]])
+            await prefill(self._scorer, [window.judged_text for window in index.windows[:_PREFILLED_WINDOWS]])
         except JudgeError as error:
-            log.warning("evidence could not be read ahead: %s", error)
+            log.warning("cannot process evidence ahead of claims: %s", error)
 
     def _build(self, chunks: Sequence[Chunk]) -> EvidenceIndex:
         scorer = self._scorer if self._loaded else None
@@ -248,7 +261,7 @@ class GroundingChecker:
             windowing=self._windowing,
         )
         if scorer is not None:
-            self._ready.of([window.read for window in index.windows[:_READ_AHEAD]])
+            self._feature_cache.get([window.judged_text for window in index.windows[:_PREFILLED_WINDOWS]])
         return index
 
 

@@ -3,34 +3,35 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
-from judges.types import Claim, Evidence, LlmCall, Opinion, Probabilities, Sentence
+from judges.types import Claim, Evidence, LlmCall, LlmVerdict, Probabilities, Sentence
 
 
 class JudgeError(Exception):
-    """A judge could not answer. The base of those below; none of them ever fails a user's request."""
+    """A judge failed to answer. The base of the errors below; none of them fails a user's request."""
 
 
 class JudgeUnavailableError(JudgeError):
-    """The back end could not be loaded or reached."""
+    """The back end cannot be loaded or reached."""
 
 
 class JudgeUnreachableError(JudgeUnavailableError):
-    """A judge that is served elsewhere does not answer, or not yet: that may pass, and it can be asked again."""
+    """A remote judge does not answer. This may be temporary, so it is worth another try."""
 
 
 class JudgeOverloadedError(JudgeError):
-    """The queue is full; the claim goes unjudged rather than wait without bound."""
+    """The queue is full. The claim is not judged, since the wait would have no bound."""
 
 
 class SentenceSplitter(Protocol):
-    """Splits text that arrives in deltas. However it is cut, the sentences are the same and their spans tile it."""
+    """Splits text that arrives in deltas. The sentences do not depend on where the deltas are cut, and their spans tile
+    the text."""
 
     def push(self, text: str) -> Sequence[Sentence]:
         """Take a delta; return the sentences whose end is now certain."""
         ...
 
     def pause(self) -> Sequence[Sentence]:
-        """No sentence runs on behind this point; return the rest of what has arrived. The text may go on."""
+        """End the current sentence here; return the rest of what has arrived. More text may follow."""
         ...
 
     def flush(self, *, truncated: bool = False) -> Sequence[Sentence]:
@@ -42,31 +43,34 @@ class ClaimExtractor(Protocol):
     """Finds the claims of a sentence."""
 
     async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
-        """Return the claims of ``sentence``, none if it makes none. ``previous``: the sentences before it, in order;
-        the first may be the question that they answer, with the index -1."""
+        """The claims of ``sentence``; empty if it makes none.
+
+        ``previous`` are the sentences before it, in order. The first may be the question that the reply answers, with
+        the index -1.
+        """
         ...
 
 
 class PairScorer(Protocol):
-    """A cross-encoder: reads a claim against a text and says whether it follows. The extension point for back ends, and
-    what the batching and caching wrappers wrap."""
+    """A cross-encoder: reads a claim together with evidence and says whether it follows. This is the extension point
+    for back ends, and what the batching and caching wrappers wrap."""
 
     @property
     def name(self) -> str:
-        """Name and version, as it stands in reports and in cache keys."""
+        """Name and version, as in reports and cache keys."""
         ...
 
     @property
     def max_tokens(self) -> int:
-        """How many tokens evidence and claim may have together."""
+        """The most tokens that evidence and claim may have together, without special tokens."""
         ...
 
     def count_tokens(self, text: str) -> int:
-        """Length of ``text`` in the model's own tokens, special tokens left out."""
+        """The length of ``text`` in the model's tokens, without special tokens."""
         ...
 
     async def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:
-        """Score (evidence, claim) pairs, in order. Never blocks the event loop.
+        """Score (evidence, claim) pairs; one result for each, in order. Never blocks the event loop.
 
         Raises JudgeUnavailableError or JudgeOverloadedError.
         """
@@ -79,43 +83,43 @@ class PairScorer(Protocol):
     async def aclose(self) -> None: ...
 
 
-class ClaimJudge(Protocol):
-    """An LLM that reads a claim against passages; asked where the cross-encoder comes to no verdict."""
+class LlmClaimJudge(Protocol):
+    """An LLM that reads a claim together with passages; it is asked where the cross-encoder cannot decide."""
 
     @property
     def name(self) -> str:
-        """As it stands in reports."""
+        """The name in reports."""
         ...
 
     @property
     def ready(self) -> bool:
-        """Whether it can be asked now: it has a key."""
+        """Whether it can be asked now, for instance because it has a key."""
         ...
 
     async def judge(
         self, claim: str, context: str, passages: Sequence[Evidence], record: Callable[[LlmCall], None]
-    ) -> Opinion:
-        """Say what ``passages``, the most relevant first, hold of ``claim``; ``context`` is what it points back to.
+    ) -> LlmVerdict:
+        """The verdict on ``claim`` by ``passages``, which come most relevant first; ``context`` precedes the claim.
 
-        ``record`` is told of each call made, a failed one too. Raises JudgeError.
+        ``record`` is called with each call to the LLM, including failed ones. Raises JudgeError.
         """
         ...
 
     async def decompose(self, sentence: str, context: str, record: Callable[[LlmCall], None]) -> Sequence[str]:
-        """The atomic claims of ``sentence``, each to be understood by itself. Raises JudgeError."""
+        """The atomic claims of ``sentence``, each understandable by itself. Raises JudgeError."""
         ...
 
 
 @runtime_checkable
-class EvidenceReader(Protocol):
-    """What a scorer also is if it keeps what it has read of evidence."""
+class EvidenceCache(Protocol):
+    """Implemented by a ``PairScorer`` that keeps what it has computed for evidence."""
 
-    async def read(self, texts: Sequence[str]) -> None:
-        """Read texts ahead of the claims about them, while there is time. Raises JudgeError."""
+    async def prefill(self, texts: Sequence[str]) -> None:
+        """Process evidence before a claim asks for it. Raises JudgeError."""
         ...
 
 
-async def read_ahead(scorer: object, texts: Sequence[str]) -> None:
-    """Let ``scorer`` read ``texts`` if it is one that keeps what it has read. Raises JudgeError."""
-    if isinstance(scorer, EvidenceReader):
-        await scorer.read(texts)
+async def prefill(scorer: object, texts: Sequence[str]) -> None:
+    """Let ``scorer`` process ``texts`` ahead of claims, if it is an ``EvidenceCache``. Raises JudgeError."""
+    if isinstance(scorer, EvidenceCache):
+        await scorer.prefill(texts)

@@ -1,5 +1,5 @@
-"""The check of one reply: text goes in by ``push``, each sentence that comes out is given to ``check``, and ``report``
-sums up what was checked."""
+"""The check of one reply: ``push`` takes text and returns sentences, ``check`` judges a sentence, and ``report`` sums
+up."""
 
 import asyncio
 import logging
@@ -10,27 +10,35 @@ from dataclasses import replace
 from judges.protocols import ClaimExtractor, JudgeError, JudgeOverloadedError, SentenceSplitter
 from judges.report import SKIPPED, build_report, worst
 from judges.types import Claim, ClaimVerdict, GroundingReport, Label, LlmCall, Sentence, SentenceVerdict, Span
-from judges.verdicts.claim_judge import Adjudicator
-from judges.verdicts.language_gate import KnownLanguages
-from judges.verdicts.llm_escalation import Escalation
+from judges.verdicts.claim_judge import ClaimJudge
+from judges.verdicts.language_gate import LanguageGate
+from judges.verdicts.llm_escalation import LlmEscalation
 
 log = logging.getLogger(__name__)
 
-_AT_ONCE = 8
-"""Sentences of one reply that are judged at once: enough to fill the judge's batches, and few enough that a long reply
-neither shuts out the others nor runs into its own deadlines."""
-_RECENT = 8
-"""Sentences that tell the language of one that leaves it in doubt."""
+_MAX_CONCURRENT = 8
+"""Sentences of one reply that are judged at the same time: enough to fill the judge's batches, and few enough that a
+long reply neither blocks the others nor exceeds its own deadlines."""
+_RECENT_SENTENCES = 8
+"""Sentences that decide the language of one that leaves it in doubt."""
 
 
 class ReplyCheck:
     """The check of one reply. Made by ``GroundingChecker.reply``.
 
-    ``check`` may run for many sentences at once: what it says of one depends on the sentences before it in the reply,
-    never on which check ends first.
+    ``check`` may run for many sentences at once: its result depends on the sentences before it in the reply, never on
+    which check ends first.
 
-    ``languages`` keeps from ``adjudicator`` the claims that it cannot read. ``escalation`` takes what is left open to
-    an LLM, or all claims where there is no adjudicator. ``asked``: the question that the reply answers.
+    Args:
+        splitter: splits the reply.
+        extractor: finds the claims of a sentence.
+        claim_judge: judges them; None without a cross-encoder.
+        has_sources: whether there are documents.
+        timeout_s: seconds for the check of one sentence.
+        max_claims: judge only the first so many claims; None for all.
+        escalation: sends to an LLM what is left open, or all claims if there is no ``claim_judge``.
+        language_gate: keeps claims from ``claim_judge`` that are in a language it does not know.
+        question: the question that the reply answers.
     """
 
     def __init__(
@@ -38,30 +46,30 @@ class ReplyCheck:
         *,
         splitter: SentenceSplitter,
         extractor: ClaimExtractor,
-        adjudicator: Adjudicator | None,
+        claim_judge: ClaimJudge | None,
         has_sources: bool,
         timeout_s: float,
         max_claims: int | None,
-        escalation: Escalation | None = None,
-        languages: KnownLanguages | None = None,
-        asked: str = "",
+        escalation: LlmEscalation | None = None,
+        language_gate: LanguageGate | None = None,
+        question: str = "",
     ) -> None:
         self._splitter = splitter
         self._extractor = extractor
-        self._adjudicator = adjudicator
+        self._claim_judge = claim_judge
         self._escalation = escalation
-        self._languages = languages
+        self._language_gate = language_gate
         self._has_sources = has_sources
         self._timeout_s = timeout_s
         self._max_claims = max_claims
-        question = Sentence(index=-1, text=f"{asked}\n\n", span=Span(0, 0), plain=asked)
-        self._asked = [question] if asked else []
+        asked = Sentence(index=-1, text=f"{question}\n\n", span=Span(0, 0), plain=question)
+        self._question = [asked] if question else []
         self._sentences: list[Sentence] = []
         self._verdicts: dict[int, SentenceVerdict] = {}
         self._claims: list[Sequence[Claim]] = []
-        self._forgotten: set[int] = set()
-        self._counting = asyncio.Lock()
-        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._discarded: set[int] = set()
+        self._claims_lock = asyncio.Lock()
+        self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
         self._running = 0
         self._running_since = 0.0
         self._judge_s = 0.0
@@ -73,7 +81,7 @@ class ReplyCheck:
 
     @property
     def llm_calls(self) -> Sequence[LlmCall]:
-        """The calls made to an LLM for this reply so far."""
+        """The calls to an LLM for this reply so far."""
         return () if self._escalation is None else self._escalation.calls
 
     def push(self, text: str) -> Sequence[Sentence]:
@@ -81,51 +89,53 @@ class ReplyCheck:
         return self._keep(self._splitter.push(text))
 
     def pause(self) -> Sequence[Sentence]:
-        """Something other than text comes between; return the sentences before it."""
+        """Something other than text follows; return the sentences before it."""
         return self._keep(self._splitter.pause())
 
     def flush(self, *, truncated: bool = False) -> Sequence[Sentence]:
-        """The reply has ended; return the rest. ``truncated``: it was cut off in mid-sentence, perhaps."""
+        """The reply has ended; return the rest. ``truncated``: it may have been cut off in mid-sentence."""
         return self._keep(self._splitter.flush(truncated=truncated))
 
     async def check(self, sentence: Sentence) -> SentenceVerdict:
-        """Judge a sentence that ``push`` or ``flush`` returned. Its deadline counts from when its turn has come.
+        """Judge a sentence that ``push`` or ``flush`` returned. Its time starts when a slot is free.
 
-        Never raises for trouble with the judge: the claims concerned are unverifiable, with the reason ``timeout``,
-        ``overloaded``, ``judge_error`` or ``unavailable``. A claim beyond ``max_claims`` has the reason ``skipped``, a
-        claim in a language that the model does not know ``language``.
+        Failures of the judge are not raised: the claims concerned are unverifiable, with the reason ``timeout``,
+        ``overloaded``, ``judge_error`` or ``unavailable``. A claim beyond ``max_claims`` has the reason ``skipped``,
+        and one in a language that the model does not know ``language``.
         """
-        async with self._turns:
+        async with self._slots:
             with self._timed():
                 verdict = await self._check(sentence)
         self._verdicts[sentence.index] = verdict
         return verdict
 
     async def supports(self, text: str, claim: Claim) -> bool:
-        """Whether the documents support ``text``, which is to stand in place of ``claim``. Never raises."""
+        """Whether the documents support ``text`` as a replacement for ``claim``. Never raises."""
         deadline = asyncio.get_running_loop().time() + self._timeout_s
-        async with self._turns:
+        async with self._slots:
             with self._timed():
-                verdict = await self._judge(replace(claim, text=text, context="", asked=""), deadline)
+                verdict = await self._judge(replace(claim, text=text, context="", question=""), deadline)
         return verdict.label is Label.SUPPORTED
 
     def restart(self, index: int) -> int:
-        """The text goes on anew behind the sentence before that of ``index``, which is forgotten with all that came
-        after it. Return where in the text the new one begins; the sentences in it are numbered on. Nothing may be in
-        the making: no ``push``, no ``check``."""
+        """Discard the sentence ``index`` and all after it, because the reply is written again from there.
+
+        Return the position in the text where the new text begins; sentence indexes continue. No ``push`` or ``check``
+        may be running.
+        """
         self.pause()
-        self._forgotten.update(range(index, len(self._sentences)))
-        for forgotten in self._forgotten:
-            self._verdicts.pop(forgotten, None)
+        self._discarded.update(range(index, len(self._sentences)))
+        for discarded in self._discarded:
+            self._verdicts.pop(discarded, None)
         return self._sentences[-1].span.end
 
     def report(self) -> GroundingReport:
-        """What is known of the sentences checked so far, in their order in the reply."""
+        """The report on the sentences checked so far."""
         return build_report(
             [self._verdicts[index] for index in sorted(self._verdicts)],
             characters=sum(len(sentence.text) for sentence in self._sentences),
             has_sources=self._has_sources,
-            available=self._adjudicator is not None or self._escalation is not None,
+            available=self._claim_judge is not None or self._escalation is not None,
         )
 
     def _keep(self, sentences: Sequence[Sentence]) -> Sequence[Sentence]:
@@ -146,14 +156,14 @@ class ReplyCheck:
         return SentenceVerdict(sentence=sentence, label=worst(verdicts), claims=tuple(verdicts))
 
     async def _claims_of(self, sentence: Sentence) -> tuple[Sequence[Claim], Sequence[Claim]]:
-        """The claims of ``sentence`` to judge, and those beyond the most allowed."""
+        """The claims of ``sentence`` to judge, and those beyond ``max_claims``."""
         if self._max_claims is None:
             return await self._extract(sentence), ()
-        async with self._counting:
+        async with self._claims_lock:
             while (number := len(self._claims)) <= sentence.index:
-                self._claims.append(() if number in self._forgotten else await self._extract(self._sentences[number]))
+                self._claims.append(() if number in self._discarded else await self._extract(self._sentences[number]))
         before = sum(
-            len(claims) for number, claims in enumerate(self._claims[: sentence.index]) if number not in self._forgotten
+            len(claims) for number, claims in enumerate(self._claims[: sentence.index]) if number not in self._discarded
         )
         claims = self._claims[sentence.index]
         left = max(0, self._max_claims - before)
@@ -161,9 +171,9 @@ class ReplyCheck:
 
     async def _extract(self, sentence: Sentence) -> Sequence[Claim]:
         before = self._sentences[: sentence.index]
-        if self._forgotten:
-            before = [earlier for earlier in before if earlier.index not in self._forgotten]
-        return await self._extractor.extract(sentence, [*self._asked, *before])
+        if self._discarded:
+            before = [earlier for earlier in before if earlier.index not in self._discarded]
+        return await self._extractor.extract(sentence, [*self._question, *before])
 
     async def _judge_all(self, claims: Sequence[Claim], deadline: float) -> Sequence[ClaimVerdict]:
         if len(claims) == 1:
@@ -173,27 +183,27 @@ class ReplyCheck:
         return [task.result() for task in tasks]
 
     async def _judge(self, claim: Claim, deadline: float) -> ClaimVerdict:
-        if not self._has_sources and self._adjudicator is not None:
+        if not self._has_sources and self._claim_judge is not None:
             return _unjudged(claim, None)
-        verdict = await self._adjudicate(claim, deadline)
+        verdict = await self._judge_by_cross_encoder(claim, deadline)
         if self._escalation is None or not self._has_sources:
             return verdict
         return await self._escalation.review(verdict, deadline)
 
-    async def _adjudicate(self, claim: Claim, deadline: float) -> ClaimVerdict:
-        if self._adjudicator is None:
+    async def _judge_by_cross_encoder(self, claim: Claim, deadline: float) -> ClaimVerdict:
+        if self._claim_judge is None:
             return _unjudged(claim, "unavailable")
-        languages = self._languages
+        gate = self._language_gate
         try:
             async with asyncio.timeout_at(deadline):
-                if languages is not None and not languages.include(claim, self._before(claim)):
-                    return await asyncio.to_thread(languages.judge, claim)
-                return await self._adjudicator.judge(claim)
+                if gate is not None and not gate.admits(claim, self._before(claim)):
+                    return await asyncio.to_thread(gate.judge_without_model, claim)
+                return await self._claim_judge.judge(claim)
         except Exception as error:
             return _unjudged(claim, _reason(error))
 
     def _before(self, claim: Claim) -> str:
-        recent = self._sentences[max(0, claim.sentence_index - _RECENT) : claim.sentence_index]
+        recent = self._sentences[max(0, claim.sentence_index - _RECENT_SENTENCES) : claim.sentence_index]
         return " ".join(sentence.plain for sentence in recent)
 
     @contextmanager
@@ -211,16 +221,16 @@ class ReplyCheck:
 
 
 def _reason(error: Exception) -> str:
-    """Why a claim went unjudged. What is neither a deadline nor a judge's own error is a fault, and logged as one."""
+    """Why a claim was not judged. Any error other than a timeout or the judge's own is a bug, and logged as one."""
     match error:
         case TimeoutError():
             return "timeout"
         case JudgeOverloadedError():
             return "overloaded"
         case JudgeError():
-            log.warning("a claim went unjudged: %s", error)
+            log.warning("cannot judge a claim: %s", error)
         case _:
-            log.error("a claim went unjudged", exc_info=error)
+            log.error("cannot judge a claim", exc_info=error)
     return "judge_error"
 
 

@@ -1,32 +1,35 @@
-"""The verdicts of sentences to the report on a reply."""
+"""The report on a reply, from the verdicts of its sentences."""
 
 from collections import Counter
 from collections.abc import Sequence
 
-from judges.types import ClaimVerdict, GroundingReport, Label, ReplyVerdict, SentenceVerdict
+from judges.thresholds import MAX_UNVERIFIABLE_RATIO
+from judges.types import LABELS_WORST_FIRST, ClaimVerdict, GroundingReport, Label, ReplyVerdict, SentenceVerdict
 
 SKIPPED = "skipped"
-"""The reason of a claim beyond the most that were to be judged."""
-
-MAX_UNVERIFIABLE_RATIO = 0.5
-"""A reply with a larger share of unverifiable claims is not trusted."""
+"""The reason of a claim beyond the number that may be judged."""
 
 
 def worst(claims: Sequence[ClaimVerdict]) -> Label:
-    """The label of a sentence: contradicted before unverifiable before supported; no claim, ``not_a_claim``."""
+    """The label of a sentence: contradicted, then unverifiable, then supported; ``not_a_claim`` without any claim."""
     labels = {claim.label for claim in claims}
-    ranked = (Label.CONTRADICTED, Label.UNVERIFIABLE, Label.SUPPORTED)
-    return next((label for label in ranked if label in labels), Label.NOT_A_CLAIM)
+    return next((label for label in LABELS_WORST_FIRST if label in labels), Label.NOT_A_CLAIM)
 
 
 def build_report(
     sentences: Sequence[SentenceVerdict], *, characters: int, has_sources: bool, available: bool
 ) -> GroundingReport:
-    """Sum up ``sentences``, in order, of a reply that has ``characters`` so far.
+    """Sum up the verdicts of a reply.
 
-    ``trust_score`` is the share of claims supported, None without a claim that was judged. A reply is trusted if it has
-    claims, none of them contradicted and at most half of them unverifiable. Without sources, or without a judge, it has
-    neither a score nor trust. Claims skipped count nowhere but in ``claims_skipped``.
+    ``trust_score`` is the share of claims that are supported, None without a judged claim. A reply is trusted if it has
+    claims, none of them contradicted and at most half of them unverifiable. Without sources or a judge it has no trust
+    score and is not trusted. Skipped claims count in ``claims_skipped`` only.
+
+    Args:
+        sentences: in order.
+        characters: length of the reply so far.
+        has_sources: whether there are documents.
+        available: whether there is a judge.
     """
     every = [claim for sentence in sentences for claim in sentence.claims]
     claims = [claim for claim in every if claim.reason != SKIPPED]
@@ -73,5 +76,5 @@ def _verdict(counts: Counter[Label], *, has_sources: bool, available: bool, skip
 
 
 def _is_covered(sentence: SentenceVerdict) -> bool:
-    """Every claim of it was judged, or it makes none."""
+    """Whether every claim of the sentence was judged; true if it makes none."""
     return all(claim.reason is None for claim in sentence.claims)

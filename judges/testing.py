@@ -1,21 +1,21 @@
-"""The test double of judging, shipped so that those who build on the package need not write one."""
+"""Test doubles for judges, for our tests and those of packages that build on this one."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from judges.types import Evidence, Label, LlmCall, Opinion, Probabilities
+from judges.types import Evidence, Label, LlmCall, LlmVerdict, Probabilities
 
 Pair = tuple[str, str]
-Answer = Callable[[str, str], Probabilities]
+Answers = Callable[[str, str], Probabilities]
 
 
 def entails(probability: float = 0.95) -> Probabilities:
-    """The answer of a judge that holds a claim to be entailed with ``probability``."""
+    """Probabilities of a pair whose claim is entailed with ``probability``, and otherwise neutral."""
     return Probabilities(probability, 1.0 - probability, 0.0)
 
 
 def contradicts(probability: float = 0.95) -> Probabilities:
-    """The answer of a judge that holds a claim to be contradicted with ``probability``."""
+    """Probabilities of a pair whose claim is contradicted with ``probability``, and otherwise neutral."""
     return Probabilities(0.0, 1.0 - probability, probability)
 
 
@@ -23,16 +23,23 @@ NEUTRAL = Probabilities(0.0, 1.0, 0.0)
 
 
 class ScriptedJudge:
-    """A pair scorer that answers from a script, and counts words for tokens.
+    """A ``PairScorer`` that answers from a script and counts words as tokens.
 
-    ``answers``: a function of (evidence, claim), or a mapping from a claim, or from an (evidence, claim) pair, to the
-    answer; what it does not name gets ``default``. ``gate``: an answer waits until it is set. ``error`` is raised by
-    every ``score``, ``start_error`` by ``start``. ``calls`` holds the pairs of each call.
+    Args:
+        answers: a function of (evidence, claim), or a mapping to the answer from a claim or an (evidence, claim) pair.
+        default: the answer for everything else.
+        name: as in reports.
+        max_tokens: words that evidence and claim may have together.
+        gate: answers wait until it is set.
+        error: raised by every ``score``.
+        start_error: raised by ``start``.
+
+    ``calls`` holds the pairs of each call.
     """
 
     def __init__(
         self,
-        answers: Answer | Mapping[str, Probabilities] | Mapping[Pair, Probabilities] | None = None,
+        answers: Answers | Mapping[str, Probabilities] | Mapping[Pair, Probabilities] | None = None,
         *,
         default: Probabilities = NEUTRAL,
         name: str = "scripted",
@@ -41,7 +48,7 @@ class ScriptedJudge:
         error: Exception | None = None,
         start_error: Exception | None = None,
     ) -> None:
-        self._answer: Answer | None = answers if callable(answers) else None
+        self._answer: Answers | None = answers if callable(answers) else None
         self._script: dict[str | Pair, Probabilities] = {}
         if answers is not None and not callable(answers):
             self._script.update(answers.items())
@@ -57,7 +64,7 @@ class ScriptedJudge:
 
     @property
     def pairs(self) -> list[Pair]:
-        """Every pair asked about so far, in order."""
+        """Every pair scored so far, in order."""
         return [pair for call in self.calls for pair in call]
 
     def count_tokens(self, text: str) -> int:
@@ -86,28 +93,34 @@ class ScriptedJudge:
         return self._script.get((evidence, claim), by_claim)
 
 
-UNDECIDED = Opinion(label=Label.UNVERIFIABLE, confidence=0.9)
+UNDECIDED = LlmVerdict(label=Label.UNVERIFIABLE, confidence=0.9)
 
 
 class ScriptedLlm:
-    """A claim judge that answers from a script.
+    """An ``LlmClaimJudge`` that answers from a script.
 
-    ``opinions`` maps a claim to the answer, an exception being raised; what it does not name gets ``default``.
-    ``parts`` maps a sentence to its atomic claims. ``gate``: an answer waits until it is set. ``asked`` holds the
-    claims asked about with their passages, in order.
+    Args:
+        verdicts: the verdict of each claim, or an exception to raise.
+        parts: the atomic claims of each sentence, or an exception to raise; default the sentence itself.
+        default: the verdict of every other claim.
+        name: as in reports.
+        ready: whether it can be asked.
+        gate: answers wait until it is set.
+
+    ``asked`` holds the claims asked about, with their passages, in order.
     """
 
     def __init__(
         self,
-        opinions: Mapping[str, Opinion | Exception] | None = None,
+        verdicts: Mapping[str, LlmVerdict | Exception] | None = None,
         *,
         parts: Mapping[str, Sequence[str] | Exception] | None = None,
-        default: Opinion = UNDECIDED,
+        default: LlmVerdict = UNDECIDED,
         name: str = "scripted-llm",
         ready: bool = True,
         gate: asyncio.Event | None = None,
     ) -> None:
-        self._opinions = dict(opinions or {})
+        self._verdicts = dict(verdicts or {})
         self._parts = dict(parts or {})
         self._default = default
         self._gate = gate
@@ -117,16 +130,16 @@ class ScriptedLlm:
 
     async def judge(
         self, claim: str, context: str, passages: Sequence[Evidence], record: Callable[[LlmCall], None]
-    ) -> Opinion:
+    ) -> LlmVerdict:
         self.asked.append((claim, passages))
         if self._gate is not None:
             await self._gate.wait()
-        opinion = self._opinions.get(claim, self._default)
-        if isinstance(opinion, Exception):
+        verdict = self._verdicts.get(claim, self._default)
+        if isinstance(verdict, Exception):
             record(LlmCall(mode="claim", model=self.name, outcome="error"))
-            raise opinion
+            raise verdict
         record(LlmCall(mode="claim", model=self.name, outcome="ok", prompt_tokens=10, completion_tokens=2))
-        return opinion
+        return verdict
 
     async def decompose(self, sentence: str, context: str, record: Callable[[LlmCall], None]) -> Sequence[str]:
         if self._gate is not None:

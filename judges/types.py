@@ -1,7 +1,7 @@
-"""The vocabulary of judging. Imports nothing of ours; every value is frozen.
+"""The vocabulary of judging. This module imports nothing else of ours, and every value is frozen.
 
-Terms follow the field's use: a *chunk* is a retrieved document piece, a *claim* a verifiable statement with the span it
-comes from, *evidence* a window of a chunk, a *verdict* what the judge holds of a claim.
+A *chunk* is a retrieved piece of a document, a *claim* a verifiable statement with its position in the reply,
+*evidence* a window of a chunk, and a *verdict* what a judge concludes about a claim.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import Any, Self
 
 
 class Label(StrEnum):
-    """What a judge says of a sentence or claim."""
+    """The outcome for a sentence or claim."""
 
     SUPPORTED = "supported"
     CONTRADICTED = "contradicted"
@@ -20,7 +20,7 @@ class Label(StrEnum):
 
 
 class ReplyVerdict(StrEnum):
-    """What a judge says of a whole reply."""
+    """The outcome for a whole reply."""
 
     SUPPORTED = "supported"
     HAS_CONTRADICTIONS = "has_contradictions"
@@ -52,9 +52,9 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """One retrieved document piece.
+    """A retrieved piece of a document.
 
-    ``relevance_score`` lies in 0–1, ``age_days`` is in days; either is None where the caller did not say.
+    ``relevance_score`` is 0–1 and ``age_days`` is in days; None if the caller did not provide it.
     """
 
     id: str
@@ -70,8 +70,8 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sentence:
-    """A sentence of the reply. ``text`` is the raw text of ``span``, white space that follows it included, so that the
-    sentences of a reply joined give the reply; ``plain`` is what is judged: stripped, without Markdown."""
+    """A sentence of the reply. ``text`` is the raw text of ``span`` with the white space that follows it, so that the
+    sentences of a reply joined give the reply. ``plain`` is the text to judge: stripped, and without Markdown."""
 
     index: int
     text: str
@@ -79,43 +79,47 @@ class Sentence:
     plain: str
     in_code: bool = False
     complete: bool = True
-    """False for a last sentence that the upstream cut off (no end mark when the reply ended for length)."""
+    """False for a last sentence that the upstream cut off (no end mark in a reply that hit its length limit)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A verifiable statement. ``text`` is what the judge reads (with the sentence before it where a pronoun needs it);
-    ``span`` is where it stands in the reply. ``asked`` is the question that it answers, where it needs that to be
-    understood: the judge does not read it, it says which of several things in the evidence are meant."""
+    """A verifiable statement.
+
+    ``text`` is what the judge reads and ``span`` its position in the reply. ``context`` precedes the text where a
+    pronoun, connective or list item cannot be understood without it. ``question`` is the question that the claim
+    answers, where it depends on one: it is not judged, it only tells which of several things in the evidence are
+    meant.
+    """
 
     text: str
     span: Span
     sentence_index: int
     context: str = ""
-    asked: str = ""
+    question: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """A window of whole sentences of a chunk; ``span`` is its place in the chunk's text. ``told`` is the text as the
-    judge reads it where that is another: rows of a table with what the header says of each cell."""
+    """A window of whole sentences of a chunk. ``span`` is its position in the chunk's text. ``verbalised`` replaces
+    the text for the judge where it has table rows: each cell then follows the name of its column."""
 
     chunk_index: int
     document_id: str
     source: str | None
     text: str
     span: Span
-    told: str = ""
+    verbalised: str = ""
 
     @property
-    def read(self) -> str:
-        """What the judge reads."""
-        return self.told or self.text
+    def judged_text(self) -> str:
+        """The text that the judge reads."""
+        return self.verbalised or self.text
 
 
-class Windows(str):
-    """Texts that are judged together. As a string, they stand one below another: all that a plain cross-encoder needs;
-    ``parts`` are the texts by themselves, for one that has read them already."""
+class EvidenceWindows(str):
+    """Several windows to judge a claim against together. As a string they are joined by line feeds, which is all that
+    a plain cross-encoder needs; ``parts`` are the separate texts, for a scorer that has read them already."""
 
     parts: tuple[str, ...]
 
@@ -127,8 +131,8 @@ class Windows(str):
 
 @dataclass(frozen=True, slots=True)
 class Probabilities:
-    """What a judge holds of one (evidence, claim) pair; the three sum to 1. ``parts``: the same of each part of
-    ``Windows`` by itself, from a judge that fuses."""
+    """The output of a cross-encoder for one (evidence, claim) pair; the three sum to 1. ``parts`` holds the same for
+    each part of ``EvidenceWindows``, from a scorer that fuses."""
 
     entailed: float
     neutral: float
@@ -137,23 +141,8 @@ class Probabilities:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Thresholds:
-    """At or above ``entailment``: supported. At or above ``contradiction`` and above the entailment: contradicted."""
-
-    entailment: float = 0.7
-    contradiction: float = 0.7
-
-    def label(self, entailed: float, contradicted: float) -> Label:
-        if contradicted >= self.contradiction and contradicted > entailed:
-            return Label.CONTRADICTED
-        if entailed >= self.entailment:
-            return Label.SUPPORTED
-        return Label.UNVERIFIABLE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """The best evidence for or against a claim. ``span`` is its place in the document's text."""
+    """The best evidence for or against a claim. ``span`` is its position in the document's text."""
 
     document_id: str
     document_index: int
@@ -165,15 +154,16 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimVerdict:
-    """A claim and what the documents say of it.
+    """A claim and what the judge concludes from the documents.
 
-    ``entailed`` and ``contradicted`` are the highest probabilities over its evidence, before any threshold, so that
-    each policy can label the same claim by its own thresholds (``at``). ``reason`` says why there is no better verdict
-    (``timeout``, ``overloaded``, ``judge_error``, ``unavailable``, ``skipped``, ``language``: one that the model does
-    not know), and is None otherwise.
+    ``entailed`` and ``contradicted`` are the highest probabilities (0–1) over the claim's evidence, before any
+    threshold, so that each policy can label the claim by thresholds of its own (``Thresholds.label_of``).
 
-    ``escalated``: an LLM gave the verdict, which then holds whatever the thresholds; ``explanation`` is its reasoning.
-    ``correction``: the statement that the documents support in place of a contradicted claim, where an LLM gave one.
+    ``reason`` is None for a claim that was judged; otherwise it says why it was not: ``timeout``, ``overloaded``,
+    ``judge_error``, ``unavailable``, ``skipped``, or ``language`` (the model does not know the claim's language).
+
+    ``escalated``: the verdict is an LLM's and does not depend on thresholds; ``explanation`` is then its reasoning.
+    ``correction`` is the statement that the documents support instead of a contradicted claim, if an LLM gave one.
     """
 
     claim: Claim
@@ -187,7 +177,7 @@ class ClaimVerdict:
     escalated: bool = False
     reason: str | None = None
     support: Mapping[int, float] = field(default_factory=dict, hash=False)
-    """P(entailed) of the best evidence of each document judged, by document index; empty where that was not kept."""
+    """P(entailed) of the best evidence in each document judged, by document index; empty if that was not recorded."""
 
     @property
     def score(self) -> float:
@@ -196,7 +186,7 @@ class ClaimVerdict:
 
     @property
     def confidence(self) -> float:
-        """The probability of the verdict itself, 0–1."""
+        """The probability of the label itself, 0–1."""
         match self.label:
             case Label.SUPPORTED:
                 return self.entailed
@@ -215,17 +205,11 @@ class ClaimVerdict:
         against = self.contradicting_source if label is Label.CONTRADICTED else None
         return against or self.best_source
 
-    def at(self, thresholds: Thresholds) -> Label:
-        """The label by other thresholds than those it was judged with."""
-        if self.label is Label.NOT_A_CLAIM or self.reason is not None or self.escalated:
-            return self.label
-        return thresholds.label(self.entailed, self.contradicted)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stated:
-    """A statement where it stands: in the document at ``document_index``, else in the reply, or in an ``earlier`` reply
-    of the same run. ``span`` is its place in that text."""
+class LocatedStatement:
+    """A statement and where it is: in the document at ``document_index``, or else in the reply, or in an ``earlier``
+    reply of the same run. ``span`` is its position in that text."""
 
     text: str
     span: Span
@@ -235,20 +219,20 @@ class Stated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contradiction:
-    """Two statements that contradict each other, in their order, and how probable that is (0–1)."""
+    """Two statements that contradict each other, in text order, with the probability of that (0–1)."""
 
-    first: Stated
-    second: Stated
+    first: LocatedStatement
+    second: LocatedStatement
     score: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consistency:
-    """What came of holding statements against each other.
+    """The result of comparing statements with each other.
 
-    ``contradictions`` come with the highest score first. ``skipped``: pairs that seemed to be of one thing and were
-    more than may be judged. ``reason`` says why the comparison was not made (``timeout``, ``overloaded``,
-    ``judge_error``, ``unavailable``), and is None where it was.
+    ``contradictions`` are sorted by score, highest first. ``skipped`` counts candidate pairs beyond the number that may
+    be judged. ``reason`` is None if the comparison was made; otherwise it says why not: ``timeout``, ``overloaded``,
+    ``judge_error`` or ``unavailable``.
     """
 
     contradictions: Sequence[Contradiction] = ()
@@ -257,13 +241,13 @@ class Consistency:
 
     @property
     def texts(self) -> list[str]:
-        """Every statement that it quotes."""
+        """The text of every statement in ``contradictions``."""
         return [side.text for one in self.contradictions for side in (one.first, one.second)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentenceVerdict:
-    """A sentence and the verdicts of its claims; ``label`` is the worst of them (contradicted, then unverifiable)."""
+    """A sentence and the verdicts of its claims; ``label`` is the worst of theirs (contradicted, then unverifiable)."""
 
     sentence: Sentence
     label: Label
@@ -272,7 +256,7 @@ class SentenceVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroundingReport:
-    """What the judge holds of a whole reply."""
+    """The result of checking a reply."""
 
     verdict: ReplyVerdict
     sentences: Sequence[SentenceVerdict] = ()
@@ -285,17 +269,17 @@ class GroundingReport:
     unverifiable_count: int = 0
     unverifiable_ratio: float = 0.0
     coverage: float = 0.0
-    """Share of the reply's characters that belong to sentences checked or found to make no claim."""
+    """Share of the reply's characters in sentences that were judged or make no claim, 0–1."""
     claims_skipped: int = 0
     summary: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opinion:
-    """What an LLM holds of a claim after reading passages.
+class LlmVerdict:
+    """What an LLM concludes about a claim from passages.
 
-    ``confidence`` is that of the verdict, 0–1; ``passages`` are the positions of those that it rests on. ``readable``
-    is False where the LLM answered in no form that could be read: then the label is ``unverifiable``, at 0.5.
+    ``confidence`` is that of the label, 0–1. ``passages`` are the positions of the passages that it relies on.
+    ``readable`` is False if the LLM's answer could not be parsed: the label is then ``unverifiable``, with 0.5.
     """
 
     label: Label
@@ -308,10 +292,10 @@ class Opinion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmCall:
-    """One request to an LLM and what came of it.
+    """One request to an LLM, and its outcome.
 
-    ``mode`` is ``score``, ``claim``, ``statements`` or ``decompose``; ``outcome`` is ``ok``, ``unreadable``,
-    ``timeout``, ``overloaded`` or ``error``. ``cost_usd`` is None where the price of the model is not known.
+    ``mode`` is ``score``, ``claim``, ``statements`` or ``decompose``. ``outcome`` is ``ok``, ``unreadable``,
+    ``timeout``, ``overloaded`` or ``error``. ``cost_usd`` is None if the model's price is unknown.
     """
 
     mode: str
@@ -325,7 +309,7 @@ class LlmCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreRequest:
-    """What a policy asks an LLM of a whole reply: a score by this model, with these criteria beside the usual ones."""
+    """A policy's request to have a whole reply scored by an LLM: which model, and criteria beside the usual ones."""
 
     model: str
     criteria: str = ""
@@ -333,8 +317,8 @@ class ScoreRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmScore:
-    """How well a reply is grounded, 0–1, by an LLM. ``score`` is None where it was not asked or gave no answer;
-    ``skipped`` then says why: ``no_key``, ``unknown_model``, ``timeout``, ``overloaded`` or ``error``."""
+    """How well an LLM finds a reply grounded, 0–1. ``score`` is None if there is none; ``skipped`` then says why:
+    ``no_key``, ``unknown_model``, ``timeout``, ``overloaded`` or ``error``."""
 
     request: ScoreRequest
     score: float | None = None

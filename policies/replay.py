@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from judges.types import Chunk, ClaimVerdict, Consistency, Label, Source, Thresholds
+from judges.thresholds import Thresholds
+from judges.types import Chunk, ClaimVerdict, Consistency, Label, Source
 from policies.engine import PolicySet, priority_order
 from policies.grounding.combined_settings import GroundingSettings
 from policies.types import Action, Decision, Phase, PolicyInputs, strictest
@@ -237,7 +238,7 @@ class _ChoiceReplay:
             return claims
         if len(inputs.chunks) > 1 and any(_judged_differently(claim, before, now) for claim in claims):
             self.doubts.add(THRESHOLDS)
-        return [replace(claim, label=claim.at(now.thresholds)) for claim in claims]
+        return [replace(claim, label=now.thresholds.label_of(claim)) for claim in claims]
 
 
 def _opening(inputs: PolicyInputs, *, ready: bool) -> PolicyInputs:
@@ -265,7 +266,7 @@ def _judged_differently(claim: ClaimVerdict, before: JudgeOptions, now: JudgeOpt
     if claim.reason is not None or claim.label is Label.NOT_A_CLAIM:
         return False
     joined = list(claim.support.values()).count(claim.entailed) > 1
-    unsure = {claim.at(judging.thresholds) is Label.UNVERIFIABLE for judging in (before, now)}
+    unsure = {judging.thresholds.label_of(claim) is Label.UNVERIFIABLE for judging in (before, now)}
     return joined or len(unsure) > 1
 
 

@@ -109,8 +109,8 @@ def check_judge(checker: GroundingChecker) -> Check:
     """Without a judge replies are not checked; whether they may pass is each policy's own matter."""
     if checker.fault is not None and checker.available:
         return Check(ok=False, detail=f"{checker.fault}; {checker.name} judges alone")
-    if checker.silent_s > _JUDGE_LIMIT_S:
-        return Check(ok=False, detail=f"{checker.name} has not answered for {checker.silent_s:.0f} s")
+    if checker.stalled_s > _JUDGE_LIMIT_S:
+        return Check(ok=False, detail=f"{checker.name} has not answered for {checker.stalled_s:.0f} s")
     if checker.available:
         return Check(ok=True, detail=checker.name)
     return Check(ok=False, detail=checker.error or "not loaded yet")

@@ -12,7 +12,8 @@ from app.text_checks.presentation import shown_claim, shown_report
 from judges.checker import GroundingChecker
 from judges.cross_encoder import spec_languages
 from judges.llm import LlmJudge
-from judges.types import Chunk, GroundingReport, ReplyVerdict, Thresholds
+from judges.thresholds import Thresholds
+from judges.types import Chunk, GroundingReport, ReplyVerdict
 
 
 def check_text(settings: Settings, text: str, sources: Mapping[str, str]) -> GroundingReport:

@@ -248,7 +248,7 @@ def _open(
 ) -> "Evaluator":
     from app.evaluation import JudgeKind, open_evaluator
     from app.evaluation.verdict_cache import default_cache
-    from judges.types import Thresholds
+    from judges.thresholds import Thresholds
 
     return open_evaluator(
         settings,

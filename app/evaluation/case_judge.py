@@ -22,11 +22,12 @@ from app.settings import Settings, SettingsError
 from judges.checker import GroundingChecker, ReplyCheck
 from judges.cross_encoder import spec_languages
 from judges.cross_encoder.model_files import cores
-from judges.cross_encoder.wrapper import ScorerWrapper
+from judges.cross_encoder.scorer_wrapper import ScorerWrapper
 from judges.llm import LlmJudge
 from judges.llm.context_window import estimate_tokens
 from judges.protocols import PairScorer
-from judges.types import ClaimVerdict, GroundingReport, LlmCall, Thresholds
+from judges.thresholds import Thresholds
+from judges.types import ClaimVerdict, GroundingReport, LlmCall
 
 _TIMEOUT_S: Final = 600.0
 """Of a sentence. A verdict must not depend on how busy the machine is; calls to an LLM have deadlines of their own."""
@@ -140,7 +141,9 @@ class CaseJudge:
         if unready is not None:
             return self.nothing(f"the LLM judge cannot be asked: {unready}")
         evidence = await self.checker.prepare(case.documents)
-        reply = self.checker.reply(evidence, thresholds=self.thresholds, llm=llm, asked=question_of(case.input or ""))
+        reply = self.checker.reply(
+            evidence, thresholds=self.thresholds, llm=llm, question=question_of(case.input or "")
+        )
         sentences = [*reply.push(case.output), *reply.flush()]
         await asyncio.gather(*(reply.check(sentence) for sentence in sentences))
         report = reply.report()

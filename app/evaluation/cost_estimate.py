@@ -11,9 +11,9 @@ from app.evaluation.case_judge import CaseJudge, JudgeKind
 from app.evaluation.case_result import JudgedClaim
 from app.evaluation.cases import Case
 from app.evaluation.evaluator import Evaluator
-from judges.claims.extraction import HeuristicExtractor
+from judges.claims.extraction import HeuristicClaimExtractor
 from judges.claims.llm_decomposition import is_complex
-from judges.evidence.passages import passages_for
+from judges.evidence.llm_passages import passages_for
 from judges.llm import PriceTable
 from judges.llm.context_window import estimate_tokens
 from judges.llm.injection_fences import Fence
@@ -147,7 +147,7 @@ async def _count(judge: CaseJudge, case: Case, counts: _Counts, open_share: floa
 
 async def claims_of(output: str) -> Sequence[Claim]:
     """The claims of an output before any LLM takes some apart."""
-    splitter, extractor = IncrementalSplitter(), HeuristicExtractor()
+    splitter, extractor = IncrementalSplitter(), HeuristicClaimExtractor()
     sentences = [*splitter.push(output), *splitter.flush()]
     found: list[Claim] = []
     for sentence in sentences:

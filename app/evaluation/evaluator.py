@@ -13,7 +13,7 @@ from app.evaluation.cases import Case, as_documents
 from app.evaluation.process_pool import Processes
 from app.evaluation.verdict_cache import VerdictCache
 from app.settings import Settings, load_settings
-from judges.types import Thresholds
+from judges.thresholds import Thresholds
 
 
 class Evaluator:

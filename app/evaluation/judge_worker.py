@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from app.evaluation.case_judge import JudgeKind, Ruling, open_judge
 from app.evaluation.cases import Case
 from app.settings import Settings
-from judges.types import Thresholds
+from judges.thresholds import Thresholds
 
 
 class Worker:

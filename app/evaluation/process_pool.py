@@ -16,7 +16,7 @@ from app.evaluation.case_judge import CaseJudge, Ruling
 from app.evaluation.cases import Case
 from app.evaluation.judge_worker import Worker
 from app.settings import Settings
-from judges.types import Thresholds
+from judges.thresholds import Thresholds
 
 _CASES_A_PROCESS: Final = 4
 """So many that each finds its next case waiting while others are read and written."""

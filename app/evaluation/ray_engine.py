@@ -19,7 +19,8 @@ from app.evaluation.run import EngineMissingError, Progress, Recorder, RunStoppe
 from app.evaluation.run_folder import RunFolder
 from app.evaluation.run_summary import Summary
 from app.settings import Settings
-from judges.types import Chunk, Thresholds
+from judges.thresholds import Thresholds
+from judges.types import Chunk
 
 _WAVE: Final = 10_000
 """Cases handed to the cluster as one data set: what is held in memory here, and what the judges are started for."""

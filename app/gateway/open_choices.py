@@ -34,7 +34,7 @@ def opener_of(
     if context.unjudged is not None:
         evidence = None
     if evidence is not None:
-        context = replace(context, attribution=checker.attribution(evidence))
+        context = replace(context, citation_checker=checker.citation_checker(evidence))
 
     def open_choice(index: int) -> Choice:
         evaluation = _evaluation(policies, context)
@@ -63,7 +63,7 @@ def _open_check(
         max_claims=settings.max_claims,
         correct=settings.corrects and context.strippable,
         is_json=context.is_json,
-        asked=context.asked,
+        question=context.asked,
     )
 
 

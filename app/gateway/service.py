@@ -178,7 +178,7 @@ class Gateway:
         used = [replace(chunk, text="") if i in ruling.dropped else chunk for i, chunk in enumerate(parsed.chunks)]
         if not policies.checks_conflicts or len(used) - len(ruling.dropped) < 2:
             return ruling
-        comparing = self.checker.consistency
+        comparing = self.checker.consistency_checker
         found = (
             await comparing.documents(used, timeout_s=self.settings.conflicts_timeout_ms / 1e3)
             if comparing is not None

@@ -11,8 +11,8 @@ from pydantic import SecretStr
 from app.config import UpstreamSpec
 from app.reply.final_checks import FinalCheck, WholeReply
 from app.settings import Settings, SettingsError, UpstreamApi
-from judges.llm import PROVIDERS, Endpoint, KeySource, LlmJudge, PriceTable, ScoringMode
-from judges.llm.llm_call import Observe
+from judges.llm import PROVIDERS, Endpoint, LlmJudge, LlmKeySource, LlmScoringMode, PriceTable
+from judges.llm.llm_client import Observe
 
 _AZURE_V1 = "/openai/v1"
 
@@ -21,7 +21,7 @@ class LlmKeys:
     """Where the LLM judge has its keys from: the setting of the provider, else the secret of that name, else the key of
     the upstream that is called so or is at the same host."""
 
-    def __init__(self, settings: Settings, upstreams: Sequence[UpstreamSpec], secrets: KeySource) -> None:
+    def __init__(self, settings: Settings, upstreams: Sequence[UpstreamSpec], secrets: LlmKeySource) -> None:
         self._secrets = secrets
         self._own: Mapping[str, SecretStr | None] = {
             "openai": settings.openai_api_key,
@@ -48,7 +48,7 @@ class LlmKeys:
 
 
 def open_llm_judge(
-    settings: Settings, upstreams: Sequence[UpstreamSpec], secrets: KeySource, observe: Observe
+    settings: Settings, upstreams: Sequence[UpstreamSpec], secrets: LlmKeySource, observe: Observe
 ) -> LlmJudge:
     """The judge that ``settings`` describe; any upstream can serve it too, as ``upstream/model``. ``observe`` is told
     of every call. Nothing is asked or imported yet. Raises SettingsError for a file of prices that cannot be used."""
@@ -60,7 +60,7 @@ def open_llm_judge(
         timeout_s=settings.llm_judge_timeout_ms / 1e3,
         token_budget=settings.llm_judge_token_budget,
         concurrency=settings.llm_judge_concurrency,
-        scoring_mode=ScoringMode(settings.llm_judge_scoring),
+        scoring_mode=LlmScoringMode(settings.llm_judge_scoring),
         include_reasoning=settings.llm_judge_reasoning,
         observe=observe,
     )

@@ -4,7 +4,7 @@ from app.observability import JudgeTotals
 from app.settings import Settings
 from judges.checker import GroundingChecker
 from judges.cross_encoder import spec_languages
-from judges.cross_encoder.batching import Batcher
+from judges.cross_encoder.batching import BatchingScorer
 from judges.cross_encoder.score_cache import CachingScorer
 from judges.llm import LlmJudge
 from judges.protocols import PairScorer
@@ -14,7 +14,7 @@ class JudgeStack:
     """``backend`` with the queue limit and the cache of ``settings``; None where there is no cross-encoder."""
 
     def __init__(self, settings: Settings, backend: PairScorer | None) -> None:
-        self._batcher = None if backend is None else Batcher(backend, queue_limit=settings.judge_queue_limit)
+        self._batcher = None if backend is None else BatchingScorer(backend, queue_limit=settings.judge_queue_limit)
         self._cache: CachingScorer | None = None
         if self._batcher is not None and settings.judge_cache_mb > 0:
             self._cache = CachingScorer(self._batcher, max_bytes=settings.judge_cache_mb * 1024 * 1024)

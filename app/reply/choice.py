@@ -148,7 +148,7 @@ class Choice(Account):
             settings=self._evaluation.settings,
             earlier=self._context.earlier,
             citations=self._citations(),
-            attribution=self._context.attribution,
+            citation_checker=self._context.citation_checker,
         )
         self._found = await run_final_checks(self._context.final_checks, said)
 

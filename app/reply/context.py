@@ -9,7 +9,7 @@ from app.protocols.documents import Options
 from app.reply.final_checks import FinalCheck
 from app.settings import StoreText
 from judges.types import Chunk, Claim, ReplyVerdict
-from judges.verdicts.citation_support import Attribution
+from judges.verdicts.citation_support import CitationChecker
 from policies.citations.document_names import DocumentNames
 from policies.types import Decision, PolicyInputs
 
@@ -19,7 +19,7 @@ class ReplyContext(Struct, frozen=True, kw_only=True):
 
     ``chunks`` are the documents that the retrieval policy kept; ``positions`` says where each stood in the request.
     ``unjudged`` is the verdict where no judge looks at the reply, else None. ``final_checks`` are made at its end;
-    ``earlier`` claims of its run and ``attribution`` are for them. ``strippable``: a sentence can be left out, or
+    ``earlier`` claims of its run and ``citation_checker`` are for them. ``strippable``: a sentence can be left out, or
     another stand in its place. ``is_json``: the reply is to be JSON. ``asked``: the question that it answers.
     """
 
@@ -38,7 +38,7 @@ class ReplyContext(Struct, frozen=True, kw_only=True):
     store_text: StoreText
     final_checks: Sequence[FinalCheck] = ()
     earlier: Sequence[Claim] = ()
-    attribution: Attribution | None = None
+    citation_checker: CitationChecker | None = None
     is_json: bool = False
     asked: str = ""
 

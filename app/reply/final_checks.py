@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 
 from judges.types import Chunk, Claim, ClaimVerdict
-from judges.verdicts.citation_support import Attribution
+from judges.verdicts.citation_support import CitationChecker
 from policies.engine import GroundingSettings
 from policies.types import Citation
 
@@ -20,8 +20,8 @@ class WholeReply:
     """What a choice turned out to say: its text as the client gets it, and the claims judged in it.
 
     ``chunks`` are the documents kept; ``settings`` say what the policies in scope check. ``earlier``
-    are claims of earlier replies of its run, the latest last. ``citations`` are those of the text, and ``attribution``
-    reads claims against what they cite, where there is a judge that can.
+    are claims of earlier replies of its run, the latest last. ``citations`` are those of the text, and
+    ``citation_checker`` judges claims against what they cite, if there is a judge that can.
     """
 
     text: str
@@ -30,7 +30,7 @@ class WholeReply:
     settings: GroundingSettings
     earlier: Sequence[Claim] = ()
     citations: Sequence[Citation] = ()
-    attribution: Attribution | None = None
+    citation_checker: CitationChecker | None = None
 
 
 FinalCheck = Callable[[WholeReply], Awaitable[Mapping[str, Any]]]

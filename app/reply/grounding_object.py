@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from app.events.llm_usage import llm_usage
 from app.events.recorder import redact
 from app.protocols.documents import Options
+from judges.thresholds import Thresholds
 from judges.types import (
     VERDICTS_WORST_FIRST,
     Chunk,
@@ -18,7 +19,6 @@ from judges.types import (
     SentenceVerdict,
     Source,
     Span,
-    Thresholds,
 )
 from policies.engine import decision_to_dict
 from policies.types import Action, Citation, Decision
@@ -92,7 +92,7 @@ def reasons_of(verdict: SentenceVerdict, thresholds: Thresholds) -> list[str]:
     reasons = []
     for claim in verdict.claims:
         against = claim.source_for(Label.CONTRADICTED)
-        match claim.at(thresholds):
+        match thresholds.label_of(claim):
             case Label.CONTRADICTED if against is not None:
                 reasons.append(f"The documents say otherwise: {against.content}")
             case Label.CONTRADICTED:

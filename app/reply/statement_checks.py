@@ -25,7 +25,7 @@ def consistency(checker: GroundingChecker, *, timeout_s: float) -> FinalCheck:
     async def ask(reply: WholeReply) -> Mapping[str, Any]:
         if not reply.settings.consistency_check or not reply.text.strip():
             return {}
-        comparing = checker.consistency
+        comparing = checker.consistency_checker
         if comparing is None:
             return {"consistency": Consistency(reason="unavailable")}
         return {"consistency": await comparing.reply(reply.text, reply.earlier, timeout_s=timeout_s)}
@@ -38,14 +38,14 @@ def cited_support(*, timeout_s: float) -> FinalCheck:
     evidence of its claims does not tell. What the deadline leaves open stays open."""
 
     async def ask(reply: WholeReply) -> Mapping[str, Any]:
-        if reply.attribution is None or not reply.settings.valid_citations:
+        if reply.citation_checker is None or not reply.settings.valid_citations:
             return {}
         asked = [asked for asked, _ in zip(_open(reply), range(_MOST_CITED), strict=False)]
         support: dict[tuple[Any, int], float] = {}
         try:
             async with asyncio.timeout(timeout_s):
                 for claim, documents in asked:
-                    found = await reply.attribution.support(claim.claim, documents)
+                    found = await reply.citation_checker.support(claim.claim, documents)
                     support |= {(claim.claim.span, document): score for document, score in found.items()}
         except (TimeoutError, JudgeError) as error:
             _log.warning("citations_not_read", error=str(error) or "timeout")

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from judges.types import Chunk, Claim, ClaimVerdict, Consistency, Contradiction, Label, Source, Span, Stated
+from judges.types import Chunk, Claim, ClaimVerdict, Consistency, Contradiction, Label, LocatedStatement, Source, Span
 from policies.citations.extraction import reported_citations
 from policies.types import Citation, PolicyInputs
 
@@ -249,7 +249,7 @@ class _Gathered:
                 )
             )
         for found in data.get("inconsistencies", ()):
-            first, second = (Stated(text=text, span=_NOWHERE, earlier=True) for text in found["texts"])
+            first, second = (LocatedStatement(text=text, span=_NOWHERE, earlier=True) for text in found["texts"])
             self._contradictions.append(Contradiction(first=first, second=second, score=found["score"]))
         self._sentences += data["sentences"]
 

@@ -31,7 +31,7 @@ from judges.types import (
     Sentence,
     SentenceVerdict,
 )
-from judges.verdicts.citation_support import Attribution
+from judges.verdicts.citation_support import CitationChecker
 from policies.citations.document_names import DocumentNames
 from policies.engine import PolicyEngine, PolicySet, ReplyEvaluation
 from policies.grounding.evaluator import GroundingRules
@@ -81,7 +81,7 @@ class _Judged:
     verdicts: Sequence[SentenceVerdict]
     entries: Sequence[JudgedSentence]
     by: str | None
-    attribution: Attribution | None
+    citation_checker: CitationChecker | None
 
     @property
     def rules(self) -> GroundingRules:
@@ -116,7 +116,7 @@ class _Judged:
             chunks=self.request.chunks,
             settings=self.evaluation.settings,
             citations=self.citations,
-            attribution=self.attribution,
+            citation_checker=self.citation_checker,
         )
 
     def policy_inputs(self, found: Mapping[str, Any]) -> PolicyInputs:
@@ -210,7 +210,7 @@ class TextChecks:
             verdicts=verdicts,
             entries=_entries(verdicts, request.text, request.chunks),
             by=self.checker.named(llm=llm) if can_judge else None,
-            attribution=self.checker.attribution(evidence) if can_judge else None,
+            citation_checker=self.checker.citation_checker(evidence) if can_judge else None,
         )
 
     async def _decide(self, judged: _Judged, recorder: RequestRecorder) -> Checked:

@@ -1,19 +1,19 @@
-"""The claims of a sentence, found by rules: what says nothing that a document could support is left out."""
+"""Extracts the claims of a sentence by rules, and leaves out what no document could support."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from judges.claims.context import COLON, END, QUESTION, Contexts, count, fold, has_words, is_title
+from judges.claims.claim_context import COLON, END, QUESTION, ContextFinder, count_words, fold, has_words, is_title
 from judges.text.languages import LANGUAGES, claim_rules
-from judges.text.markdown import ROW, cells, inline, plain, told_row
+from judges.text.markdown import ROW, cells, inline, plain, verbalise_row
 from judges.types import Claim, Sentence, Span
 
 _AFTER_COLON = re.compile(r":\s+|：\s*")
 _CODE = re.compile(r"\s*(`{1,3})[^`]+\1\s*\Z")
 _LISTED = re.compile(r"\s*(?:\[\^?\w{1,9}\]|【\w{1,9}】):?\s+(?:\S+\.[A-Za-z][A-Za-z0-9]{1,4}|https?://\S+)\s*\Z")
-"""A marker and what it stands for: a line of a list of sources, a footnote."""
+"""A citation marker and its source: a line of a list of sources, or a footnote."""
 _QUOTED = re.compile("""["“«„'][^"”»“]{1,300}["”»“']""")
 _GREETED = re.compile(
     r"(?: (?:there|all|everyone|[A-Z][\w.-]{0,30})){0,2}[,!] +"
@@ -23,7 +23,7 @@ _GREETED = re.compile(
 _CLAUSES = re.compile(r"[;；]\s+")
 _CONDITION = re.compile(r"\W*(?:if|wenn|falls|si)\b")
 _DIGIT = re.compile(r"\d")
-_REMEMBERED = 256
+_CACHE_SIZE = 256
 _NESTED = re.compile(r"[([{（「『“\"«„`]")
 _MIN_CLAUSE_WORDS = 4
 _MAX_GREETING_WORDS = 2
@@ -32,53 +32,53 @@ _MAX_SOURCE_WORDS = 8
 
 @dataclass(frozen=True, slots=True)
 class _Clause:
-    """A part of a sentence that claims something; ``start`` and ``end`` are positions in the sentence's raw text."""
+    """A part of a sentence that makes a claim; ``start`` and ``end`` are positions in the sentence's raw text."""
 
     text: str
     start: int
     end: int
-    asked: str = ""
-    """The question that it is said to answer."""
+    question: str = ""
+    """The question that it repeats and answers."""
 
 
-class HeuristicExtractor:
-    """Finds claims without a model; implements ``judges.protocols.ClaimExtractor``.
+class HeuristicClaimExtractor:
+    """Finds claims without a model. Implements ``judges.protocols.ClaimExtractor``.
 
-    A sentence is one claim, or one for each of its clauses where semicolons part them. ``context`` holds what a claim
-    cannot be understood without: the sentence that its pronoun or connective points back to, the lead-in of its list.
-    ``languages`` names the tables of phrases to use. Raises ValueError for a language without a table.
+    A sentence is one claim, or one for each clause if semicolons separate them. A claim's ``context`` holds what it
+    cannot be understood without: the sentence that its pronoun or connective refers to, the lead-in of its list.
+
+    Args:
+        languages: codes of the phrase tables to use. Raises ValueError for a language without a table.
     """
 
     def __init__(self, *, languages: Sequence[str] = LANGUAGES) -> None:
         self._rules = claim_rules(tuple(languages))
-        self._contexts = Contexts(self._rules, self._stated)
-        self._clauses = lru_cache(maxsize=_REMEMBERED)(self._clauses_of)
-        """Asked of a sentence, and again as that before the next."""
+        self._contexts = ContextFinder(self._rules, self._stated)
+        # Cached, because each sentence is asked about again as the one before the next.
+        self._clauses = lru_cache(maxsize=_CACHE_SIZE)(self._clauses_of)
 
     async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
-        """Return the claims of ``sentence``, none if it makes none. ``previous``: the sentences before it, in order."""
+        """The claims of ``sentence``, empty if it makes none. ``previous`` are the sentences before it, in order."""
         if ROW.match(sentence.text):
             return _row(sentence, previous)
         above = self._contexts.above(sentence, previous)
-        if self._rules.labels.match(fold(above.nearest)) and count(sentence.plain) <= _MAX_SOURCE_WORDS:
+        if self._rules.labels.match(fold(above.nearest)) and count_words(sentence.plain) <= _MAX_SOURCE_WORDS:
             return []
         claims: list[Claim] = []
         before: str | None = None
         for clause in self._clauses(sentence):
-            context, asked = self._contexts.of(sentence, clause.text, clause.asked, previous, before, above)
+            context, question = self._contexts.of(sentence, clause.text, clause.question, previous, before, above)
             claims.append(
                 Claim(
                     text=clause.text,
                     span=Span(sentence.span.start + clause.start, sentence.span.start + clause.end),
                     sentence_index=sentence.index,
                     context=context,
-                    asked=asked,
+                    question=question,
                 )
             )
             before = clause.text
         return claims
-
-    # -- what makes a claim -------------------------------------------------------------------------------------------
 
     def _clauses_of(self, sentence: Sentence) -> Sequence[_Clause]:
         if sentence.in_code or not sentence.complete or is_title(sentence) or _CODE.match(sentence.text):
@@ -91,14 +91,14 @@ class HeuristicExtractor:
         return tuple(clause for part in _parts(sentence.text) if (clause := self._claim(part)) is not None)
 
     def _stated(self, sentence: Sentence) -> str:
-        """All that ``sentence`` claims."""
+        """All claims of ``sentence`` as one text."""
         return "" if ROW.match(sentence.text) else " ".join(clause.text for clause in self._clauses(sentence))
 
     def _claim(self, part: _Clause) -> _Clause | None:
-        """The part without what introduces it; None if it makes no claim."""
+        """``part`` without its introduction; None if it makes no claim."""
         rules, rest = self._rules, part.text
         while rest and has_words(rest) and not COLON.search(rest) and not QUESTION.search(rest):
-            asked, text = self._undressed(rest)
+            question, text = self._without_introduction(rest)
             folded = fold(text)
             filler = rules.fillers.match(folded)
             bare = folded[filler.end() :] if filler else folded
@@ -109,30 +109,30 @@ class HeuristicExtractor:
             elif rules.meta.match(bare) and not (_CONDITION.match(bare) and _DIGIT.search(bare)):
                 rest = _after(_AFTER_COLON, rest)  # "Here's the answer: admission is 9 euros"
             else:
-                told = text if text == rest else text[:1].upper() + text[1:]
-                return _Clause(told, part.start, part.end, asked)
+                claim = text if text == rest else text[:1].upper() + text[1:]
+                return _Clause(claim, part.start, part.end, question)
         return None
 
-    def _undressed(self, text: str) -> tuple[str, str]:
-        """A question that ``text`` repeats and answers, or ""; and ``text`` without that, a greeting, what says only
-        that an answer follows, and whatever names the documents as such."""
-        rules, asked = self._rules, ""
+    def _without_introduction(self, text: str) -> tuple[str, str]:
+        """A question that ``text`` repeats, or "", and ``text`` without it, a greeting, an announcement of the answer,
+        and any mention of the documents in general."""
+        rules, repeated = self._rules, ""
         text = _without(self._greeting(text), text)
         if opener := rules.openers.match(fold(text)):
             question = _QUOTED.search(opener[0])
-            asked = text[question.start() + 1 : question.end() - 1] if question else ""
+            repeated = text[question.start() + 1 : question.end() - 1] if question else ""
             text = _without(opener, text)
         text = _without(rules.attributions.match(fold(text)), text)
         trailing = rules.trailing.search(fold(text))
-        return asked, text[: trailing.start()] + text[trailing.end() :] if trailing else text
+        return repeated, text[: trailing.start()] + text[trailing.end() :] if trailing else text
 
     def _greeting(self, text: str) -> re.Match[str] | None:
-        """A greeting that a sentence follows in one line: "Hi Anna, "."""
+        """A greeting before a sentence on the same line: "Hi Anna, "."""
         found = self._rules.greetings.match(fold(text))
         return _GREETED.match(text, found.end()) if found else None
 
     def _is_phrase(self, folded: str) -> bool:
-        """A greeting, an interjection, the name of a source."""
+        """Whether it is a greeting, an interjection or the name of a source."""
         rules = self._rules
         greeting = None if _DIGIT.search(folded) else rules.greetings.match(folded)
         allowed = (
@@ -140,22 +140,23 @@ class HeuristicExtractor:
             (rules.interjections.match(folded), 0),
             (rules.labels.match(folded), _MAX_SOURCE_WORDS),
         )
-        return any(found and count(folded[found.end() :]) <= most for found, most in allowed)
+        return any(found and count_words(folded[found.end() :]) <= most for found, most in allowed)
 
 
 def _after(pattern: re.Pattern[str], text: str) -> str:
-    """What follows the first match; nothing if there is none."""
+    """The text after the first match; "" if there is none."""
     found = pattern.search(fold(text))
     return text[found.end() :] if found else ""
 
 
 def _without(prefix: re.Match[str] | None, text: str) -> str:
-    """``text`` behind the prefix, if words follow it there."""
+    """``text`` without the prefix, if words follow it."""
     return text[prefix.end() :] if prefix and has_words(text[prefix.end() :]) else text
 
 
 def _parts(text: str) -> list[_Clause]:
-    """The sentence, in parts if semicolons outside brackets and quotations part clauses of some length."""
+    """The clauses that semicolons separate, if they have some length and there are no brackets or quotations; otherwise
+    the whole sentence."""
     whole = _part(text, 0, len(text))
     cuts = [] if _NESTED.search(text) else [found.end() for found in _CLAUSES.finditer(text)]
     if not cuts:
@@ -164,14 +165,14 @@ def _parts(text: str) -> list[_Clause]:
     return parts if all(len(part.text.split()) >= _MIN_CLAUSE_WORDS for part in parts) else [whole]
 
 
-def _part(text: str, start: int, end: int) -> _Clause:
-    raw = text[start:end]
-    read = plain(raw) if start == 0 else inline(raw)
-    return _Clause(read.rstrip(";； ") or read, start + len(raw) - len(raw.lstrip()), start + len(raw.rstrip()))
+def _part(sentence: str, start: int, end: int) -> _Clause:
+    raw = sentence[start:end]
+    text = plain(raw) if start == 0 else inline(raw)
+    return _Clause(text.rstrip(";； ") or text, start + len(raw) - len(raw.lstrip()), start + len(raw.rstrip()))
 
 
 def _row(sentence: Sentence, previous: Sequence[Sentence]) -> list[Claim]:
-    """A table row says of each cell what the header says it is; the first row of a table is its header."""
+    """The claim of a table row: each cell after its column's name. The first row of a table is its header."""
     first = len(previous)
     while first and ROW.match(previous[first - 1].text) and "\n\n" not in previous[first - 1].text:
         first -= 1
@@ -181,4 +182,4 @@ def _row(sentence: Sentence, previous: Sequence[Sentence]) -> list[Claim]:
         return []
     part = _part(sentence.text, 0, len(sentence.text))
     span = Span(sentence.span.start + part.start, sentence.span.start + part.end)
-    return [Claim(text=told_row(header, values), span=span, sentence_index=sentence.index)]
+    return [Claim(text=verbalise_row(header, values), span=span, sentence_index=sentence.index)]

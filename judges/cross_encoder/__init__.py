@@ -1,26 +1,36 @@
-"""Cross-encoders: one back end a file, chosen by a short text such as ``embedded`` or ``onnx:<folder>``."""
+"""Cross-encoders, one back end per file, chosen by a spec such as ``embedded`` or ``onnx:<folder>``."""
 
 from pathlib import Path
 
 from judges import embedded
-from judges.cross_encoder.cached_evidence import EVIDENCE_GRAPH, PrefixScorer
-from judges.cross_encoder.judge_spec import Spec, parse_spec
+from judges.cross_encoder.cached_evidence import EVIDENCE_GRAPH, CachedEvidenceScorer
+from judges.cross_encoder.judge_spec import JudgeSpec, parse_spec
 from judges.cross_encoder.model_metadata import folder_languages
 from judges.cross_encoder.onnx import OnnxScorer
 from judges.cross_encoder.remote.http_scorer import HttpScorer
 from judges.cross_encoder.sentence_transformers import BACKENDS, SentenceTransformersScorer
 from judges.protocols import PairScorer
 
-__all__ = ["HttpScorer", "OnnxScorer", "PrefixScorer", "SentenceTransformersScorer", "open_scorer", "spec_languages"]
+__all__ = [
+    "CachedEvidenceScorer",
+    "HttpScorer",
+    "OnnxScorer",
+    "SentenceTransformersScorer",
+    "open_scorer",
+    "spec_languages",
+]
 
 
 def open_scorer(
     spec: str, *, threads: int = 0, api_key: str | None = None, timeout_s: float = 30.0
 ) -> PairScorer | None:
-    """Make the cross-encoder that ``spec`` names, not loaded yet; None for ``none``.
+    """The cross-encoder that ``spec`` names, not loaded yet; None for ``none``.
 
-    ``threads`` of one inference, 0 for one per core (ONNX back ends). For one that is served elsewhere: ``api_key``,
-    and ``timeout_s`` of each request. Raises ValueError for a text that it does not know.
+    Args:
+        spec: as in ``judges.cross_encoder.judge_spec``. Raises ValueError for an invalid one.
+        threads: of one inference, 0 for one per core (ONNX back ends).
+        api_key: the key of a remote judge.
+        timeout_s: seconds for each request to a remote judge.
     """
     parsed = parse_spec(spec)
     match parsed.kind:
@@ -35,15 +45,17 @@ def open_scorer(
 
 
 def spec_languages(spec: str) -> frozenset[str] | None:
-    """The languages that the model of ``spec`` knows, by its option or by the config in its folder, by two-letter code;
-    None for all, or where only the model once loaded can say. Raises ValueError for a text that it does not know."""
+    """The languages that the model of ``spec`` knows (two-letter codes), from the spec's option or the model's config.
+
+    None for all, or if only the loaded model can tell. Raises ValueError for an invalid spec.
+    """
     parsed = parse_spec(spec)
     if parsed.languages is None and (folder := _folder_of(parsed)) is not None:
         return folder_languages(folder)
     return parsed.languages
 
 
-def _folder_of(spec: Spec) -> Path | None:
+def _folder_of(spec: JudgeSpec) -> Path | None:
     match spec.kind:
         case "embedded":
             return embedded.FOLDER
@@ -53,15 +65,15 @@ def _folder_of(spec: Spec) -> Path | None:
             return None
 
 
-def _open_folder(spec: Spec, threads: int) -> PairScorer:
+def _open_folder(spec: JudgeSpec, threads: int) -> PairScorer:
     folder = _folder_of(spec) or embedded.FOLDER
-    kind = PrefixScorer if (folder / EVIDENCE_GRAPH).is_file() else OnnxScorer
+    kind = CachedEvidenceScorer if (folder / EVIDENCE_GRAPH).is_file() else OnnxScorer
     return kind(folder, threads=threads, label="embedded" if spec.kind == "embedded" else None)
 
 
-def _open_sentence_transformers(spec: Spec) -> PairScorer:
+def _open_sentence_transformers(spec: JudgeSpec) -> PairScorer:
     named = spec.options.get("backend", "torch")
     backend = next((one for one in BACKENDS if one == named), None)
     if backend is None:
-        raise ValueError(f"judge: backend is one of {', '.join(BACKENDS)}, not {named!r}")
+        raise ValueError(f"judge: unsupported backend {named!r}; expected one of {', '.join(BACKENDS)}")
     return SentenceTransformersScorer(spec.what, backend=backend, languages=spec.languages)

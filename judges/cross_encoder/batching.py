@@ -1,16 +1,16 @@
-"""Gathers the pairs of all requests in flight into batches."""
+"""Batches the pairs of concurrent requests."""
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from judges.cross_encoder.wrapper import ScorerWrapper
+from judges.cross_encoder.scorer_wrapper import ScorerWrapper
 from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableError, PairScorer
 from judges.types import Probabilities
 
 
 class _Call:
-    """One call of ``score``: its results as they come in, and the future that its caller awaits."""
+    """One call of ``score``: its results so far, and the future that its caller awaits."""
 
     __slots__ = ("done", "missing", "results")
 
@@ -38,16 +38,20 @@ class _Item:
     length: int
 
 
-class Batcher(ScorerWrapper):
-    """Scores the pairs of concurrent calls together, batch after batch, with no delay of its own: the first call is
-    scored at once, and what arrives meanwhile makes up the next batches.
+class BatchingScorer(ScorerWrapper):
+    """Scores the pairs of concurrent calls together, without delaying any: the first call is scored at once, and the
+    pairs that arrive meanwhile form the next batches.
 
-    Each batch holds the pair that has waited longest and those nearest to it in length, so that little is padded and
-    none starves. ``max_batch_tokens`` bounds a batch with its padding (pairs times the longest of them); on a CPU small
-    batches are as fast as large ones and take a fraction of the memory. ``workers`` batches are in flight at once; None
-    for as many as the scorer says by ``concurrency``, else one.
+    Each batch holds the pair that has waited longest and those closest to it in length, so that padding is small and no
+    pair starves.
 
-    ``queue_limit``: most pairs that may wait; ``score`` raises JudgeOverloadedError at once when there would be more.
+    Args:
+        scorer: scores the batches.
+        max_batch_pairs: pairs in a batch.
+        max_batch_tokens: tokens in a batch with padding (pairs times the longest pair). On a CPU, small batches are as
+            fast as large ones and need a fraction of the memory.
+        queue_limit: pairs that may wait. ``score`` raises JudgeOverloadedError at once if there would be more.
+        workers: batches in flight at the same time; default the scorer's ``concurrency``, or else one.
     """
 
     def __init__(
@@ -73,36 +77,36 @@ class Batcher(ScorerWrapper):
         self.pairs = 0
         """Pairs in them."""
         self.failed = 0
-        """Pairs of batches that failed."""
+        """Pairs in batches that failed."""
         self._since: dict[int, float] = {}
         self.overloaded = 0
-        """Pairs refused so far because too many waited."""
+        """Pairs rejected so far because the queue was full."""
 
     @property
     def queue_depth(self) -> int:
-        """Pairs that wait and are in no batch yet."""
+        """Pairs that are waiting and not in a batch yet."""
         return len(self._waiting)
 
     @property
-    def silent_s(self) -> float:
-        """For how long the scorer has owed an answer: seconds since the oldest batch went to it; 0 if none is there."""
+    def stalled_s(self) -> float:
+        """Seconds since the oldest batch in flight was sent to the scorer; 0 if there is none."""
         return asyncio.get_running_loop().time() - min(self._since.values()) if self._since else 0.0
 
     async def start(self) -> None:
-        """Load the model and begin to work. Idempotent. Raises JudgeUnavailableError."""
+        """Load the model and start the workers. Idempotent. Raises JudgeUnavailableError."""
         await super().start()
         if not self._workers:
             loop = asyncio.get_running_loop()
             self._workers = [loop.create_task(self._work()) for _ in range(self._worker_count)]
 
     async def aclose(self) -> None:
-        """Stop; whoever still waits gets JudgeUnavailableError."""
+        """Stop. Calls that still wait raise JudgeUnavailableError."""
         workers, self._workers = self._workers, []
         for worker in workers:
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
         for call in self._calls:
-            call.fail(JudgeUnavailableError("the judge was closed"))
+            call.fail(JudgeUnavailableError("the judge is closed"))
         self._waiting.clear()
         await super().aclose()
 
@@ -113,7 +117,7 @@ class Batcher(ScorerWrapper):
             return []
         if len(self._waiting) + len(pairs) > self._queue_limit:
             self.overloaded += len(pairs)
-            raise JudgeOverloadedError(f"{len(self._waiting)} pairs wait already (limit {self._queue_limit})")
+            raise JudgeOverloadedError(f"{len(self._waiting)} pairs are already waiting (limit {self._queue_limit})")
         count = self.count_tokens
         call = _Call(len(pairs))
         self._calls.add(call)
@@ -140,7 +144,7 @@ class Batcher(ScorerWrapper):
                 self._wake.clear()
 
     def _take(self) -> list[_Item]:
-        """The oldest pair with those nearest to it in length, as far as the batch's limits allow."""
+        """The oldest pair with those closest to it in length, within the batch's limits."""
         if not self._waiting:
             return []
         anchor = next(iter(self._waiting))
@@ -175,7 +179,7 @@ class Batcher(ScorerWrapper):
         except JudgeError as error:
             self._fail(batch, error)
         except Exception as error:
-            # A fault of one back end call is that batch's own; the worker must outlive it.
+            # A failed batch must not end the worker.
             self._fail(batch, JudgeError(f"{type(error).__name__}: {error}"))
         else:
             for item, result in zip(batch, results, strict=True):

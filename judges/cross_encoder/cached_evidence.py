@@ -1,8 +1,9 @@
-"""The cross-encoder whose evidence does not see the claim: a window is read once and its states are kept.
+"""A cross-encoder that caches evidence: its evidence tokens do not attend to the claim, so the states of a window are
+computed once and kept.
 
-Two graphs (``judges.training.export`` writes them): one gives a window's keys and values in every layer, the other
-reads a claim against those of several windows, each by itself and all together, in one pass. A claim then costs its own
-tokens alone, so that a sentence is checked in a fraction of the time that a plain cross-encoder takes.
+There are two graphs, which ``judges.training.export`` writes. One computes a window's keys and values in every layer;
+the other reads a claim against those of several windows, each by itself and all together, in one pass. A claim then
+costs only its own tokens, so that a sentence takes a fraction of the time that a plain cross-encoder needs.
 """
 
 import asyncio
@@ -23,27 +24,27 @@ import numpy.typing as npt
 import onnxruntime
 from tokenizers import Tokenizer
 
-from judges.cross_encoder.labels import Labels, read_labels
+from judges.cross_encoder.label_mapping import LabelMapping, read_label_mapping
 from judges.cross_encoder.model_files import cores, digest_of, verify
-from judges.cross_encoder.thread_pool import JudgeThreads
+from judges.cross_encoder.thread_pool import JudgeThreadPool
 from judges.protocols import JudgeError, JudgeUnavailableError
-from judges.types import Probabilities, Windows
+from judges.types import EvidenceWindows, Probabilities
 
 log = logging.getLogger(__name__)
 
 EVIDENCE_GRAPH: Final = "evidence.onnx"
-"""The file by which a folder of this kind is known."""
+"""The file that identifies a folder of this kind."""
 _CLAIM_GRAPH: Final = "claim.onnx"
 _WEIGHTS: Final = "weights.bin"
 _SPECIALS_OF_CLAIM: Final = 2
 
 _STATES_BYTES: Final = 128 * 1024 * 1024
-"""Some 160 windows, which are the documents of 16 replies of five each: what a reply is still judged by must not go for
-what the next one brings."""
+"""About 160 windows, the documents of 16 replies with five each. Windows that a reply is still judged by must not be
+evicted by those of the next one."""
 
 Half = npt.NDArray[np.float16]
 States = tuple[Half, ...]
-"""A window's keys and values, each as (layers, heads, 1, tokens, size)."""
+"""A window's keys and values, each of shape (layers, heads, 1, tokens, size)."""
 Tokens = tuple[int, ...]
 
 
@@ -56,19 +57,24 @@ class _Model:
     encode: Callable[[str], Tokens]
     cls: int
     sep: int
-    labels: Labels
+    labels: LabelMapping
     window_tokens: int
     claim_tokens: int
     digest: str
 
 
-class PrefixScorer:
-    """A folder with ``evidence.onnx``, ``claim.onnx``, their weights, ``tokenizer.json``, ``config.json`` and
-    ``SHA256SUMS``, which is checked before anything is loaded.
+class CachedEvidenceScorer:
+    """Scores pairs with the model in a folder of ``evidence.onnx``, ``claim.onnx``, their weights, ``tokenizer.json``,
+    ``config.json`` and ``SHA256SUMS``, whose checksums are verified before anything is loaded.
 
-    ``threads``: inferences at once, each on one core; 0 for one per core that the process may use. ``states_bytes``
-    bounds what is kept of windows read; those used last stay. A text of more than a window's tokens is read as several
-    windows. A claim of more than ``claim_tokens`` is cut, with a warning in the log, and counted in ``pairs_cut``.
+    Evidence longer than a window is read as several windows. A claim longer than the model's limit is truncated, with a
+    warning in the log, and counted in ``pairs_cut``.
+
+    Args:
+        folder: of the model.
+        threads: inferences at the same time, each on one core; 0 for one per core that the process may use.
+        label: the name in reports; default ``onnx:`` and the folder's name.
+        states_bytes: memory for the states of windows; those used last are kept.
     """
 
     fuses = True
@@ -81,25 +87,25 @@ class PrefixScorer:
         self._model: _Model | None = None
         self._loading = asyncio.Lock()
         self.concurrency = threads or cores()
-        """How many calls of ``score`` run side by side."""
-        self._threads = JudgeThreads(self.concurrency)
+        """Calls of ``score`` that run in parallel."""
+        self._threads = JudgeThreadPool(self.concurrency)
         self._states_bytes = states_bytes
         self._kept: OrderedDict[bytes, States] = OrderedDict()
         self._reading: dict[bytes, asyncio.Future[States]] = {}
         self.kept_bytes = 0
-        """What the states kept take."""
+        """Bytes of the states in the cache."""
         self.windows_read = 0
-        """Windows that had to be read so far."""
+        """Windows encoded so far."""
         self.pairs_cut = 0
 
     @property
     def name(self) -> str:
-        """The folder, and once loaded the first digits of the weights' SHA-256."""
+        """The label, and once loaded the first digits of the weights' SHA-256."""
         return self._label if self._model is None else f"{self._label}@{self._model.digest[:8]}"
 
     @property
     def tokenizer_file(self) -> Path:
-        """What tokens are counted by."""
+        """The tokenizer that counts tokens."""
         return self._folder / "tokenizer.json"
 
     @property
@@ -109,10 +115,10 @@ class PrefixScorer:
 
     def count_tokens(self, text: str) -> int:
         encode = self._loaded().encode
-        return sum(len(encode(part)) for part in text.parts) if isinstance(text, Windows) else len(encode(text))
+        return sum(len(encode(part)) for part in text.parts) if isinstance(text, EvidenceWindows) else len(encode(text))
 
     def tokens(self, text: str) -> Tokens:
-        """The token ids of ``text``, special ones left out. Raises JudgeUnavailableError if nothing is loaded."""
+        """The token ids of ``text``, without special tokens. Raises JudgeUnavailableError before ``start``."""
         return self._loaded().encode(text)
 
     async def start(self) -> None:
@@ -121,27 +127,28 @@ class PrefixScorer:
                 self._model = await self._in_worker(self._load)
 
     async def aclose(self) -> None:
-        """Wait a while for the inference that runs and let the model go. It cannot be started again."""
+        """Wait some seconds for running inferences and release the model. It cannot be started again."""
         await self._threads.aclose()
         self._model = None
         self._kept.clear()
         self.kept_bytes = 0
 
-    async def read(self, texts: Sequence[str]) -> None:
-        """Read texts ahead of the claims about them. Raises JudgeError."""
+    async def prefill(self, texts: Sequence[str]) -> None:
+        """Encode evidence before a claim asks for it. Raises JudgeError."""
         model = self._loaded()
-        # Those of other requests, whose claims clients wait for, go first.
+        # At low priority: clients are waiting for the claims of other requests.
         windows = [window for text in texts for part in _parts(model, text) for window in part]
-        await self._states_of(model, windows, self._threads.patient)
+        await self._states_of(model, windows, self._threads.low_priority)
 
     async def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:
-        """As ``PairScorer`` says. Evidence that is ``Windows`` is also judged part by part, in the same pass.
+        """Score (evidence, claim) pairs, in order. Evidence that is ``EvidenceWindows`` is also scored part by part, in
+        the same pass. Raises JudgeError.
 
-        Each pair is a pass of its own, so that what it gets does not depend on its company: the inputs of a quantised
-        layer are scaled by the largest among all rows.
+        Each pair is run separately, so that its scores do not depend on the others: a quantised layer scales its inputs
+        by the largest of all rows.
         """
         model = self._loaded()
-        asked = [_Asked(_parts(model, evidence), self._claim(model, claim)) for evidence, claim in pairs]
+        asked = [_Query(_parts(model, evidence), self._claim(model, claim)) for evidence, claim in pairs]
         states = await self._states_of(model, [window for one in asked for window in one.windows], self._threads)
         return await self._in_worker(self._judge, model, asked, states) if asked else []
 
@@ -149,11 +156,11 @@ class PrefixScorer:
         claim = model.encode(text)
         if len(claim) > model.claim_tokens:
             self.pairs_cut += 1
-            log.warning("a claim is over the %d tokens of %s and was cut", model.claim_tokens, self._label)
+            log.warning("claim truncated to the %d tokens of %s", model.claim_tokens, self._label)
         return claim[: model.claim_tokens]
 
     async def _states_of(self, model: _Model, windows: Sequence[Tokens], threads: Executor) -> dict[Tokens, States]:
-        """The states of ``windows``, kept ones or read now; a window that is being read is not read twice."""
+        """The states of ``windows``, from the cache or computed now; none is computed twice at the same time."""
         found: dict[Tokens, States] = {}
         awaited: dict[Tokens, asyncio.Future[States]] = {}
         for window in dict.fromkeys(windows):
@@ -189,7 +196,7 @@ class PrefixScorer:
     def _read(self, model: _Model, window: Tokens) -> States:
         return tuple(self._run(model.evidence, {"ids": np.array([[*window, model.sep]], dtype=np.int64)}))
 
-    def _judge(self, model: _Model, asked: Sequence["_Asked"], states: Mapping[Tokens, States]) -> list[Probabilities]:
+    def _judge(self, model: _Model, asked: Sequence["_Query"], states: Mapping[Tokens, States]) -> list[Probabilities]:
         found: list[Probabilities] = []
         for one in asked:
             mine = [states[window] for window in one.windows]
@@ -200,7 +207,7 @@ class PrefixScorer:
             feeds["present"] = _present(lengths)
             (logits,) = self._run(model.claim, feeds)
             if not np.isfinite(logits).all():
-                raise JudgeError(f"{self._label}: what the model says of a claim is no number")
+                raise JudgeError(f"{self._label}: the model's output is not finite")
             rows = model.labels.probabilities(logits)
             found.append(replace(rows[-1], parts=one.of_parts(rows)))
         return found
@@ -208,7 +215,7 @@ class PrefixScorer:
     def _run(self, session: onnxruntime.InferenceSession, feeds: Mapping[str, npt.NDArray[Any]]) -> list[Any]:
         try:
             return list(session.run(None, feeds))
-        except Exception as error:  # ONNX Runtime's errors share no base but this
+        except Exception as error:  # ONNX Runtime's errors have no other common base
             raise JudgeError(f"{self._label}: inference failed: {error}") from error
 
     async def _in_worker(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -218,7 +225,7 @@ class PrefixScorer:
         try:
             return asyncio.get_running_loop().run_in_executor(threads, function, *arguments)
         except RuntimeError as error:
-            raise JudgeUnavailableError(f"{self.name} was closed") from error
+            raise JudgeUnavailableError(f"{self.name} is closed") from error
 
     def _loaded(self) -> _Model:
         if self._model is None:
@@ -245,19 +252,19 @@ class PrefixScorer:
                 encode=lru_cache(maxsize=4096)(lambda text: _encode(tokenizer, text)),
                 cls=_special(tokenizer, "[CLS]"),
                 sep=_special(tokenizer, "[SEP]"),
-                labels=read_labels(config["id2label"], size=claim.get_outputs()[0].shape[-1]),
+                labels=read_label_mapping(config["id2label"], size=claim.get_outputs()[0].shape[-1]),
                 window_tokens=int(config["window_tokens"]),
                 claim_tokens=int(config["claim_tokens"]) - _SPECIALS_OF_CLAIM,
                 digest=digest_of(folder / _WEIGHTS),
             )
         except JudgeUnavailableError:
             raise
-        except Exception as error:  # neither tokenizers nor ONNX Runtime has an error of its own
+        except Exception as error:  # neither tokenizers nor ONNX Runtime has a common base of its errors
             raise JudgeUnavailableError(f"cannot load {self._label} from {folder}: {error}") from error
 
 
 def _options() -> onnxruntime.SessionOptions:
-    """One core an inference: several run at once, and none waits for another's threads."""
+    """One core for each inference, since several run in parallel."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
@@ -276,8 +283,8 @@ def _encode(tokenizer: Tokenizer, text: str) -> Tokens:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A claim and the parts of its evidence, each of them one window or, where it is longer, several."""
+class _Query:
+    """A claim and the parts of its evidence, each of one or more windows."""
 
     parts: Sequence[Sequence[Tokens]]
     claim: Tokens
@@ -287,7 +294,7 @@ class _Asked:
         return [window for part in self.parts for window in part]
 
     def of_parts(self, rows: Sequence[Probabilities]) -> tuple[Probabilities, ...]:
-        """Of each part by itself: of a long one, what its window says that entails the claim most."""
+        """The scores of each part; for a part of several windows, those of the window that entails the claim most."""
         if len(self.parts) == 1:
             return ()
         ends = list(accumulate(len(part) for part in self.parts))
@@ -298,8 +305,8 @@ class _Asked:
 
 
 def _parts(model: _Model, text: str) -> list[list[Tokens]]:
-    """The parts of ``text``, each cut into windows."""
-    return [_cut(model, part) for part in (text.parts if isinstance(text, Windows) else (text,))]
+    """The parts of ``text``, each split into windows."""
+    return [_cut(model, part) for part in (text.parts if isinstance(text, EvidenceWindows) else (text,))]
 
 
 def _cut(model: _Model, text: str) -> list[Tokens]:
@@ -309,7 +316,7 @@ def _cut(model: _Model, text: str) -> list[Tokens]:
 
 
 def _stack(windows: Sequence[Half], lengths: Sequence[int]) -> Half:
-    """Several windows' keys or values as (layers, heads, windows, tokens, size), padded with zeros to the longest."""
+    """Several windows' keys or values, of shape (layers, heads, windows, tokens, size), padded with zeros."""
     layers, heads, _, _, size = windows[0].shape
     stacked = np.empty((layers, heads, len(windows), max(lengths), size), dtype=np.float16)
     for place, (window, length) in enumerate(zip(windows, lengths, strict=True)):
@@ -319,7 +326,7 @@ def _stack(windows: Sequence[Half], lengths: Sequence[int]) -> Half:
 
 
 def _present(lengths: Sequence[int]) -> npt.NDArray[np.float32]:
-    """(windows, tokens), 1 for each token that is there."""
+    """The mask of shape (windows, tokens): 1 for each token, 0 for padding."""
     return (np.arange(max(lengths)) < np.array(lengths)[:, None]).astype(np.float32)
 
 

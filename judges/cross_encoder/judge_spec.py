@@ -1,4 +1,4 @@
-"""The short text that names a judge, taken apart: ``<kind>:<what>?<option>=<value>&...``."""
+"""Parses the spec that names a judge: ``<kind>:<what>?<option>=<value>&...``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,13 +13,13 @@ _OPTIONS: Mapping[str, frozenset[str]] = {
     "st": frozenset({"backend", "languages"}),
     "http": frozenset({"model", "template", "labels", "max_tokens", "tokenizer", "languages", "concurrency"}),
 }
-"""Kinds of judge, and the options of each."""
+"""The options of each kind of judge."""
 _BARE = frozenset({"none", "embedded"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spec:
-    """``kind`` is a key of the table above; ``what`` a folder, a model or a URL without options, empty for the kinds
+class JudgeSpec:
+    """``kind`` is a key of ``_OPTIONS``; ``what`` is a folder, a model, or a URL without options, and empty for kinds
     that need none."""
 
     kind: str
@@ -28,13 +28,13 @@ class Spec:
 
     @property
     def languages(self) -> frozenset[str] | None:
-        """The languages that the option names; None where it is not given."""
+        """The ``languages`` option; None if it is not given."""
         given = self.options.get("languages")
         return None if given is None else frozenset(split_list(given))
 
 
-def parse_spec(text: str) -> Spec:
-    """Take ``text`` apart. Raises ValueError, with what is expected, for a kind or an option that does not exist."""
+def parse_spec(text: str) -> JudgeSpec:
+    """Parse ``text``. Raises ValueError, which says what is expected, for an unknown kind or option."""
     whole = text.strip()
     head, mark, query = whole.partition("?")
     kind, colon, what = head.partition(":")
@@ -46,12 +46,12 @@ def parse_spec(text: str) -> Spec:
     for name, value in options.items():
         if name not in _OPTIONS[kind]:
             allowed = ", ".join(sorted(_OPTIONS[kind])) or "none"
-            raise ValueError(f"judge {text!r}: there is no option {name!r} here; options: {allowed}")
+            raise ValueError(f"judge {text!r}: unknown option {name!r}; options: {allowed}")
         if not value.strip():
-            raise ValueError(f"judge {text!r}: the option {name!r} is empty")
-    return Spec(kind=kind, what=what, options=options)
+            raise ValueError(f"judge {text!r}: option {name!r} is empty")
+    return JudgeSpec(kind=kind, what=what, options=options)
 
 
 def split_list(value: str) -> list[str]:
-    """The parts of a list with commas, in order."""
+    """The items of a comma-separated list, in order."""
     return [part.strip() for part in value.split(",") if part.strip()]

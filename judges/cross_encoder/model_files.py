@@ -1,4 +1,4 @@
-"""A model's folder: its files by their checksums, and the cores to run it on."""
+"""Verifies the files of a model by their checksums, and counts the cores to run it on."""
 
 import hashlib
 import os
@@ -12,9 +12,10 @@ _CHECKSUMS: Final = "SHA256SUMS"
 
 
 def verify(folder: Path, *, needed: Collection[str] = ()) -> None:
-    """Check the files that ``SHA256SUMS`` names. Those ``needed`` must be among them; without any, there may be none.
+    """Verify the files that ``SHA256SUMS`` lists, which must include those ``needed``; if none are, the list is
+    optional.
 
-    Raises JudgeUnavailableError, also where there is no such folder.
+    Raises JudgeUnavailableError if a file does not match or the folder does not exist.
     """
     if not folder.is_dir():
         raise JudgeUnavailableError(f"no such folder: {folder}")
@@ -22,18 +23,18 @@ def verify(folder: Path, *, needed: Collection[str] = ()) -> None:
     lines = sums.read_text(encoding="ascii").splitlines() if sums.is_file() else []
     digests = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
     if missing := sorted(set(needed) - digests.keys()):
-        raise JudgeUnavailableError(f"{folder}: {_CHECKSUMS} says nothing of {', '.join(missing)}")
+        raise JudgeUnavailableError(f"{folder}: {_CHECKSUMS} does not list {', '.join(missing)}")
     for name, digest in digests.items():
         if digest_of(folder / name) != digest:
-            raise JudgeUnavailableError(f"{folder / name} is damaged: its SHA-256 is not the one in {_CHECKSUMS}")
+            raise JudgeUnavailableError(f"{folder / name} is damaged: its SHA-256 differs from {_CHECKSUMS}")
 
 
 def digest_of(file: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
+    """The SHA-256 of a file, in hexadecimal."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def cores() -> int:
-    """How many this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""What a model says of itself beside its labels: the languages it knows, and whether it judges or ranks."""
+"""Reads a model's metadata: the languages it knows, and whether it is an NLI model or a re-ranker."""
 
 import json
 import logging
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from judges.cross_encoder.labels import means_entailment
+from judges.cross_encoder.label_mapping import means_entailment
 
 log = logging.getLogger(__name__)
 
@@ -17,7 +17,7 @@ _JUDGES = re.compile(r"\b[a-z]{0,2}nli\b|entail|hallucinat|factual|consistency|g
 
 
 def known_languages(config: Mapping[str, Any]) -> frozenset[str] | None:
-    """The ``languages`` of a model's config, a list of two-letter codes; None for all, where it has no such list."""
+    """The ``languages`` of a model's config, two-letter codes; None if it has no such list, which means all."""
     listed = config.get("languages")
     if not isinstance(listed, list) or not listed:
         return None
@@ -25,7 +25,7 @@ def known_languages(config: Mapping[str, Any]) -> frozenset[str] | None:
 
 
 def folder_languages(folder: Path) -> frozenset[str] | None:
-    """The same for the ``config.json`` of ``folder``; None where there is none that can be read."""
+    """The same from the ``config.json`` of ``folder``; None if it cannot be read."""
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -34,19 +34,19 @@ def folder_languages(folder: Path) -> frozenset[str] | None:
 
 
 def is_reranker(name: str, labels: Iterable[str], *, size: int, card: str = "") -> bool:
-    """Whether a model with ``size`` outputs seems made to rank passages for a query rather than to judge a claim: it
-    gives one score, and neither its label, its name nor its card speaks of entailment."""
+    """Whether a model with ``size`` outputs seems to rank passages for a query rather than judge a claim: it has a
+    single output, and neither its label, name nor card mentions entailment."""
     if size != 1 or any(map(means_entailment, labels)):
         return False
     return bool(_RANKS.search(name)) or not (_JUDGES.search(name) or _JUDGES.search(card[:_CARD_CHARACTERS]))
 
 
 def warn_if_reranker(name: str, labels: Iterable[str], *, size: int, folder: Path | None = None) -> None:
-    """Log a warning for such a model; ``folder`` is where its card lies, if it has one."""
+    """Log a warning for such a model; ``folder`` holds its card, if there is one."""
     if is_reranker(name, labels, size=size, card=_card(folder)):
         log.warning(
-            "%s gives one score and does not say that it means entailment: it looks like a re-ranker. Those score what "
-            "a passage is about, and a contradiction as high as support; take a model for natural language inference",
+            "%s looks like a re-ranker: it has a single output that is not labelled entailment. Such a model scores "
+            "topics, and a contradiction as high as support; use a natural language inference model",
             name,
         )
 

@@ -1,4 +1,4 @@
-"""An exported cross-encoder, run by ONNX Runtime on the CPU."""
+"""A cross-encoder exported to ONNX, run by ONNX Runtime on the CPU."""
 
 import asyncio
 import json
@@ -11,10 +11,10 @@ from typing import Any
 import onnxruntime
 from tokenizers import Tokenizer
 
-from judges.cross_encoder.labels import Labels, read_labels
+from judges.cross_encoder.label_mapping import LabelMapping, read_label_mapping
 from judges.cross_encoder.model_files import cores, digest_of, verify
 from judges.cross_encoder.model_metadata import warn_if_reranker
-from judges.cross_encoder.thread_pool import JudgeThreads
+from judges.cross_encoder.thread_pool import JudgeThreadPool
 from judges.cross_encoder.tokenization import PairEncoder, read_limit
 from judges.protocols import JudgeError, JudgeUnavailableError
 from judges.types import Probabilities
@@ -36,21 +36,26 @@ class _Model:
     session: onnxruntime.InferenceSession
     inputs: frozenset[str]
     encoder: PairEncoder
-    labels: Labels
+    labels: LabelMapping
     digest: str
 
 
 class OnnxScorer:
-    """A folder with ``*.onnx``, ``tokenizer.json`` and ``config.json``, as Optimum and others export it.
+    """Scores pairs with the model in a folder of ``*.onnx``, ``tokenizer.json`` and ``config.json``, as exported by
+    Optimum and others.
 
-    The order of the logits is read from the config's ``id2label``; a model with one logit is read as the log-odds of
-    entailment. If the folder has a ``SHA256SUMS``, its files are checked before they are loaded.
+    The order of the logits is that of the config's ``id2label``; a single logit is the log-odds of entailment. If the
+    folder has a ``SHA256SUMS``, its files are verified before they are loaded.
 
-    ``threads``: of one inference; 0 for one per core that the process may use. ``workers``: inferences at once.
-    ``max_length``: longest input in tokens, special ones included; None reads it from the folder.
+    ``count_tokens`` and ``max_tokens`` raise JudgeUnavailableError before ``start``. A pair longer than ``max_tokens``
+    is truncated, the claim first, with a warning in the log, and counted in ``pairs_cut``.
 
-    ``count_tokens`` and ``max_tokens`` need a loaded model (JudgeUnavailableError otherwise). A pair of more than
-    ``max_tokens`` is cut, claim first, with a warning in the log, and counted in ``pairs_cut``.
+    Args:
+        folder: of the model.
+        threads: of one inference; 0 for one per core that the process may use.
+        workers: inferences at the same time.
+        max_length: the longest input in tokens, including special ones; default the model's own limit.
+        label: the name in reports; default ``onnx:`` and the folder's name.
     """
 
     def __init__(
@@ -68,22 +73,22 @@ class OnnxScorer:
         self._label = label or f"onnx:{self._folder.name}"
         self._model: _Model | None = None
         self._loading = asyncio.Lock()
-        self._executor = JudgeThreads(workers)
+        self._executor = JudgeThreadPool(workers)
         self.pairs_cut = 0
 
     @property
     def name(self) -> str:
-        """The folder, and once loaded the first digits of the model file's SHA-256."""
+        """The label, and once loaded the first digits of the model file's SHA-256."""
         return self._label if self._model is None else f"{self._label}@{self._model.digest[:8]}"
 
     @property
     def tokenizer_file(self) -> Path:
-        """What tokens are counted by."""
+        """The tokenizer that counts tokens."""
         return self._folder / "tokenizer.json"
 
     @property
     def max_tokens(self) -> int:
-        return self._loaded().encoder.room
+        return self._loaded().encoder.max_tokens
 
     def count_tokens(self, text: str) -> int:
         return self._loaded().encoder.count(text)
@@ -94,7 +99,7 @@ class OnnxScorer:
                 self._model = await self._in_worker(self._load)
 
     async def aclose(self) -> None:
-        """Wait a while for the inference that runs and let the model go. It cannot be started again."""
+        """Wait some seconds for running inferences and release the model. It cannot be started again."""
         await self._executor.aclose()
         self._model = None
 
@@ -106,7 +111,7 @@ class OnnxScorer:
         try:
             future = asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
         except RuntimeError as error:
-            raise JudgeUnavailableError(f"{self.name} was closed") from error
+            raise JudgeUnavailableError(f"{self.name} is closed") from error
         return await future
 
     def _loaded(self) -> _Model:
@@ -118,16 +123,16 @@ class OnnxScorer:
         if cut := sum(not model.encoder.fits(*pair) for pair in pairs):
             self.pairs_cut += cut
             log.warning(
-                "%d of %d pairs are over the %d tokens of %s and were cut",
+                "%d of %d pairs truncated to the %d tokens of %s",
                 cut,
                 len(pairs),
-                model.encoder.room,
+                model.encoder.max_tokens,
                 self._label,
             )
         inputs = {name: ids for name, ids in model.encoder.batch(pairs).items() if name in model.inputs}
         try:
             logits = model.session.run(None, inputs)[0]
-        except Exception as error:  # ONNX Runtime's errors share no base but this
+        except Exception as error:  # ONNX Runtime's errors have no other common base
             raise JudgeError(f"{self._label}: inference failed: {error}") from error
         return model.labels.probabilities(logits)
 
@@ -141,11 +146,11 @@ class OnnxScorer:
             session = onnxruntime.InferenceSession(str(file), self._options(), providers=["CPUExecutionProvider"])
         except JudgeUnavailableError:
             raise
-        except Exception as error:  # neither tokenizers nor ONNX Runtime has an error of its own
+        except Exception as error:  # neither tokenizers nor ONNX Runtime has a common base of its errors
             raise JudgeUnavailableError(f"cannot load {self._label} from {self._folder}: {error}") from error
         width = session.get_outputs()[0].shape[-1]
         names = config.get("id2label", {})
-        labels = read_labels(names, size=width if isinstance(width, int) else None)
+        labels = read_label_mapping(names, size=width if isinstance(width, int) else None)
         warn_if_reranker(self._label, names.values(), size=width, folder=self._folder)
         return _Model(
             session=session,
@@ -159,7 +164,7 @@ class OnnxScorer:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = self._threads
         options.inter_op_num_threads = 1
-        # Spinning threads would take the cores that the gateway itself needs between two inferences.
+        # Spinning threads would occupy the cores that the gateway needs between two inferences.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         return options
 

@@ -1,25 +1,29 @@
-"""Remembers scores by what was asked."""
+"""Caches scores by model, evidence and claim."""
 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
 from hashlib import blake2b
 
-from judges.cross_encoder.wrapper import ScorerWrapper
+from judges.cross_encoder.scorer_wrapper import ScorerWrapper
 from judges.protocols import PairScorer
-from judges.types import Probabilities, Windows
+from judges.types import EvidenceWindows, Probabilities
 
 _ENTRY_BYTES = 400
-"""What one entry takes at most: a 16-byte key, three floats and their holder, its place in the ordered table."""
+"""The most memory of one entry: a 16-byte key, three floats with their object, and a slot in the ordered dictionary."""
 _PART_BYTES = 160
-"""And what each part of its evidence adds."""
+"""The most memory that each part of its evidence adds."""
 
 
 class CachingScorer(ScorerWrapper):
-    """Keeps the scores used last, up to ``max_bytes``, by a hash of model, evidence and claim; no text is kept.
+    """Caches the scores used last, by a hash of model, evidence and claim. No text is kept.
 
     A pair that is being scored for one caller is not scored again for another: the second waits for the first, and
-    scores it itself if the first gives up or fails.
+    scores it itself if the first is cancelled or fails.
+
+    Args:
+        scorer: scores the pairs that are not cached.
+        max_bytes: memory for the cache.
     """
 
     def __init__(self, scorer: PairScorer, *, max_bytes: int) -> None:
@@ -29,15 +33,15 @@ class CachingScorer(ScorerWrapper):
         self._running: dict[bytes, asyncio.Future[Probabilities]] = {}
         self._asked = 0
         self.nbytes = 0
-        """Memory that the scores kept take, at most."""
+        """The most memory that the cached scores can take."""
         self.misses = 0
-        """Pairs that had to be scored."""
+        """Pairs that were not cached."""
         self.evictions = 0
-        """Scores that went to make room."""
+        """Scores removed to make room."""
 
     @property
     def hits(self) -> int:
-        """Pairs asked for that needed no scoring of their own."""
+        """Pairs that were cached or already being scored."""
         return self._asked - self.misses
 
     def __len__(self) -> int:
@@ -98,8 +102,8 @@ def _bytes_of(score: Probabilities) -> int:
 
 
 def _key(name: str, evidence: str, claim: str) -> bytes:
-    # Windows that are judged together are another question than one text of the same words.
-    parts = evidence.parts if isinstance(evidence, Windows) else (evidence,)
+    # Windows judged together score differently from one text of the same words.
+    parts = evidence.parts if isinstance(evidence, EvidenceWindows) else (evidence,)
     texts = [text.encode(errors="surrogatepass") for text in (name, claim, *parts)]
     digest = blake2b(digest_size=16)
     for text in texts:

@@ -1,4 +1,4 @@
-"""Any cross-encoder that ``sentence_transformers`` can load, from the Hugging Face hub or a folder."""
+"""Any cross-encoder that ``sentence_transformers`` can load, from the Hugging Face Hub or a folder."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,9 +6,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
-from judges.cross_encoder.labels import Labels, read_labels
+from judges.cross_encoder.label_mapping import LabelMapping, read_label_mapping
 from judges.cross_encoder.model_metadata import known_languages, warn_if_reranker
-from judges.cross_encoder.thread_pool import JudgeThreads
+from judges.cross_encoder.thread_pool import JudgeThreadPool
 from judges.protocols import JudgeError, JudgeUnavailableError
 from judges.types import Probabilities
 
@@ -17,17 +17,22 @@ BACKENDS: Final[tuple[Backend, ...]] = get_args(Backend)
 
 _DEFAULT_LIMIT = 512
 _UNLIMITED = 1_000_000
-_REMEMBERED = 4096
+_CACHE_SIZE = 4096
 
 
 class SentenceTransformersScorer:
-    """``sentence_transformers.CrossEncoder`` for ``model`` (hub id or path), on its torch, ONNX or OpenVINO back end.
+    """Scores pairs with ``sentence_transformers.CrossEncoder`` on its torch, ONNX or OpenVINO back end.
 
-    Three-way NLI models and models with one logit are read by the labels of their own config; one that looks like a
-    re-ranker is loaded with a warning in the log. Needs the extra ``groundlane[sentence-transformers]``, and for the
-    last two back ends what sentence-transformers needs for them; without it ``start`` raises JudgeUnavailableError.
+    Three-way NLI models and models with a single logit are read by the labels in their config; one that looks like a
+    re-ranker is loaded with a warning in the log. Needs the extra ``groundlane[sentence-transformers]``, and for ONNX
+    and OpenVINO the packages that sentence-transformers needs for them; ``start`` raises JudgeUnavailableError without
+    them.
 
-    ``languages``: codes of the languages that the model knows; default what its config says, else all.
+    Args:
+        model: Hub id or path.
+        backend: of sentence-transformers.
+        batch_size: pairs in a batch.
+        languages: codes of the languages that the model knows; default those in its config, or else all.
     """
 
     def __init__(
@@ -43,12 +48,12 @@ class SentenceTransformersScorer:
         self._batch_size = batch_size
         self._model: Any = None
         self.languages = languages
-        """Codes of the languages that the model knows; None for all, or where nobody says."""
-        self._labels = Labels(size=1)
+        """Codes of the languages that the model knows; None for all, or if unknown."""
+        self._labels = LabelMapping(size=1)
         self._limit = 0
         self._loading = asyncio.Lock()
-        self._threads = JudgeThreads(1, name="judge-st")
-        self._count = lru_cache(maxsize=_REMEMBERED)(self._count_now)
+        self._threads = JudgeThreadPool(1, name="judge-st")
+        self._count = lru_cache(maxsize=_CACHE_SIZE)(self._count_now)
 
     @property
     def name(self) -> str:
@@ -68,7 +73,7 @@ class SentenceTransformersScorer:
                 await self._in_worker(self._load)
 
     async def aclose(self) -> None:
-        """Wait a while for the prediction that runs and let the model go. It cannot be started again."""
+        """Wait some seconds for the running prediction and release the model. It cannot be started again."""
         await self._threads.aclose()
         self._model = None
 
@@ -81,7 +86,7 @@ class SentenceTransformersScorer:
         try:
             future = asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
         except RuntimeError as error:
-            raise JudgeUnavailableError(f"{self.name} was closed") from error
+            raise JudgeUnavailableError(f"{self.name} is closed") from error
         return await future
 
     def _loaded(self) -> Any:
@@ -100,12 +105,12 @@ class SentenceTransformersScorer:
                 f"{self.name} needs an extra: pip install 'groundlane[sentence-transformers]'"
             ) from error
         try:
-            # Weights in Python's pickle run code when they are read; ``use_safetensors`` takes no others.
+            # Pickled weights can run code when they are loaded; ``use_safetensors`` rejects them.
             options = {"use_safetensors": True} if self._backend == "torch" else {}
             model = CrossEncoder(self._id, backend=self._backend, model_kwargs=options)
-        except Exception as error:  # whatever hub, files or back end raise
+        except Exception as error:  # any error of the Hub, the files or the back end
             raise JudgeUnavailableError(f"cannot load {self.name}: {error}") from error
-        self._labels = read_labels(model.config.id2label, size=model.num_labels)
+        self._labels = read_label_mapping(model.config.id2label, size=model.num_labels)
         warn_if_reranker(self._id, model.config.id2label.values(), size=model.num_labels, folder=Path(self._id))
         self.languages = self.languages or known_languages(vars(model.config))
         self._limit = _limit(model) - model.tokenizer.num_special_tokens_to_add(pair=True)
@@ -121,13 +126,13 @@ class SentenceTransformersScorer:
                 show_progress_bar=False,
                 convert_to_numpy=True,
             )
-        except Exception as error:  # whatever the back end raises
+        except Exception as error:  # any error of the back end
             raise JudgeError(f"{self.name}: prediction failed: {error}") from error
         return self._labels.probabilities(logits)
 
 
 def _limit(model: Any) -> int:
-    # Renamed within the range of versions allowed; the old name still works there, but warns.
+    # Renamed within the supported versions; the old name still works, but warns.
     longest = model.max_seq_length if hasattr(model, "max_seq_length") else model.max_length
     limits = (longest, model.tokenizer.model_max_length)
     known = [limit for limit in limits if isinstance(limit, int) and limit < _UNLIMITED]
@@ -135,5 +140,5 @@ def _limit(model: Any) -> int:
 
 
 def _identity(logits: Any) -> Any:
-    """The model's logits as they are: which activation fits is ours to say."""
+    """Returns the logits unchanged: the label mapping applies the activation."""
     return logits

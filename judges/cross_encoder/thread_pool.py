@@ -1,4 +1,4 @@
-"""The threads that a model runs on."""
+"""The threads that run a model."""
 
 import asyncio
 import logging
@@ -13,45 +13,44 @@ log = logging.getLogger(__name__)
 
 _CLOSE_S = 5.0
 
-_PATIENCE = 64
-"""So many of the jobs that come after one that can wait are done before it."""
+_LOW_PRIORITY_DELAY = 64
+"""The number of later jobs that run before one of low priority."""
 
 _Job = tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 
-class JudgeThreads(Executor):
-    """Up to ``workers`` threads, made as they are needed.
+class JudgeThreadPool(Executor):
+    """A pool of up to ``workers`` threads, started as needed.
 
-    What sets them apart from the standard library's: one that is stuck in a model does not keep the process from
-    ending.
+    Unlike the standard library's pool, a thread that is stuck in a model does not keep the process from exiting.
     """
 
     def __init__(self, workers: int, *, name: str = "judge") -> None:
         self._workers, self._name = workers, name
         self._jobs: PriorityQueue[tuple[int, int, _Job | None]] = PriorityQueue()
-        """Each with its turn; of two with the same turn, the one that came first is done first."""
+        """Jobs by (turn, sequence number): jobs with the same turn run in order."""
         self._numbers = count()
         self._ends: list[Future[None]] = []
-        """One for each thread, done when that is over."""
+        """One for each thread, done when the thread ends."""
         self._free = 0
         self._closed = False
         self._lock = Lock()
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
-        """Have ``function`` called by a thread. Raises RuntimeError once they are closed."""
+        """Call ``function`` on a thread. Raises RuntimeError if the pool is closed."""
         return self._put((Future(), function, arguments, named), 0)
 
     @property
-    def patient(self) -> Executor:
-        """The same threads for what can wait a while: what is submitted to them otherwise is mostly done first."""
-        return _Patient(self._put)
+    def low_priority(self) -> Executor:
+        """The same threads for jobs that can wait: most other jobs run before them."""
+        return _LowPriority(self._put)
 
-    def _put(self, job: _Job, patience: int) -> Future[Any]:
+    def _put(self, job: _Job, delay: int) -> Future[Any]:
         with self._lock:
             if self._closed:
-                raise RuntimeError("the threads of the judge have ended")
+                raise RuntimeError("the judge's thread pool is closed")
             number = next(self._numbers)
-            self._jobs.put((number + patience, number, job))
+            self._jobs.put((number + delay, number, job))
             if self._free > 0:
                 self._free -= 1
             elif len(self._ends) < self._workers:
@@ -61,8 +60,7 @@ class JudgeThreads(Executor):
         return job[0]
 
     async def aclose(self, limit_s: float | None = None) -> None:
-        """End the threads: what waits is cancelled, what runs is waited for, though no longer than ``limit_s``, some
-        seconds by default."""
+        """Close the pool: cancel waiting jobs and wait for running ones, at most ``limit_s`` seconds (default 5)."""
         with self._lock:
             self._closed = True
             self._cancel_waiting()
@@ -72,7 +70,7 @@ class JudgeThreads(Executor):
         limit_s = _CLOSE_S if limit_s is None else limit_s
         stuck = (await asyncio.wait(ends, timeout=limit_s))[1] if ends else ()
         if stuck:
-            log.warning("%d of %d threads of the judge do not end and are left behind", len(stuck), len(ends))
+            log.warning("%d of %d judge threads are stuck and were abandoned", len(stuck), len(ends))
 
     def _cancel_waiting(self) -> None:
         while True:
@@ -86,18 +84,18 @@ class JudgeThreads(Executor):
     def _work(self, end: Future[None]) -> None:
         while (job := self._jobs.get()[2]) is not None:
             _do(*job)
-            del job  # and with it the texts, while nothing is to be done
+            del job  # releases its texts while the thread is idle
             with self._lock:
                 self._free += 1
         end.set_result(None)
 
 
-class _Patient(Executor):
+class _LowPriority(Executor):
     def __init__(self, put: Callable[[_Job, int], Future[Any]]) -> None:
         self._put = put
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
-        return self._put((Future(), function, arguments, named), _PATIENCE)
+        return self._put((Future(), function, arguments, named), _LOW_PRIORITY_DELAY)
 
 
 def _do(future: Future[Any], function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
@@ -105,7 +103,7 @@ def _do(future: Future[Any], function: Callable[..., Any], arguments: tuple[Any,
         return
     try:
         result = function(*arguments, **named)
-    except BaseException as error:  # whoever waits is told, whatever it is
+    except BaseException as error:  # the caller that awaits the future gets it
         future.set_exception(error)
     else:
         future.set_result(result)

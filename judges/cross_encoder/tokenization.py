@@ -1,4 +1,4 @@
-"""Pairs of texts to model inputs; each text is tokenised once, however many pairs it is part of."""
+"""Encodes pairs of texts as model inputs; each text is tokenised once, however many pairs it is in."""
 
 import json
 from collections.abc import Sequence
@@ -16,35 +16,41 @@ Tokens = npt.NDArray[np.int32]
 
 _DEFAULT_LIMIT = 512
 _UNLIMITED = 1_000_000
-"""Tokenizer configs state a limit beyond this when they know none."""
+"""Tokenizer configs without a limit have a number larger than this."""
 
 
 class PairEncoder:
-    """Builds batches of ``input_ids``, ``attention_mask`` and ``token_type_ids``.
+    """Builds batches of ``input_ids``, ``attention_mask`` and ``token_type_ids``, each of shape (pairs, tokens).
 
-    What stands before, between and after the two texts is read off the tokenizer's own template. ``limit`` is the
-    longest input in tokens; ``room`` what of it is left for the two texts. ``remembered`` texts keep their tokens.
+    The special tokens before, between and after the two texts come from the tokenizer's template.
+
+    Args:
+        tokenizer: of the model.
+        limit: the longest input in tokens, including special ones.
+        pad_id: the id of the padding token.
+        cache_size: texts whose tokens are kept.
     """
 
-    def __init__(self, tokenizer: Tokenizer, *, limit: int, pad_id: int = 0, remembered: int = 4096) -> None:
+    def __init__(self, tokenizer: Tokenizer, *, limit: int, pad_id: int = 0, cache_size: int = 4096) -> None:
         tokenizer.no_truncation()
         tokenizer.no_padding()
         self._tokenizer = tokenizer
         self._pad_id = pad_id
         self._template = _Template.of(tokenizer)
         self.limit = limit
-        self.room = limit - self._template.specials
-        self._encode = lru_cache(maxsize=remembered)(self._encode_now)
+        self.max_tokens = limit - self._template.specials
+        """The most tokens of the two texts together."""
+        self._encode = lru_cache(maxsize=cache_size)(self._encode_now)
 
     def count(self, text: str) -> int:
         return len(self._encode(text))
 
     def fits(self, evidence: str, claim: str) -> bool:
-        return self.count(evidence) + self.count(claim) <= self.room
+        return self.count(evidence) + self.count(claim) <= self.max_tokens
 
     def batch(self, pairs: Sequence[tuple[str, str]]) -> dict[str, Ids]:
-        """Pad ``pairs`` to the longest of them. One that does not fit loses the end of its claim, up to half the room,
-        then the end of its evidence."""
+        """Pad ``pairs`` to the longest of them. One that does not fit is truncated: the end of its claim, down to half
+        of ``max_tokens``, then the end of its evidence."""
         rows = [self._template.join(*self._cut(self._encode(one), self._encode(other))) for one, other in pairs]
         shape = (len(rows), max((len(ids) for ids, _ in rows), default=0))
         inputs = {
@@ -62,13 +68,13 @@ class PairEncoder:
         return np.array(self._tokenizer.encode(text, add_special_tokens=False).ids, dtype=np.int32)
 
     def _cut(self, evidence: Tokens, claim: Tokens) -> tuple[Tokens, Tokens]:
-        claim = claim[: max(self.room - len(evidence), self.room // 2)]
-        return evidence[: self.room - len(claim)], claim
+        claim = claim[: max(self.max_tokens - len(evidence), self.max_tokens // 2)]
+        return evidence[: self.max_tokens - len(claim)], claim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Template:
-    """How a tokenizer joins a pair: special tokens before, between and after the texts, and the type of every part."""
+    """How a tokenizer joins a pair: the special tokens before, between and after the texts, and the type of each."""
 
     before: Ids
     between: Ids
@@ -101,7 +107,7 @@ class _Template:
         return len(self.before) + len(self.between) + len(self.after)
 
     def join(self, evidence: Tokens, claim: Tokens) -> tuple[Ids, Ids]:
-        """The ids of a pair, and their types."""
+        """The token ids of a pair, and their types."""
         evidence_types = np.full(len(evidence), self.evidence_type)
         claim_types = np.full(len(claim), self.claim_type)
         return (
@@ -111,7 +117,7 @@ class _Template:
 
 
 def read_limit(folder: Path, tokenizer: Tokenizer, config: dict[str, Any]) -> int:
-    """The longest input in tokens: where the tokenizer was made to cut, else what its config says, else the model's."""
+    """The longest input in tokens: the tokenizer's truncation, or else its config's limit, or else the model's."""
     if tokenizer.truncation is not None:
         return int(tokenizer.truncation["max_length"])
     file = folder / "tokenizer_config.json"

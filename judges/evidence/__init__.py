@@ -1,1 +1,1 @@
-"""Evidence: windows of documents, selected for a claim."""
+"""Evidence: documents cut into windows, and the best windows for a claim."""

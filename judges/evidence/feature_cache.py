@@ -1,4 +1,4 @@
-"""Evidence made ready for comparison with claims, and kept."""
+"""Parsed evidence, kept from one reply to the next."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -7,27 +7,27 @@ from contextlib import suppress
 from judges.features import Prepared
 
 
-class ReadyTexts:
-    """What ``prepare`` makes of the texts used last, ``most`` of them, of some 17 KiB each: documents come back, and
-    reading one takes longer than to compare a claim with it. Safe to use from several threads."""
+class FeatureCache:
+    """Keeps what ``prepare`` made of the ``max_texts`` texts used last, about 17 KiB each: the same documents return,
+    and parsing one takes longer than comparing a claim with it. Safe to use from several threads."""
 
-    def __init__(self, prepare: Callable[[str], Prepared], *, most: int = 512) -> None:
+    def __init__(self, prepare: Callable[[str], Prepared], *, max_texts: int = 512) -> None:
         self._prepare = prepare
-        self._most = most
-        self._kept: OrderedDict[str, Prepared] = OrderedDict()
+        self._max_texts = max_texts
+        self._entries: OrderedDict[str, Prepared] = OrderedDict()
 
     def has(self, texts: Sequence[str]) -> bool:
-        """Whether all of the texts are ready, so that ``of`` takes no time."""
-        return all(text in self._kept for text in texts)
+        """Whether all ``texts`` are cached, so that ``get`` takes no time."""
+        return all(text in self._entries for text in texts)
 
-    def of(self, texts: Sequence[str]) -> Sequence[Prepared]:
-        """The texts, read now where they are not ready."""
+    def get(self, texts: Sequence[str]) -> Sequence[Prepared]:
+        """``texts`` parsed, in order; those not cached are parsed now."""
         found = []
         for text in texts:
-            ready = self._kept.pop(text, None) or self._prepare(text)
-            self._kept[text] = ready
-            found.append(ready)
-        while len(self._kept) > self._most:
+            prepared = self._entries.pop(text, None) or self._prepare(text)
+            self._entries[text] = prepared
+            found.append(prepared)
+        while len(self._entries) > self._max_texts:
             with suppress(KeyError):
-                self._kept.popitem(last=False)
+                self._entries.popitem(last=False)
         return found

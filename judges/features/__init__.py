@@ -1,7 +1,8 @@
 """Cheap, exact signals beside the model: words repeated, numbers changed, negations dropped, roles swapped."""
 
 from judges.features.calibration import NAMES, WORDED, Combined, combine, explain, spread, vector, weigh
-from judges.features.claim_features import Comparison, Features, comparison, compute
+from judges.features.claim_comparison import ClaimComparison, Features, comparison, compute
+from judges.features.feature_extractor import FeatureExtractor
 from judges.features.ngram_overlap import Wording, measure_wording
 from judges.features.parsed_text import Prepared, prepare, together
 from judges.features.unit_normalisation import as_written
@@ -9,8 +10,9 @@ from judges.features.unit_normalisation import as_written
 __all__ = [
     "NAMES",
     "WORDED",
+    "ClaimComparison",
     "Combined",
-    "Comparison",
+    "FeatureExtractor",
     "Features",
     "Prepared",
     "Wording",

@@ -4,14 +4,14 @@ from collections.abc import Container, Mapping, Sequence
 
 from msgspec import Struct
 
-from judges.features.parsed_text import Sentence
+from judges.features.parsed_text import ParsedSentence
 
 
-class Pair(Struct, frozen=True):
+class SentencePair(Struct, frozen=True):
     """The two sentences, and how much of the claim this evidence holds."""
 
-    claim: Sentence
-    evidence: Sentence
+    claim: ParsedSentence
+    evidence: ParsedSentence
     coverage: float
     lacking: int
     """How many of the claim's words of full weight this sentence lacks."""
@@ -21,11 +21,13 @@ class Pair(Struct, frozen=True):
     """The longest common subsequence of keys: (position in the claim, position in the evidence)."""
 
 
-def pair_up(target: Sentence, evidence: Sentence, frame: Mapping[str, float], coverage: float) -> Pair:
+def pair_up(
+    target: ParsedSentence, evidence: ParsedSentence, frame: Mapping[str, float], coverage: float
+) -> SentencePair:
     """Align the two. ``frame`` is what the claim is about, by weight; ``coverage`` the share of it in the evidence."""
     full = [key in evidence.weights for key, weight in frame.items() if weight == 1.0]
     shared = sum(full)
-    return Pair(target, evidence, coverage, len(full) - shared, shared, anchors_of(target.keys, evidence.keys))
+    return SentencePair(target, evidence, coverage, len(full) - shared, shared, anchors_of(target.keys, evidence.keys))
 
 
 def share_of(frame: Mapping[str, float], keys: Container[str]) -> float:
@@ -76,7 +78,7 @@ def anchors_of(claim: Sequence[str], evidence: Sequence[str]) -> list[tuple[int,
     return anchors
 
 
-def touched(evidence: Sentence, anchors: Sequence[tuple[int, int]]) -> set[int]:
+def touched(evidence: ParsedSentence, anchors: Sequence[tuple[int, int]]) -> set[int]:
     """The clauses of the evidence that the claim stands in."""
     return {evidence.clauses[place] for _, place in anchors}
 

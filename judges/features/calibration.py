@@ -16,7 +16,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from judges.features.claim_features import Comparison, Features
+from judges.features.claim_comparison import ClaimComparison, Features
 from judges.features.ngram_overlap import Wording, measure_wording
 from judges.features.parsed_text import Prepared, prepare
 from judges.types import Probabilities
@@ -93,21 +93,23 @@ def regressions() -> Mapping[str, Regression]:
 
 def combine(
     evidence: Prepared | str,
-    claim: Comparison | Prepared | str,
+    claim: ClaimComparison | Prepared | str,
     model: Probabilities,
     best: tuple[float, float] | None = None,
 ) -> Combined:
-    """Weigh what a model holds of a pair with what can be seen in the texts.
+    """Correct a model's probabilities of a pair by the features of its texts.
 
-    ``evidence`` is one window or several together, ``claim`` a sentence, after those that it needs to be understood:
-    each as ``prepare`` returns it (do so once for a text) or as plain text; and for a claim that is held against
-    several, its ``Comparison``. ``best``: the highest P(entailed) and P(contradicted) that the model gives of single
-    windows, where ``model`` is of several. Never raises; the time taken grows with the number of sentences in the
-    evidence.
+    Never raises. Takes time in proportion to the number of sentences in the evidence.
+
+    Args:
+        evidence: one window or several together, parsed by ``prepare`` or as text.
+        claim: a sentence with its context, likewise; its ``ClaimComparison`` if it is compared with several windows.
+        model: the model's probabilities.
+        best: the highest P(entailed) and P(contradicted) of any single window, if ``model`` is for several.
     """
     evidence = evidence if isinstance(evidence, Prepared) else prepare(evidence)
     claim = prepare(claim) if isinstance(claim, str) else claim
-    held = claim if isinstance(claim, Comparison) else Comparison(claim)
+    held = claim if isinstance(claim, ClaimComparison) else ClaimComparison(claim)
     features = held.features(evidence)
     probabilities = weigh(vector(model, features, best), measure_wording(evidence, held.claim), features)
     return Combined(probabilities, explain(features))

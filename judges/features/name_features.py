@@ -4,8 +4,8 @@ from collections.abc import Container
 from difflib import SequenceMatcher
 from typing import Final
 
-from judges.features.alignment import Pair
-from judges.features.shared import ALIKE, ANOTHER, has_content, has_word, words_of
+from judges.features.alignment import SentencePair
+from judges.features.sentence_pair import ALIKE, ANOTHER, has_content, has_word, words_of
 from judges.features.words.lexicon import ROLES
 from judges.features.words.stemming import lexeme
 
@@ -13,7 +13,7 @@ _REPLACED_IN: Final = 0.6
 """The least of a claim that a sentence has of it otherwise."""
 
 
-def name_differs(pair: Pair) -> tuple[float, str | None]:
+def name_differs(pair: SentencePair) -> tuple[float, str | None]:
     """The last word is another letter or name after the same word: gate C for gate B."""
     claim, evidence = pair.claim, pair.evidence
     if len(claim.keys) < 3 or len(pair.anchors) != len(claim.keys) - 1 or pair.anchors[-1][0] != len(claim.keys) - 2:
@@ -32,7 +32,7 @@ def name_differs(pair: Pair) -> tuple[float, str | None]:
     return (1.0 if letters else 0.5), f"{written[0]} where the source says {written[1]}"
 
 
-def replaced(pair: Pair) -> tuple[str, str] | None:
+def replaced(pair: SentencePair) -> tuple[str, str] | None:
     """The one word of content that the claim has between the same neighbours as the evidence has another one, and that
     other."""
     if pair.lacking != 1 or pair.coverage < _REPLACED_IN:
@@ -49,7 +49,7 @@ def replaced(pair: Pair) -> tuple[str, str] | None:
     return None
 
 
-def name_replaced(pair: Pair, words: tuple[str, str], known: Container[str]) -> tuple[float, str | None]:
+def name_replaced(pair: SentencePair, words: tuple[str, str], known: Container[str]) -> tuple[float, str | None]:
     """One name in the place of another, surely if the claim's is none of the ``known`` words of the evidence. Two
     spellings or an abbreviation are no other name."""
     mine, theirs = (lexeme(word).key for word in words)

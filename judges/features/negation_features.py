@@ -3,10 +3,10 @@
 from collections.abc import Container, Sequence
 from typing import Final
 
-from judges.features.alignment import Pair, share_of, touched
+from judges.features.alignment import SentencePair, share_of, touched
 from judges.features.numbers import Kind, Relation, relate
-from judges.features.parsed_text import ELLIPSIS, Sentence
-from judges.features.shared import ALIKE, ANOTHER, crosswise, has_word, opposites, quantities_agree, words_of
+from judges.features.parsed_text import ELLIPSIS, ParsedSentence
+from judges.features.sentence_pair import ALIKE, ANOTHER, crosswise, has_word, opposites, quantities_agree, words_of
 from judges.features.words.lexicon import (
     AFTER,
     ATTRIBUTIVE,
@@ -42,7 +42,7 @@ _FAR: Final = 0.5
 _BORDERS: Final = BEFORE_A_BORDER | BEYOND_A_BORDER
 
 
-def polarity_differs(pair: Pair) -> float:
+def polarity_differs(pair: SentencePair) -> float:
     """One says that something is so, the other that it is not. ``UNCLEAR`` where one of them denies something, and what
     that is cannot be told: then neither is said by the other."""
     claim, evidence = pair.claim, pair.evidence
@@ -81,7 +81,7 @@ def polarity_differs(pair: Pair) -> float:
     return ANOTHER
 
 
-def _denies_by_word(sentence: Sentence) -> bool:
+def _denies_by_word(sentence: ParsedSentence) -> bool:
     """Whether it has nothing of something without a negation: a fee of zero, one that is waived."""
     amounts = [
         quantity.values
@@ -92,7 +92,7 @@ def _denies_by_word(sentence: Sentence) -> bool:
     return zero or has_word(sentence, WAIVING)
 
 
-def _said_otherwise(pair: Pair) -> bool:
+def _said_otherwise(pair: SentencePair) -> bool:
     """Whether a negation that one of the two has alone may say what the other says without it, or with it elsewhere."""
     claim, evidence = pair.claim, pair.evidence
     mine, theirs = len(claim.negations), len(evidence.negations)
@@ -113,7 +113,7 @@ def _said_otherwise(pair: Pair) -> bool:
     return any(map(_denies_one_of_two, (claim, evidence))) or _over_a_border(pair)
 
 
-def _denies_one_of_two(sentence: Sentence) -> bool:
+def _denies_one_of_two(sentence: ParsedSentence) -> bool:
     """Whether it speaks of what it denies in another place too: patients with diabetes and those without."""
     return any(
         denied and sentence.keys.count(denied) > 1
@@ -121,13 +121,13 @@ def _denies_one_of_two(sentence: Sentence) -> bool:
     )
 
 
-def _contrasts(claim: Sentence) -> bool:
+def _contrasts(claim: ParsedSentence) -> bool:
     """Whether its negation takes out one thing behind all the rest: "in Vienna, not in Salzburg"."""
     clause = claim.negations[-1]
     return clause > 0 and clause == max(claim.clauses, default=0) and 0 < claim.clauses.count(clause) <= _A_THING
 
 
-def _over_a_border(pair: Pair) -> bool:
+def _over_a_border(pair: SentencePair) -> bool:
     """Whether one says what is before something and the other what is after it."""
     mine, theirs = (
         {word in AFTER for word in words_of(one) if word in BEFORE | AFTER} for one in (pair.claim, pair.evidence)
@@ -135,7 +135,9 @@ def _over_a_border(pair: Pair) -> bool:
     return mine != theirs and bool(mine or theirs)
 
 
-def denials_of(claim: Sentence, evidence: Sentence, clauses: Container[int], anchors: Sequence[tuple[int, int]]) -> int:
+def denials_of(
+    claim: ParsedSentence, evidence: ParsedSentence, clauses: Container[int], anchors: Sequence[tuple[int, int]]
+) -> int:
     """How many negations in ``clauses`` of the evidence deny what the claim says: not those behind all of it ("... and
     cannot be exchanged"), nor in the midst of it, of a word that it lacks ("items not worn can be returned")."""
     if not anchors or has_word(evidence, CORRELATIVES):
@@ -149,21 +151,21 @@ def denials_of(claim: Sentence, evidence: Sentence, clauses: Container[int], anc
     return count
 
 
-def _denied(evidence: Sentence, place: int) -> str:
+def _denied(evidence: ParsedSentence, place: int) -> str:
     """The word that a negation before ``place`` denies: the next one, or behind a light one that after it."""
     following = evidence.keys[place : place + 2]
     passed = len(following) > 1 and (following[0] in _PASSED or evidence.weights.get(following[0], 1.0) < 1.0)
     return following[1] if passed and following[0] not in evidence.signs else "".join(following[:1])
 
 
-def _across(pair: Pair) -> bool:
+def _across(pair: SentencePair) -> bool:
     """Whether one speaks of what is on this side of a border and the other of what is beyond: nothing before the 25th,
     and something from the 25th, are both true."""
     mine, theirs = _sides(pair.claim), _sides(pair.evidence)
     return bool(mine and theirs and mine != theirs)
 
 
-def _sides(sentence: Sentence) -> set[bool]:
+def _sides(sentence: ParsedSentence) -> set[bool]:
     """For each border in it whether what lies beyond is meant: a word such as "after" with a quantity behind it, or the
     first of something."""
     words = words_of(sentence)
@@ -175,7 +177,7 @@ def _sides(sentence: Sentence) -> set[bool]:
     }
 
 
-def _clauses_of(pair: Pair) -> set[int] | None:
+def _clauses_of(pair: SentencePair) -> set[int] | None:
     """The clauses of the evidence that say what the claim says. Of some that deny and some that do not, it is the one
     that has most of the claim's content; None where that cannot be told."""
     claim, evidence = pair.claim, pair.evidence
@@ -202,7 +204,7 @@ def _clauses_of(pair: Pair) -> set[int] | None:
     return None if any(len(has[clause]) == len(has[best]) for clause in rivals) and last not in has[best] else {best}
 
 
-def _bounded_alike(pair: Pair) -> bool:
+def _bounded_alike(pair: SentencePair) -> bool:
     """Whether the quantities that agree bound from the same side: up to 5 may, and more than 5 may not."""
     return all(
         quantity.bound is other.bound and quantity.limit == other.limit
@@ -212,12 +214,12 @@ def _bounded_alike(pair: Pair) -> bool:
     )
 
 
-def _excepts(sentence: Sentence) -> list[str]:
+def _excepts(sentence: ParsedSentence) -> list[str]:
     """The words of it that take something out, or say from when on: a negation beside them denies something else."""
     return [word for word in EXCEPTIVES if has_word(sentence, (word,))]
 
 
-def _negative_elsewhere(claim: Sentence, evidence: Sentence) -> bool:
+def _negative_elsewhere(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
     """Whether either has a word of denial that the other has as a negation: failed to, and did not."""
     unmatched = [
         any(sign < 0 for _, sign in places)
@@ -228,7 +230,7 @@ def _negative_elsewhere(claim: Sentence, evidence: Sentence) -> bool:
     return any(unmatched)
 
 
-def _signs_differ(pair: Pair) -> int:
+def _signs_differ(pair: SentencePair) -> int:
     """-1 where a concept of the claim stands in the evidence with the opposite sign, 1 where all stand there with the
     same, 0 where of several some do and some do not, or where it cannot be told."""
     signs = [
@@ -242,7 +244,7 @@ def _signs_differ(pair: Pair) -> int:
     return -1 if signs == [-1] else 0
 
 
-def _sign_near(pair: Pair, key: str, place: int) -> int:
+def _sign_near(pair: SentencePair, key: str, place: int) -> int:
     """The sign that a concept of the claim has in the evidence. Of several there it is that of the place whose words
     are those of the claim's ``place``; 0 where that cannot be told."""
     places = pair.evidence.signs[key]
@@ -264,7 +266,7 @@ def _sign_near(pair: Pair, key: str, place: int) -> int:
     return 0 if abs(told) < _TOLD_APART else 1 if told > 0 else -1
 
 
-def _belonging(sentence: Sentence, key: str) -> dict[int, dict[str, float]]:
+def _belonging(sentence: ParsedSentence, key: str) -> dict[int, dict[str, float]]:
     """How much each word of a sentence belongs to each place of a concept: to the one in its clause, the one that it
     stands behind, or before as its subject."""
     ordered = [at for at, _ in sentence.signs[key]]
@@ -280,14 +282,14 @@ def _belonging(sentence: Sentence, key: str) -> dict[int, dict[str, float]]:
     return found
 
 
-def _bare(sentence: Sentence, key: str) -> set[int]:
+def _bare(sentence: ParsedSentence, key: str) -> set[int]:
     """The places of a concept without a subject of their own: "rose in Europe and fell in Asia"."""
     words = words_of(sentence)
     led = [words[place - 1] in JOINING for place, word in enumerate(words) if lexeme(word).key == key]
     return {at for (at, _), alone in zip(sentence.signs[key], led, strict=False) if alone}
 
 
-def _weight(sentence: Sentence, index: int, at: int, before: int, behind: int, bare: Container[int]) -> float:
+def _weight(sentence: ParsedSentence, index: int, at: int, before: int, behind: int, bare: Container[int]) -> float:
     """How much the word at ``index`` belongs to the concept ``at`` a place, where the nearest of its places stand
     ``before`` and ``behind`` it, -1 for none."""
     clause = sentence.clauses[index]
@@ -300,7 +302,7 @@ def _weight(sentence: Sentence, index: int, at: int, before: int, behind: int, b
     return 0.9 if before < 0 and (together or at in bare) else 0.3
 
 
-def opposed(pair: Pair) -> float:
+def opposed(pair: SentencePair) -> float:
     """A word stands between the same neighbours as its opposite does, and all else is the same: a third more, and a
     third less. Less sure of words that may tell two things apart: the red button and the green one."""
     claim, evidence = pair.claim, pair.evidence
@@ -319,12 +321,12 @@ def opposed(pair: Pair) -> float:
     return ANOTHER if word in ATTRIBUTIVE and place <= _OF_SUBJECT else 1.0
 
 
-def _turned_twice(pair: Pair, found: Sequence[tuple[str, str, int]]) -> bool:
+def _turned_twice(pair: SentencePair, found: Sequence[tuple[str, str, int]]) -> bool:
     """Whether another word has its opposite as well: above it is taxable, below it is exempt."""
     return _signs_differ(pair) < 1 and all(not lexeme(word).sign for word, _, _ in found)
 
 
-def _same_figures(pair: Pair) -> bool:
+def _same_figures(pair: SentencePair) -> bool:
     """Whether the evidence has the claim's quantities, whatever bounds them."""
     theirs = {other.key for _, other in pair.evidence.quantities}
     return all(quantity.key in theirs for _, quantity in pair.claim.quantities) or quantities_agree(pair)

@@ -7,8 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from judges.features.numbers import Kind, Quantity, Token, extract, normalise, scan
-from judges.features.numbers import vocabulary as tables
+from judges.features.numbers import Kind, Quantity, Token, extract, normalise, scan, vocabulary
 from judges.features.words import lexicon
 from judges.features.words.stemming import lexeme
 
@@ -38,7 +37,7 @@ _FUNCTIONAL: Final = frozenset({"may"}).union(
 """Words that say how something is meant; most of a text's are others."""
 
 
-class Sentence(Struct, frozen=True):
+class ParsedSentence(Struct, frozen=True):
     """One sentence. ``keys`` are its words with content (stems or concepts) and its quantities, in order; positions are
     offsets into ``keys``."""
 
@@ -76,7 +75,7 @@ class Prepared(Struct, frozen=True):
     """A text and what its sentences hold."""
 
     text: str
-    sentences: tuple[Sentence, ...]
+    sentences: tuple[ParsedSentence, ...]
     keys: frozenset[str]
     quantities: tuple[Quantity, ...]
     run: str
@@ -132,7 +131,7 @@ def together(parts: Sequence[Prepared]) -> Prepared:
     )
 
 
-def _weights(sentences: Sequence[Sentence]) -> dict[str, float]:
+def _weights(sentences: Sequence[ParsedSentence]) -> dict[str, float]:
     return {key: weight for sentence in sentences for key, weight in sentence.weights.items()}
 
 
@@ -223,7 +222,7 @@ class _Collector:
             key, weight = (
                 (f"{word}.", 1.0) if inner and token.text.isupper() and not abbreviated and word != "i" else ("", 0.0)
             )
-        if token.text == "Pro" and following not in tables.PERIODS and following not in tables.UNITS:
+        if token.text == "Pro" and following not in vocabulary.PERIODS and following not in vocabulary.UNITS:
             key, weight = word, 1.0  # a product, and no "per"
         if not key:
             return
@@ -276,7 +275,7 @@ def _following(tokens: Sequence[Token], index: int, last: int) -> str:
     return tokens[index].lower if index < last else ""
 
 
-def _read(tokens: Sequence[Token], first: int, last: int, quantities: Mapping[int, Quantity]) -> Sentence:
+def _read(tokens: Sequence[Token], first: int, last: int, quantities: Mapping[int, Quantity]) -> ParsedSentence:
     seen = _Collector()
     index = first
     while index < last and len(seen.keys) < _MAX_KEYS:
@@ -296,7 +295,7 @@ def _read(tokens: Sequence[Token], first: int, last: int, quantities: Mapping[in
         seen.negations.append(ELLIPSIS)  # what it asks it does not say
     capitals = len(seen.names)
     names = seen.names if capitals <= max(2, 0.4 * len(seen.weights)) else {}
-    return Sentence(
+    return ParsedSentence(
         run=SEPARATOR.join(("", *seen.run, "")) if seen.run else SEPARATOR,
         keys=tuple(seen.keys),
         weights=seen.weights,

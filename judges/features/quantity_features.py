@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from itertools import combinations, pairwise
 from typing import Final
 
-from judges.features.alignment import Pair, gap
-from judges.features.numbers import Bound, Kind, Quantity, Relation, compare_quantities, lacking, relate, within
-from judges.features.parsed_text import NAMING, Sentence
-from judges.features.shared import ALIKE, ANOTHER, has_content, has_word, opposites, words_of
+from judges.features.alignment import SentencePair, gap
+from judges.features.numbers import BoundKind, Kind, Quantity, Relation, compare_quantities, lacking, relate, within
+from judges.features.parsed_text import NAMING, ParsedSentence
+from judges.features.sentence_pair import ALIKE, ANOTHER, has_content, has_word, opposites, words_of
 from judges.features.words.lexicon import EXCEPTING, OF_THE_REST, OFTEN, OPEN_ENDED, SHIFTING, TOTALS
 
 _MOST_TIMES: Final = 400
@@ -16,7 +16,7 @@ _EXCEPTED: Final = 4
 _NAMES_A_THING: Final = (*NAMING, Kind.DATE, Kind.ORDINAL)
 
 
-def quantity_differs(pair: Pair) -> tuple[float, str | None]:
+def quantity_differs(pair: SentencePair) -> tuple[float, str | None]:
     mine, theirs = pair.claim.quantities, pair.evidence.quantities
     if not mine or not theirs:
         return 0.0, None
@@ -49,7 +49,7 @@ def quantity_differs(pair: Pair) -> tuple[float, str | None]:
     return best, detail
 
 
-def _named_alike(quantity: Quantity, other: Quantity, pair: Pair) -> bool:
+def _named_alike(quantity: Quantity, other: Quantity, pair: SentencePair) -> bool:
     """Whether both number the same thing, whatever follows: Apollo 11, and Apollo 11."""
     if quantity.kind is not Kind.NUMBER or other.kind is not Kind.NUMBER or quantity.values != other.values:
         return False
@@ -62,20 +62,20 @@ def _named_alike(quantity: Quantity, other: Quantity, pair: Pair) -> bool:
 
 def _bounded(quantity: Quantity, theirs: Sequence[tuple[int, Quantity]]) -> bool:
     """Whether it lies within one of several bounds: 20 is above 10, whatever holds up to 10."""
-    if quantity.bound not in (Bound.EXACT, Bound.ABOUT) or not quantity.values:
+    if quantity.bound not in (BoundKind.EXACT, BoundKind.ABOUT) or not quantity.values:
         return False
     alike = [
         other for _, other in theirs if (other.kind, other.unit) == (quantity.kind, quantity.unit) and other.values
     ]
     value = quantity.values[0]
     return len(alike) > 1 and any(
-        (other.bound is Bound.AT_LEAST and value > other.values[0])
-        or (other.bound is Bound.AT_MOST and value < other.values[0])
+        (other.bound is BoundKind.AT_LEAST and value > other.values[0])
+        or (other.bound is BoundKind.AT_MOST and value < other.values[0])
         for other in alike
     )
 
 
-def _excepted(sentence: Sentence) -> set[str]:
+def _excepted(sentence: ParsedSentence) -> set[str]:
     """The weekdays that it excepts: daily except Sundays."""
     if all(quantity.kind is not Kind.WEEKDAY for _, quantity in sentence.quantities):
         return set()
@@ -89,7 +89,7 @@ def _excepted(sentence: Sentence) -> set[str]:
     }
 
 
-def has_all(claim: Sentence, evidence: Sentence) -> bool:
+def has_all(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
     """Whether a sentence has or allows all the quantities of a claim: 20 is in 11 to 20, and 15,000 above 10,000."""
     mine, theirs = ([quantity for _, quantity in sentence.quantities] for sentence in (claim, evidence))
     ends = {end.key for pair in pairwise(mine) if pair[0].opens for end in pair}
@@ -107,13 +107,13 @@ def has_all(claim: Sentence, evidence: Sentence) -> bool:
 def _allowed(quantity: Quantity, theirs: Sequence[Quantity]) -> bool:
     """Whether it is on the right side of the one bound of its kind in the evidence, and none itself."""
     alike = [other for other in theirs if (other.kind, other.unit) == (quantity.kind, quantity.unit) and other.values]
-    if len(alike) != 1 or not quantity.values or quantity.bound not in (Bound.EXACT, Bound.ABOUT):
+    if len(alike) != 1 or not quantity.values or quantity.bound not in (BoundKind.EXACT, BoundKind.ABOUT):
         return False
     value, border, bound = quantity.values[0], alike[0].values[0], alike[0].bound
-    return (bound is Bound.AT_LEAST and value >= border) or (bound is Bound.AT_MOST and value <= border)
+    return (bound is BoundKind.AT_LEAST and value >= border) or (bound is BoundKind.AT_MOST and value <= border)
 
 
-def _same_polarity(pair: Pair) -> bool:
+def _same_polarity(pair: SentencePair) -> bool:
     """Whether both say that something is so, or both that it is not: 40 % do, and 60 % do not."""
     claim, evidence = pair.claim, pair.evidence
     first, last = (pair.anchors[0][1], pair.anchors[-1][1]) if pair.anchors else (0, len(evidence.keys))
@@ -126,15 +126,15 @@ def _same_polarity(pair: Pair) -> bool:
 
 def _other_end(quantity: Quantity, place: int, theirs: Sequence[tuple[int, Quantity]]) -> bool:
     """Whether the evidence's quantity is that end of a range which a bound does not speak of: at most 4 of 3 to 5."""
-    if quantity.bound not in (Bound.AT_MOST, Bound.AT_LEAST):
+    if quantity.bound not in (BoundKind.AT_MOST, BoundKind.AT_LEAST):
         return False
     at = next(index for index, (other, _) in enumerate(theirs) if other == place)
     low = theirs[at][1].opens
     high = at > 0 and theirs[at - 1][1].opens
-    return (low and quantity.bound is Bound.AT_MOST) or (high and quantity.bound is Bound.AT_LEAST)
+    return (low and quantity.bound is BoundKind.AT_MOST) or (high and quantity.bound is BoundKind.AT_LEAST)
 
 
-def _follows(quantity: Quantity, pair: Pair) -> bool:
+def _follows(quantity: Quantity, pair: SentencePair) -> bool:
     """Whether the evidence's quantities give this one: as a value of a range, a sum, a span of time, a multiple."""
     mine = [other for _, other in pair.claim.quantities]
     theirs = [other for _, other in pair.evidence.quantities]
@@ -165,7 +165,7 @@ def _follows(quantity: Quantity, pair: Pair) -> bool:
     )
 
 
-def _times_over(quantity: Quantity, other: Quantity, pair: Pair) -> bool:
+def _times_over(quantity: Quantity, other: Quantity, pair: SentencePair) -> bool:
     """Whether it may be so many of the evidence's: 1 g a day of 500 mg every 12 hours, 12 months of a month's rent."""
     if (quantity.kind, quantity.unit) != (other.kind, other.unit) or quantity.per == other.per:
         return False
@@ -180,15 +180,15 @@ def _times_over(quantity: Quantity, other: Quantity, pair: Pair) -> bool:
 
 def _in_one_of(quantity: Quantity, ranges: Sequence[tuple[Quantity, Quantity]]) -> bool:
     """Whether it lies in a range; or for a bound, whether all of a range lies on its side."""
-    if quantity.bound in (Bound.EXACT, Bound.ABOUT):
+    if quantity.bound in (BoundKind.EXACT, BoundKind.ABOUT):
         return any(within(quantity, low, high) for low, high in ranges)
     value = quantity.values[:1]
-    ends = [high if quantity.bound is Bound.AT_MOST else low for low, high in ranges]
+    ends = [high if quantity.bound is BoundKind.AT_MOST else low for low, high in ranges]
     alike = [end.values[:1] for end in ends if (end.kind, end.unit) == (quantity.kind, quantity.unit) and end.values]
-    return bool(value) and any(end <= value if quantity.bound is Bound.AT_MOST else end >= value for end in alike)
+    return bool(value) and any(end <= value if quantity.bound is BoundKind.AT_MOST else end >= value for end in alike)
 
 
-def _of_another(pair: Pair, open_: Sequence[tuple[int, Quantity]]) -> bool:
+def _of_another(pair: SentencePair, open_: Sequence[tuple[int, Quantity]]) -> bool:
     """Whether the sentence seems to be of another year, article or model, rather than to differ from the claim."""
     theirs = [other for _, other in pair.evidence.quantities]
     named = [
@@ -208,13 +208,13 @@ def _of_another(pair: Pair, open_: Sequence[tuple[int, Quantity]]) -> bool:
     return (model or subject) and any(at <= 1 for at, _ in pair.evidence.quantities)
 
 
-def _behind_a_name(sentence: Sentence, quantity: Quantity) -> bool:
+def _behind_a_name(sentence: ParsedSentence, quantity: Quantity) -> bool:
     words = words_of(sentence)
     return quantity.key in words and has_content(words[words.index(quantity.key) - 1])
 
 
 def _counterpart(
-    pair: Pair, place: int, quantity: Quantity, free: Sequence[tuple[int, Quantity]]
+    pair: SentencePair, place: int, quantity: Quantity, free: Sequence[tuple[int, Quantity]]
 ) -> tuple[float, Quantity | None]:
     """The evidence's quantity that stands for the claim's, and how surely."""
     low, high = gap(pair.anchors, place, len(pair.evidence.keys))
@@ -250,7 +250,7 @@ def _counterpart(
     return 0.0, None
 
 
-def _complement(quantity: Quantity, other: Quantity, pair: Pair) -> bool:
+def _complement(quantity: Quantity, other: Quantity, pair: SentencePair) -> bool:
     """Whether one says what is so up to a border and the other, of what lies beyond, that it is not."""
     if quantity.values[:1] != other.values[:1] or quantity.bound is other.bound:
         return False
@@ -273,7 +273,7 @@ def _unit_left_out(one: Quantity, other: Quantity) -> bool:
     return bare.kind is Kind.NUMBER and f" {bare.text} " in f" {full.text} "
 
 
-def _changed_by(pair: Pair) -> bool:
+def _changed_by(pair: SentencePair) -> bool:
     """ "Fell by 20 %" of what fell from 50 to 40 dollars."""
     return has_word(pair.claim, ("by",)) and not has_word(pair.evidence, ("by",))
 
@@ -283,7 +283,7 @@ def _amount(quantity: Quantity, other: Quantity) -> bool:
     return quantity.kind in amounts and other.kind in amounts
 
 
-def _frame_strength(pair: Pair) -> float:
+def _frame_strength(pair: SentencePair) -> float:
     """How surely the two sentences are about the same thing."""
     if pair.lacking == 0 and (pair.shared or _names_same(pair)):
         return 1.0
@@ -292,12 +292,12 @@ def _frame_strength(pair: Pair) -> float:
     return 0.5 if pair.coverage >= 0.8 and pair.lacking <= 1 else 0.0
 
 
-def _names_same(pair: Pair) -> bool:
+def _names_same(pair: SentencePair) -> bool:
     keys = pair.evidence.keys
     return any(quantity.kind in NAMING and quantity.key in keys for _, quantity in pair.claim.quantities)
 
 
-def numbers_exchanged(pair: Pair) -> float:
+def numbers_exchanged(pair: SentencePair) -> float:
     """Two quantities beside each other's words: 60 % bonds and 40 % shares for 60 % shares and 40 % bonds."""
     if pair.coverage < ALIKE or min(len(pair.claim.quantities), len(pair.evidence.quantities)) < 2:
         return 0.0
@@ -314,13 +314,13 @@ def numbers_exchanged(pair: Pair) -> float:
     )
 
 
-def _labels(sentence: Sentence) -> dict[str, str]:
+def _labels(sentence: ParsedSentence) -> dict[str, str]:
     """What each quantity is of: the word behind it, or the one before where the last has none behind."""
     last = sentence.quantities[-1][0]
     return _beside(sentence, 1 if last + 1 < len(sentence.keys) else -1)
 
 
-def _beside(sentence: Sentence, step: int) -> dict[str, str]:
+def _beside(sentence: ParsedSentence, step: int) -> dict[str, str]:
     """What stands one ``step`` from each quantity that the sentence has once; the period of a rate may be left out."""
     keys = [key.partition("/")[0] for key in sentence.keys]
     return {

@@ -4,9 +4,9 @@ strength, 0 to 1."""
 from collections.abc import Container, Iterator, Sequence
 from typing import Final
 
-from judges.features.alignment import Pair, share_of
-from judges.features.parsed_text import Sentence
-from judges.features.shared import ALIKE, crosswise, has_content, has_word, sides, words_of
+from judges.features.alignment import SentencePair, share_of
+from judges.features.parsed_text import ParsedSentence
+from judges.features.sentence_pair import ALIKE, crosswise, has_content, has_word, sides, words_of
 from judges.features.words.lexicon import (
     AHEAD,
     AT_ALL,
@@ -39,7 +39,7 @@ _CONDITIONED: Final = 0.3
 _ARTICLES: Final = frozenset(("the", "a", "an", "of", "our", "your", "its", "their", "his", "her"))
 
 
-def roles_swapped(pair: Pair) -> float:
+def roles_swapped(pair: SentencePair) -> float:
     claim, evidence = pair.claim, pair.evidence
     if claim.relation is None or evidence.relation is None or claim.relation[0] != evidence.relation[0]:
         return 0.0
@@ -55,7 +55,7 @@ def roles_swapped(pair: Pair) -> float:
     return 1.0 if straight and not same and whole and _compared_alike(pair) else 0.0
 
 
-def _compared_alike(pair: Pair) -> bool:
+def _compared_alike(pair: SentencePair) -> bool:
     """Whether what the two say of their sides is known to be the same or the opposite: not of wider and narrower."""
     mine, theirs = (
         {word for word in words_of(sentence) if word.endswith("er") or word in DEGREES}
@@ -64,19 +64,19 @@ def _compared_alike(pair: Pair) -> bool:
     return mine == theirs or (mine | theirs) <= DEGREES.keys()
 
 
-def crossed(pairs: Sequence[Pair]) -> bool:
+def crossed(pairs: Sequence[SentencePair]) -> bool:
     """Two sentences of one build, each with another single word than the claim: A does X and B does Y, told as A does
     Y."""
     odd = [found for pair in pairs if not _goes_on(pair.evidence) and (found := _odd_word(pair))]
     return any(one != other for one in odd for other in odd)
 
 
-def _goes_on(sentence: Sentence) -> bool:
+def _goes_on(sentence: ParsedSentence) -> bool:
     """Whether it says of something said before that more is so of it: what holds there may hold here too."""
     return sentence.leans or has_word(sentence, ("also", "too"))
 
 
-def _odd_word(pair: Pair) -> str | None:
+def _odd_word(pair: SentencePair) -> str | None:
     """The one word of the claim in whose place this sentence has another."""
     if (
         len(pair.claim.keys) < _FEWEST
@@ -95,7 +95,7 @@ def _odd_word(pair: Pair) -> str | None:
     return mine[0] if len(mine) == len(theirs) == 1 else None
 
 
-def _excludes(claim: Sentence, stronger: Sequence[str]) -> bool:
+def _excludes(claim: ParsedSentence, stronger: Sequence[str]) -> bool:
     """Whether it has such a word, and not as a remark on an amount ("only two weeks")."""
     if not has_word(claim, stronger):
         return False
@@ -106,7 +106,7 @@ def _excludes(claim: Sentence, stronger: Sequence[str]) -> bool:
     )
 
 
-def overclaims(pair: Pair) -> float:
+def overclaims(pair: SentencePair) -> float:
     """1 where the claim surely says more: of all for some, of all for a named part, of a plan as done. Less for a word
     that bounds and for a hedge left out, and little for hedges and conditions that may be those of something else."""
     claim, evidence = pair.claim, pair.evidence
@@ -121,7 +121,7 @@ def overclaims(pair: Pair) -> float:
     return _CONDITIONED if evidence.conditions > claim.conditions else 0.0
 
 
-def _widened(claim: Sentence, evidence: Sentence) -> bool:
+def _widened(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
     """ "All users" where the evidence has "premium users" alone."""
     if claim.quantifier < UNIVERSAL:
         return False
@@ -143,7 +143,7 @@ def _narrows(words: Sequence[str], place: int, said: Container[str]) -> bool:
     return any(word in NARROWING and lexeme(word).key not in said for word in words[max(0, place - 2) : place])
 
 
-def _qualified(words: Sequence[str], place: int, claim: Sentence) -> bool:
+def _qualified(words: Sequence[str], place: int, claim: ParsedSentence) -> bool:
     """Whether what stands behind the word there tells a part of such things, of which the claim has no word: customers
     on a plan."""
     told = [word for word in words[place + 2 : place + 2 + _OF_A_PART] if word not in _ARTICLES]
@@ -152,7 +152,7 @@ def _qualified(words: Sequence[str], place: int, claim: Sentence) -> bool:
     return lexeme(told[0]).key not in claim.weights
 
 
-def _told_as_done(claim: Sentence, evidence: Sentence) -> bool:
+def _told_as_done(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
     """ "Opened" where the evidence says that somebody plans to open, or will."""
     if not evidence.ahead or claim.ahead or claim.negations:
         return False
@@ -160,7 +160,7 @@ def _told_as_done(claim: Sentence, evidence: Sentence) -> bool:
     return bool(done) and not done.isdisjoint(_ahead(evidence) - _done(evidence))
 
 
-def _done(sentence: Sentence) -> set[str]:
+def _done(sentence: ParsedSentence) -> set[str]:
     """What it says has happened, as far as forms tell: "was opened", and "opened" where no verb is in the present."""
     words = words_of(sentence)
     present = not PRESENT.isdisjoint(words)
@@ -175,13 +175,13 @@ def _done(sentence: Sentence) -> set[str]:
     return found - {""}
 
 
-def _ahead(sentence: Sentence) -> set[str]:
+def _ahead(sentence: ParsedSentence) -> set[str]:
     """What it says will or shall be done."""
     words = words_of(sentence)
     return {lexeme(words[place]).key for place in _verbs_behind(words, AHEAD, FUTURE)} - {""}
 
 
-def _hedges_it(claim: Sentence, evidence: Sentence) -> bool:
+def _hedges_it(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
     """Whether the hedge of the evidence is that of a verb which the claim has."""
     words = words_of(evidence)
     hedged = {lexeme(words[place]).key for place in _verbs_behind(words, HEDGES_OF_VERBS, ())}

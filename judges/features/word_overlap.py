@@ -4,16 +4,16 @@ from collections.abc import Container, Sequence
 from itertools import pairwise
 from typing import Final
 
-from judges.features.alignment import Pair, anchors_of, ramp, share_of, touched
+from judges.features.alignment import SentencePair, anchors_of, ramp, share_of, touched
 from judges.features.negation_features import denials_of
-from judges.features.parsed_text import SEPARATOR, Prepared, Sentence
+from judges.features.parsed_text import SEPARATOR, ParsedSentence, Prepared
 from judges.features.words.lexicon import DOUBTING, REFUTED
 
 _LEAD: Final = 7
 """Words beside a statement that are looked at for what is held of it."""
 
 
-def verbatim(claim: Sentence, evidence: Prepared, others: Container[int]) -> float:
+def verbatim(claim: ParsedSentence, evidence: Prepared, others: Container[int]) -> float:
     """Whether the claim stands there word for word, in another place than ``others``."""
     if claim.run not in evidence.run or claim.run.count(SEPARATOR) < 3 or not claim.keys:
         return 0.0
@@ -30,7 +30,7 @@ def verbatim(claim: Sentence, evidence: Prepared, others: Container[int]) -> flo
     return best
 
 
-def put_in_doubt(claim: Sentence, evidence: Sentence) -> bool:
+def put_in_doubt(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
     """Whether the evidence only says that somebody denies what the claim says, or claims it: it is a myth that …"""
     before, _, after = evidence.run.partition(claim.run)
     led = before.rstrip(SEPARATOR).split(SEPARATOR)
@@ -38,7 +38,7 @@ def put_in_doubt(claim: Sentence, evidence: Sentence) -> bool:
     return reported or not REFUTED.isdisjoint(after.split(SEPARATOR)[:_LEAD])
 
 
-def ordered(pair: Pair) -> float:
+def ordered(pair: SentencePair) -> float:
     """How far a sentence has the claim's content in the claim's order, from 0 to 1; 0 where what lies between is said
     of something else."""
     target = pair.claim
@@ -56,13 +56,13 @@ def ordered(pair: Pair) -> float:
     return 0.0 if _crossed_over(pair) else ramp(share, 0.85, 1.0)
 
 
-def turned(pair: Pair) -> bool:
+def turned(pair: SentencePair) -> bool:
     """Whether one says before where the other says after."""
     mine, theirs = pair.claim.relation, pair.evidence.relation
     return mine is not None and theirs is not None and mine[0] == theirs[0] and mine[1] != theirs[1]
 
 
-def _crossed_over(pair: Pair) -> bool:
+def _crossed_over(pair: SentencePair) -> bool:
     """Whether the claim takes its beginning from one statement and its end from the next: of 50 in towns and 100
     outside, 100 in towns. What it leaves out then has a quantity of the same kind, or another clause and in it one of
     the claim's words again."""

@@ -1,11 +1,11 @@
-"""The LLM judge: claims that the cross-encoder leaves open, and a score for a whole reply.
+"""The LLM judge: judges claims that the cross-encoder leaves open, and scores whole replies.
 
-Knows no HTTP framework, no settings and no policy; keys come from a ``KeySource``, prices from a table.
+It depends on no HTTP framework, settings or policy; keys come from a ``LlmKeySource``, prices from a table.
 """
 
 from judges.llm.judge import LlmJudge
 from judges.llm.prices import PriceTable
-from judges.llm.providers import PROVIDERS, Endpoint, KeySource
-from judges.llm.scoring_modes import ScoringMode
+from judges.llm.providers import PROVIDERS, Endpoint, LlmKeySource
+from judges.llm.scoring_modes import LlmScoringMode
 
-__all__ = ["PROVIDERS", "Endpoint", "KeySource", "LlmJudge", "PriceTable", "ScoringMode"]
+__all__ = ["PROVIDERS", "Endpoint", "LlmJudge", "LlmKeySource", "LlmScoringMode", "PriceTable"]

@@ -1,32 +1,34 @@
-"""Verdicts of several batches of sources on one statement: which of them stands."""
+"""Merges the verdicts on one statement from several batches of sources."""
 
 import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
-from judges.types import Label, Opinion
+from judges.types import Label, LlmVerdict
 
 T = TypeVar("T")
 
 _ORDER = (Label.SUPPORTED, Label.CONTRADICTED, Label.UNVERIFIABLE, Label.NOT_A_CLAIM)
-"""Support in any batch goes before everything; a contradiction stands where no batch supports."""
+"""Support in any batch comes first; then a contradiction."""
 
 
 def merge_labels(labels: Sequence[Label]) -> Label | None:
+    """The label that takes precedence; None for no labels."""
     return min(labels, key=_ORDER.index, default=None)
 
 
-def merge_opinions(opinions: Sequence[Opinion]) -> Opinion:
-    """Of the best kind the surest. ``opinions``: at least one."""
-    readable = [opinion for opinion in opinions if opinion.readable]
+def merge_verdicts(verdicts: Sequence[LlmVerdict]) -> LlmVerdict:
+    """Of the verdicts with the label that takes precedence, the one with the highest confidence. ``verdicts``: at least
+    one."""
+    readable = [verdict for verdict in verdicts if verdict.readable]
     if not readable:
-        return opinions[0]
-    label = merge_labels([opinion.label for opinion in readable])
-    return max((opinion for opinion in readable if opinion.label is label), key=lambda opinion: opinion.confidence)
+        return verdicts[0]
+    label = merge_labels([verdict.label for verdict in readable])
+    return max((verdict for verdict in readable if verdict.label is label), key=lambda verdict: verdict.confidence)
 
 
 async def gather(awaitables: Sequence[Awaitable[T]]) -> list[T]:
-    """All results in order; the first error, once the others are cancelled and over."""
+    """All results, in order. Raises the first error, after the other tasks are cancelled and have ended."""
     tasks = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
     try:
         return list(await asyncio.gather(*tasks))

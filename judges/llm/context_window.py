@@ -1,10 +1,10 @@
-"""What fits a call: how long texts are, in which order sources stand, and how too many of them are split."""
+"""Fits sources into an LLM's context: estimates tokens, orders sources, and splits what is too long."""
 
 from collections.abc import Callable, Sequence
 from math import ceil
 from typing import TypeVar
 
-from judges.evidence.windows import Windowing, build_index
+from judges.evidence.windowing import Windowing, build_index
 from judges.sentences.splitter import IncrementalSplitter
 from judges.types import Chunk, Evidence, Span
 
@@ -15,20 +15,20 @@ _EVERY_SENTENCE = 1 << 30
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens a model makes of ``text``, rather too many than too few: tokenizers differ, and this one
-    knows none of them. A letter beyond ASCII counts as one, as it does in most scripts at worst."""
+    """The approximate number of tokens in ``text``, rather over- than underestimated, for any tokenizer. A character
+    beyond ASCII counts as one token, which is the worst case in most scripts."""
     wide = sum(not ch.isascii() for ch in text)
     return ceil((len(text) - wide) / _CHARS_PER_TOKEN) + wide
 
 
 def ends_first(ranked: Sequence[T]) -> list[T]:
-    """``ranked``, the best first, with the best two at the ends, where models read best (Liu et al. 2023, "Lost in the
-    Middle")."""
+    """``ranked`` (best first) reordered so that the best two are at the ends, which models read best (Liu et al., 2023,
+    "Lost in the Middle")."""
     return list(ranked) if len(ranked) < 3 else [ranked[0], *ranked[2:], ranked[1]]
 
 
 def whole(chunks: Sequence[Chunk]) -> list[Evidence]:
-    """``chunks`` as they are, the most relevant first, those without a score behind the others."""
+    """``chunks`` uncut, most relevant first; those without a score come last."""
     order = sorted(range(len(chunks)), key=lambda place: -_rank(chunks[place]))
     return [
         Evidence(
@@ -43,8 +43,11 @@ def whole(chunks: Sequence[Chunk]) -> list[Evidence]:
 
 
 def pieces(chunks: Sequence[Chunk], limit: int) -> Sequence[Evidence]:
-    """``chunks`` cut into pieces of whole sentences, a sentence in two neighbouring ones, of at most ``limit`` tokens
-    each, not counting the white space within; all of every chunk lies in some piece. The most relevant first."""
+    """``chunks`` cut into pieces of whole sentences, most relevant chunk first.
+
+    Each piece has at most ``limit`` tokens, not counting white space; neighbouring pieces share one sentence, and the
+    pieces cover each chunk.
+    """
     return build_index(
         chunks,
         splitter=IncrementalSplitter,
@@ -55,7 +58,7 @@ def pieces(chunks: Sequence[Chunk], limit: int) -> Sequence[Evidence]:
 
 
 def batches(items: Sequence[T], budget: int, size: Callable[[T], int]) -> list[list[T]]:
-    """``items`` in as few runs as the order allows, each of at most ``budget`` tokens; an item over it stands alone."""
+    """``items`` in the fewest consecutive batches of at most ``budget`` tokens each; a longer item is alone."""
     made: list[list[T]] = []
     room = 0
     for item in items:

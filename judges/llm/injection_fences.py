@@ -1,7 +1,7 @@
-"""Marks round everything that a user, a model or a document wrote, so that a judge can tell it from its instructions.
+"""Fences around all text from users, models and documents, so that the LLM can tell it from its instructions.
 
-The marks hold a nonce that is new for each call, so that no text can be written to close them; what looks like one of
-them, or like the control tokens of a chat template, is made to look like it no more.
+The fences contain a nonce that is new for each call, so no text can close them. Text that looks like a fence, or like
+the control tokens of a chat template, is defused.
 """
 
 import re
@@ -9,7 +9,7 @@ import re
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
 )
-"""Control characters, directional marks and tags: text that people do not see and models read all the same."""
+"""Control characters, directional marks and tags: invisible to people, but read by models."""
 
 _MARK = re.compile(r"[<＜﹤〈⟨](?=\s*[/／∕]?\s*d\W?a\W?t\W?a\b)", re.IGNORECASE)
 _TEMPLATE = re.compile(
@@ -17,21 +17,21 @@ _TEMPLATE = re.compile(
     r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS)\])|<(?=</?SYS>>)",
     re.IGNORECASE,
 )
-"""What servers that turn chats into text may take for the end of a turn."""
+"""Text that a server that renders chats with a template may take for the end of a turn."""
 
 
 class Fence:
-    """The marks of one call. ``nonce`` must be new and not to be guessed."""
+    """The fence of one call. ``nonce`` must be new and unpredictable."""
 
     def __init__(self, nonce: str) -> None:
         self.nonce = nonce
 
     def wrap(self, kind: str, text: str) -> str:
-        """``text`` between marks that name it a ``kind``, which is ours and not text of others."""
+        """``text`` inside a fence labelled ``kind``, which must be our own word."""
         return f"<data-{self.nonce} {kind}>\n{self.defuse(text)}\n</data-{self.nonce}>"
 
     def defuse(self, text: str) -> str:
-        """``text`` without what is unseen, and with what reads like a mark or a control token no longer one."""
+        """``text`` without invisible characters, and with fences and control tokens made harmless."""
         text = _INVISIBLE.sub("", text).replace(self.nonce, "…")
         return _TEMPLATE.sub(_softer, _MARK.sub("‹", text))
 

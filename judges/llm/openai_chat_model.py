@@ -1,4 +1,4 @@
-"""Chat completions over the ``openai`` client library, from any service that speaks them."""
+"""Chat completions through the ``openai`` client library, from any compatible service."""
 
 import asyncio
 import re
@@ -13,16 +13,16 @@ from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableE
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-_REASONS = re.compile(r"o\d|gpt-5")
-"""Models that think before they answer: they take no temperature, and their thoughts count among the tokens."""
-_THOUGHTS = 8_000
+_REASONING_MODELS = re.compile(r"o\d|gpt-5")
+"""These accept no temperature, and their reasoning counts as completion tokens."""
+_REASONING_TOKENS = 8_000
 _NO_KEY = "none"
-"""What a server that wants no key gets: the library does not do without."""
+"""Sent to a server that needs no key, because the library requires one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Completion:
-    """What a model answered, and the tokens that it counted."""
+class LlmCompletion:
+    """A model's answer, and the tokens used as the service counts them."""
 
     text: str
     prompt_tokens: int = 0
@@ -30,26 +30,32 @@ class Completion:
 
 
 class ChatModel(Protocol):
-    """Asks a model one thing. The extension point for other client libraries."""
+    """Sends one prompt to a model. The extension point for other client libraries."""
 
-    async def complete(self, endpoint: Endpoint, key: str | None, model: str, prompt: Prompt) -> Completion:
-        """Raises JudgeError: JudgeOverloadedError at a rate limit, JudgeUnavailableError where nobody answers; or
-        TimeoutError. No message of theirs holds a key or a text."""
+    async def complete(self, endpoint: Endpoint, key: str | None, model: str, prompt: Prompt) -> LlmCompletion:
+        """The completion of ``prompt``.
+
+        Raises TimeoutError, JudgeOverloadedError at a rate limit, JudgeUnavailableError if the endpoint cannot be
+        reached, and JudgeError otherwise. No message contains a key or a text.
+        """
         ...
 
     async def start(self) -> None:
-        """Do beforehand what takes a moment at the first call. Idempotent."""
+        """Do slow preparations now rather than at the first call. Idempotent."""
         ...
 
     async def aclose(self) -> None: ...
 
 
-class OpenAiChat:
-    """``ChatModel`` with one ``AsyncOpenAI`` for each endpoint and key; the library is imported at the first call
-    or by ``start``.
+class OpenAiChatModel:
+    """A ``ChatModel`` with one ``AsyncOpenAI`` for each endpoint and key. The library is imported by ``start`` or the
+    first call.
 
-    ``timeout_s`` bounds an attempt; a lost connection or a 5xx is tried once more. A service that refuses a JSON schema
-    or a temperature is asked without them from then on.
+    A lost connection or a 5xx is retried once. A service that rejects a JSON schema or a temperature is asked without
+    them from then on.
+
+    Args:
+        timeout_s: seconds for each attempt.
     """
 
     def __init__(self, *, timeout_s: float) -> None:
@@ -57,7 +63,7 @@ class OpenAiChat:
         self._clients: dict[tuple[Endpoint, str | None], AsyncOpenAI] = {}
         self._plain: set[tuple[str, str]] = set()
 
-    async def complete(self, endpoint: Endpoint, key: str | None, model: str, prompt: Prompt) -> Completion:
+    async def complete(self, endpoint: Endpoint, key: str | None, model: str, prompt: Prompt) -> LlmCompletion:
         openai = await asyncio.to_thread(_library)
         client = self._client(endpoint, key)
         messages = [{"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user}]
@@ -78,9 +84,9 @@ class OpenAiChat:
         except openai.APIStatusError as error:
             raise JudgeError(f"{endpoint.name} answered {error.status_code}") from None
         except openai.APIConnectionError:
-            raise JudgeUnavailableError(f"{endpoint.name} cannot be reached") from None
+            raise JudgeUnavailableError(f"cannot reach {endpoint.name}") from None
         except (openai.OpenAIError, ValueError, TypeError, AttributeError, LookupError) as error:
-            # Services differ in what they call a completion.
+            # Services differ in the form of their completions.
             raise JudgeError(f"{endpoint.name}: no completion ({type(error).__name__})") from None
 
     async def start(self) -> None:
@@ -129,17 +135,17 @@ def _connect(endpoint: Endpoint, key: str | None, timeout_s: float) -> "AsyncOpe
 def _options(model: str, prompt: Prompt) -> Mapping[str, Any]:
     schema = {"name": prompt.name, "strict": True, "schema": prompt.schema}
     options: dict[str, Any] = {"response_format": {"type": "json_schema", "json_schema": schema}}
-    if _REASONS.match(model):
-        return {**options, "max_completion_tokens": prompt.max_tokens + _THOUGHTS}
+    if _REASONING_MODELS.match(model):
+        return {**options, "max_completion_tokens": prompt.max_tokens + _REASONING_TOKENS}
     return {**options, "max_completion_tokens": prompt.max_tokens, "temperature": 0}
 
 
-async def _ask(client: Any, model: str, messages: Any, options: Mapping[str, Any]) -> Completion:
+async def _ask(client: Any, model: str, messages: Any, options: Mapping[str, Any]) -> LlmCompletion:
     answer = await client.chat.completions.create(model=model, messages=messages, **options)
     usage = answer.usage
-    said = answer.choices[0].message.content
-    return Completion(
-        text=said if isinstance(said, str) else "",
+    content = answer.choices[0].message.content
+    return LlmCompletion(
+        text=content if isinstance(content, str) else "",
         prompt_tokens=_count(usage, "prompt_tokens"),
         completion_tokens=_count(usage, "completion_tokens"),
     )

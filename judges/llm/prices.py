@@ -1,4 +1,4 @@
-"""What a call costs: a table of prices that is data and can be replaced."""
+"""The cost of a call, by a table of prices that users can extend."""
 
 import tomllib
 from collections.abc import Mapping
@@ -14,22 +14,22 @@ _PER = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """US dollars for a million tokens."""
+    """US dollars per million tokens."""
 
     input: float
     output: float
 
 
 class PriceTable:
-    """Prices by the name of a model, with shell globs: an entry of ``own`` goes before every one that is shipped, and
-    of several the longest."""
+    """Prices by model name, which may be a shell glob. Entries of ``own`` take precedence over built-in ones, and
+    longer globs over shorter ones."""
 
     def __init__(self, own: Mapping[str, Price] | None = None) -> None:
-        self._tables = [dict(own or {}), _shipped()]
+        self._tables = [dict(own or {}), _built_in()]
 
     @classmethod
     def read(cls, path: Path) -> "PriceTable":
-        """A table with the entries of a TOML file. Raises ValueError with one line that names what is wrong."""
+        """The table with the entries of a TOML file. Raises ValueError with a message of one line."""
         try:
             return cls(_parse(tomllib.loads(path.read_text("utf-8"))))
         except OSError as error:
@@ -42,7 +42,7 @@ class PriceTable:
             raise ValueError(f"{path}: {error}") from None
 
     def of(self, model: str) -> Price | None:
-        """The price of ``model``, which may be ``endpoint/model``; None where it is not known."""
+        """The price of ``model``, which may be ``endpoint/model``; None if it is unknown."""
         for table in self._tables:
             for name in dict.fromkeys((model, model.partition("/")[2] or model)):
                 globs = [glob for glob in table if fnmatchcase(name, glob)]
@@ -51,7 +51,7 @@ class PriceTable:
         return None
 
     def cost(self, model: str, prompt_tokens: int, completion_tokens: int) -> float | None:
-        """In US dollars; None where the price is not known."""
+        """The cost in US dollars; None if the price is unknown."""
         price = self.of(model)
         if price is None:
             return None
@@ -72,5 +72,5 @@ def _price(name: str, entry: Any) -> Price:
 
 
 @cache
-def _shipped() -> dict[str, Price]:
+def _built_in() -> dict[str, Price]:
     return _parse(tomllib.loads((files("judges.llm") / "prices.toml").read_text("utf-8")))

@@ -1,6 +1,7 @@
-"""What the LLM is told. Whatever others wrote stands inside a fence; whatever stands outside is ours or the operator's.
+"""The prompts. Text from users, models and documents is inside a fence; text outside is ours or the operator's.
 
-The task comes first and once more at the end: a model heeds what it read last, so that should not be a document.
+The task comes first and is repeated at the end, because models give most weight to what they read last, which should
+not be a document.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ Schema = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """One request: what to say, the form that the answer must have, and how long it may be."""
+    """One request: its messages, the JSON schema of the answer, and the answer's limit in tokens."""
 
     system: str
     user: str
@@ -64,7 +65,7 @@ a statement that seems wrong stays as it is. A sentence with one claim gives one
 
 
 def claim_prompt(fence: Fence, claim: str, context: str, passages: Sequence[tuple[int, Evidence]]) -> Prompt:
-    """``passages`` with the numbers that they go by, in the order in which they are to stand."""
+    """The prompt to judge a claim. ``passages`` have their numbers, and are in the order of the prompt."""
     schema = _object(
         reasoning={"type": "string"},
         verdict={"type": "string", "enum": ["supported", "contradicted", "unverifiable"]},

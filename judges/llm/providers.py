@@ -1,4 +1,4 @@
-"""Which service a model belongs to, and with which key it is asked."""
+"""Resolves a model name to the endpoint that serves it, and defines where API keys come from."""
 
 import re
 from collections.abc import Mapping
@@ -11,10 +11,10 @@ from judges.protocols import JudgeUnavailableError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """A service that speaks OpenAI's chat completions.
+    """A service with OpenAI's chat completions API.
 
-    ``api_version``: it is Azure's older kind, which wants one and has the model in the URL. ``needs_key``: without a
-    key it is not asked at all.
+    ``api_version`` is set for Azure's older API, which requires it and has the model in the URL. ``needs_key``: the
+    service is not called without a key.
     """
 
     name: str
@@ -24,11 +24,11 @@ class Endpoint:
     headers: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
 
 
-class KeySource(Protocol):
-    """Where keys come from. Asked at every call, so that a key may come, change or go while the process runs."""
+class LlmKeySource(Protocol):
+    """Provides API keys. It is asked for every call, so that a key may be added, changed or removed at run time."""
 
     def key(self, name: str) -> str | None:
-        """The key of the endpoint called ``name``, from memory; None where there is none."""
+        """The key of the endpoint ``name``; None if there is none. Must not block."""
         ...
 
 
@@ -39,7 +39,7 @@ PROVIDERS: Mapping[str, Endpoint] = MappingProxyType(
         "groq": Endpoint(name="groq", base_url="https://api.groq.com/openai/v1"),
     }
 )
-"""The services known by a model's name alone."""
+"""The services that a model's name alone identifies."""
 
 _BY_NAME = (
     (re.compile(r"gpt-|chatgpt-|o\d"), "openai"),
@@ -48,15 +48,15 @@ _BY_NAME = (
 )
 
 
-class UnknownModelError(JudgeUnavailableError):
-    """No endpoint is known to serve the model."""
+class UnknownLlmError(JudgeUnavailableError):
+    """No known endpoint serves the model."""
 
 
 def resolve(model: str, endpoints: Mapping[str, Endpoint]) -> tuple[Endpoint, str]:
     """The endpoint of ``model`` and the model's name there.
 
-    ``endpoint/model`` names the endpoint; otherwise the beginning of the name tells: ``gpt-`` and ``o1`` and the like,
-    ``claude-``, ``llama-`` and ``mixtral-``. Raises UnknownModelError.
+    ``endpoint/model`` names the endpoint; otherwise it follows from the prefix: ``gpt-``, ``chatgpt-`` and ``o1`` etc.,
+    ``claude-``, ``llama-`` and ``mixtral-``. Raises UnknownLlmError.
     """
     name, slash, rest = model.partition("/")
     if slash and rest and name in endpoints:
@@ -64,4 +64,4 @@ def resolve(model: str, endpoints: Mapping[str, Endpoint]) -> tuple[Endpoint, st
     for beginning, provider in _BY_NAME:
         if beginning.match(model) and provider in endpoints:
             return endpoints[provider], model
-    raise UnknownModelError(f"no provider is known for the model {model!r}")
+    raise UnknownLlmError(f"no provider is known for the model {model!r}")

@@ -1,4 +1,4 @@
-"""A whole reply against its sources: one score, or verdicts on its statements where it takes several calls."""
+"""Scores a whole reply against its sources: in one call, or by verdicts on its statements if it needs several."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -6,37 +6,37 @@ from collections.abc import Callable, Sequence
 from judges.llm.batch_merging import gather, merge_labels
 from judges.llm.context_window import batches, ends_first, estimate_tokens, pieces, whole
 from judges.llm.injection_fences import Fence
-from judges.llm.llm_call import Caller, Observe
+from judges.llm.llm_client import LlmClient, Observe
 from judges.llm.prompts import score_prompt, statements_prompt
-from judges.llm.response_parsing import read_verdicts
-from judges.llm.scoring_modes import SCALES, ScoringMode
+from judges.llm.response_parsing import read_statement_verdicts
+from judges.llm.scoring_modes import SCALES, LlmScoringMode
 from judges.protocols import JudgeOverloadedError
 from judges.sentences.splitter import IncrementalSplitter
+from judges.thresholds import UNREADABLE_SCORE
 from judges.types import Chunk, Evidence, Label, ScoreRequest
 
-NEUTRAL = 0.5
-"""The score of what the LLM says in no form that can be read."""
+MAX_CALLS = 64
+"""A reply that would need more calls is not scored."""
 
-MOST_CALLS = 64
-"""A reply that would take more is not scored, and that is said."""
-
-_STATEMENTS = 0.25
-"""The share of a call that goes to statements, where not all fits one."""
+_STATEMENTS_SHARE = 0.25
+"""The share of a call's tokens for statements, if everything does not fit into one call."""
 
 Numbered = tuple[int, str]
 
 
 class ReplyScorer:
+    """Asks an LLM for scores of replies. ``budget``: tokens of text in one call."""
+
     def __init__(
         self,
-        caller: Caller,
+        client: LlmClient,
         fence: Callable[[], Fence],
         *,
         budget: int,
-        scoring_mode: ScoringMode,
+        scoring_mode: LlmScoringMode,
         include_reasoning: bool,
     ) -> None:
-        self._caller = caller
+        self._client = client
         self._fence = fence
         self._budget = budget
         self._scale = SCALES[scoring_mode]
@@ -45,8 +45,8 @@ class ReplyScorer:
     async def score(
         self, request: ScoreRequest, reply: str, chunks: Sequence[Chunk], record: Observe
     ) -> tuple[float, str | None]:
-        """Raises JudgeError or TimeoutError."""
-        self._caller.check(request.model)
+        """The score of ``reply``, 0–1, and its reasoning. Raises JudgeError or TimeoutError."""
+        self._client.check(request.model)
         sources = whole(chunks)
         if estimate_tokens(reply) + sum(estimate_tokens(source.text) for source in sources) > self._budget:
             return await self._score_in_parts(request, reply, chunks, record)
@@ -58,22 +58,22 @@ class ReplyScorer:
             criteria=request.criteria,
             reasoning=self._reasoning,
         )
-        found = await self._caller.ask("score", request.model, prompt, self._scale.read, record)
-        return found or (NEUTRAL, None)
+        found = await self._client.ask("score", request.model, prompt, self._scale.read, record)
+        return found or (UNREADABLE_SCORE, None)
 
     async def _score_in_parts(
         self, request: ScoreRequest, reply: str, chunks: Sequence[Chunk], record: Observe
     ) -> tuple[float, str | None]:
-        """The share of statements that some batch of the sources supports. Every statement meets every source."""
-        for_statements = int(self._budget * _STATEMENTS)
+        """The share of statements that some batch of sources supports. Every statement is judged by every source."""
+        for_statements = int(self._budget * _STATEMENTS_SHARE)
         for_sources = self._budget - for_statements
         statements = list(enumerate(await asyncio.to_thread(_statements, reply, for_statements), 1))
         sources = await asyncio.to_thread(pieces, chunks, for_sources)
         groups = batches(statements, for_statements, lambda statement: estimate_tokens(statement[1]))
         parts = batches(sources, for_sources, lambda source: estimate_tokens(source.text))
-        if len(groups) * len(parts) > MOST_CALLS:
+        if len(groups) * len(parts) > MAX_CALLS:
             raise JudgeOverloadedError(
-                f"the reply and its sources would take {len(groups) * len(parts)} calls (limit {MOST_CALLS})"
+                f"the reply and its sources need {len(groups) * len(parts)} calls (limit {MAX_CALLS})"
             )
         answers = await gather([self._verdicts(request, group, part, record) for group in groups for part in parts])
         found: dict[int, list[Label]] = {number: [] for number, _ in statements}
@@ -87,16 +87,16 @@ class ReplyScorer:
         self, request: ScoreRequest, group: Sequence[Numbered], part: Sequence[Evidence], record: Observe
     ) -> list[tuple[int, Label]]:
         prompt = statements_prompt(self._fence(), group, _numbered(ends_first(part)), criteria=request.criteria)
-        found = await self._caller.ask("statements", request.model, prompt, read_verdicts, record) or {}
+        found = await self._client.ask("statements", request.model, prompt, read_statement_verdicts, record) or {}
         return [(number, found[number]) for number, _ in group if number in found]
 
 
 def _share(labels: Sequence[Label | None]) -> float:
-    """1 for each statement supported, 0.5 for one whose verdict could not be read, over all that claim anything."""
+    """The mean over all statements that make a claim: 1 for a supported one, 0.5 for one without a readable verdict."""
     claims = _claims(labels)
     if not claims:
         return 1.0
-    return (labels.count(Label.SUPPORTED) + NEUTRAL * labels.count(None)) / claims
+    return (labels.count(Label.SUPPORTED) + UNREADABLE_SCORE * labels.count(None)) / claims
 
 
 def _claims(labels: Sequence[Label | None]) -> int:
@@ -104,11 +104,11 @@ def _claims(labels: Sequence[Label | None]) -> int:
 
 
 def _statements(reply: str, limit: int) -> list[str]:
-    """The sentences of ``reply``; a longer one than ``limit`` tokens in parts."""
+    """The sentences of ``reply``; one longer than ``limit`` tokens in parts."""
     splitter = IncrementalSplitter(max_chars=max(200, 2 * limit))
     return [text for sentence in [*splitter.push(reply), *splitter.flush()] if (text := sentence.text.strip())]
 
 
 def _numbered(sources: Sequence[Evidence]) -> list[tuple[int, Evidence]]:
-    """Each source with the number that the reply's markers call it by."""
+    """Each source with its number in the reply's citation markers."""
     return [(source.chunk_index + 1, source) for source in sources]

@@ -1,6 +1,6 @@
-"""What an LLM answered, read with patience: JSON where it was asked for, in a code block, or amid prose.
+"""Parses an LLM's answer leniently: JSON as requested, in a code block, or within prose.
 
-An answer that cannot be read, or that says two things, is None: the caller takes it for neutral.
+An answer that cannot be parsed or contradicts itself is None, which the caller treats as neutral.
 """
 
 import json
@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from judges.types import Label, Opinion
+from judges.thresholds import LLM_MIN_CONFIDENCE
+from judges.types import Label, LlmVerdict
 
 _SCORE = re.compile(r"\A\W*(?:score\W{0,6})?([01](?:\.\d+)?|\.\d+)\W*\Z", re.IGNORECASE)
 _WORDS = {
@@ -22,16 +23,16 @@ _WORDS = {
     Label.NOT_A_CLAIM: ("not_a_claim", "not a claim", "no claim", "no_claim"),
 }  # fmt: skip
 _LABELS = {word: label for label, words in _WORDS.items() for word in words}
-_LONGEST_CORRECTION = 2_000
-_LONGEST_REASONING = 4_000
-_UNSTATED = 0.75
-"""The confidence of a verdict that comes without one."""
+_MAX_CORRECTION_CHARS = 2_000
+_MAX_REASONING_CHARS = 4_000
+_DEFAULT_CONFIDENCE = 0.75
+"""The confidence of a verdict that states none."""
 
 
-def read_opinion(text: str, *, sources: int) -> Opinion | None:
-    """An opinion about a claim, with the positions of the sources named, of ``sources`` that were shown.
+def read_claim_verdict(text: str, *, sources: int) -> LlmVerdict | None:
+    """The verdict on a claim, with the positions of the sources it names. ``sources`` is how many were shown.
 
-    A verdict of less than half confidence is none: the claim is unverifiable.
+    A verdict with less confidence than ``LLM_MIN_CONFIDENCE`` becomes unverifiable.
     """
     answer = _object(text, "verdict")
     label = None if answer is None else _label(answer["verdict"])
@@ -40,20 +41,20 @@ def read_opinion(text: str, *, sources: int) -> Opinion | None:
     if label is Label.NOT_A_CLAIM:
         label = Label.UNVERIFIABLE
     confidence = _share(answer.get("confidence"))
-    confidence = _UNSTATED if confidence is None else confidence
-    if confidence < 0.5:
-        label, confidence = Label.UNVERIFIABLE, 0.5
-    return Opinion(
+    confidence = _DEFAULT_CONFIDENCE if confidence is None else confidence
+    if confidence < LLM_MIN_CONFIDENCE:
+        label, confidence = Label.UNVERIFIABLE, LLM_MIN_CONFIDENCE
+    return LlmVerdict(
         label=label,
         confidence=confidence,
-        reasoning=_text(answer.get("reasoning"), _LONGEST_REASONING),
-        correction=_text(answer.get("correction"), _LONGEST_CORRECTION) if label is Label.CONTRADICTED else None,
+        reasoning=_text(answer.get("reasoning"), _MAX_REASONING_CHARS),
+        correction=_text(answer.get("correction"), _MAX_CORRECTION_CHARS) if label is Label.CONTRADICTED else None,
         passages=_positions(answer.get("sources"), sources),
     )
 
 
 def read_score(text: str) -> tuple[float, str | None] | None:
-    """A score of 0–1 and its reasoning."""
+    """A score, 0–1, and its reasoning."""
     answer = _object(text, "score")
     if answer is None:
         bare = _SCORE.match(text.strip())
@@ -64,14 +65,14 @@ def read_score(text: str) -> tuple[float, str | None] | None:
 
 
 def read_scale(text: str) -> tuple[float, str | None] | None:
-    """A score on a scale of 1 to 5, as 0–1, and its reasoning."""
+    """A score from 1 to 5, converted to 0–1, and its reasoning."""
     answer = _object(text, "score") or {"score": text.strip()}
     value = _number(answer["score"])
     return None if value is None or value not in (1, 2, 3, 4, 5) else ((value - 1) / 4, _reasoning(answer))
 
 
 def read_yes_no(text: str) -> tuple[float, str | None] | None:
-    """Yes or no, as 1 or 0, and its reasoning."""
+    """Yes or no, converted to 1 or 0, and its reasoning."""
     answer = _object(text, "grounded") or {"grounded": text.strip().strip(".").lower()}
     value = answer["grounded"]
     known = {True: 1.0, False: 0.0, "yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
@@ -79,8 +80,8 @@ def read_yes_no(text: str) -> tuple[float, str | None] | None:
     return None if found is None else (found, _reasoning(answer))
 
 
-def read_verdicts(text: str) -> Mapping[int, Label] | None:
-    """Verdicts on numbered statements, those that can be read. A number with two verdicts has none."""
+def read_statement_verdicts(text: str) -> Mapping[int, Label] | None:
+    """The readable verdicts on numbered statements. A number with two different verdicts has none."""
     answer = _object(text, "verdicts")
     if answer is None or not isinstance(answer["verdicts"], list):
         return None
@@ -104,7 +105,7 @@ def read_claims(text: str) -> Sequence[str] | None:
 
 
 def _object(text: str, key: str) -> dict[str, Any] | None:
-    """The JSON object of the answer that has ``key``; None if there is none, or several that disagree on it."""
+    """The JSON object in the answer that has ``key``; None if there is none, or several that disagree on it."""
     found = [value for value in _objects(text) if key in value]
     return found[-1] if found and all(value[key] == found[-1][key] for value in found) else None
 
@@ -138,7 +139,7 @@ def _number(value: Any) -> float | None:
 
 
 def _share(value: Any) -> float | None:
-    """0–1, as such or in percent."""
+    """A number of 0–1, or in percent, as 0–1."""
     percent = isinstance(value, str) and value.strip().endswith("%")
     number = _number(value.strip().removesuffix("%")) if isinstance(value, str) else _number(value)
     if number is None or not 0 <= number <= 100:
@@ -147,11 +148,11 @@ def _share(value: Any) -> float | None:
 
 
 def _reasoning(answer: Mapping[str, Any]) -> str | None:
-    return _text(answer.get("reasoning"), _LONGEST_REASONING)
+    return _text(answer.get("reasoning"), _MAX_REASONING_CHARS)
 
 
 def _text(value: Any, longest: int) -> str | None:
-    """One line of text; None where there is none, or far more than was asked for."""
+    """The text as one line; None if there is none, or it is much longer than requested."""
     if not isinstance(value, str):
         return None
     line = " ".join(value.split())

@@ -1,4 +1,4 @@
-"""The scales on which an LLM scores a reply: what it is asked for, and how its answer is read."""
+"""The scales on which an LLM scores a reply: what it is asked for, and how its answer is parsed."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from judges.llm.response_parsing import read_scale, read_score, read_yes_no
 Read = Callable[[str], tuple[float, str | None] | None]
 
 
-class ScoringMode(StrEnum):
-    """``unit``: 0.0 to 1.0; ``binary_yes_no``: grounded or not, 1 or 0; ``scale_1_5``: taken as (raw - 1) / 4."""
+class LlmScoringMode(StrEnum):
+    """``unit``: 0.0 to 1.0. ``binary_yes_no``: grounded or not, 1 or 0. ``scale_1_5``: converted by (raw - 1) / 4."""
 
     UNIT = "unit"
     BINARY = "binary_yes_no"
@@ -20,7 +20,7 @@ class ScoringMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """``wording`` tells the judge what to give; ``field`` and ``schema`` say how."""
+    """``wording`` describes the scale to the LLM, ``field`` and ``schema`` the answer; ``read`` parses it."""
 
     wording: str
     field: str
@@ -38,10 +38,10 @@ _STEPS = """Give one score from 1 to 5, a whole number:
 _YES_NO = """Say whether the reply is grounded: true if every statement can be traced to a source, its citations are
 right and it stays within the sources; false otherwise."""
 
-SCALES: Mapping[ScoringMode, Scale] = {
-    ScoringMode.UNIT: Scale(wording=_BANDS, field="score", schema={"type": "number"}, read=read_score),
-    ScoringMode.SCALE: Scale(
+SCALES: Mapping[LlmScoringMode, Scale] = {
+    LlmScoringMode.UNIT: Scale(wording=_BANDS, field="score", schema={"type": "number"}, read=read_score),
+    LlmScoringMode.SCALE: Scale(
         wording=_STEPS, field="score", schema={"type": "integer", "enum": [1, 2, 3, 4, 5]}, read=read_scale
     ),
-    ScoringMode.BINARY: Scale(wording=_YES_NO, field="grounded", schema={"type": "boolean"}, read=read_yes_no),
+    LlmScoringMode.BINARY: Scale(wording=_YES_NO, field="grounded", schema={"type": "boolean"}, read=read_yes_no),
 }

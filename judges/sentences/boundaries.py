@@ -1,33 +1,33 @@
-"""Where a sentence ends: what each character that may end one says, with what follows it."""
+"""Decides where a sentence ends, by each character that may end one and the text after it."""
 
 from judges.sentences.brackets import Enclosures, closer_of
-from judges.sentences.lookahead import LINE_ENDS, Block, Lookahead
+from judges.sentences.full_stops import FullStopKind, classify, ends
+from judges.sentences.lookahead import LINE_ENDS, LineKind, Lookahead
 from judges.text.languages import SplitRules
-from judges.text.sentence_stops import Stop, classify, ends
 
 HARD = frozenset("。！？｡⁇⁈⁉‼؟۔।॥։።፧။៕")
-"""End marks that need no white space after them."""
+"""End marks that do not need white space after them."""
 MARKS = HARD | frozenset(".!?…")
 _AFTER_MARK = frozenset("\"'”’»*_~¹²³⁰⁴⁵⁶⁷⁸⁹")
 _CITES = frozenset("[【")
 _COLONS = frozenset(":：")
-_SILENT = frozenset("*_~\"'“„‘‚«»([{¿¡")
+_MARKUP = frozenset("*_~\"'“„‘‚«»([{¿¡")
 _INDENT = frozenset(" \t>")
 _BLANK = frozenset(" ")
 _OPEN_ENDED = frozenset(".!?…,;&+/–-，、；")
-"""Before a line feed: the line goes on, or its full stop has been found to be none."""
+"""Before a line feed: the sentence continues, or its full stop was found not to end it."""
 _MAX_CLOSERS = 16
-_MAX_SILENT = 6
+_MAX_MARKUP = 6
 _MAX_FENCE_SPACE = 8
 _OPENING = 40
 _LINE = 48
 
 
-class Boundaries:
+class BoundaryDetector:
     """Decides, for each character at which the sentence in ``ahead`` may end, whether and where it does.
 
-    Every method takes a position and returns the end of the sentence, the white space after it included, or None. It
-    raises More where that is not yet certain, and nothing has changed then.
+    Every method takes a position and returns the end of the sentence, including the white space after it, or None. If
+    that is not certain yet, it raises MoreTextNeeded and leaves the state unchanged.
     """
 
     def __init__(self, ahead: Lookahead, rules: SplitRules) -> None:
@@ -36,7 +36,7 @@ class Boundaries:
         self._open = Enclosures()
 
     def reset(self) -> None:
-        """A new sentence has begun: nothing is open."""
+        """A new sentence begins: no bracket or quotation is open."""
         self._open.clear()
 
     def decide(self, at: int) -> int | None:
@@ -52,11 +52,11 @@ class Boundaries:
         return None
 
     def line(self, at: int) -> int | None:
-        """At the end of a line that is a unit by itself."""
+        """At the end of a line that is a block by itself."""
         return self._ahead.skip_space(at)
 
     def fence(self, at: int, marker: str) -> int | None:
-        """At the end of a line of a block of code: the end of the block, if the next line closes it."""
+        """At the end of a line in a code block: the end of the block, if the next line closes it."""
         ahead = self._ahead
         line = ahead.skip(at + 1, _INDENT, _MAX_FENCE_SPACE)
         run = ahead.run(line, marker[0])
@@ -74,34 +74,38 @@ class Boundaries:
             return after
         if not ahead.char(after):
             return None
-        if ahead.lines(at, after) > 1 or ahead.block(after)[0] is not Block.TEXT:
+        if ahead.lines(at, after) > 1 or ahead.block(after)[0] is not LineKind.TEXT:
             return after
-        goes_on = self._open.at(at - ahead.start) or self._line_goes_on(at, after)
-        return None if goes_on else after
+        continues = self._open.at(at - ahead.start) or self._line_continues(at, after)
+        return None if continues else after
 
-    def _line_goes_on(self, at: int, after: int) -> bool:
+    def _line_continues(self, at: int, after: int) -> bool:
         line = self._ahead.text[max(self._ahead.start, at - _LINE) : at].rstrip()
         if line[-1:] in _COLONS:
             return False
         last = line.split()[-1:]
-        return line[-1:] in _OPEN_ENDED or self._ahead.starts_small(after) or not self._rules.dangling.isdisjoint(last)
+        return (
+            line[-1:] in _OPEN_ENDED
+            or self._ahead.starts_lower_case(after)
+            or not self._rules.dangling.isdisjoint(last)
+        )
 
     def _mark(self, at: int, mark: str) -> int | None:
         ahead = self._ahead
-        if ahead.char(at + 1) in MARKS:  # the last of a run decides
+        if ahead.char(at + 1) in MARKS:  # the last mark of a run decides
             return None
         end, closed, enclosed = self._past_closers(at + 1)
         if end > ahead.limit or enclosed:
             return None
         following = ahead.char(end)
         if mark in HARD or (mark in "!?" and _is_unspaced(following)):
-            goes_on = not following or (closed and _continues_quotation(following))
-            return None if goes_on else ahead.skip_space(end)
+            continues = not following or (closed and _continues_quotation(following))
+            return None if continues else ahead.skip_space(end)
         return self._soft_end(at, end, asks=mark == "?" and not closed) if following.isspace() else None
 
     def _past_closers(self, at: int) -> tuple[int, bool, list[str]]:
-        """Past what belongs to the sentence behind its mark: where it ends, whether a quotation or bracket was closed,
-        and what is still open."""
+        """Skip the closing marks and citations after an end mark. Return the position after them, whether a quotation
+        or bracket was closed, and the marks still open."""
         ahead, closed = self._ahead, False
         enclosed = self._open.at(at - ahead.start)
         for _ in range(_MAX_CLOSERS):
@@ -123,7 +127,7 @@ class Boundaries:
         return at, closed, enclosed
 
     def _soft_end(self, at: int, end: int, *, asks: bool) -> int | None:
-        """Where the sentence ends if the mark ``at``, with its closers up to the white space ``end``, ends it."""
+        """The end of the sentence if the mark at ``at``, with its closing marks up to ``end``, ends it."""
         ahead = self._ahead
         after = ahead.skip_space(end)
         if after < ahead.limit and after - end <= 2 and ahead.char(after) in _CITES and not ahead.lines(end, after):
@@ -134,19 +138,21 @@ class Boundaries:
             return after
         if not ahead.char(after) or ahead.char(after) in MARKS:
             return None
-        word = ahead.skip(after, _SILENT, _MAX_SILENT)
-        if ahead.starts_small(word) and not asks:
+        word = ahead.skip(after, _MARKUP, _MAX_MARKUP)
+        if ahead.starts_lower_case(word) and not asks:
             return None
         if ahead.text[at] != ".":
             return after
         stop, before = classify(self._rules, ahead.text, ahead.start, at)
-        if stop is Stop.PLAIN or (stop in (Stop.LOOSE, Stop.ENDING) and ahead.lines(end, after)):
+        if stop is FullStopKind.PLAIN or (
+            stop in (FullStopKind.LOOSE, FullStopKind.ENDING) and ahead.lines(end, after)
+        ):
             return after
         is_end = ends(self._rules, stop, before, ahead.text[at - 1], ahead.word(word))
         return after if is_end else None
 
     def _colon(self, at: int, colon: str) -> int | None:
-        """A colon ends a lead-in that says nothing ("Here is what I found: The trail ...")."""
+        """A colon ends an empty lead-in ("Here is what I found: The trail ...")."""
         ahead = self._ahead
         opening = ahead.text[ahead.start : min(at, ahead.start + _OPENING)].lstrip(" \n\t*_>").casefold()
         if not opening.startswith(self._rules.lead_ins) or self._open.at(at - ahead.start):
@@ -161,7 +167,7 @@ class Boundaries:
 
 
 def _is_unspaced(ch: str) -> bool:
-    """Whether ``ch`` is of a script that writes no space between sentences: kana, Han, full-width forms."""
+    """Whether ``ch`` is from a script without spaces between sentences: kana, Han, full-width forms."""
     return "\u3040" <= ch <= "\u9fff" or "\uff00" <= ch <= "\uffef"
 
 

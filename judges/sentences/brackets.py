@@ -1,9 +1,9 @@
-"""Brackets, quotation marks and inline code that stand open, within which no sentence ends."""
+"""Tracks open brackets, quotation marks and inline code, inside which no sentence ends."""
 
 from judges.sentences.lookahead import Lookahead
 
 _PAIRS = dict(zip("([{（【「『《〈〔［｛", ")]}）】」』》〉〕］｝", strict=True))
-# Quotation marks by family: one closes an open one of its family unless it stands where a quotation opens.
+# Quotation marks by family: one closes an open one of its family, unless it is where a quotation opens.
 _FAMILY = {'"': '"', "“": '"', "”": '"', "„": '"', "‘": "’", "’": "’", "‚": "’", "«": "»", "»": "»"}
 _OPENING = frozenset("“„‘‚«")
 _BEFORE_OPENING = frozenset("([{-–—*_:：")
@@ -15,12 +15,12 @@ CHARACTERS = "".join((*_PAIRS, *_PAIRS.values(), *_FAMILY, "`"))
 
 
 def closer_of(ch: str) -> str:
-    """``ch`` as the marks that it closes know it."""
+    """The closing mark that ``ch`` counts as."""
     return _FAMILY.get(ch, ch)
 
 
 class Enclosures:
-    """What is open at a point of a sentence. A mark that stays open for long was never meant to close and is forgotten.
+    """The marks that are open at a position in a sentence. One that stays open for long is dropped.
 
     Positions are relative to the start of the sentence.
     """
@@ -32,13 +32,13 @@ class Enclosures:
         self._open.clear()
 
     def at(self, position: int) -> list[str]:
-        """What has to close, the innermost last."""
+        """The closing marks that are due, innermost last."""
         while self._open and position - self._open[0][1] > _MAX_OPEN:
             del self._open[0]
         return [closer for closer, _ in self._open]
 
     def take(self, ahead: Lookahead, at: int) -> None:
-        """Read the mark at ``at``. Raises More."""
+        """Read the mark at ``at``. Raises MoreTextNeeded."""
         ch, position = ahead.text[at], at - ahead.start
         before = ahead.text[at - 1] if position else " "
         enclosed = self.at(position)

@@ -1,16 +1,16 @@
-"""Sentences of text that still arrives.
+"""Splits text into sentences while it arrives.
 
-The text is scanned once. Every decision looks only at the text itself, and one that would have to look beyond what has
-arrived is put off (``More``) and made again when there is more; so the cuts between deltas cannot matter. Look-ahead is
-bounded, and so is the length of a sentence: the work per character is constant.
+The text is scanned once. Every decision depends only on the text: one that would need text beyond what has arrived is
+deferred (``MoreTextNeeded``) and made when there is more, so where the deltas are cut does not matter. Look-ahead and
+the length of a sentence are bounded, so the work per character is constant.
 """
 
 import re
 from collections.abc import Sequence
 
-from judges.sentences.boundaries import MARKS, Boundaries
+from judges.sentences.boundaries import MARKS, BoundaryDetector
 from judges.sentences.brackets import CHARACTERS
-from judges.sentences.lookahead import LINE_ENDS, Block, Lookahead, More
+from judges.sentences.lookahead import LINE_ENDS, LineKind, Lookahead, MoreTextNeeded
 from judges.text.languages import LANGUAGES, split_rules
 from judges.text.markdown import plain, plain_code
 from judges.types import Sentence, Span
@@ -27,11 +27,14 @@ _TAIL = 1000
 
 
 class IncrementalSplitter:
-    """Splits one reply that arrives in deltas; implements ``judges.protocols.SentenceSplitter``.
+    """Splits one reply that arrives in deltas. Implements ``judges.protocols.SentenceSplitter``.
 
-    ``max_chars`` bounds a sentence in characters: a longer one is cut at white space (code: at the end of a line) or,
-    where there is none, in the middle of a word. ``languages`` names the tables of abbreviations to use. Raises
-    ValueError if ``max_chars`` is less than 1 or a language has no table.
+    Raises ValueError if ``max_chars`` is less than 1 or a language has no table.
+
+    Args:
+        max_chars: the longest sentence in characters. A longer one is cut at white space (code at a line end), or
+            within a word if there is none.
+        languages: codes of the abbreviation tables to use.
     """
 
     def __init__(self, *, max_chars: int = 4000, languages: Sequence[str] = LANGUAGES) -> None:
@@ -39,24 +42,24 @@ class IncrementalSplitter:
             raise ValueError(f"max_chars must be at least 1, not {max_chars}")
         self._max_chars = max_chars
         self._ahead = Lookahead(max_chars)
-        self._boundaries = Boundaries(self._ahead, split_rules(tuple(languages)))
+        self._boundaries = BoundaryDetector(self._ahead, split_rules(tuple(languages)))
         self._index = 0
-        self._offset = 0  # where the text held begins in the reply
-        self._at = 0  # how far the text held is scanned
-        self._block: Block | None = None
+        self._offset = 0  # position of the buffered text in the reply
+        self._at = 0  # how far the buffered text has been scanned
+        self._block: LineKind | None = None
         self._fence = ""
         self._on_new_line = True
 
     def push(self, text: str) -> Sequence[Sentence]:
         """Take a delta; return the sentences whose end is now certain. Raises RuntimeError after ``flush``."""
         if self._ahead.ended:
-            raise RuntimeError("push after flush: a splitter serves one text")
+            raise RuntimeError("push after flush: use a new splitter for each text")
         self._ahead.text += text
         return self._take()
 
     def flush(self, *, truncated: bool = False) -> Sequence[Sentence]:
-        """The text has ended; return the rest. ``truncated``: it was cut off, so that a last sentence without an end
-        mark is not ``complete``."""
+        """The text has ended; return the rest. ``truncated``: it was cut off, so a last sentence without an end mark is
+        not ``complete``."""
         self._ahead.ended = True
         sentences = self._take()
         end = len(self._ahead.text)
@@ -66,7 +69,7 @@ class IncrementalSplitter:
         return sentences
 
     def pause(self) -> Sequence[Sentence]:
-        """The text goes on, but not in the same sentence nor on the same line; return the rest of what has arrived."""
+        """End the current sentence and line here; return the rest of what has arrived. More text may follow."""
         sentences = self.flush()
         arrived = len(self._ahead.text)
         self._ahead.drop(arrived)
@@ -83,7 +86,7 @@ class IncrementalSplitter:
             while (end := self._next_end()) is not None:
                 sentences.append(self._emit(end))
                 self._resume(end)
-        except More:
+        except MoreTextNeeded:
             pass
         if done := min(self._ahead.start, self._at):
             self._ahead.drop(done)
@@ -92,10 +95,10 @@ class IncrementalSplitter:
         return sentences
 
     def _next_end(self) -> int | None:
-        """Scan on to the end of the open sentence; None if the text is exhausted. Raises More."""
+        """Scan to the end of the open sentence; None if the text is exhausted. Raises MoreTextNeeded."""
         if self._block is None:
             self._begin()
-        points = _POINTS if self._block in (Block.TEXT, Block.ITEM) else _LINE_POINTS
+        points = _POINTS if self._block in (LineKind.TEXT, LineKind.ITEM) else _LINE_POINTS
         limit = self._ahead.limit
         while self._at < limit:
             found = points.search(self._ahead.text, self._at, limit)
@@ -113,22 +116,22 @@ class IncrementalSplitter:
         if self._on_new_line or self._ahead.lines(self._ahead.start, first):
             self._block, self._fence = self._ahead.block(first)
         else:
-            self._block = Block.TEXT
+            self._block = LineKind.TEXT
         self._at = max(self._at, first)
 
     def _decide(self, at: int) -> int | None:
         match self._block:
-            case Block.FENCE:
+            case LineKind.FENCE:
                 return self._boundaries.fence(at, self._fence)
-            case Block.LINE:
+            case LineKind.LINE:
                 return self._boundaries.line(at)
             case _:
                 return self._boundaries.decide(at)
 
     def _cut(self, limit: int) -> int:
-        """Where a unit that reaches ``limit`` without an end is cut, in its second half."""
+        """Where to cut a sentence that reaches ``limit`` without an end; in its second half."""
         text, half = self._ahead.text, self._ahead.start + self._max_chars // 2
-        if self._block is Block.FENCE and (line := text.rfind("\n", half, limit) + 1):
+        if self._block is LineKind.FENCE and (line := text.rfind("\n", half, limit) + 1):
             return line
         space = _LAST_SPACE.search(text[half:limit])
         return half + space.start() + 1 if space else limit
@@ -136,7 +139,7 @@ class IncrementalSplitter:
     def _emit(self, end: int, *, complete: bool = True) -> Sentence:
         start = self._ahead.start
         text = self._ahead.text[start:end]
-        in_code = self._block is Block.FENCE
+        in_code = self._block is LineKind.FENCE
         sentence = Sentence(
             index=self._index,
             text=text,
@@ -151,10 +154,10 @@ class IncrementalSplitter:
         return sentence
 
     def _resume(self, end: int) -> None:
-        """Go on behind a sentence. One that was cut for its length was scanned further than it reaches."""
+        """Continue after a sentence. One cut for its length was scanned beyond its end."""
         self._boundaries.reset()
         if self._at < end:
             self._at = end
             self._block = None
-        elif self._block is Block.FENCE:
-            self._at = end - 1  # so that the first line after the cut is seen to begin
+        elif self._block is LineKind.FENCE:
+            self._at = end - 1  # so that the first line after the cut is recognised

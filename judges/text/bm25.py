@@ -1,4 +1,4 @@
-"""Which texts share words with a query: BM25 over short texts, in memory."""
+"""BM25 over short texts, in memory: ranks texts by the words they share with a query."""
 
 import re
 from collections import Counter, defaultdict
@@ -7,7 +7,7 @@ from math import log
 
 _RUN = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
-"""Scripts that set no space between words: Thai, Lao, Burmese, Khmer, kana, Han."""
+"""Scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, Han."""
 
 _STEM = 7
 _PLURAL_FROM = 4
@@ -17,8 +17,8 @@ _B = 0.75
 
 
 def terms(text: str) -> list[str]:
-    """The words of ``text``, folded so that forms of one word meet: lower case, no plural ``s``, seven letters at most.
-    Scripts without spaces give pairs of neighbouring characters."""
+    """The words of ``text``, normalised so that forms of one word are equal: lower case, no plural ``s``, seven letters
+    at most. Scripts without spaces give bigrams of characters."""
     folded = text.casefold()
     runs: list[str] = _RUN.findall(folded)
     if folded.isascii() or not _UNSPACED.search(folded):
@@ -37,12 +37,12 @@ def _stem(run: str) -> str:
 
 
 def substance(term: str) -> float:
-    """How much ``term`` says of what a text is about, whatever the other texts are: little for a short word."""
+    """How much ``term`` says about the subject of a text, 0–1, regardless of other texts: little for a short word."""
     return 1.0 if len(term) > _FUNCTION_WORD or not (term.isascii() and term.isalpha()) else 0.2
 
 
 class Bm25:
-    """Okapi BM25 (Robertson and Zaragoza, 2009) with k1 = 1.2 and b = 0.75 over the texts given as lists of terms."""
+    """Okapi BM25 (Robertson and Zaragoza, 2009) with k1 = 1.2 and b = 0.75. ``texts`` are lists of terms."""
 
     def __init__(self, texts: Sequence[Sequence[str]]) -> None:
         self._size = len(texts)
@@ -54,12 +54,12 @@ class Bm25:
                 self._postings[term].append((index, count * (_K1 + 1.0) / (count + norm)))
 
     def weight(self, term: str) -> float:
-        """The inverse document frequency of ``term``: positive, highest for a term in none of the texts."""
+        """The inverse document frequency of ``term``: positive, and highest for a term in none of the texts."""
         count = len(self._postings.get(term, ()))
         return log(1.0 + (self._size - count + 0.5) / (count + 0.5))
 
     def scores(self, query: Iterable[str]) -> list[float]:
-        """One score a text, 0 for one that shares no term with ``query``."""
+        """The score of each text; 0 for one that shares no term with ``query``."""
         scores = [0.0] * self._size
         for term in dict.fromkeys(query):
             weight = self.weight(term)

@@ -1,4 +1,4 @@
-"""From Markdown to what a judge reads."""
+"""Converts Markdown to the plain text that a judge reads."""
 
 import html
 import re
@@ -10,7 +10,7 @@ CITATION = re.compile(
     rf"|\[{_NAMED}: ?[^\[\]\n]{{1,60}}\]"
     r"|【[^【】\n]{1,60}】"
 )
-"""A marker that says where a statement comes from: ``[1]``, ``[^2]``, ``[3, 4]``, ``[doc 5]``, ``【6†source】``."""
+"""A citation marker: ``[1]``, ``[^2]``, ``[3, 4]``, ``[doc 5]``, ``【6†source】``."""
 
 ROW = re.compile(r"\s*\|")
 HEADING = re.compile(r"\s*#{1,6}(?:[ \t]|\Z)")
@@ -32,13 +32,13 @@ _INLINE = re.compile(
     r"|(?P<marks>\*+|_+|~~)"
 )
 _MARKED = re.compile(r"[`*_~<\\\[【]")
-"""What all inline Markdown has; most sentences have none."""
+"""A character that all inline Markdown has, and most sentences lack."""
 _DELIMITER = re.compile(r"\s*:?-+:?\s*\Z")
 
 
 def plain(text: str) -> str:
-    """``text``, one sentence or block of Markdown, as it would be read aloud: markers and citations removed, link texts
-    and code kept, white space collapsed. Empty if nothing is left (a rule, a marker alone)."""
+    """A sentence or block of Markdown as it would be read aloud: without markup and citations, with link texts and
+    code, white space collapsed. "" if nothing is left (a rule, a marker alone)."""
     if ROW.match(text):
         return ", ".join(cell for cell in cells(text) if cell)
     if _RULE.match(text):
@@ -48,12 +48,12 @@ def plain(text: str) -> str:
 
 
 def plain_code(text: str) -> str:
-    """The code of a fenced block without its fence, white space collapsed."""
-    return " ".join(_FENCE.sub("", _joined(text)).split())
+    """The code of a fenced block without its fences, white space collapsed."""
+    return " ".join(_FENCE.sub("", _join_surrogates(text)).split())
 
 
-def _joined(text: str) -> str:
-    """``text`` with the halves of characters joined that a stream brought one by one; a half left over is replaced."""
+def _join_surrogates(text: str) -> str:
+    """``text`` with surrogate pairs joined that a stream delivered in halves; a lone half is replaced."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -62,22 +62,22 @@ def _joined(text: str) -> str:
 
 
 def cells(row: str) -> list[str]:
-    """The plain texts of a table row's cells; none for the row that separates a header from its table."""
+    """The plain texts of a table row's cells; empty for the delimiter row below a header."""
     raw = re.split(r"(?<!\\)\|", row.strip().strip("|"))
     if all(_DELIMITER.match(cell) for cell in raw):
         return []
     return [inline(cell) for cell in raw]
 
 
-def told_row(header: Sequence[str], values: Sequence[str]) -> str:
-    """A row of a table in words: each cell behind what the header says it is, where there is a header for each."""
+def verbalise_row(header: Sequence[str], values: Sequence[str]) -> str:
+    """A table row in words: each cell after its column's name, if there is a name for each."""
     names = header if len(header) == len(values) else [""] * len(values)
     return "; ".join(f"{name}: {value}" if name else value for name, value in zip(names, values, strict=True) if value)
 
 
 def inline(text: str) -> str:
-    """``text`` without inline Markdown; block markers are left alone."""
-    spoken = _joined(text)
+    """``text`` without inline Markdown; block markers are kept."""
+    spoken = _join_surrogates(text)
     if _MARKED.search(spoken):
         spoken = _INLINE.sub(_speak, spoken)
     if "&" in spoken:
@@ -104,7 +104,7 @@ def _speak(found: re.Match[str]) -> str:
 
 
 def _emphasis(found: re.Match[str]) -> str:
-    """Nothing for a marker; the characters themselves where they are an operator or part of a name (2*3, a_b)."""
+    """ "" for emphasis; the characters themselves if they are an operator or part of a name (2*3, a_b)."""
     marks, text = found["marks"], found.string
     before = text[found.start() - 1 : found.start()] or " "
     after = text[found.end() : found.end() + 1] or " "

@@ -12,12 +12,22 @@ import numpy as np
 
 from judges import features as signals
 from judges.checker import GroundingChecker
-from judges.cross_encoder import PrefixScorer
+from judges.cross_encoder import CachedEvidenceScorer
 from judges.cross_encoder.model_files import cores
-from judges.features import Combined, Comparison, Features, Prepared, Wording, measure_wording, vector
+from judges.features import (
+    ClaimComparison,
+    Combined,
+    FeatureExtractor,
+    Features,
+    Prepared,
+    Wording,
+    measure_wording,
+    vector,
+)
+from judges.thresholds import Thresholds
 from judges.training.metrics import Figures, Floats, measure
-from judges.types import Chunk, Claim, ClaimVerdict, Label, Probabilities, Span, Thresholds
-from judges.verdicts.claim_judge import Adjudicator, Signals
+from judges.types import Chunk, Claim, ClaimVerdict, Label, Probabilities, Span
+from judges.verdicts.claim_judge import ClaimJudge
 
 THRESHOLDS = Thresholds()
 """Those of a policy that sets none."""
@@ -56,20 +66,20 @@ class Recorder:
     def as_written(self, text: str, claim: Prepared, evidence: Sequence[Prepared], /) -> str:
         return signals.as_written(text, claim, evidence)
 
-    def comparison(self, claim: Prepared, /) -> Comparison:
+    def comparison(self, claim: Prepared, /) -> ClaimComparison:
         return signals.comparison(claim)
 
     def combine(
         self,
         evidence: Prepared | str,
-        claim: Comparison | Prepared | str,
+        claim: ClaimComparison | Prepared | str,
         model: Probabilities,
         best: tuple[float, float] | None = None,
         /,
     ) -> Combined:
         evidence = evidence if isinstance(evidence, Prepared) else signals.prepare(evidence)
         claim = signals.prepare(claim) if isinstance(claim, str) else claim
-        held = claim if isinstance(claim, Comparison) else Comparison(claim)
+        held = claim if isinstance(claim, ClaimComparison) else ClaimComparison(claim)
         features = held.features(evidence)
         self.last = Seen(vector(model, features, best), measure_wording(evidence, held.claim), features)
         return Combined(model, None)
@@ -111,14 +121,14 @@ def _judge(folder: Path, asked: Sequence[Asked]) -> list[tuple[float, Label]]:
 
 
 async def _adjudicate(
-    folder: Path, weighing: Signals, asked: Sequence[Asked], keep: Callable[[ClaimVerdict], None]
+    folder: Path, weighing: FeatureExtractor, asked: Sequence[Asked], keep: Callable[[ClaimVerdict], None]
 ) -> None:
-    scorer = PrefixScorer(folder, threads=1)
+    scorer = CachedEvidenceScorer(folder, threads=1)
     checker = GroundingChecker(scorer)
     await checker.start()
     for texts, claim in asked:
         index = await checker.prepare([Chunk(id=str(number), text=text) for number, text in enumerate(texts)])
-        adjudicator = Adjudicator(
+        adjudicator = ClaimJudge(
             scorer, index, weighing, thresholds=THRESHOLDS, max_sources=_SOURCES_PER_CLAIM, fuses=True
         )
         keep(await adjudicator.judge(Claim(text=claim, span=Span(0, len(claim)), sentence_index=0)))

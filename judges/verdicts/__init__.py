@@ -1,1 +1,1 @@
-"""From evidence to verdicts."""
+"""From claims and evidence to verdicts."""

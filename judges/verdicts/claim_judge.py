@@ -1,70 +1,34 @@
-"""One claim against the evidence: which windows, what each says of it, and what follows from all of them."""
+"""One claim against the evidence: selects windows, scores them, and derives a verdict from all of them."""
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import ParamSpec, Protocol, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from judges.evidence.feature_cache import ReadyTexts
-from judges.evidence.windows import EvidenceIndex, split_long
-from judges.features import Combined, Comparison, Prepared
+from judges.concurrency import MAX_INLINE_CHARS, MAX_INLINE_COMPARISONS, run
+from judges.evidence.feature_cache import FeatureCache
+from judges.evidence.index import EvidenceIndex
+from judges.evidence.windowing import split_long
+from judges.features import ClaimComparison, FeatureExtractor, Prepared
 from judges.protocols import PairScorer
-from judges.types import Claim, ClaimVerdict, Evidence, Label, Probabilities, Source, Thresholds, Windows
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-MIN_AFFINITY = 0.1
-"""A window contradicts a claim only if one of its sentences has this share of the claim's words: a model that reads two
-statements about different things often calls the one a contradiction of the other."""
-
-NEARNESS = 0.8
-"""And only if that share comes this close to the largest found. The two together halve the entailed claims called
-contradicted (from 34 to 12 of 122) on development rows of eight data sets, each among distractors."""
-
-
-_SHORT = 600
-"""Characters of a claim, and"""
-
-_FEW = 400
-"""pairs of a quantity in it and one in its evidence, with which it is compared in well under a millisecond."""
-
-
-class Signals(Protocol):
-    """Compares numbers, dates, units and names, and weighs them with the model's score, as ``judges.features`` does."""
-
-    def prepare(self, text: str, context: str = "", asked: str = "", /) -> Prepared: ...
-
-    def together(self, parts: Sequence[Prepared], /) -> Prepared: ...
-
-    def as_written(self, text: str, claim: Prepared, evidence: Sequence[Prepared], /) -> str: ...
-
-    def comparison(self, claim: Prepared, /) -> Comparison: ...
-
-    def combine(
-        self,
-        evidence: Prepared | str,
-        claim: Comparison | Prepared | str,
-        model: Probabilities,
-        best: tuple[float, float] | None = None,
-        /,
-    ) -> Combined: ...
+from judges.thresholds import CONTRADICTION_MIN_AFFINITY, CONTRADICTION_RELATIVE_AFFINITY, Thresholds
+from judges.types import Claim, ClaimVerdict, Evidence, EvidenceWindows, Label, Probabilities
+from judges.verdicts.sources import source_of
 
 
 class _Scored(Struct, frozen=True):
-    """A claim, or a part of it, and what the model says of its windows: of each, or of all together where ``fused``."""
+    """A claim, or a part of it, with the model's scores: one for each window, or one for all together if ``fused``."""
 
-    hypothesis: str
+    claim: str
     windows: Sequence[Evidence]
     scores: Sequence[Probabilities]
     fused: bool
 
 
-class _Opinion(Struct, frozen=True):
-    """What one window says of a claim, or several together (then ``window`` is the one that says most)."""
+class _WindowScore(Struct, frozen=True):
+    """The scores of a claim by one window, or by several together (``window`` is then the one that says most)."""
 
     window: Evidence
     entailed: float
@@ -73,10 +37,10 @@ class _Opinion(Struct, frozen=True):
 
 
 class _Finding(Struct, frozen=True):
-    """The opinions for and against that count, and the best entailment of each document."""
+    """The strongest scores for and against a claim, and the best P(entailed) of each document."""
 
-    support: _Opinion
-    opposition: _Opinion
+    support: _WindowScore
+    opposition: _WindowScore
     documents: Mapping[int, float]
 
     @property
@@ -88,84 +52,91 @@ class _Finding(Struct, frozen=True):
         return self.opposition.contradicted
 
 
-class Adjudicator:
-    """Judges the claims of one reply against one index; safe to use from many tasks at once.
+class ClaimJudge:
+    """Judges the claims of one reply against one index. Safe to use from many tasks at once.
 
-    ``fuses``: the scorer reads a claim against several windows at little more than the cost of one, and says what each
-    of them holds besides (``Probabilities.parts``), so that all of a claim's windows are judged together, always. Else
-    two are, where none supports the claim by itself. ``ready`` keeps what ``signals.prepare`` makes of windows, from
-    one reply to the next where the caller has it.
+    Args:
+        scorer: the cross-encoder, loaded.
+        evidence: the index to judge against.
+        features: corrects the scorer's probabilities.
+        thresholds: for the label, and to decide whether a second look at two windows together is needed.
+        max_sources: windows that are read for a claim at most.
+        fuses: the scorer reads a claim against several windows for little more than the cost of one, and also scores
+            each of them (``Probabilities.parts``). All windows of a claim are then always judged together; otherwise
+            two are, where no single one supports the claim.
+        feature_cache: keeps what ``features.prepare`` makes of windows, from one reply to the next if it is shared.
     """
 
     def __init__(
         self,
         scorer: PairScorer,
         evidence: EvidenceIndex,
-        signals: Signals,
+        features: FeatureExtractor,
         *,
         thresholds: Thresholds,
         max_sources: int,
         fuses: bool = False,
-        ready: ReadyTexts | None = None,
+        feature_cache: FeatureCache | None = None,
     ) -> None:
         self._scorer = scorer
         self._evidence = evidence
-        self._signals = signals
+        self._features = features
         self._thresholds = thresholds
         self._max_sources = max_sources
         self._fuses = fuses
-        self._ready = ready or ReadyTexts(signals.prepare)
-        self._room = scorer.max_tokens - evidence.window_tokens
+        self._feature_cache = feature_cache or FeatureCache(features.prepare)
+        self._max_claim_tokens = scorer.max_tokens - evidence.window_tokens
 
     async def judge(self, claim: Claim) -> ClaimVerdict:
-        """Judge ``claim``. One too long for the model is judged in parts, and is what its weakest part is.
+        """Judge ``claim``. One too long for the model is judged in parts and gets the verdict of its weakest part.
 
         Raises JudgeError.
         """
         count = self._scorer.count_tokens
         parts: Sequence[str] = (claim.text,)
-        if count(claim.text) > self._room:
-            parts = await asyncio.to_thread(split_long, claim.text, self._room, count)
+        if count(claim.text) > self._max_claim_tokens:
+            parts = await asyncio.to_thread(split_long, claim.text, self._max_claim_tokens, count)
         findings = [await self._judge_part(dataclasses.replace(claim, text=part)) for part in parts]
         if len(findings) == 1:
             return self._verdict(claim, findings[0])
         weakest = min(findings, key=lambda finding: finding.entailed)
-        opposition = max((finding.opposition for finding in findings), key=lambda opinion: opinion.contradicted)
+        opposition = max((finding.opposition for finding in findings), key=lambda score: score.contradicted)
         return self._verdict(claim, replace(weakest, opposition=opposition))
 
     async def _judge_part(self, part: Claim) -> _Finding:
         text, context = part.text, part.context
         full = f"{context} {text}" if context else text
-        hypothesis = full if self._scorer.count_tokens(full) <= self._room else text
-        windows = self._evidence.select(f"{part.asked} {hypothesis}".lstrip(), self._max_sources)
-        texts = [window.read for window in windows]
-        short = len(full) <= _SHORT
-        claim, ready = await _here(short and self._ready.has(texts), self._read, part, texts)
-        few = len(claim.quantities) * sum(len(window.quantities) for window in ready) <= _FEW
-        asked = await _here(short and few, self._signals.as_written, hypothesis, claim, ready)
+        fitting = full if self._scorer.count_tokens(full) <= self._max_claim_tokens else text
+        windows = self._evidence.select(f"{part.question} {fitting}".lstrip(), self._max_sources)
+        texts = [window.judged_text for window in windows]
+        short = len(full) <= MAX_INLINE_CHARS
+        claim, evidence = await run(short and self._feature_cache.has(texts), self._prepare, part, texts)
+        comparisons = len(claim.quantities) * sum(len(window.quantities) for window in evidence)
+        inline = short and comparisons <= MAX_INLINE_COMPARISONS
+        scored_text = await run(inline, self._features.as_written, fitting, claim, evidence)
         fused = self._fuses and len(windows) > 1
-        pairs = [(Windows(texts), asked)] if fused else [(one, asked) for one in texts]
-        scored = _Scored(hypothesis, windows, await self._scorer.score(pairs), fused)
-        finding = await _here(short and few, self._compare, claim, ready, scored)
+        pairs = [(EvidenceWindows(texts), scored_text)] if fused else [(one, scored_text) for one in texts]
+        scored = _Scored(fitting, windows, await self._scorer.score(pairs), fused)
+        finding = await run(inline, self._compare, claim, evidence, scored)
         if self._fuses or self._thresholds.label(finding.entailed, finding.contradicted) is not Label.UNVERIFIABLE:
             return finding
-        return await self._join(claim, asked, windows, finding)
+        return await self._judge_best_pair(claim, scored_text, windows, finding)
 
-    def _read(self, part: Claim, texts: Sequence[str]) -> tuple[Prepared, Sequence[Prepared]]:
-        return self._signals.prepare(part.text, part.context, part.asked), self._ready.of(texts)
+    def _prepare(self, part: Claim, texts: Sequence[str]) -> tuple[Prepared, Sequence[Prepared]]:
+        return self._features.prepare(part.text, part.context, part.question), self._feature_cache.get(texts)
 
-    def _compare(self, claim: Prepared, ready: Sequence[Prepared], scored: _Scored) -> _Finding:
-        """Where the windows were judged together, what that says is what counts; each by itself says where it
-        stands."""
-        held = self._signals.comparison(claim)
+    def _compare(self, claim: Prepared, evidence: Sequence[Prepared], scored: _Scored) -> _Finding:
+        """Where the windows were judged together, that score counts, and their single scores only say which window is
+        the source."""
+        comparison = self._features.comparison(claim)
         if not scored.fused:
-            return _finding(self._opinions(held, ready, scored, scored.scores)[0])
+            return _finding(self._window_scores(comparison, evidence, scored, scored.scores)[0])
         (together,) = scored.scores
         singles = together.parts
-        opinions, near = self._opinions(held, ready, scored, singles)
+        window_scores, near = self._window_scores(comparison, evidence, scored, singles)
         best = (max(score.entailed for score in singles), max(singles[place].contradicted for place in near))
-        combined = self._signals.combine(self._signals.together(ready), held, together, best)
-        finding = _finding(opinions)
+        combined = self._features.combine(self._features.together(evidence), comparison, together, best)
+        finding = _finding(window_scores)
         entailed, contradicted = combined.probabilities.entailed, combined.probabilities.contradicted
         return replace(
             finding,
@@ -173,42 +144,49 @@ class Adjudicator:
             opposition=replace(finding.opposition, contradicted=contradicted, explanation=combined.explanation),
         )
 
-    def _opinions(
-        self, claim: Comparison, ready: Sequence[Prepared], scored: _Scored, scores: Sequence[Probabilities]
-    ) -> tuple[list[_Opinion], list[int]]:
-        """What each window says by itself, and the places of those that are about what the claim is about."""
-        affinities = self._evidence.affinities(scored.windows, scored.hypothesis)
-        least = max(MIN_AFFINITY, NEARNESS * max(affinities))
+    def _window_scores(
+        self,
+        claim: ClaimComparison,
+        evidence: Sequence[Prepared],
+        scored: _Scored,
+        scores: Sequence[Probabilities],
+    ) -> tuple[list[_WindowScore], list[int]]:
+        """The score of each window by itself, and the positions of the windows that are about the same thing as the
+        claim, which alone may contradict it."""
+        affinities = self._evidence.affinities(scored.windows, scored.claim)
+        least = max(CONTRADICTION_MIN_AFFINITY, CONTRADICTION_RELATIVE_AFFINITY * max(affinities))
         near = [place for place, affinity in enumerate(affinities) if affinity >= least]
-        opinions: list[_Opinion] = []
-        for place, (window, text, score) in enumerate(zip(scored.windows, ready, scores, strict=True)):
-            combined = self._signals.combine(text, claim, score)
+        found: list[_WindowScore] = []
+        for place, (window, text, score) in enumerate(zip(scored.windows, evidence, scores, strict=True)):
+            combined = self._features.combine(text, claim, score)
             against = combined.probabilities.contradicted if place in near else 0.0
-            opinions.append(_Opinion(window, combined.probabilities.entailed, against, combined.explanation))
-        return opinions, near or list(range(len(opinions)))
+            found.append(_WindowScore(window, combined.probabilities.entailed, against, combined.explanation))
+        return found, near or list(range(len(found)))
 
-    async def _join(self, claim: Prepared, hypothesis: str, windows: Sequence[Evidence], finding: _Finding) -> _Finding:
-        """Judge once more against the two best windows of different chunks together."""
-        pair = self._evidence.best_pair(windows, hypothesis)
+    async def _judge_best_pair(
+        self, claim: Prepared, text: str, windows: Sequence[Evidence], finding: _Finding
+    ) -> _Finding:
+        """Judge the claim against the two best windows of different chunks together."""
+        pair = self._evidence.best_pair(windows, text)
         if pair is None:
             return finding
         count = self._scorer.count_tokens
-        joined = self._evidence.join(pair, hypothesis, tokens=self._scorer.max_tokens - count(hypothesis), count=count)
-        (score,) = await self._scorer.score([(joined, hypothesis)])
-        combined = await asyncio.to_thread(self._signals.combine, joined, claim, score)
+        joined = self._evidence.join(pair, text, tokens=self._scorer.max_tokens - count(text), count=count)
+        (score,) = await self._scorer.score([(joined, text)])
+        combined = await asyncio.to_thread(self._features.combine, joined, claim, score)
         if combined.probabilities.entailed <= finding.entailed:
             return finding
         entailed = combined.probabilities.entailed
         together = " and ".join(repr(window.document_id) for window in pair)
-        support = _Opinion(pair[0], entailed, 0.0, f"from {together} together")
+        support = _WindowScore(pair[0], entailed, 0.0, f"from {together} together")
         shared = [(window.chunk_index, entailed) for window in pair]
         return replace(finding, support=support, documents=_by_document([*finding.documents.items(), *shared]))
 
     def _verdict(self, claim: Claim, finding: _Finding) -> ClaimVerdict:
         label = self._thresholds.label(finding.entailed, finding.contradicted)
-        support = _source(finding.support.window, finding.entailed)
+        support = source_of(finding.support.window, finding.entailed)
         opposition = (
-            _source(finding.opposition.window, finding.contradicted)
+            source_of(finding.opposition.window, finding.contradicted)
             if finding.contradicted > finding.entailed
             else None
         )
@@ -225,16 +203,11 @@ class Adjudicator:
         )
 
 
-async def _here(quick: bool, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Do it at once, where it takes little longer than to wake a thread; else on one."""
-    return work(*args, **kwargs) if quick else await asyncio.to_thread(work, *args, **kwargs)
-
-
-def _finding(opinions: Sequence[_Opinion]) -> _Finding:
+def _finding(scores: Sequence[_WindowScore]) -> _Finding:
     return _Finding(
-        support=max(opinions, key=lambda opinion: opinion.entailed),
-        opposition=max(opinions, key=lambda opinion: opinion.contradicted),
-        documents=_by_document((opinion.window.chunk_index, opinion.entailed) for opinion in opinions),
+        support=max(scores, key=lambda score: score.entailed),
+        opposition=max(scores, key=lambda score: score.contradicted),
+        documents=_by_document((score.window.chunk_index, score.entailed) for score in scores),
     )
 
 
@@ -243,14 +216,3 @@ def _by_document(scores: Iterable[tuple[int, float]]) -> dict[int, float]:
     for document, score in scores:
         best[document] = max(score, best.get(document, 0.0))
     return best
-
-
-def _source(window: Evidence, score: float) -> Source:
-    return Source(
-        document_id=window.document_id,
-        document_index=window.chunk_index,
-        source=window.source,
-        content=window.text,
-        score=score,
-        span=window.span,
-    )

@@ -1,24 +1,23 @@
-"""Claims in a language that the cross-encoder does not know: it would answer, and its answer would mean nothing."""
+"""Keeps claims from the cross-encoder that are in a language it does not know: its scores would be meaningless."""
 
 import re
 from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import Final
 
-from judges import features as signals
-from judges.evidence.windows import EvidenceIndex
+from judges.evidence.index import EvidenceIndex
+from judges.features import Features, compute, explain, prepare
 from judges.text.languages.detection import is_foreign, languages_of
-from judges.types import Claim, ClaimVerdict, Evidence, Label, Source
+from judges.thresholds import EXACT_MATCH_SCORE
+from judges.types import Claim, ClaimVerdict, Evidence, Label
+from judges.verdicts.sources import source_of
 
 LANGUAGE: Final = "language"
-"""The reason of a claim left unjudged for its language."""
+"""The reason of a claim that is not judged because of its language."""
 
-_SURE: Final = 0.95
-"""The score of a claim that stands in the evidence as a sentence of its own, or whose number the evidence gives
-otherwise."""
-_WORDED: Final = frozenset({"de", "fr", "es"})
-"""Languages whose negations, quantifiers and hedges the signals know, besides English."""
-_LEAST_CHARACTERS: Final = 8
+_NEGATIONS_KNOWN: Final = frozenset({"de", "fr", "es"})
+"""Languages besides English whose negations, quantifiers and hedges the features know."""
+_MIN_CHARACTERS: Final = 8
 _EXPLANATION: Final = "The source says so in these words."
 _SAMPLED_WINDOWS: Final = 16
 _SAMPLE_CHARACTERS: Final = 240
@@ -26,66 +25,71 @@ _CANDIDATES: Final = 3
 _BEFORE: Final = re.compile(r"(?:\A|[.!?…:。！？．｡؟।\n])[\s\"'»”’」』)\]*_#>•–-]*\Z")
 _AFTER: Final = re.compile(r"[\s\"'«“„‘「『*_]*(?:\Z|[.!?…。！？．｡؟।\n])")
 _ENDED: Final = re.compile(r"[.!?…。！？．｡؟।][\s\"'»”’」』)\]*_]+\Z")
-"""A full stop within quotation marks ends what is quoted and what quotes it."""
+"""A full stop inside closing quotation marks ends both the quotation and the sentence around it."""
 _END: Final = ".!?…。！？．｡؟।"
 
 
-class KnownLanguages:
-    """Says of the claims of one reply whether a model that knows the languages ``codes`` (two letters each) can judge
-    them against ``evidence``. Doubt counts as a language that it knows."""
+class LanguageGate:
+    """Decides which claims of one reply a model can judge.
 
-    def __init__(self, codes: Collection[str], evidence: EvidenceIndex) -> None:
-        self._codes = frozenset(codes)
+    Args:
+        languages: two-letter codes of the languages that the model knows.
+        evidence: what the claims are judged against; shows the language of a reply that leaves it in doubt.
+    """
+
+    def __init__(self, languages: Collection[str], evidence: EvidenceIndex) -> None:
+        self._languages = frozenset(languages)
         self._evidence = evidence
 
-    def include(self, claim: Claim, before: str) -> bool:
-        """Whether the model can be asked about ``claim``; ``before`` is what the reply said before it."""
-        return not is_foreign(claim.text, self._codes, f"{before} {claim.context}", self._sample)
+    def admits(self, claim: Claim, before: str) -> bool:
+        """Whether the model knows the language of ``claim``; ``before`` is the text before it in the reply. In doubt,
+        it does."""
+        return not is_foreign(claim.text, self._languages, f"{before} {claim.context}", self._sample)
 
-    def judge(self, claim: Claim) -> ClaimVerdict:
-        """What can be said of a claim without a model that knows its language.
+    def judge_without_model(self, claim: Claim) -> ClaimVerdict:
+        """Judge a claim by its words and numbers alone.
 
-        It is supported where the evidence has it, as it is, as a sentence of its own, and contradicted where the
-        evidence says the same of another number or date, or, in a language whose words of denial are known, the
-        opposite in the same words. Else it is unverifiable for the reason ``language``. Takes milliseconds: for a
-        thread.
+        It is supported if the evidence contains it literally as a whole sentence. It is contradicted if the evidence
+        says the same with another number or date, or, in a language whose negations are known, the opposite in the same
+        words. Otherwise it is unverifiable, with the reason ``language``. Takes milliseconds: call it on a thread.
         """
         windows = self._evidence.select(f"{claim.context} {claim.text}", _CANDIDATES)
         if not claim.context and (window := _verbatim(claim.text, windows)) is not None:
             return _supported(claim, window)
-        prepared = signals.prepare(claim.text, claim.context)
-        worded = bool(languages_of(f"{claim.context} {claim.text}") & _WORDED)
+        prepared = prepare(claim.text, claim.context)
+        negations_known = bool(languages_of(f"{claim.context} {claim.text}") & _NEGATIONS_KNOWN)
         for window in windows:
-            seen = signals.compute(signals.prepare(window.read), prepared)
-            if _differs(seen, worded=worded):
-                return _contradicted(claim, window, signals.explain(seen))
+            features = compute(prepare(window.judged_text), prepared)
+            if _differs(features, negations_known=negations_known):
+                return _contradicted(claim, window, explain(features))
         return ClaimVerdict(claim=claim, label=Label.UNVERIFIABLE, entailed=0.0, contradicted=0.0, reason=LANGUAGE)
 
     @cached_property
     def _sample(self) -> str:
-        """Some of what the documents say, the most relevant first."""
+        """The beginnings of the most relevant windows."""
         return " ".join(window.text[:_SAMPLE_CHARACTERS] for window in self._evidence.windows[:_SAMPLED_WINDOWS])
 
 
-def _differs(seen: signals.Features, *, worded: bool) -> bool:
-    if max(seen.verbatim, seen.contained) >= _SURE:
+def _differs(features: Features, *, negations_known: bool) -> bool:
+    if max(features.verbatim, features.contained) >= EXACT_MATCH_SCORE:
         return False
-    return seen.quantity_differs >= _SURE or (worded and seen.polarity_differs >= _SURE and seen.overlap >= _SURE)
+    negated = min(features.polarity_differs, features.overlap) >= EXACT_MATCH_SCORE
+    return features.quantity_differs >= EXACT_MATCH_SCORE or (negations_known and negated)
 
 
 def _verbatim(text: str, windows: Sequence[Evidence]) -> Evidence | None:
-    wanted = _flat(text).rstrip(_END)
-    if len(wanted) < _LEAST_CHARACTERS:
+    wanted = _one_line(text).rstrip(_END)
+    if len(wanted) < _MIN_CHARACTERS:
         return None
-    return next((window for window in windows if _says(_flat(window.text), wanted)), None)
+    return next((window for window in windows if _has_sentence(_one_line(window.text), wanted)), None)
 
 
-def _flat(text: str) -> str:
+def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _says(text: str, wanted: str) -> bool:
-    """Whether ``wanted`` is a whole sentence of ``text``: as a part of one it may be denied or doubted."""
+def _has_sentence(text: str, wanted: str) -> bool:
+    """Whether ``wanted`` is a whole sentence of ``text``; a part of one may be negated or doubted by the rest."""
     start = text.find(wanted)
     while start >= 0:
         end = start + len(wanted)
@@ -99,11 +103,11 @@ def _supported(claim: Claim, window: Evidence) -> ClaimVerdict:
     return ClaimVerdict(
         claim=claim,
         label=Label.SUPPORTED,
-        entailed=_SURE,
+        entailed=EXACT_MATCH_SCORE,
         contradicted=0.0,
-        best_source=_source(window),
+        best_source=source_of(window, EXACT_MATCH_SCORE),
         explanation=_EXPLANATION,
-        support={window.chunk_index: _SURE},
+        support={window.chunk_index: EXACT_MATCH_SCORE},
     )
 
 
@@ -112,19 +116,8 @@ def _contradicted(claim: Claim, window: Evidence, explanation: str | None) -> Cl
         claim=claim,
         label=Label.CONTRADICTED,
         entailed=0.0,
-        contradicted=_SURE,
-        best_source=_source(window),
-        contradicting_source=_source(window),
+        contradicted=EXACT_MATCH_SCORE,
+        best_source=source_of(window, EXACT_MATCH_SCORE),
+        contradicting_source=source_of(window, EXACT_MATCH_SCORE),
         explanation=explanation,
-    )
-
-
-def _source(window: Evidence) -> Source:
-    return Source(
-        document_id=window.document_id,
-        document_index=window.chunk_index,
-        source=window.source,
-        content=window.text,
-        score=_SURE,
-        span=window.span,
     )

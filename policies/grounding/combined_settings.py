@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from judges.types import ClaimVerdict, ScoreRequest, Thresholds
+from judges.thresholds import Thresholds
+from judges.types import ClaimVerdict, ScoreRequest
 from policies.grounding.rules import GroundingRules
 from policies.grounding.thresholds import is_corrected, needs_correction
 from policies.types import Policy

@@ -6,7 +6,7 @@ Policies do no I/O: the caller compares the claims beforehand and passes the res
 from collections.abc import Iterator
 from typing import Any
 
-from judges.types import Stated
+from judges.types import LocatedStatement
 from policies.grounding.rules import GroundingRules
 from policies.types import Action, PolicyInputs, Violation
 
@@ -35,7 +35,7 @@ def check_consistency(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[V
             )
 
 
-def _claim_metadata(side: Stated) -> dict[str, Any]:
+def _claim_metadata(side: LocatedStatement) -> dict[str, Any]:
     """A claim of an earlier reply has no span in this one."""
     return {
         "claim": side.text,

@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from judges.types import ScoreRequest, Thresholds
+from judges.thresholds import Thresholds
+from judges.types import ScoreRequest
 from policies.base import Rules, Text
 
 LARGEST = 2**63 - 1

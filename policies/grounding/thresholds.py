@@ -6,7 +6,7 @@ from policies.grounding.rules import GroundingRules
 
 def label_of(rules: GroundingRules, claim: ClaimVerdict) -> Label:
     """The label of ``claim`` under the thresholds of ``rules``."""
-    return claim.at(rules.thresholds)
+    return rules.thresholds.label_of(claim)
 
 
 def needs_correction(rules: GroundingRules, claim: ClaimVerdict) -> bool:

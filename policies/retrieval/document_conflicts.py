@@ -6,7 +6,7 @@ Policies do no I/O: the caller compares the documents beforehand and passes the 
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from judges.types import Chunk, Contradiction, Stated
+from judges.types import Chunk, Contradiction, LocatedStatement
 from policies.retrieval.rules import RetrievalRules
 from policies.types import Action, PolicyInputs, Violation
 
@@ -38,7 +38,7 @@ def _conflict(inputs: PolicyInputs, contradiction: Contradiction) -> Violation:
     )
 
 
-def _sentence(chunk: Chunk, side: Stated) -> dict[str, Any]:
+def _sentence(chunk: Chunk, side: LocatedStatement) -> dict[str, Any]:
     return {
         "document_id": chunk.id,
         "document_index": side.document_index,

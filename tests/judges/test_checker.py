@@ -9,22 +9,13 @@ from typing import Any
 import pytest
 
 from judges.checker import GroundingChecker, ReplyCheck
-from judges.cross_encoder.batching import Batcher
+from judges.cross_encoder.batching import BatchingScorer
 from judges.cross_encoder.score_cache import CachingScorer
-from judges.evidence.windows import Windowing
+from judges.evidence.windowing import Windowing
 from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableError
 from judges.testing import NEUTRAL, ScriptedJudge, contradicts, entails
-from judges.types import (
-    Chunk,
-    Claim,
-    Label,
-    Probabilities,
-    ReplyVerdict,
-    Sentence,
-    SentenceVerdict,
-    Span,
-    Thresholds,
-)
+from judges.thresholds import Thresholds
+from judges.types import Chunk, Claim, Label, Probabilities, ReplyVerdict, Sentence, SentenceVerdict, Span
 
 pytestmark = pytest.mark.anyio
 
@@ -39,7 +30,7 @@ class Text(str):
 
 
 class ModelOnly:
-    """Signals that leave the model's word as it is, and note what they are given."""
+    """Features that leave the model's word as it is, and note what they are given."""
 
     def __init__(self) -> None:
         self.claims: set[str] = set()
@@ -83,7 +74,7 @@ class Clauses:
 
 
 def checker(judge: Any, **options: Any) -> GroundingChecker:
-    defaults: dict[str, Any] = {"extractor": Clauses(), "signals": ModelOnly()}
+    defaults: dict[str, Any] = {"extractor": Clauses(), "features": ModelOnly()}
     return GroundingChecker(judge, **(defaults | options))
 
 
@@ -165,7 +156,7 @@ async def test_a_claim_can_be_labelled_anew_by_other_thresholds() -> None:
     (verdict,) = await check_all(await opened(judge), "Fine.")
     (claim,) = verdict.claims
     assert claim.label is Label.UNVERIFIABLE
-    assert claim.at(Thresholds(entailment=0.5)) is Label.SUPPORTED
+    assert Thresholds(entailment=0.5).label_of(claim) is Label.SUPPORTED
 
 
 async def test_a_window_about_something_else_contradicts_nothing() -> None:
@@ -204,7 +195,7 @@ async def test_a_document_that_comes_back_is_made_ready_once() -> None:
             read.append(text)
             return super().prepare(text, context)
 
-    made = checker(ScriptedJudge(), signals=Counting())
+    made = checker(ScriptedJudge(), features=Counting())
     for claim in ("Leave is 20 days.", "Leave is paid."):
         check = made.reply(await made.prepare([LEAVE]), thresholds=Thresholds())
         await check_all(check, claim)
@@ -212,12 +203,12 @@ async def test_a_document_that_comes_back_is_made_ready_once() -> None:
 
 
 async def test_context_is_read_by_the_model_and_told_apart_for_the_signals() -> None:
-    signals = ModelOnly()
+    features = ModelOnly()
     judge = ScriptedJudge()
-    check = await opened(judge, LEAVE, made_with={"signals": signals})
+    check = await opened(judge, LEAVE, made_with={"features": features})
     await check_all(check, "Leave is 30 days. It is paid.")
     assert {claim for _, claim in judge.pairs} == {"Leave is 30 days.", "Leave is 30 days. It is paid."}
-    assert signals.claims == {"Leave is 30 days.", "Leave is 30 days. | It is paid."}
+    assert features.claims == {"Leave is 30 days.", "Leave is 30 days. | It is paid."}
 
 
 async def test_what_takes_long_to_weigh_does_not_hold_up_the_event_loop() -> None:
@@ -234,9 +225,9 @@ async def test_what_takes_long_to_weigh_does_not_hold_up_the_event_loop() -> Non
         ("Leave is " + "very " * 120 + "long.", False),
         ("In all years it was " + " ".join(map(str, range(50))) + ".", False),
     ):
-        signals = Counted()
-        await check_all(await opened(ScriptedJudge(), table, made_with={"signals": signals}), claim)
-        assert (signals.threads == {here}) is is_light, claim
+        features = Counted()
+        await check_all(await opened(ScriptedJudge(), table, made_with={"features": features}), claim)
+        assert (features.threads == {here}) is is_light, claim
 
 
 async def test_a_claim_too_long_for_the_model_is_judged_in_parts_and_is_its_weakest() -> None:
@@ -461,7 +452,7 @@ async def test_a_long_reply_takes_turns_so_that_it_neither_shuts_out_others_nor_
 
 async def test_replies_in_flight_share_batches() -> None:
     judge = ScriptedJudge(default=entails(), gate=asyncio.Event())
-    batcher = Batcher(judge, max_batch_pairs=32)
+    batcher = BatchingScorer(judge, max_batch_pairs=32)
     made = checker(batcher, windowing=Windowing(sentences=1))
     evidence = await made.prepare([LEAVE])
 
@@ -487,7 +478,7 @@ async def test_replies_in_flight_share_batches() -> None:
 
 async def test_the_same_sentence_in_many_replies_is_judged_once() -> None:
     judge = ScriptedJudge(default=entails())
-    cache = CachingScorer(Batcher(judge), max_bytes=100_000)
+    cache = CachingScorer(BatchingScorer(judge), max_bytes=100_000)
     made = checker(cache)
     evidence = await made.prepare([LEAVE])
     for _ in range(5):

@@ -6,9 +6,10 @@ import pytest
 
 from judges.checker import GroundingChecker
 from judges.cross_encoder import open_scorer
-from judges.cross_encoder.batching import Batcher
+from judges.cross_encoder.batching import BatchingScorer
 from judges.cross_encoder.score_cache import CachingScorer
-from judges.types import Chunk, Label, ReplyVerdict, Thresholds
+from judges.thresholds import Thresholds
+from judges.types import Chunk, Label, ReplyVerdict
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -28,7 +29,7 @@ async def test_a_small_handbook() -> None:
     """Repeated, changed and invented statements are told apart."""
     scorer = open_scorer("embedded", threads=1)
     assert scorer is not None
-    checker = GroundingChecker(CachingScorer(Batcher(scorer), max_bytes=1_000_000))
+    checker = GroundingChecker(CachingScorer(BatchingScorer(scorer), max_bytes=1_000_000))
     await checker.start()
     assert checker.available, checker.error
     evidence = await checker.prepare([HANDBOOK, NOTICE])

@@ -10,7 +10,7 @@ import pytest
 
 from judges import checker as pipeline
 from judges.checker import GroundingChecker
-from judges.evidence.windows import EvidenceIndex
+from judges.evidence.index import EvidenceIndex
 from judges.types import Chunk
 
 pytestmark = pytest.mark.anyio

@@ -6,11 +6,12 @@ import pytest
 
 from judges import checker as pipeline
 from judges.checker import GroundingChecker
-from judges.cross_encoder.batching import Batcher
+from judges.cross_encoder.batching import BatchingScorer
 from judges.cross_encoder.score_cache import CachingScorer
 from judges.protocols import JudgeUnavailableError, JudgeUnreachableError
 from judges.testing import ScriptedJudge, ScriptedLlm, entails
-from judges.types import Chunk, GroundingReport, Label, Opinion, Thresholds
+from judges.thresholds import Thresholds
+from judges.types import Chunk, GroundingReport, Label, LlmVerdict
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +32,7 @@ async def check(checker: GroundingChecker, text: str, *documents: str) -> Ground
 
 async def test_a_claim_in_a_language_that_the_judge_does_not_know_is_not_put_to_it() -> None:
     judge = EnglishJudge(lambda evidence, claim: entails())
-    checker = GroundingChecker(CachingScorer(Batcher(judge), max_bytes=10_000))
+    checker = GroundingChecker(CachingScorer(BatchingScorer(judge), max_bytes=10_000))
     report = await check(checker, "Pets are not allowed. Haustiere sind nicht erlaubt.", "Pets are not allowed.")
     await checker.aclose()
     assert [(claim.label, claim.reason) for claim in report.claims] == [
@@ -55,7 +56,7 @@ async def test_the_languages_can_be_said_and_a_judge_that_says_none_knows_all() 
 
 
 async def test_an_llm_is_asked_about_what_the_judge_cannot_read() -> None:
-    llm = ScriptedLlm(default=Opinion(label=Label.CONTRADICTED, confidence=0.9))
+    llm = ScriptedLlm(default=LlmVerdict(label=Label.CONTRADICTED, confidence=0.9))
     checker = GroundingChecker(EnglishJudge(), llm=llm)
     report = await check(checker, "Haustiere sind in der Wohnung natürlich erlaubt.", GERMAN)
     assert [(claim.label, claim.escalated, claim.reason) for claim in report.claims] == [
@@ -72,7 +73,7 @@ async def test_a_judge_that_did_not_answer_is_asked_again_after_a_pause(monkeypa
     await checker.start()
     assert not checker.available, "not before the pause is over"
     judge.start_error = JudgeUnreachableError("cannot connect")
-    monkeypatch.setattr(pipeline, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(pipeline, "_RETRY_S", 0.0)
     other = GroundingChecker(judge)
     await other.start()
     judge.start_error = None
@@ -100,7 +101,7 @@ async def test_nobody_waits_while_a_judge_is_asked_again(monkeypatch: pytest.Mon
                 await self.opened.wait()
             raise JudgeUnreachableError("cannot connect")
 
-    monkeypatch.setattr(pipeline, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(pipeline, "_RETRY_S", 0.0)
     judge = Slow()
     checker = GroundingChecker(judge)
     await checker.start()

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from judges.types import Claim, Consistency, Contradiction, LlmScore, Span, Stated, Thresholds
+from judges.thresholds import Thresholds
+from judges.types import Claim, Consistency, Contradiction, LlmScore, LocatedStatement, Span
 from policies.engine import PolicySet
 from policies.replay import (
     CONFLICTS,
@@ -124,8 +125,8 @@ def test_without_a_grounding_policy_the_reply_is_no_matter() -> None:
 CONFLICT = Consistency(
     contradictions=[
         Contradiction(
-            first=Stated(text="It opens at 8.", span=Span(0, 5), document_index=0),
-            second=Stated(text="It opens at 9.", span=Span(0, 5), document_index=1),
+            first=LocatedStatement(text="It opens at 8.", span=Span(0, 5), document_index=0),
+            second=LocatedStatement(text="It opens at 9.", span=Span(0, 5), document_index=1),
             score=0.9,
         )
     ]

@@ -2,13 +2,13 @@
 
 import asyncio
 
-from judges.claims.extraction import HeuristicExtractor
+from judges.claims.extraction import HeuristicClaimExtractor
 from judges.sentences.splitter import IncrementalSplitter
 from judges.types import Claim
 
 
 def extract(text: str) -> list[Claim]:
-    splitter, extractor = IncrementalSplitter(), HeuristicExtractor()
+    splitter, extractor = IncrementalSplitter(), HeuristicClaimExtractor()
     sentences = [*splitter.push(text), *splitter.flush()]
     return [
         claim

@@ -9,7 +9,7 @@ from app.evaluation.evaluator import Evaluator
 from app.evaluation.run_summary import Line
 from app.evaluation.verdict_cache import VerdictCache
 from judges.testing import ScriptedJudge, contradicts, entails
-from judges.types import Thresholds
+from judges.thresholds import Thresholds
 
 TRUE = "The ferry runs every forty minutes."
 FALSE = "The ferry runs every ten minutes."

@@ -17,7 +17,7 @@ from app.reply.final_checks import FinalCheck
 from app.settings import Settings
 from app.upstream import Upstreams
 from judges.checker import GroundingChecker
-from judges.protocols import ClaimJudge
+from judges.protocols import LlmClaimJudge
 from judges.testing import NEUTRAL, ScriptedJudge, contradicts, entails
 from judges.types import Probabilities
 from policies.engine import PolicyEngine
@@ -161,7 +161,7 @@ async def bench(
     judge: ScriptedJudge | None = None,
     settings: Mapping[str, Any] | None = None,
     upstreams: Sequence[UpstreamSpec] = (),
-    llm: ClaimJudge | None = None,
+    llm: LlmClaimJudge | None = None,
     final_checks: Sequence[FinalCheck] = (),
     scorer: bool = True,
     transport: httpx.AsyncBaseTransport | None = None,

@@ -5,9 +5,10 @@ from pathlib import Path
 
 from app.evaluation.case_files import read_cases
 from judges.checker import GroundingChecker
-from judges.cross_encoder.batching import Batcher
+from judges.cross_encoder.batching import BatchingScorer
 from judges.protocols import PairScorer
-from judges.types import Chunk, GroundingReport, Thresholds
+from judges.thresholds import Thresholds
+from judges.types import Chunk, GroundingReport
 
 SAMPLE = Path(__file__).parents[2] / "app" / "evaluation" / "sample.jsonl"
 
@@ -35,7 +36,7 @@ async def report_on(checker: GroundingChecker, text: str, chunks: Sequence[Chunk
 
 async def reports(scorer: PairScorer, languages: Collection[str] | None) -> list[GroundingReport]:
     """What ``scorer`` says of all the replies, one after the other; it is closed then."""
-    checker = GroundingChecker(Batcher(scorer), languages=languages)
+    checker = GroundingChecker(BatchingScorer(scorer), languages=languages)
     try:
         await checker.start()
         assert checker.available, checker.error

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from judges.types import Chunk, Claim, ClaimVerdict, Label, Source, Span, Thresholds
+from judges.thresholds import Thresholds
+from judges.types import Chunk, Claim, ClaimVerdict, Label, Source, Span
 from policies.registry import CATEGORIES, parse_rules
 from policies.types import Phase, Policy, PolicyInputs, Violation
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from app.protocols.documents.content_blocks import parts_of, plain_text
-from judges.claims.context import last_question
+from judges.claims.claim_context import last_question
 
 _LONGEST: Final = 200
 """Characters of a message without a question mark that is taken for a request as a whole."""

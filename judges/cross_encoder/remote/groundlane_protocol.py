@@ -1,8 +1,8 @@
-"""Our own protocol for a judge that is served elsewhere, both sides of it. Nothing here is sent.
+"""Both sides of Groundlane's own protocol for a remote judge. This module does no I/O.
 
-``POST /judge`` takes pairs and answers three probabilities each; ``GET /info`` tells what the judge is, and ``GET
-/tokenizer`` how it counts. A judge that fuses takes the windows of a claim one by one, as it does in process, and says
-what each of them holds: so that the verdicts are the same wherever it runs.
+``POST /judge`` takes pairs and returns three probabilities for each; ``GET /info`` describes the judge, and ``GET
+/tokenizer`` returns the tokenizer it counts by. A judge that fuses receives the windows of a claim separately and
+scores each of them, as it does in process, so that verdicts are the same wherever it runs.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -12,24 +12,24 @@ from typing import Any, Final
 
 from judges.cross_encoder.remote.response_parsing import SUM_TOLERANCE, items, number, objects, whole
 from judges.protocols import JudgeError, PairScorer
-from judges.types import Probabilities, Windows
+from judges.types import EvidenceWindows, Probabilities
 
 PROTOCOL: Final = "groundlane-judge/1"
 
-_MOST_PARTS = 256
-"""Windows that a claim may be read against at once."""
+_MAX_PARTS = 256
+"""Windows that a claim may be judged against together."""
 _NAMES: Final = ("entailed", "neutral", "contradicted")
 
 Pair = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plain:
-    """The gateway's side. ``tokenizer``: SHA-256 of what ``/tokenizer`` answers; None where the server has none."""
+class GroundlaneProtocol:
+    """The gateway's side. ``tokenizer`` is the SHA-256 of what ``/tokenizer`` returns; None if the server has none."""
 
     model: str
-    room: int
-    batch: int
+    max_tokens: int
+    max_batch: int
     path: str = "/judge"
     languages: frozenset[str] | None = None
     fuses: bool = False
@@ -39,31 +39,31 @@ class Plain:
         return {"pairs": [{"evidence": self._evidence(evidence), "claim": claim} for evidence, claim in pairs]}
 
     def _evidence(self, evidence: str) -> str | list[str]:
-        return list(evidence.parts) if self.fuses and isinstance(evidence, Windows) else evidence
+        return list(evidence.parts) if self.fuses and isinstance(evidence, EvidenceWindows) else evidence
 
     def read(self, answer: Any, pairs: Sequence[Pair]) -> list[Probabilities]:
         rows = objects(items(answer.get("scores") if isinstance(answer, dict) else None, len(pairs)))
         return [self._read(row, evidence) for row, (evidence, _) in zip(rows, pairs, strict=True)]
 
     def _read(self, row: Mapping[str, Any], evidence: str) -> Probabilities:
-        if not self.fuses or not isinstance(evidence, Windows) or len(evidence.parts) < 2:
+        if not self.fuses or not isinstance(evidence, EvidenceWindows) or len(evidence.parts) < 2:
             return _probabilities(row)
         parts = objects(items(row.get("parts"), len(evidence.parts)))
         return _probabilities(row, tuple(map(_probabilities, parts)))
 
-    def is_another(self, answer: Any) -> bool:
-        """Whether ``answer`` says that it comes of another model than this."""
-        told = answer.get("model") if isinstance(answer, dict) else None
-        return told is not None and str(told) != self.model
+    def model_changed(self, answer: Any) -> bool:
+        """Whether ``answer`` is from another model than this."""
+        model = answer.get("model") if isinstance(answer, dict) else None
+        return model is not None and str(model) != self.model
 
 
-def plain(info: Mapping[str, Any]) -> Plain:
-    """From the answer of ``GET /info``. Raises JudgeUnavailableError where it lacks something."""
+def groundlane_protocol(info: Mapping[str, Any]) -> GroundlaneProtocol:
+    """The protocol by the answer of ``GET /info``. Raises JudgeUnavailableError if a field is missing."""
     languages, tokenizer = info.get("languages"), info.get("tokenizer")
-    return Plain(
+    return GroundlaneProtocol(
         model=str(info.get("model")),
-        room=whole(info, "max_tokens"),
-        batch=whole(info, "max_batch"),
+        max_tokens=whole(info, "max_tokens"),
+        max_batch=whole(info, "max_batch"),
         languages=frozenset(map(str, languages)) if isinstance(languages, list) else None,
         fuses=info.get("fuses") is True,
         tokenizer=tokenizer if isinstance(tokenizer, str) else None,
@@ -71,9 +71,9 @@ def plain(info: Mapping[str, Any]) -> Plain:
 
 
 def affinity(pairs: Sequence[Pair]) -> str:
-    """A text by which pairs with the same windows of evidence can be brought to the same replica, which has read them.
+    """A key that routes pairs with the same windows of evidence to the same replica, which has them cached.
 
-    It is the least hash of them all, so that two claims whose windows are mostly the same mostly have the same text.
+    It is the smallest hash of all windows, so that claims that share most windows usually have the same key.
     """
     return min((_digest(part) for evidence, _ in pairs for part in _parts(evidence)), default="")
 
@@ -83,13 +83,13 @@ def _digest(text: str) -> str:
 
 
 def _parts(evidence: str) -> Sequence[str]:
-    return evidence.parts if isinstance(evidence, Windows) else (evidence,)
+    return evidence.parts if isinstance(evidence, EvidenceWindows) else (evidence,)
 
 
 def _probabilities(row: Mapping[str, Any], parts: tuple[Probabilities, ...] = ()) -> Probabilities:
     found = [number(row.get(name)) for name in _NAMES]
     if min(found) < 0.0 or abs(sum(found) - 1.0) > SUM_TOLERANCE:
-        raise JudgeError("the probabilities of a pair do not add up to 1")
+        raise JudgeError("the probabilities of a pair do not sum to 1")
     return Probabilities(*found, parts=parts)
 
 
@@ -99,8 +99,14 @@ def _probabilities(row: Mapping[str, Any], parts: tuple[Probabilities, ...] = ()
 def info_of(
     scorer: PairScorer, *, batch: int, languages: Collection[str] | None, tokenizer: str | None
 ) -> dict[str, Any]:
-    """What ``GET /info`` answers for ``scorer``, which is loaded. ``batch``: most pairs in one request; ``languages``:
-    those that the model knows, None for all; ``tokenizer``: SHA-256 of what it counts by."""
+    """The answer of ``GET /info``.
+
+    Args:
+        scorer: the judge, loaded.
+        batch: pairs in one request at most.
+        languages: those that the model knows; None for all.
+        tokenizer: the SHA-256 of the tokenizer that it counts by.
+    """
     return {
         "protocol": PROTOCOL,
         "model": scorer.name,
@@ -113,7 +119,7 @@ def info_of(
 
 
 def pairs_of(body: Any, *, batch: int) -> list[Pair]:
-    """The pairs that the body of ``POST /judge`` asks about. Raises ValueError, naming the field, for any other."""
+    """The pairs in the body of ``POST /judge``. Raises ValueError, which names the field, for an invalid body."""
     rows = body.get("pairs") if isinstance(body, dict) else None
     if not isinstance(rows, list):
         raise ValueError("pairs: expected a list")
@@ -124,19 +130,19 @@ def pairs_of(body: Any, *, batch: int) -> list[Pair]:
 
 def _pair(row: Any, where: str) -> Pair:
     if not isinstance(row, dict) or not isinstance(row.get("claim"), str):
-        raise ValueError(f"{where}.claim: expected a text")
+        raise ValueError(f"{where}.claim: expected a string")
     evidence = row.get("evidence")
     if isinstance(evidence, str):
         return evidence, row["claim"]
     if not isinstance(evidence, list) or not all(isinstance(part, str) for part in evidence):
-        raise ValueError(f"{where}.evidence: expected a text or a list of texts")
-    if not 1 <= len(evidence) <= _MOST_PARTS:
-        raise ValueError(f"{where}.evidence: expected 1 to {_MOST_PARTS} texts, not {len(evidence)}")
-    return Windows(evidence), row["claim"]
+        raise ValueError(f"{where}.evidence: expected a string or a list of strings")
+    if not 1 <= len(evidence) <= _MAX_PARTS:
+        raise ValueError(f"{where}.evidence: expected 1 to {_MAX_PARTS} strings, not {len(evidence)}")
+    return EvidenceWindows(evidence), row["claim"]
 
 
 def answer_of(scores: Sequence[Probabilities], model: str) -> dict[str, Any]:
-    """What ``POST /judge`` answers."""
+    """The answer of ``POST /judge``."""
     return {"scores": [_row(score) for score in scores], "model": model}
 
 

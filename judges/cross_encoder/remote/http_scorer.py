@@ -1,4 +1,4 @@
-"""A judge that is served elsewhere: Text Embeddings Inference, vLLM, or a server that speaks our own protocol."""
+"""A remote judge: Text Embeddings Inference, vLLM, or a server that speaks Groundlane's own protocol."""
 
 import asyncio
 import logging
@@ -8,43 +8,47 @@ from urllib.parse import urlsplit
 import httpx
 
 from judges.cross_encoder.judge_spec import split_list
-from judges.cross_encoder.remote.groundlane_protocol import Plain, affinity
+from judges.cross_encoder.remote.groundlane_protocol import GroundlaneProtocol, affinity
 from judges.cross_encoder.remote.json_client import JsonClient
-from judges.cross_encoder.remote.protocol_detection import KINDS, Target, connect
-from judges.cross_encoder.remote.server_protocols import Server, check_template
+from judges.cross_encoder.remote.protocol_detection import KINDS, JudgeEndpoint, connect
+from judges.cross_encoder.remote.server_protocols import JudgeServerProtocol, check_template
 from judges.cross_encoder.remote.token_estimate import open_counter, read_counter
 from judges.protocols import JudgeError, JudgeUnavailableError
-from judges.types import Probabilities, Windows
+from judges.types import EvidenceWindows, Probabilities
 
 log = logging.getLogger(__name__)
 
 _ENDPOINTS = frozenset({"predict", "classify", "score", "judge"})
 _MAX_TOKENS = 1_000_000
 _MAX_CONCURRENCY = 1_000
-_AFFINITY = "X-Session-Id"
-"""By this header a router brings claims against the same evidence to the replica that has read it."""
+_AFFINITY_HEADER = "X-Session-Id"
+"""A router uses this header to send claims about the same evidence to the replica that has it cached."""
 
 
 class HttpScorer:
-    """Sends pairs to the server at ``url``, at most ``concurrency`` requests at a time, each with no more pairs than
-    the server takes at once.
+    """Scores pairs by the server at ``url``, in requests of as many pairs as it accepts.
 
-    ``url`` may say what the server is (``tei+https://...``, ``vllm+...``, ``groundlane+...``) or end in the path that
-    tells it (``/predict``, ``/classify``, ``/score``, ``/judge``); else ``start`` asks the server. ``options``, all of
-    them texts:
+    ``url`` may name the kind of server (``tei+https://...``, ``vllm+...``, ``groundlane+...``) or end in a path that
+    implies it (``/predict``, ``/classify``, ``/score``, ``/judge``); otherwise ``start`` detects it. The values of
+    ``options`` are strings:
 
     - ``model``: vLLM's name of the model; default the first one that it serves.
-    - ``template``: needed for vLLM's ``/classify``, which takes one text: ``{evidence}[SEP]{claim}``, say.
-    - ``labels``: what the probabilities of ``/classify`` mean, in order; default what its answers to examples tell.
-    - ``max_tokens``: most tokens of evidence and claim together, where the server does not tell.
-    - ``tokenizer``: the model's ``tokenizer.json``, to count tokens exactly; default what the server hands out, else
-      an estimate on the safe side.
+    - ``template``: required for vLLM's ``/classify``, which takes one text; for instance ``{evidence}[SEP]{claim}``.
+    - ``labels``: the meaning of the probabilities of ``/classify``, in order; default detected from examples.
+    - ``max_tokens``: the most tokens of evidence and claim together, if the server does not report it.
+    - ``tokenizer``: path of the model's ``tokenizer.json``, to count tokens exactly; default the server's, or else a
+      conservative estimate.
     - ``languages``: codes of the languages that the model knows; default all.
-    - ``concurrency``: goes before the argument of that name.
+    - ``concurrency``: overrides the argument of that name.
 
-    ``api_key`` goes along as a bearer token. ``timeout_s`` bounds each request: one whose connection breaks, or that
-    the server cannot take right now, is sent again until then, unless that was in vain the last time. ``transport``
-    stands in for the network in tests. Raises ValueError for a URL or an option that cannot be used.
+    Args:
+        url: of the server. Raises ValueError for an invalid URL or option.
+        options: see above.
+        api_key: is sent as a bearer token.
+        timeout_s: seconds for each request, including retries of temporary failures. After retries have failed, later
+            requests are not retried until one succeeds.
+        concurrency: requests at the same time.
+        transport: replaces the network in tests.
     """
 
     def __init__(
@@ -59,50 +63,53 @@ class HttpScorer:
     ) -> None:
         options = options or {}
         self._target = _target(url, options)
-        self._counter_path = options.get("tokenizer")
+        self._tokenizer_path = options.get("tokenizer")
         self._api_key = api_key
         self._timeout_s = timeout_s
         self._transport = transport
-        self.concurrency = _whole(options, "concurrency", 1, _MAX_CONCURRENCY) or concurrency
-        """Requests at a time."""
-        self._turns = asyncio.Semaphore(self.concurrency)
-        self._starting = asyncio.Lock()
+        self.concurrency = _integer(options, "concurrency", 1, _MAX_CONCURRENCY) or concurrency
+        """Requests at the same time."""
+        self._slots = asyncio.Semaphore(self.concurrency)
+        self._start_lock = asyncio.Lock()
         self._client: JsonClient | None = None
-        self._server: Server | None = None
+        self._server: JudgeServerProtocol | None = None
         self._count = open_counter(None)
-        self._counts_by: str | None = None
+        self._tokenizer_digest: str | None = None
         self._closed = False
         self.pairs_cut = 0
-        """Pairs that were, by our count, longer than the model takes, and that the server cut."""
+        """Pairs that by our count exceed the model's limit, so that the server truncated them."""
 
     @property
     def name(self) -> str:
-        """The URL without what may be secret in it, and once connected the model instead."""
+        """The URL's host; once connected, the model."""
         return f"http:{self._server.model}" if self._server else f"http:{urlsplit(self._target.base).netloc}"
 
     @property
     def max_tokens(self) -> int:
-        return self._connected()[1].room
+        return self._connected()[1].max_tokens
 
     @property
     def languages(self) -> frozenset[str] | None:
-        """Codes of the languages that the model knows; None for all, or where nobody says."""
+        """Codes of the languages that the model knows; None for all, or if unknown."""
         return self._target.languages or (self._server.languages if self._server else None)
 
     @property
     def fuses(self) -> bool:
-        """Whether a claim is read against several windows at little more than the cost of one."""
+        """Whether it judges a claim against several windows for little more than the cost of one."""
         return self._server is not None and self._server.fuses
 
     def count_tokens(self, text: str) -> int:
-        return sum(map(self._count, text.parts)) if isinstance(text, Windows) else self._count(text)
+        return sum(map(self._count, text.parts)) if isinstance(text, EvidenceWindows) else self._count(text)
 
     async def start(self) -> None:
-        """Ask the server what it is. Idempotent. Raises JudgeUnreachableError when it does not answer, which may pass,
-        and JudgeUnavailableError when it is of no use."""
-        async with self._starting:
+        """Connect, and detect the server's protocol. Idempotent.
+
+        Raises JudgeUnreachableError if it does not answer, which may be temporary, and JudgeUnavailableError if it
+        cannot be used.
+        """
+        async with self._start_lock:
             if self._closed:
-                raise JudgeUnavailableError(f"{self.name} was closed")
+                raise JudgeUnavailableError(f"{self.name} is closed")
             if self._server is not None:
                 return
             if self._client is None:
@@ -116,18 +123,22 @@ class HttpScorer:
             await self._connect(self._client)
 
     async def _connect(self, client: JsonClient) -> None:
-        own = self._counter_path is not None
+        own = self._tokenizer_path is not None
         if own:
-            self._count = await asyncio.to_thread(open_counter, self._counter_path)
+            self._count = await asyncio.to_thread(open_counter, self._tokenizer_path)
         server = await connect(client, self._target)
-        if not own and isinstance(server, Plain) and server.tokenizer not in (None, self._counts_by):
+        if (
+            not own
+            and isinstance(server, GroundlaneProtocol)
+            and server.tokenizer not in (None, self._tokenizer_digest)
+        ):
             content = await client.get_file("/tokenizer")
             self._count = await asyncio.to_thread(read_counter, content, server.tokenizer)
-            self._counts_by = server.tokenizer
+            self._tokenizer_digest = server.tokenizer
         self._server = server
 
     async def aclose(self) -> None:
-        """Let the connections go. It cannot be started again."""
+        """Close the connections. It cannot be started again."""
         self._closed = True
         self._server = None
         if self._client is not None:
@@ -135,8 +146,8 @@ class HttpScorer:
 
     async def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:
         client, server = self._connected()
-        self._note_long(server, pairs)
-        parts = [pairs[start : start + server.batch] for start in range(0, len(pairs), server.batch)]
+        self._warn_if_long(server, pairs)
+        parts = [pairs[start : start + server.max_batch] for start in range(0, len(pairs), server.max_batch)]
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._ask(client, server, part)) for part in parts]
@@ -145,47 +156,47 @@ class HttpScorer:
         return [one for task in tasks for one in task.result()]
 
     async def _ask(
-        self, client: JsonClient, server: Server, pairs: Sequence[tuple[str, str]]
+        self, client: JsonClient, server: JudgeServerProtocol, pairs: Sequence[tuple[str, str]]
     ) -> Sequence[Probabilities]:
-        headers = {_AFFINITY: affinity(pairs)} if server.fuses else {}
-        async with self._turns:
-            answer = await client.post(server.path, server.ask(pairs), headers=headers, patience_s=self._timeout_s)
+        headers = {_AFFINITY_HEADER: affinity(pairs)} if server.fuses else {}
+        async with self._slots:
+            answer = await client.post(server.path, server.ask(pairs), headers=headers, retry_s=self._timeout_s)
         try:
             scores = server.read(answer, pairs)
         except JudgeError as error:
             raise JudgeError(f"{self.name}: {error}") from error
-        if isinstance(server, Plain) and server.is_another(answer):
-            await self._connect_anew(client, server)
+        if isinstance(server, GroundlaneProtocol) and server.model_changed(answer):
+            await self._reconnect(client, server)
         return scores
 
-    async def _connect_anew(self, client: JsonClient, known: Server) -> None:
-        """The server has another model than when it was asked: from now on that is the one that counts."""
-        async with self._starting:
+    async def _reconnect(self, client: JsonClient, known: JudgeServerProtocol) -> None:
+        """The server has changed its model: use the new one from now on."""
+        async with self._start_lock:
             if self._server is not known:
                 return
             try:
                 await self._connect(client)
             except JudgeError as error:
-                log.warning("%s has a new model, and does not say which: %s", self.name, error)
+                log.warning("cannot identify the new model of %s: %s", self.name, error)
 
-    def _connected(self) -> tuple[JsonClient, Server]:
+    def _connected(self) -> tuple[JsonClient, JudgeServerProtocol]:
         if self._client is None or self._server is None:
             raise JudgeUnavailableError(f"{self.name} is not connected")
         return self._client, self._server
 
-    def _note_long(self, server: Server, pairs: Sequence[tuple[str, str]]) -> None:
-        long = sum(self._longest(evidence) + self._count(claim) > server.room for evidence, claim in pairs)
+    def _warn_if_long(self, server: JudgeServerProtocol, pairs: Sequence[tuple[str, str]]) -> None:
+        long = sum(self._longest(evidence) + self._count(claim) > server.max_tokens for evidence, claim in pairs)
         if long:
             self.pairs_cut += long
-            log.warning("%d of %d pairs may be over the %d tokens of %s", long, len(pairs), server.room, self.name)
+            log.warning("%d of %d pairs may exceed the %d tokens of %s", long, len(pairs), server.max_tokens, self.name)
 
     def _longest(self, evidence: str) -> int:
-        """A judge that fuses reads each window by itself."""
-        parts = evidence.parts if self.fuses and isinstance(evidence, Windows) else (evidence,)
+        """The tokens of the longest text that the model reads: a model that fuses reads each window separately."""
+        parts = evidence.parts if self.fuses and isinstance(evidence, EvidenceWindows) else (evidence,)
         return max(map(self._count, parts))
 
 
-def _target(url: str, options: Mapping[str, str]) -> Target:
+def _target(url: str, options: Mapping[str, str]) -> JudgeEndpoint:
     kind, plus, rest = url.partition("+")
     if not plus or "/" in kind:
         kind, rest = "", url
@@ -193,9 +204,9 @@ def _target(url: str, options: Mapping[str, str]) -> Target:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"judge {url!r}: expected a URL such as http://judge:8080 or tei+https://judge")
     if kind and kind not in KINDS:
-        raise ValueError(f"judge {url!r}: the kind before '+' is one of {', '.join(KINDS)}")
+        raise ValueError(f"judge {url!r}: unsupported kind before '+'; expected one of {', '.join(KINDS)}")
     if parts.username or parts.password:
-        raise ValueError("judge: a key does not belong in the URL; set GROUNDLANE_JUDGE_API_KEY")
+        raise ValueError("judge: remove the key from the URL and set GROUNDLANE_JUDGE_API_KEY")
     if parts.query or parts.fragment:
         raise ValueError(f"judge {url!r}: expected a URL without query or fragment")
     if template := options.get("template"):
@@ -206,22 +217,22 @@ def _target(url: str, options: Mapping[str, str]) -> Target:
         folder = parts.path.rstrip("/")
     if kind != "groundlane" and path != "/judge":
         folder = folder.removesuffix("/v1")  # as in the base URL of an OpenAI client; vLLM has /classify outside it
-    return Target(
+    return JudgeEndpoint(
         base=f"{parts.scheme}://{parts.netloc}{folder}",
         kind=kind,
         path=path,
         model=options.get("model"),
         template=template,
         labels=tuple(split_list(options.get("labels", ""))),
-        max_tokens=_whole(options, "max_tokens", 16, _MAX_TOKENS),
+        max_tokens=_integer(options, "max_tokens", 16, _MAX_TOKENS),
         languages=frozenset(split_list(options["languages"])) if "languages" in options else None,
     )
 
 
-def _whole(options: Mapping[str, str], name: str, least: int, most: int) -> int | None:
+def _integer(options: Mapping[str, str], name: str, least: int, most: int) -> int | None:
     text = options.get(name)
     if text is None:
         return None
     if not text.isdecimal() or not least <= int(text) <= most:
-        raise ValueError(f"{name}: expected a whole number from {least} to {most}, got {text!r}")
+        raise ValueError(f"{name}: expected an integer from {least} to {most}, got {text!r}")
     return int(text)

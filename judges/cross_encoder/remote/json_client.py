@@ -1,4 +1,4 @@
-"""JSON over HTTP, with failures in the judge's terms."""
+"""A client for JSON over HTTP that raises the errors of judges."""
 
 import asyncio
 import json
@@ -10,18 +10,18 @@ import httpx
 
 from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableError, JudgeUnreachableError
 
-_MAX_ANSWER_BYTES = 8 * 1024 * 1024
+_MAX_RESPONSE_BYTES = 8 * 1024 * 1024
 _MAX_FILE_BYTES = 64 * 1024 * 1024
 _CONNECT_S = 5.0
-_PAUSE_S = 0.05
-"""Before a request is sent again; twice as long each time."""
-_LONGEST_PAUSE_S = 1.0
+_FIRST_BACKOFF_S = 0.05
+"""Pause before the first retry; it doubles each time."""
+_MAX_BACKOFF_S = 1.0
 _BROKEN = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
-"""The connection was lost, perhaps one that the server had closed while it was idle: worth one more try."""
+"""The connection was lost, possibly because the server closed it while it was idle: worth one retry."""
 
 
 class StatusError(JudgeError):
-    """The server answered with ``status``, which is neither success nor one that means something else below."""
+    """The server answered with ``status``, an error that has no exception of its own."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -29,11 +29,17 @@ class StatusError(JudgeError):
 
 
 class JsonClient:
-    """Keeps connections to ``base`` open. ``timeout_s`` bounds each wait for the server; ``api_key`` is sent as a
-    bearer token and stands in no message. Redirects are not followed, proxies of the environment not used.
+    """A connection pool to one server. Redirects are not followed, and proxies of the environment are not used.
 
-    A request may be sent again for as long as the caller is patient, while a replica is replaced, say. Once that has
-    been in vain, the next ones are not, until one succeeds: a server that is away makes nobody wait twice.
+    ``post`` can retry for as long as the caller allows, for instance while a replica is replaced. After retries have
+    failed, later requests are not retried until one succeeds, so that only one caller waits for a server that is down.
+
+    Args:
+        base: the server's base URL.
+        api_key: is sent as a bearer token, and never part of a message.
+        timeout_s: seconds for each wait for the server.
+        connections: the most connections.
+        transport: replaces the network in tests.
     """
 
     def __init__(
@@ -56,53 +62,52 @@ class JsonClient:
             transport=transport,
             trust_env=False,
         )
-        self._hopeful = True
+        self._may_retry = True
 
     async def aclose(self) -> None:
         await self._client.aclose()
 
     async def get(self, path: str) -> Any:
-        """The body of an answer with success. Raises as ``post``."""
+        """The JSON body of a successful response. Raises the errors of ``post``."""
         return _parse(await self._send("GET", path), path)
 
     async def get_file(self, path: str) -> bytes:
-        """The same, as it is, and longer than other answers may be. Raises as ``post``."""
-        return await self._send("GET", path, most=_MAX_FILE_BYTES)
+        """The raw body of a successful response, up to 64 MiB. Raises the errors of ``post``."""
+        return await self._send("GET", path, max_bytes=_MAX_FILE_BYTES)
 
     async def post(
-        self, path: str, body: Mapping[str, Any], *, headers: Mapping[str, str] | None = None, patience_s: float = 0.0
+        self, path: str, body: Mapping[str, Any], *, headers: Mapping[str, str] | None = None, retry_s: float = 0.0
     ) -> Any:
-        """The body of an answer with success. Where none can be had for a reason that may pass, the request is sent
-        again and again until ``patience_s`` is over.
+        """The JSON body of a successful response. Temporary failures are retried for up to ``retry_s`` seconds.
 
-        Raises JudgeUnreachableError when there is no answer in time or the server is not ready, JudgeOverloadedError
-        for 429, JudgeUnavailableError where it refuses the key, StatusError for any other status, JudgeError for an
-        answer that is no JSON or too long.
+        Raises JudgeUnreachableError if there is no response in time or the server is not ready, JudgeOverloadedError
+        for 429, JudgeUnavailableError if the key is rejected, StatusError for any other status, and JudgeError for a
+        response that is not JSON or too long.
         """
         content = json.dumps(body).encode()
         sent = {"Content-Type": "application/json", **(headers or {})}
-        if patience_s <= 0:
+        if retry_s <= 0:
             return _parse(await self._send("POST", path, content, sent), path)
         try:
-            async with asyncio.timeout(patience_s) as limit:
-                answer = await self._insist(path, content, sent, limit.when() or 0.0)
+            async with asyncio.timeout(retry_s) as limit:
+                answer = await self._post_with_retries(path, content, sent, limit.when() or 0.0)
         except TimeoutError:
-            self._hopeful = False
-            raise JudgeUnreachableError(f"{path}: no answer in time") from None
-        self._hopeful = True
+            self._may_retry = False
+            raise JudgeUnreachableError(f"{path}: no response in time") from None
+        self._may_retry = True
         return _parse(answer, path)
 
-    async def _insist(self, path: str, content: bytes, headers: Mapping[str, str], until: float) -> bytes:
-        clock, pause = asyncio.get_running_loop().time, _PAUSE_S
+    async def _post_with_retries(self, path: str, content: bytes, headers: Mapping[str, str], until: float) -> bytes:
+        clock, backoff = asyncio.get_running_loop().time, _FIRST_BACKOFF_S
         while True:
             try:
                 return await self._send("POST", path, content, headers)
             except JudgeUnreachableError:
-                if not self._hopeful or clock() + pause >= until:
-                    self._hopeful = False
+                if not self._may_retry or clock() + backoff >= until:
+                    self._may_retry = False
                     raise
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
+            await asyncio.sleep(backoff)
+            backoff = min(2 * backoff, _MAX_BACKOFF_S)
 
     async def _send(
         self,
@@ -110,32 +115,32 @@ class JsonClient:
         path: str,
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-        most: int = _MAX_ANSWER_BYTES,
+        max_bytes: int = _MAX_RESPONSE_BYTES,
     ) -> bytes:
         request = self._client.build_request(method, self._base + path, content=content, headers=headers)
         try:
-            status, body = await self._exchange(request, path, most)
+            status, body = await self._exchange(request, path, max_bytes)
         except _BROKEN:
-            status, body = await self._again(request, path, most)
+            status, body = await self._send_again(request, path, max_bytes)
         if status == HTTPStatus.OK:
             return body
         raise _refusal(status, path)
 
-    async def _again(self, request: httpx.Request, path: str, most: int) -> tuple[int, bytes]:
+    async def _send_again(self, request: httpx.Request, path: str, max_bytes: int) -> tuple[int, bytes]:
         try:
-            return await self._exchange(request, path, most)
+            return await self._exchange(request, path, max_bytes)
         except _BROKEN as error:
-            raise JudgeUnreachableError(f"{path}: the connection broke, twice ({type(error).__name__})") from error
+            raise JudgeUnreachableError(f"{path}: lost the connection twice ({type(error).__name__})") from error
 
-    async def _exchange(self, request: httpx.Request, path: str, most: int) -> tuple[int, bytes]:
+    async def _exchange(self, request: httpx.Request, path: str, max_bytes: int) -> tuple[int, bytes]:
         body = bytearray()
         try:
             response = await self._client.send(request, stream=True)
             try:
                 async for piece in response.aiter_bytes():
                     body += piece
-                    if len(body) > most:
-                        raise JudgeError(f"{path}: the answer is longer than {most} bytes")
+                    if len(body) > max_bytes:
+                        raise JudgeError(f"{path}: response longer than {max_bytes} bytes")
                 return response.status_code, bytes(body)
             finally:
                 await response.aclose()
@@ -144,7 +149,7 @@ class JsonClient:
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise JudgeUnreachableError(f"cannot connect to {self._base} ({type(error).__name__})") from error
         except httpx.TimeoutException as error:
-            raise JudgeUnreachableError(f"{path}: no answer in time ({type(error).__name__})") from error
+            raise JudgeUnreachableError(f"{path}: no response in time ({type(error).__name__})") from error
         except httpx.HTTPError as error:
             raise JudgeError(f"{path}: {type(error).__name__}") from error
 
@@ -153,15 +158,15 @@ def _parse(body: bytes, path: str) -> Any:
     try:
         return json.loads(body)
     except ValueError as error:
-        raise JudgeError(f"{path}: the answer is no JSON") from error
+        raise JudgeError(f"{path}: response is not JSON") from error
 
 
 def _refusal(status: int, path: str) -> JudgeError:
-    # What the server says besides may repeat the texts that it was sent, and messages end in the log.
+    # The response body may repeat texts from the request, and messages are logged.
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-        return JudgeUnavailableError(f"{path}: the key was refused ({status}); see GROUNDLANE_JUDGE_API_KEY")
+        return JudgeUnavailableError(f"{path}: API key rejected ({status}); check GROUNDLANE_JUDGE_API_KEY")
     if status == HTTPStatus.TOO_MANY_REQUESTS:
-        return JudgeOverloadedError(f"{path}: the server has too much to do (429)")
+        return JudgeOverloadedError(f"{path}: the server is overloaded (429)")
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.REQUEST_TIMEOUT:
         return JudgeUnreachableError(f"{path}: the server is not ready ({status})")
     return StatusError(f"{path}: the server answered {status}", status)

@@ -1,18 +1,18 @@
-"""Finds out which protocol a judge server speaks, and what its model is."""
+"""Detects which protocol a judge server speaks, and which model it serves."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from judges.cross_encoder.labels import Labels, read_labels
-from judges.cross_encoder.remote.groundlane_protocol import PROTOCOL, plain
+from judges.cross_encoder.label_mapping import LabelMapping, read_label_mapping
+from judges.cross_encoder.remote.groundlane_protocol import PROTOCOL, groundlane_protocol
 from judges.cross_encoder.remote.json_client import JsonClient, StatusError
 from judges.cross_encoder.remote.server_protocols import (
     SPECIAL_TOKENS,
-    SeenLabels,
-    Server,
-    VllmClassify,
-    VllmScore,
+    JudgeServerProtocol,
+    LabelsSeen,
+    VllmClassifyProtocol,
+    VllmScoreProtocol,
     classified,
     classify_body,
     text_embeddings_inference,
@@ -35,14 +35,13 @@ _EXAMPLES = (
     ("All trains to the coast are cancelled today.", "Trains to the coast run as usual today."),
     ("All trains to the coast are cancelled today.", "The driver of the bus is called Martin."),
 )
-"""Entailed, contradicted and unrelated claims, in turn: what a server says of them shows how its answers are to be
-read."""
+"""Entailed, contradicted and unrelated claims, in turn: the server's answers to them show how to read its answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """Where a judge is to be found, and what is known of it beforehand. ``kind`` and ``path`` are empty where they are
-    to be found out."""
+class JudgeEndpoint:
+    """The address of a judge server, and what is known about it in advance. An empty ``kind`` or ``path`` is to be
+    detected."""
 
     base: str
     kind: str = ""
@@ -54,16 +53,19 @@ class Target:
     languages: frozenset[str] | None = None
 
 
-async def connect(client: JsonClient, target: Target) -> Server:
-    """Ask the server what it is. Raises JudgeUnreachableError where it does not say, which may pass, and
-    JudgeUnavailableError where it cannot judge."""
+async def connect(client: JsonClient, target: JudgeEndpoint) -> JudgeServerProtocol:
+    """Detect the protocol of the server at ``target``.
+
+    Raises JudgeUnreachableError if it does not answer, which may be temporary, and JudgeUnavailableError if it cannot
+    judge.
+    """
     kind = target.kind or _BY_PATH.get(target.path, "")
     try:
         info = None if kind == "vllm" else await _info(client, required=bool(kind))
         if info is None:
             return await _vllm(client, target)
         if kind == "groundlane" or (not kind and info.get("protocol") == PROTOCOL):
-            return plain(info)
+            return groundlane_protocol(info)
         return text_embeddings_inference(info)
     except JudgeUnavailableError as error:
         raise type(error)(f"judge at {target.base}: {error}") from error
@@ -81,16 +83,16 @@ async def _info(client: JsonClient, *, required: bool) -> Mapping[str, Any] | No
             raise
         return None
     if not isinstance(info, dict):
-        raise JudgeUnavailableError("/info has another form than expected")
+        raise JudgeUnavailableError("/info: expected a JSON object")
     return info
 
 
-async def _vllm(client: JsonClient, target: Target) -> Server:
+async def _vllm(client: JsonClient, target: JudgeEndpoint) -> JudgeServerProtocol:
     model, longest = _served(await client.get("/v1/models"), target.model)
-    room = (target.max_tokens or longest or _DEFAULT_TOKENS) - SPECIAL_TOKENS
+    max_tokens = (target.max_tokens or longest or _DEFAULT_TOKENS) - SPECIAL_TOKENS
     if target.path != "/score" and (target.path or target.template or await _classifies(client, model)):
-        return await _classify(client, target, model, room)
-    return await _score(client, model, room)
+        return await _classify(client, target, model, max_tokens)
+    return await _score(client, model, max_tokens)
 
 
 def _served(models: Any, wanted: str | None) -> tuple[str, int | None]:
@@ -98,48 +100,50 @@ def _served(models: Any, wanted: str | None) -> tuple[str, int | None]:
     known = {row["id"]: row for row in rows or () if isinstance(row, dict) and isinstance(row.get("id"), str)}
     name = wanted or next(iter(known), None)
     if name is None or name not in known:
-        raise JudgeUnavailableError(f"it serves {sorted(known) or 'no model'}, not {wanted!r}")
+        raise JudgeUnavailableError(f"the server has {sorted(known) or 'no model'}, not {wanted!r}")
     longest = known[name].get("max_model_len")
     return name, longest if isinstance(longest, int) and longest > 2 * SPECIAL_TOKENS else None
 
 
 async def _classifies(client: JsonClient, model: str) -> bool:
-    """Whether the model has several classes. One that has a single class is asked for scores; one that has none, an
-    embedding model, would answer there too, with a similarity that says nothing of entailment."""
+    """Whether the model has several classes. A model with one class is asked for scores instead. A model without
+    classes, for embeddings, would answer that request too, with a similarity that says nothing about entailment."""
     try:
         answer = await client.post("/classify", {"model": model, "input": ["a"]})
     except StatusError as error:
-        raise JudgeUnavailableError(f"{model} does not classify ({error})") from error
+        raise JudgeUnavailableError(f"{model} is not a classifier ({error})") from error
     return len(classified(answer, 1)[0].probabilities) > 1
 
 
-async def _score(client: JsonClient, model: str, room: int) -> VllmScore:
-    """Models whose config has no activation answer with logits; nothing but the range of their answers tells."""
-    asked = VllmScore(model=model, room=room)
+async def _score(client: JsonClient, model: str, max_tokens: int) -> VllmScoreProtocol:
+    """A model whose config has no activation returns logits; only the range of its answers shows that."""
+    asked = VllmScoreProtocol(model=model, max_tokens=max_tokens)
     scores = asked.scores(await client.post(asked.path, asked.ask(_EXAMPLES)), len(_EXAMPLES))
-    return VllmScore(model=model, room=room, is_logit=not all(0.0 <= score <= 1.0 for score in scores))
+    return VllmScoreProtocol(
+        model=model, max_tokens=max_tokens, is_logit=not all(0.0 <= score <= 1.0 for score in scores)
+    )
 
 
-async def _classify(client: JsonClient, target: Target, model: str, room: int) -> VllmClassify:
+async def _classify(client: JsonClient, target: JudgeEndpoint, model: str, max_tokens: int) -> VllmClassifyProtocol:
     if target.template is None:
         raise JudgeUnavailableError(
-            "vLLM's /classify takes one text: say how evidence and claim make one, "
+            "vLLM's /classify takes one text: set how evidence and claim are joined, "
             "e.g. ?template={evidence}[SEP]{claim}"
         )
     answer = await client.post("/classify", classify_body(model, target.template, _EXAMPLES))
-    seen = SeenLabels()
+    seen = LabelsSeen()
     seen.note(classified(answer, len(_EXAMPLES)))
     names = target.labels or seen.order()
-    labels = read_labels(dict(enumerate(names)), size=seen.size) if names else Labels(size=0)
+    labels = read_label_mapping(dict(enumerate(names)), size=seen.size) if names else LabelMapping(size=0)
     if names is None or (seen.size > 2 and labels.contradicted is None):
-        told = ", ".join(f"{place}: {name}" for place, name in sorted(seen.names.items()))
+        known = ", ".join(f"{place}: {name}" for place, name in sorted(seen.names.items()))
         raise JudgeUnavailableError(
-            f"the answers to examples name too few of {seen.size} labels ({told}); say all, in order: ?labels=..."
+            f"cannot tell the order of {seen.size} labels from examples ({known}); set it: ?labels=..."
         )
-    return VllmClassify(
+    return VllmClassifyProtocol(
         model=model,
         template=target.template,
         names=tuple(names),
         labels=labels,
-        room=max(SPECIAL_TOKENS, room - estimate_tokens(target.template)),
+        max_tokens=max(SPECIAL_TOKENS, max_tokens - estimate_tokens(target.template)),
     )

@@ -1,6 +1,6 @@
-"""What judges served over HTTP speak: how pairs are asked about, and how the answer is read. Nothing here is sent.
+"""The protocols of judge servers: builds requests and parses answers. This module does no I/O.
 
-Our own protocol, both sides of it, is in ``plain``.
+Groundlane's own protocol is in ``groundlane_protocol``.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from judges.cross_encoder.labels import Labels, read_labels
+from judges.cross_encoder.label_mapping import LabelMapping, read_label_mapping
 from judges.cross_encoder.remote.response_parsing import SUM_TOLERANCE, items, number, objects, whole
 from judges.protocols import JudgeError, JudgeUnavailableError
 from judges.types import Probabilities
@@ -18,47 +18,47 @@ from judges.types import Probabilities
 Pair = tuple[str, str]
 
 SPECIAL_TOKENS = 4
-"""Most tokens that a tokenizer puts round a pair."""
+"""The most special tokens that a tokenizer adds to a pair."""
 _PLACES = re.compile(r"(\{evidence\}|\{claim\})")
 
 
-class Server(Protocol):
-    """One protocol, spoken by one server with one model."""
+class JudgeServerProtocol(Protocol):
+    """The protocol of one server with one model."""
 
     @property
     def model(self) -> str:
-        """Name, and version where the server tells one."""
+        """The model's name, with its version if the server reports one."""
         ...
 
     @property
     def path(self) -> str:
-        """What is asked, from the server's base URL on."""
+        """The path of requests, relative to the server's base URL."""
         ...
 
     @property
-    def room(self) -> int:
-        """Most tokens that evidence and claim may have together."""
+    def max_tokens(self) -> int:
+        """The most tokens that evidence and claim may have together."""
         ...
 
     @property
-    def batch(self) -> int:
-        """Most pairs in one request."""
+    def max_batch(self) -> int:
+        """The most pairs in one request."""
         ...
 
     @property
     def languages(self) -> frozenset[str] | None: ...
 
     def ask(self, pairs: Sequence[Pair]) -> dict[str, Any]:
-        """The body of the request."""
+        """The body of the request for ``pairs``."""
         ...
 
     @property
     def fuses(self) -> bool:
-        """Whether it takes ``Windows`` part by part, and says what each holds."""
+        """Whether it takes the parts of ``EvidenceWindows`` separately and scores each."""
         ...
 
     def read(self, answer: Any, pairs: Sequence[Pair]) -> list[Probabilities]:
-        """The results of ``answer``, in the order of the pairs asked about. Raises JudgeError for any other answer."""
+        """The results in ``answer``, one for each of ``pairs``, in order. Raises JudgeError for an invalid answer."""
         ...
 
 
@@ -66,14 +66,14 @@ class Server(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextEmbeddingsInference:
-    """``POST /predict``: each label by name with its logit, best first."""
+class TextEmbeddingsInferenceProtocol:
+    """Text Embeddings Inference, ``POST /predict``: all labels by name with their logits, highest first."""
 
     model: str
     names: tuple[str, ...]
-    labels: Labels
-    room: int
-    batch: int
+    labels: LabelMapping
+    max_tokens: int
+    max_batch: int
     path: str = "/predict"
     languages: frozenset[str] | None = None
     fuses: bool = False
@@ -88,27 +88,27 @@ class TextEmbeddingsInference:
     def _logits(self, row: Any) -> list[float]:
         by_name = {one.get("label"): one.get("score") for one in objects(row)}
         if by_name.keys() != set(self.names):
-            raise JudgeError(f"the answer has the labels {sorted(map(str, by_name))}, not {sorted(self.names)}")
+            raise JudgeError(f"unexpected labels in the answer: {sorted(map(str, by_name))}, not {sorted(self.names)}")
         return [number(by_name[name]) for name in self.names]
 
 
-def text_embeddings_inference(info: Mapping[str, Any]) -> TextEmbeddingsInference:
-    """From the answer of ``GET /info``. Raises JudgeUnavailableError for a model that does not classify."""
+def text_embeddings_inference(info: Mapping[str, Any]) -> TextEmbeddingsInferenceProtocol:
+    """The protocol by the answer of ``GET /info``. Raises JudgeUnavailableError for a model that does not classify."""
     kinds = info.get("model_type")
     kind = kinds.get("classifier") or kinds.get("reranker") if isinstance(kinds, dict) else None
     if not isinstance(kind, dict) or not isinstance(kind.get("id2label"), dict):
-        raise JudgeUnavailableError(f"{info.get('model_id')} does not classify; its type is {kinds}")
+        raise JudgeUnavailableError(f"{info.get('model_id')} is not a classifier; its type is {kinds}")
     names = {int(place): str(name) for place, name in kind["id2label"].items()}
-    labels = read_labels(names)
+    labels = read_label_mapping(names)
     if len(set(names.values())) < len(names):
-        raise JudgeUnavailableError(f"two labels of {info.get('model_id')} have one name: {names}")
+        raise JudgeUnavailableError(f"two labels of {info.get('model_id')} have the same name: {names}")
     version = info.get("model_sha")
-    return TextEmbeddingsInference(
+    return TextEmbeddingsInferenceProtocol(
         model=str(info.get("model_id")) + (f"@{str(version)[:8]}" if version else ""),
         names=tuple(names[place] for place in sorted(names)),
         labels=labels,
-        room=max(2, whole(info, "max_input_length") - SPECIAL_TOKENS),
-        batch=whole(info, "max_client_batch_size"),
+        max_tokens=max(2, whole(info, "max_input_length") - SPECIAL_TOKENS),
+        max_batch=whole(info, "max_client_batch_size"),
     )
 
 
@@ -116,13 +116,13 @@ def text_embeddings_inference(info: Mapping[str, Any]) -> TextEmbeddingsInferenc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VllmScore:
-    """``POST /score``: one number a pair. ``is_logit``: the server applies no sigmoid to it."""
+class VllmScoreProtocol:
+    """vLLM, ``POST /score``: one number for each pair. ``is_logit``: the server does not apply a sigmoid to it."""
 
     model: str
-    room: int
+    max_tokens: int
     is_logit: bool = False
-    batch: int = 64
+    max_batch: int = 64
     path: str = "/score"
     languages: frozenset[str] | None = None
     fuses: bool = False
@@ -138,28 +138,28 @@ class VllmScore:
     def read(self, answer: Any, pairs: Sequence[Pair]) -> list[Probabilities]:
         scores = self.scores(answer, len(pairs))
         if self.is_logit:
-            return Labels(size=1).probabilities(np.array(scores))
+            return LabelMapping(size=1).probabilities(np.array(scores))
         if not all(0.0 <= score <= 1.0 for score in scores):
-            raise JudgeError(f"{self.model} answered with a score outside 0 to 1")
+            raise JudgeError(f"{self.model} returned a score outside 0 to 1")
         return [Probabilities(score, 1.0 - score, 0.0) for score in scores]
 
     def scores(self, answer: Any, count: int) -> list[float]:
-        """The numbers as they are."""
+        """The numbers in ``answer``, unchanged."""
         values = [row.get("score") for row in _data(answer, count)]
         return [number(value[0] if isinstance(value, list) and len(value) == 1 else value) for value in values]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VllmClassify:
-    """``POST /classify``: the probabilities of one text, and the name of the highest. ``template`` makes one text of a
-    pair; ``names`` has the labels in the order of the probabilities, and each answer is held against it."""
+class VllmClassifyProtocol:
+    """vLLM, ``POST /classify``: the probabilities of one text, and the name of the highest. ``template`` turns a pair
+    into one text; ``names`` are the labels in the order of the probabilities, which each answer must match."""
 
     model: str
     template: str
     names: tuple[str, ...]
-    labels: Labels
-    room: int
-    batch: int = 64
+    labels: LabelMapping
+    max_tokens: int
+    max_batch: int = 64
     path: str = "/classify"
     languages: frozenset[str] | None = None
     fuses: bool = False
@@ -171,7 +171,7 @@ class VllmClassify:
         rows = classified(answer, len(pairs))
         for row in rows:
             if len(row.probabilities) != len(self.names) or not _is(row.label, self.names[row.highest]):
-                raise JudgeError(f"{self.model} answered with labels in another order than {', '.join(self.names)}")
+                raise JudgeError(f"{self.model} returned its labels in another order than {', '.join(self.names)}")
         return [self._probabilities(row.probabilities) for row in rows]
 
     def _probabilities(self, row: Sequence[float]) -> Probabilities:
@@ -182,7 +182,7 @@ class VllmClassify:
 
 @dataclass(frozen=True, slots=True)
 class Classified:
-    """One row of an answer of ``/classify``."""
+    """One row of an answer from ``/classify``."""
 
     label: str | None
     probabilities: Sequence[float]
@@ -193,42 +193,42 @@ class Classified:
 
 
 def classify_body(model: str, template: str, pairs: Sequence[Pair]) -> dict[str, Any]:
-    """The request for ``/classify``. What evidence or claim hold of the template's own words is put in as it is."""
+    """The request for ``/classify``. Placeholders inside evidence or claim are not replaced."""
     parts = _PLACES.split(template)
     texts = ["".join({"{evidence}": e, "{claim}": c}.get(part, part) for part in parts) for e, c in pairs]
     return {"model": model, "input": texts, "truncate_prompt_tokens": -1}
 
 
 def check_template(template: str) -> None:
-    """Raises ValueError for a template that does not name evidence and claim once each."""
+    """Raises ValueError unless ``template`` has each of ``{evidence}`` and ``{claim}`` once."""
     if sorted(part for part in _PLACES.split(template) if part in ("{evidence}", "{claim}")) != [
         "{claim}",
         "{evidence}",
     ]:
-        raise ValueError(f"template {template!r}: it names {{evidence}} and {{claim}}, once each")
+        raise ValueError(f"template {template!r}: expected {{evidence}} and {{claim}}, once each")
 
 
 def classified(answer: Any, count: int) -> list[Classified]:
-    """The rows of an answer of ``/classify``. Raises JudgeError for any other."""
+    """The rows of an answer from ``/classify``. Raises JudgeError for an invalid answer."""
     rows = []
     for row in _data(answer, count):
         probabilities = row.get("probs")
         if not isinstance(probabilities, list) or not probabilities:
-            raise JudgeError("the answer has a row without probabilities")
+            raise JudgeError("a row of the answer has no probabilities")
         numbers = [number(one) for one in probabilities]
         if len(numbers) > 1 and abs(sum(numbers) - 1.0) > SUM_TOLERANCE:
-            raise JudgeError("the probabilities of a row do not add up to 1")
+            raise JudgeError("the probabilities of a row do not sum to 1")
         label = row.get("label")
         rows.append(Classified(label if isinstance(label, str) else None, numbers))
     return rows
 
 
-# Reading
+# Parsing
 
 
 @dataclass(slots=True)
-class SeenLabels:
-    """Learns which probability has which name from answers that name the highest only."""
+class LabelsSeen:
+    """Learns the name of each probability from answers that name only the highest one."""
 
     names: dict[int, str] = field(default_factory=dict)
     size: int = 0
@@ -240,7 +240,7 @@ class SeenLabels:
                 self.names[row.highest] = row.label
 
     def order(self) -> tuple[str, ...] | None:
-        """The names in order; None while more than one has not been seen. The last one of three is called ``other``."""
+        """The names in order; None while more than one has not been seen. The last one unseen is called ``other``."""
         missing = set(range(self.size)) - self.names.keys()
         if len(missing) > 1 or self.size < 2:
             return None

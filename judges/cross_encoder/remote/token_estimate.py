@@ -1,4 +1,4 @@
-"""How many tokens a text has, where the model's tokenizer is out of reach."""
+"""Counts the tokens of a text for a remote model, exactly by its tokenizer or else by an estimate."""
 
 import hashlib
 import re
@@ -15,46 +15,46 @@ _PIECE = re.compile(
     r"|(?P<unspaced>[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af])"
     r"|(?P<letters>[^\W\d_A-Za-z]+)|(?P<mark>\S)"
 )
-_CHARACTERS_A_TOKEN = {"word": 4, "number": 2, "unspaced": 1, "letters": 2, "mark": 1}
-"""Fewer than tokenizers in use have on average, so that a text estimated to fit does fit."""
+_CHARACTERS_PER_TOKEN = {"word": 4, "number": 2, "unspaced": 1, "letters": 2, "mark": 1}
+"""Fewer than common tokenizers have on average, so that a text that is estimated to fit does fit."""
 
 
 def estimate_tokens(text: str) -> int:
-    """More tokens, rather than fewer, than ``text`` has for the tokenizers of common cross-encoders."""
+    """The tokens of ``text`` for common cross-encoders, rather overestimated."""
     return sum(
-        -(-len(piece.group()) // _CHARACTERS_A_TOKEN[piece.lastgroup or "mark"]) for piece in _PIECE.finditer(text)
+        -(-len(piece.group()) // _CHARACTERS_PER_TOKEN[piece.lastgroup or "mark"]) for piece in _PIECE.finditer(text)
     )
 
 
 def open_counter(path: str | None) -> Callable[[str], int]:
-    """Count by the ``tokenizer.json`` at ``path`` (the file or its folder), or estimate where there is none.
+    """A function that counts by the ``tokenizer.json`` at ``path`` (the file or its folder), or estimates for None.
 
-    Raises JudgeUnavailableError for a file that cannot be read.
+    Raises JudgeUnavailableError if the file cannot be read.
     """
     if path is None:
         return estimate_tokens
     file = Path(path).expanduser()
     try:
         return _counter(Tokenizer.from_file(str(file / "tokenizer.json" if file.is_dir() else file)))
-    except Exception as error:  # the library raises nothing more special
+    except Exception as error:  # the library has no more specific error
         raise JudgeUnavailableError(f"cannot read the tokenizer {path}: {error}") from error
 
 
 def read_counter(content: bytes, digest: str | None) -> Callable[[str], int]:
-    """Count by the ``tokenizer.json`` with this content, whose SHA-256 is ``digest``.
+    """A function that counts by the ``tokenizer.json`` with this content, whose SHA-256 must be ``digest``.
 
-    Raises JudgeUnavailableError for any other, and for one that cannot be read.
+    Raises JudgeUnavailableError if it differs or cannot be read.
     """
     if hashlib.sha256(content).hexdigest() != digest:
-        raise JudgeUnavailableError("the tokenizer that the server hands out is not the one that it tells of")
+        raise JudgeUnavailableError("the server's tokenizer does not match the SHA-256 in its /info")
     try:
         return _counter(Tokenizer.from_buffer(content))
     except Exception as error:
-        raise JudgeUnavailableError(f"cannot read the tokenizer that the server hands out: {error}") from error
+        raise JudgeUnavailableError(f"cannot read the server's tokenizer: {error}") from error
 
 
 def _counter(tokenizer: Tokenizer) -> Callable[[str], int]:
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    # Windows and claims are counted several times over.
+    # Cached, because windows and claims are counted several times.
     return lru_cache(maxsize=4096)(lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids))

@@ -6,23 +6,23 @@ exact decimals. The time taken is linear in the text.
 
 from judges.features.numbers.extraction import extract
 from judges.features.numbers.number_comparison import (
-    Comparison,
-    Finding,
+    QuantityComparison,
+    QuantityFinding,
     Relation,
     compare_quantities,
     lacking,
     relate,
     within,
 )
-from judges.features.numbers.quantity import Bound, Kind, Quantity
+from judges.features.numbers.quantity import BoundKind, Kind, Quantity
 from judges.features.numbers.tokenizer import Token, normalise, scan
 
 __all__ = [
-    "Bound",
-    "Comparison",
-    "Finding",
+    "BoundKind",
     "Kind",
     "Quantity",
+    "QuantityComparison",
+    "QuantityFinding",
     "Relation",
     "Token",
     "compare",
@@ -42,7 +42,7 @@ def quantities(text: str) -> list[Quantity]:
     return extract(scan(normalise(text)))
 
 
-def compare(claim: str, evidence: str) -> Comparison:
+def compare(claim: str, evidence: str) -> QuantityComparison:
     """Say for each quantity of ``claim`` whether ``evidence`` agrees, gives another value for what looks like the same
     thing (same kind, unit and counted noun), or says nothing of it."""
     return compare_quantities(quantities(claim), quantities(evidence))

@@ -4,7 +4,7 @@ import re
 from decimal import Decimal
 from typing import Final
 
-from judges.features.numbers import vocabulary as tables
+from judges.features.numbers import vocabulary
 from judges.features.numbers.bounds import Surroundings
 from judges.features.numbers.quantity import Kind, Quantity
 
@@ -52,11 +52,11 @@ class Calendar(Surroundings):
         )
 
     def _day_first(self, start: int, day: int, last: int) -> Quantity | None:
-        if self.lower(last) in tables.ORDINAL_SUFFIXES or self.lower(last) == ".":
+        if self.lower(last) in vocabulary.ORDINAL_SUFFIXES or self.lower(last) == ".":
             last += 1
         if self.lower(last) in ("of", "de"):
             last += 1
-        month = tables.MONTHS.get(self.lower(last))
+        month = vocabulary.MONTHS.get(self.lower(last))
         if month is None or not 1 <= day <= 31:
             return None
         if self.lower(last) in ("may", "march") and not self._tokens[last].text[0].isupper():
@@ -68,22 +68,22 @@ class Calendar(Surroundings):
         last = start + 2 if follows == "." and len(word.text) <= 4 else start + 1
         day_text = self.lower(last)
         if day_text.isdecimal() and len(day_text) <= 2 and 1 <= int(day_text) <= 31 and word.text[0].isupper():
-            after = last + 2 if self.lower(last + 1) in tables.ORDINAL_SUFFIXES else last + 1
-            return self._date(start, tables.MONTHS[word.lower], int(day_text), after, after)
+            after = last + 2 if self.lower(last + 1) in vocabulary.ORDINAL_SUFFIXES else last + 1
+            return self._date(start, vocabulary.MONTHS[word.lower], int(day_text), after, after)
         year, _ = self._year(last)
         before = self.lower(start - 1)
         if (
-            word.lower in tables.AMBIGUOUS_MONTHS
+            word.lower in vocabulary.AMBIGUOUS_MONTHS
             and year is None
-            and not (word.text[0].isupper() and before in tables.BEFORE_MONTH)
+            and not (word.text[0].isupper() and before in vocabulary.BEFORE_MONTH)
         ):
             return None
-        return self._date(start, tables.MONTHS[word.lower], None, last, start + 1)
+        return self._date(start, vocabulary.MONTHS[word.lower], None, last, start + 1)
 
     def _clock(self, start: int, last: int) -> Quantity:
         text = self._tokens[start].lower
         hours, minutes = (int(part) for part in re.split("[:h]", text)[:2])
-        either = ":" in text and text[0] != "0" and self.lower(last) not in tables.CLOCK - _SPOKEN
+        either = ":" in text and text[0] != "0" and self.lower(last) not in vocabulary.CLOCK - _SPOKEN
         return self._time(start, hours, minutes, last, either=either)
 
     def _time(self, start: int, hours: int, minutes: int, last: int, *, either: bool = False) -> Quantity:
@@ -93,7 +93,7 @@ class Calendar(Surroundings):
             afternoon = self.lower(last)[0] == "p"
             hours = hours % 12 + (12 if afternoon else 0)
             last, either = last + 1, False
-        elif self.lower(last) in tables.CLOCK:
+        elif self.lower(last) in vocabulary.CLOCK:
             last += 1
         minute = Decimal(hours * 60 + minutes)
         return self._finish(
@@ -111,16 +111,16 @@ class Calendar(Surroundings):
         hours, minutes = int(value), int(value % 1 * 100)
         if not 0 <= hours <= 24 or minutes > 59:
             return None
-        if follows in tables.NAMED_TIMES and hours == 12:  # 12 noon
+        if follows in vocabulary.NAMED_TIMES and hours == 12:  # 12 noon
             return self._finish(self._named_time(start, last))
         if token is not None and token.kind == "ampm" and hours <= 12:
             return self._time(start, hours, minutes, last)
-        if follows in tables.CLOCK:
+        if follows in vocabulary.CLOCK:
             after = last + 1
             if follows != "uhr" and self._short(after) and self.lower(after + 1) == "分":
                 return self._time(start, hours, int(self.lower(after)), after + 2)
             return self._time(start, hours, minutes, after, either=follows in _SPOKEN)
-        spoken = follows in ("heures", "h", "horas") and self.lower(start - 1) in tables.CLOCK_PREPOSITIONS
+        spoken = follows in ("heures", "h", "horas") and self.lower(start - 1) in vocabulary.CLOCK_PREPOSITIONS
         return self._time(start, hours, minutes, last + 1) if spoken else None
 
     def _period(self, start: int) -> Quantity | None:
@@ -137,13 +137,13 @@ class Calendar(Surroundings):
 
     def _apart(self, start: int) -> bool:
         """Whether a time is so long before or after the named one: ten minutes before noon."""
-        unit = tables.UNITS.get(self.lower(start - 2))
-        counted = self.lower(start - 2) in tables.NUMBER_WORDS or (unit is not None and unit[0] == "duration")
+        unit = vocabulary.UNITS.get(self.lower(start - 2))
+        counted = self.lower(start - 2) in vocabulary.NUMBER_WORDS or (unit is not None and unit[0] == "duration")
         return counted and self.lower(start - 1) in ("before", "after", "past", "vor", "nach")
 
     def _named_time(self, first: int, at: int) -> Quantity:
         """Noon or midnight, which stands ``at`` a place."""
-        values = tables.NAMED_TIMES[self.lower(at)]
+        values = vocabulary.NAMED_TIMES[self.lower(at)]
         return Quantity(kind=Kind.TIME, text=self._text(first, at + 1), values=values, first=first, last=at + 1)
 
     def _short(self, index: int) -> bool:

@@ -7,10 +7,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from judges.features.numbers import vocabulary as tables
+from judges.features.numbers import vocabulary
 from judges.features.numbers.dates import Calendar
 from judges.features.numbers.number_words import Cardinals
-from judges.features.numbers.quantity import Bound, Kind, Quantity
+from judges.features.numbers.quantity import BoundKind, Kind, Quantity
 from judges.features.numbers.ranges import joined
 from judges.features.numbers.tokenizer import Token
 
@@ -20,21 +20,23 @@ _THOUSAND: Final = 1000
 _LONG_AGO: Final = 4000
 _OF_PHONE: Final = 10
 """Digits without the country's."""
-_NOT_COUNTED: Final = frozenset().union(tables.JOINERS, tables.PER, tables.BEFORE_YEAR, tables.THAN, tables.NO_NOUNS)
+_NOT_COUNTED: Final = frozenset().union(
+    vocabulary.JOINERS, vocabulary.PER, vocabulary.BEFORE_YEAR, vocabulary.THAN, vocabulary.NO_NOUNS
+)
 _MAX_CJK: Final = 5
 _LASTING: Final = ("decade", "fortnight")
 _BEGINNINGS: Final = frozenset().union(
-    tables.NAMED_TIMES,
-    tables.NUMBER_WORDS,
-    tables.WEEKDAYS,
-    tables.MONTHS,
-    tables.ONE,
-    tables.TIMES_WORDS,
-    tables.ORDINAL_WORDS,
+    vocabulary.NAMED_TIMES,
+    vocabulary.NUMBER_WORDS,
+    vocabulary.WEEKDAYS,
+    vocabulary.MONTHS,
+    vocabulary.ONE,
+    vocabulary.TIMES_WORDS,
+    vocabulary.ORDINAL_WORDS,
     {"half"},
 )
 """The words that a quantity can begin with; most words of a text are others."""
-_CJK_NUMERALS: Final = tables.CJK_DIGITS.keys() | tables.CJK_MULTIPLES.keys()
+_CJK_NUMERALS: Final = vocabulary.CJK_DIGITS.keys() | vocabulary.CJK_MULTIPLES.keys()
 
 
 def readings(text: str) -> tuple[Decimal, ...]:
@@ -95,36 +97,36 @@ class _Reader(Cardinals, Calendar):
         word = self.lower(start)
         if part := self._part(start):
             return self._counted(start, (part[0],), part[1])
-        if word in tables.MONTHS and self._tokens[start].text[0].isupper():  # Sept. is no seven
+        if word in vocabulary.MONTHS and self._tokens[start].text[0].isupper():  # Sept. is no seven
             return self._month_first(start)
-        if word in tables.NUMBER_WORDS:
+        if word in vocabulary.NUMBER_WORDS:
             return self._number_words(start)
-        if word in tables.NAMED_TIMES and not self._apart(start):
+        if word in vocabulary.NAMED_TIMES and not self._apart(start):
             return self._named_time(start, start)
-        if word in tables.WEEKDAYS:
-            value = Decimal(tables.WEEKDAYS[word])
+        if word in vocabulary.WEEKDAYS:
+            value = Decimal(vocabulary.WEEKDAYS[word])
             return Quantity(kind=Kind.WEEKDAY, text=word, values=(value,), first=start, last=start + 1)
-        if word in tables.MONTHS:
+        if word in vocabulary.MONTHS:
             return self._month_first(start)
-        if word in tables.ONE:
+        if word in vocabulary.ONE:
             return self._one(start)
-        if word in tables.TIMES_WORDS:
-            value = Decimal(tables.TIMES_WORDS[word])
+        if word in vocabulary.TIMES_WORDS:
+            value = Decimal(vocabulary.TIMES_WORDS[word])
             return self._finish(
                 Quantity(kind=Kind.MEASURE, text=word, unit="times", values=(value,), first=start, last=start + 1)
             )
-        if word in tables.ORDINAL_WORDS:
-            return self._ordinal(start, tables.ORDINAL_WORDS[word], start + 1)
+        if word in vocabulary.ORDINAL_WORDS:
+            return self._ordinal(start, vocabulary.ORDINAL_WORDS[word], start + 1)
         return None
 
     def _number_words(self, start: int) -> Quantity | None:
         value, last = self._below_hundred(start) or (Decimal(0), start + 1)
         if self.lower(last) == "-" and value >= 20 and value % 10 == 0:
-            ordinal = tables.ORDINAL_WORDS.get(self.lower(last + 1))
+            ordinal = vocabulary.ORDINAL_WORDS.get(self.lower(last + 1))
             if ordinal is not None and ordinal < 10:
                 return self._ordinal(start, int(value) + ordinal, last + 2)
         follows = last + (self.lower(last) == "-")
-        if (parts := tables.FRACTIONS.get(self.lower(follows))) and value < parts:
+        if (parts := vocabulary.FRACTIONS.get(self.lower(follows))) and value < parts:
             return self._percentage(start, value * 100 / parts, follows + 1)
         if end := self._halved(last):
             return self._counted(start, (value + Decimal("0.5"),), end)
@@ -147,11 +149,11 @@ class _Reader(Cardinals, Calendar):
             one_and_a_half = Quantity(kind=Kind.NUMBER, text="", values=(Decimal("1.5"),), first=start, last=end)
             return self._finish(self._scaled(one_and_a_half, Kind.MEASURE, unit[0], unit[1], end))
         if word in ("a", "an"):
-            if follows in _LASTING and self.lower(start - 1) in tables.BEFORE_SPAN:
+            if follows in _LASTING and self.lower(start - 1) in vocabulary.BEFORE_SPAN:
                 span = self._counted(start, (Decimal(1),), start + 1)
-                loose = span is not None and follows == "decade" and span.bound is Bound.EXACT
-                return replace(span, bound=Bound.ABOUT) if span is not None and loose else span
-            known = follows in tables.SCALES and follows not in ("hundreds", "thousands", "millions")
+                loose = span is not None and follows == "decade" and span.bound is BoundKind.EXACT
+                return replace(span, bound=BoundKind.ABOUT) if span is not None and loose else span
+            known = follows in vocabulary.SCALES and follows not in ("hundreds", "thousands", "millions")
             return self._counted(start, (Decimal(1),), start + 1) if known else None
         if word == "one" and (end := self._halved(start + 1)):
             return self._counted(start, (Decimal("1.5"),), end)
@@ -159,9 +161,9 @@ class _Reader(Cardinals, Calendar):
             return self._percentage(start, *ratio)
         if (
             self._unit(start + 1)
-            or follows in tables.SCALES
-            or follows in tables.CURRENCIES
-            or follows in tables.PERCENT
+            or follows in vocabulary.SCALES
+            or follows in vocabulary.CURRENCIES
+            or follows in vocabulary.PERCENT
         ):
             return self._counted(start, (Decimal(1),), start + 1)
         return None
@@ -169,13 +171,13 @@ class _Reader(Cardinals, Calendar):
     def _cjk(self, start: int) -> Quantity | None:
         value, digit, last = 0, 0, start
         while (char := self.lower(last)) in _CJK_NUMERALS and last - start < _MAX_CJK:
-            if char in tables.CJK_DIGITS:
-                digit = tables.CJK_DIGITS[char]
+            if char in vocabulary.CJK_DIGITS:
+                digit = vocabulary.CJK_DIGITS[char]
             else:
-                value, digit = value + (digit or 1) * tables.CJK_MULTIPLES[char], 0
+                value, digit = value + (digit or 1) * vocabulary.CJK_MULTIPLES[char], 0
             last += 1
         follows = self.lower(last)
-        if follows in tables.CLOCK or follows in tables.CURRENCIES or self._unit(last):
+        if follows in vocabulary.CLOCK or follows in vocabulary.CURRENCIES or self._unit(last):
             return self._counted(start, (Decimal(value + digit),), last)
         return None
 
@@ -189,7 +191,7 @@ class _Reader(Cardinals, Calendar):
                 return dated
         if 0 <= value <= 24 and (hour := self._hour(start, value, last)):
             return hour
-        currency = tables.CURRENCIES.get(self.lower(start - 1))
+        currency = vocabulary.CURRENCIES.get(self.lower(start - 1))
         first = start if currency is None else start - 1
         factor, last = self._scale(value, last, money=currency is not None)
         if len(values) == 1:
@@ -210,11 +212,11 @@ class _Reader(Cardinals, Calendar):
         return self._finish(self._with_unit(quantity) or self._bare(quantity))
 
     def _scale(self, value: Decimal, last: int, *, money: bool) -> tuple[Decimal, int]:
-        if last < self._end and (suffix := tables.SUFFIX_SCALES.get(self._tokens[last].text)):
+        if last < self._end and (suffix := vocabulary.SUFFIX_SCALES.get(self._tokens[last].text)):
             token = self._tokens[last]
             touches = token.start == self._tokens[last - 1].end
             counts = token.text in "MBT" or (token.text in "kK" and value < _THOUSAND and self._unit(last) is None)
-            named = self.lower(last - 2) in tables.REFERENCES  # seat 1B
+            named = self.lower(last - 2) in vocabulary.REFERENCES  # seat 1B
             counted = self.lower(last + 1)
             many = token.text == "m" and (counted == "people" or (counted.endswith("s") and len(counted) > 3))
             if money or (touches and (counts or many) and not named):
@@ -222,18 +224,18 @@ class _Reader(Cardinals, Calendar):
         factor, last = self._scales(last)
         if factor > 1 and self.lower(last) == ".":
             follows = self._tokens[last + 1] if last + 1 < self._end else None
-            last += follows is not None and follows.lower in tables.CURRENCIES
+            last += follows is not None and follows.lower in vocabulary.CURRENCIES
         return factor, last
 
     def _share(self, index: int) -> tuple[Kind, Decimal, int] | None:
         word, follows = self.lower(index), self.lower(index + 1)
-        if word in tables.BASIS_POINTS or (word == "basis" and follows in ("points", "point")):
-            return Kind.POINTS, Decimal("0.01"), index + (1 if word in tables.BASIS_POINTS else 2)
-        if word in tables.POINTS or (word in ("percentage", "percent") and follows in ("points", "point")):
-            return Kind.POINTS, Decimal(1), index + (1 if word in tables.POINTS else 2)
+        if word in vocabulary.BASIS_POINTS or (word == "basis" and follows in ("points", "point")):
+            return Kind.POINTS, Decimal("0.01"), index + (1 if word in vocabulary.BASIS_POINTS else 2)
+        if word in vocabulary.POINTS or (word in ("percentage", "percent") and follows in ("points", "point")):
+            return Kind.POINTS, Decimal(1), index + (1 if word in vocabulary.POINTS else 2)
         if word in ("points", "puntos") and follows in ("de", "porcentuales"):
             return Kind.POINTS, Decimal(1), index + (3 if follows == "de" else 2)
-        if word in tables.PERCENT:
+        if word in vocabulary.PERCENT:
             return Kind.PERCENT, Decimal(1), index + 1
         if (word, follows) in (("per", "cent"), ("pour", "cent"), ("por", "ciento")):
             return Kind.PERCENT, Decimal(1), index + 2
@@ -241,19 +243,19 @@ class _Reader(Cardinals, Calendar):
 
     def _with_unit(self, quantity: Quantity) -> Quantity | None:
         last = quantity.last
-        if self.lower(last) == "-" and self.lower(last + 1) in tables.UNITS:
+        if self.lower(last) == "-" and self.lower(last + 1) in vocabulary.UNITS:
             last += 1
         if share := self._share(last):
             kind, factor, last = share
             return self._scaled(quantity, kind, "", factor, last)
         for currency_at in (last, last + 1) if self.lower(last) in ("us", "of") else (last,):
-            if (currency := tables.CURRENCIES.get(self.lower(currency_at))) is not None:
+            if (currency := vocabulary.CURRENCIES.get(self.lower(currency_at))) is not None:
                 return self._scaled(quantity, Kind.MONEY, currency, Decimal(1), currency_at + 1)
         if self.lower(last) in ("s", "'s") and 1000 <= quantity.values[0] <= 2100 and quantity.values[0] % 10 == 0:
             text = f"{self._text(quantity.first, last)}s"
             return replace(quantity, kind=Kind.IDENTIFIER, unit="decade", text=text, values=(), last=last + 1)
         if self.lower(last) in ("cent", "cents"):
-            return self._scaled(quantity, Kind.MONEY, tables.CENTS, Decimal("0.01"), last + 1)
+            return self._scaled(quantity, Kind.MONEY, vocabulary.CENTS, Decimal("0.01"), last + 1)
         if coded := self._coded(quantity):
             return coded
         if unit := self._unit(last):
@@ -273,7 +275,11 @@ class _Reader(Cardinals, Calendar):
                 quantity, kind=Kind.IDENTIFIER, unit="code", text=f"{text}{token.lower}", values=(), last=last + 1
             )
         before = self.lower(quantity.first - 1)
-        if token.text == "s" and (before in tables.BEFORE_DECADE or before == "-") and 10 <= quantity.values[0] < 100:
+        if (
+            token.text == "s"
+            and (before in vocabulary.BEFORE_DECADE or before == "-")
+            and 10 <= quantity.values[0] < 100
+        ):
             return replace(quantity, kind=Kind.IDENTIFIER, unit="decade", text=f"{text}s", values=(), last=last + 1)
         return None
 
@@ -292,7 +298,7 @@ class _Reader(Cardinals, Calendar):
         before = self.lower(quantity.first - 1)
         if before == ".":
             before = self.lower(quantity.first - 2)
-        if before in tables.REFERENCES:
+        if before in vocabulary.REFERENCES:
             return replace(quantity, kind=Kind.REFERENCE, unit=before)
         if before == "-" and (name := self._named_with(quantity.first)):
             return replace(quantity, kind=Kind.REFERENCE, unit=name)
@@ -301,13 +307,13 @@ class _Reader(Cardinals, Calendar):
         if ratio := self._ratio(quantity.values[0], quantity.last):
             return self._percentage(quantity.first, *ratio)
         token = self._tokens[quantity.last - 1]
-        if self.lower(quantity.last) in tables.ORDINAL_SUFFIXES and self._tokens[quantity.last].start == token.end:
+        if self.lower(quantity.last) in vocabulary.ORDINAL_SUFFIXES and self._tokens[quantity.last].start == token.end:
             return replace(quantity, kind=Kind.ORDINAL, last=quantity.last + 1, noun=self._noun(quantity.last + 1))
         if len(token.text) == 4 and token.text.isdecimal() and 1500 <= quantity.values[0] <= 2100:
             if season := self._season(quantity):
                 return season
             follows = self._tokens[quantity.last].kind if quantity.last < self._end else "mark"
-            if before in tables.BEFORE_YEAR or follows == "mark":
+            if before in vocabulary.BEFORE_YEAR or follows == "mark":
                 return replace(quantity, kind=Kind.DATE, values=(), date=(int(quantity.values[0]), None, None))
         noun = self._noun(quantity.last)
         return replace(quantity, noun=noun) if noun else quantity
@@ -319,7 +325,7 @@ class _Reader(Cardinals, Calendar):
         if value != value.to_integral_value():
             values += (value.quantize(Decimal(1), ROUND_FLOOR), value.quantize(Decimal(1), ROUND_CEILING))
         share = self._finish(Quantity(kind=Kind.PERCENT, text=text, values=values, first=start, last=last))
-        return replace(share, bound=Bound.ABOUT) if share.bound is Bound.EXACT else share
+        return replace(share, bound=BoundKind.ABOUT) if share.bound is BoundKind.EXACT else share
 
     def _named_with(self, first: int) -> str:
         """The word that a number is part of: covid-19, F-16."""
@@ -327,7 +333,7 @@ class _Reader(Cardinals, Calendar):
             return ""
         word, hyphen, number = self._tokens[first - 2 : first + 1]
         joined = word.end == hyphen.start and hyphen.end == number.start and word.kind == "word"
-        return word.lower if joined and word.lower not in tables.NAMING_PREFIXES | tables.MONTHS.keys() else ""
+        return word.lower if joined and word.lower not in vocabulary.NAMING_PREFIXES | vocabulary.MONTHS.keys() else ""
 
     def _of_an_era(self, quantity: Quantity) -> Quantity | None:
         """A year BC or AD."""
@@ -336,7 +342,7 @@ class _Reader(Cardinals, Calendar):
             return None
         era = self._tokens[last].text if last < self._end else ""
         ends = last + 1 >= self._end or self._tokens[last + 1].kind == "mark"
-        if era in tables.ERAS and (ends or self.lower(first - 1) in tables.BEFORE_YEAR):
+        if era in vocabulary.ERAS and (ends or self.lower(first - 1) in vocabulary.BEFORE_YEAR):
             last += 1
         elif first and self._tokens[first - 1].text in ("AD", "CE"):
             first, era = first - 1, "AD"
@@ -364,7 +370,7 @@ class _Reader(Cardinals, Calendar):
             if self.lower(index) in _NOT_COUNTED:
                 break
             word = self.lower(index)
-            noun.append(tables.SHORT_FORMS.get(word, word))
+            noun.append(vocabulary.SHORT_FORMS.get(word, word))
             index += 1
         return tuple(noun)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from judges.features.numbers.quantity import Bound, Kind, Quantity
+from judges.features.numbers.quantity import BoundKind, Kind, Quantity
 from judges.features.numbers.rounding import coarser, rounds_to, shortened
 from judges.features.numbers.vocabulary import CENTS
 
@@ -40,10 +40,10 @@ class Relation(StrEnum):
 _AGREE: Final = Relation.AGREE
 _DIFFER: Final = Relation.DIFFER
 _ABSENT: Final = Relation.ABSENT
-_EXACT: Final = Bound.EXACT
-_ROUGHLY: Final = Bound.ABOUT
-_AT_LEAST: Final = Bound.AT_LEAST
-_AT_MOST: Final = Bound.AT_MOST
+_EXACT: Final = BoundKind.EXACT
+_ROUGHLY: Final = BoundKind.ABOUT
+_AT_LEAST: Final = BoundKind.AT_LEAST
+_AT_MOST: Final = BoundKind.AT_MOST
 _NUMBER: Final = Kind.NUMBER
 _PERCENT: Final = Kind.PERCENT
 _POINTS: Final = Kind.POINTS
@@ -56,7 +56,7 @@ _ORDINAL: Final = Kind.ORDINAL
 _IDENTIFIER: Final = Kind.IDENTIFIER
 
 
-class Finding(Struct, frozen=True, kw_only=True):
+class QuantityFinding(Struct, frozen=True, kw_only=True):
     """One quantity of the claim; ``other`` is the text's quantity that it agrees with or differs from."""
 
     quantity: Quantity
@@ -68,12 +68,12 @@ _WITH_UNITS: Final = (_MONEY, _MEASURE, _PERCENT)
 """Kinds whose unit may be left out where it was said before ("48 million euros on roads and 12 million on parks")."""
 
 
-class Comparison(Struct, frozen=True, kw_only=True):
+class QuantityComparison(Struct, frozen=True, kw_only=True):
     """A finding for each quantity of the claim, in order."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[QuantityFinding, ...]
 
-    def those(self, relation: Relation) -> tuple[Finding, ...]:
+    def those(self, relation: Relation) -> tuple[QuantityFinding, ...]:
         return tuple(finding for finding in self.findings if finding.relation is relation)
 
 
@@ -129,12 +129,12 @@ def lacking(claim: Sequence[Quantity], text: Sequence[Quantity]) -> list[Quantit
     return [quantity for quantity in claim if _find(quantity, text).relation is not _AGREE]
 
 
-def compare_quantities(claim: Sequence[Quantity], text: Sequence[Quantity]) -> Comparison:
+def compare_quantities(claim: Sequence[Quantity], text: Sequence[Quantity]) -> QuantityComparison:
     """Look each quantity of the claim up in the text: agreement with one there wins over difference from another."""
-    return Comparison(findings=tuple(_find(quantity, text) for quantity in claim))
+    return QuantityComparison(findings=tuple(_find(quantity, text) for quantity in claim))
 
 
-def _find(quantity: Quantity, text: Sequence[Quantity]) -> Finding:
+def _find(quantity: Quantity, text: Sequence[Quantity]) -> QuantityFinding:
     differing: Quantity | None = None
     kind, unit = quantity.kind, quantity.unit
     for other in text:
@@ -147,24 +147,24 @@ def _find(quantity: Quantity, text: Sequence[Quantity]) -> Finding:
             continue
         relation = relate(quantity, other)
         if relation is _AGREE:
-            return Finding(quantity=quantity, relation=relation, other=other)
+            return QuantityFinding(quantity=quantity, relation=relation, other=other)
         if relation is _DIFFER and differing is None:
             differing = other
     if derived := _derived(quantity, text):
-        return Finding(quantity=quantity, relation=_AGREE, other=derived)
+        return QuantityFinding(quantity=quantity, relation=_AGREE, other=derived)
     if quantity.kind is _POINTS and differing is None:
         return _change(quantity, [other for other in text if other.kind is _PERCENT])
     relation = _ABSENT if differing is None else _DIFFER
-    return Finding(quantity=quantity, relation=relation, other=differing)
+    return QuantityFinding(quantity=quantity, relation=relation, other=differing)
 
 
-def _change(points: Quantity, percents: Sequence[Quantity]) -> Finding:
+def _change(points: Quantity, percents: Sequence[Quantity]) -> QuantityFinding:
     """Points against the difference of two percentages that the text gives ("from 4 to 6 percent")."""
     for start, end in pairwise(percents):
         if abs(end.values[0] - start.values[0]) == abs(points.values[0]):
-            return Finding(quantity=points, relation=_AGREE, other=end)
+            return QuantityFinding(quantity=points, relation=_AGREE, other=end)
     relation = _DIFFER if len(percents) == 2 else _ABSENT
-    return Finding(quantity=points, relation=relation, other=percents[-1] if len(percents) == 2 else None)
+    return QuantityFinding(quantity=points, relation=relation, other=percents[-1] if len(percents) == 2 else None)
 
 
 def _derived(quantity: Quantity, text: Sequence[Quantity]) -> Quantity | None:
@@ -374,11 +374,11 @@ def _fits(value: Decimal, claim: Quantity, other: Decimal, text: Quantity) -> bo
     return rounds_to(value / claim.factor, other / claim.factor)
 
 
-def _opposed(one: Bound, other: Bound) -> bool:
+def _opposed(one: BoundKind, other: BoundKind) -> bool:
     return (one is _AT_LEAST and other is _AT_MOST) or (one is _AT_MOST and other is _AT_LEAST)
 
 
-def _excluded(mine: Decimal, claim: Bound, theirs: Decimal, text: Bound) -> bool:
+def _excluded(mine: Decimal, claim: BoundKind, theirs: Decimal, text: BoundKind) -> bool:
     """Whether the two cannot both be meant of one thing, unequal as they are."""
     if claim is text or _opposed(claim, text):
         return True

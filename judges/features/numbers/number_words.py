@@ -3,7 +3,7 @@
 from decimal import Decimal
 from typing import Final
 
-from judges.features.numbers import vocabulary as tables
+from judges.features.numbers import vocabulary
 from judges.features.numbers.bounds import Surroundings
 
 _ARTICLES: Final = ("a", "an")
@@ -27,7 +27,7 @@ class Cardinals(Surroundings):
 
     def _below_hundred(self, start: int) -> tuple[Decimal, int] | None:
         word, last = self.lower(start), start + 1
-        value = tables.NUMBER_WORDS.get(word)
+        value = vocabulary.NUMBER_WORDS.get(word)
         if value is None:
             return None
         if word == "quatre" and self.lower(last) == "-" and self.lower(last + 1) in ("vingt", "vingts"):
@@ -35,8 +35,8 @@ class Cardinals(Surroundings):
         if value < 20 or value % 10:
             return Decimal(value), last
         follows = last + (self.lower(last) in _WITHIN)
-        unit = tables.NUMBER_WORDS.get(self.lower(follows), 0)
-        joined = follows > last and self.lower(follows) in tables.ONE and self.lower(follows) not in _ARTICLES
+        unit = vocabulary.NUMBER_WORDS.get(self.lower(follows), 0)
+        joined = follows > last and self.lower(follows) in vocabulary.ONE and self.lower(follows) not in _ARTICLES
         if joined or self.lower(follows) == "one":
             unit = 1
         if 0 < unit < (20 if word in _SCORES else 10):
@@ -59,8 +59,8 @@ class Cardinals(Surroundings):
             return value, factor, last
         if end := self._halved(last):
             return value + _HALF, factor, end
-        lowest = tables.SCALES.get(self.lower(last - 1), Decimal(0))
-        joined = self.lower(last) in tables.AND
+        lowest = vocabulary.SCALES.get(self.lower(last - 1), Decimal(0))
+        joined = self.lower(last) in vocabulary.AND
         follows = last + joined
         more = self._below_hundred(follows)
         if more is None and self.lower(follows) == "one":
@@ -83,7 +83,7 @@ class Cardinals(Surroundings):
         factor = Decimal(1)
         while factor < Decimal(10) ** 15:
             follows = last + (self.lower(last) == "-")
-            scale = tables.SCALES.get(self.lower(follows))
+            scale = vocabulary.SCALES.get(self.lower(follows))
             if scale is None:
                 break
             factor, last = factor * scale, follows + 1
@@ -108,12 +108,12 @@ class Cardinals(Surroundings):
             hours = unit is not None and unit[0] == "duration"
             return (
                 (_HALF, last)
-                if self.lower(last) in tables.SCALES or hours or (article and self._measured(last))
+                if self.lower(last) in vocabulary.SCALES or hours or (article and self._measured(last))
                 else None
             )
         hyphen = follows == "-"
         follows = self.lower(start + 2) if hyphen else follows
-        if word in tables.ONE and follows == "quarter":
+        if word in vocabulary.ONE and follows == "quarter":
             count, last = _QUARTER, start + 2 + hyphen
         elif word in ("three", "3") and follows == "quarters":
             count, last = 3 * _QUARTER, start + 2 + hyphen
@@ -121,13 +121,13 @@ class Cardinals(Surroundings):
             return None
         if self.lower(last) == "of" and self.lower(last + 1) in _ARTICLES:
             last += 2
-        elif self.lower(last) not in tables.SCALES:
+        elif self.lower(last) not in vocabulary.SCALES:
             return None
-        return (count, last) if self.lower(last) in tables.SCALES or self._measured(last) else None
+        return (count, last) if self.lower(last) in vocabulary.SCALES or self._measured(last) else None
 
     def _measured(self, index: int) -> bool:
         """Whether a unit stands here, or a share."""
-        share = self.lower(index) in tables.PERCENT or self.lower(index) == "percentage"
+        share = self.lower(index) in vocabulary.PERCENT or self.lower(index) == "percentage"
         return share or self._unit(index) is not None
 
     def _slashed(self, start: int) -> tuple[Decimal, int] | None:
@@ -142,7 +142,12 @@ class Cardinals(Surroundings):
         if self._tokens[start + 2].start - self._tokens[start].start != 2:
             return None
         follows = self._tokens[start + 3] if start + 3 < self._end else None
-        if follows is None or follows.kind != "word" or follows.lower in tables.MONTHS or self.lower(start - 1) == "on":
+        if (
+            follows is None
+            or follows.kind != "word"
+            or follows.lower in vocabulary.MONTHS
+            or self.lower(start - 1) == "on"
+        ):
             return None
         return Decimal(above) / Decimal(below), start + 3
 
@@ -156,7 +161,7 @@ class Cardinals(Surroundings):
             return None
         at += self.lower(at) == "every"
         of = self._below_hundred(at)
-        if of is None and self.lower(at) in tables.ONE:
+        if of is None and self.lower(at) in vocabulary.ONE:
             scale, end = self._scales(at + 1)
             of = (scale, end) if scale > 1 else None
         elif of is None and (digits := self.lower(at).replace(",", "")).isdecimal():
@@ -167,6 +172,11 @@ class Cardinals(Surroundings):
         if whole > _MOST_OF_RATIO and whole not in _ROUND:
             return None
         following = self.lower(end)
-        if self._measured(end) or following in tables.SCALES or following in tables.MONTHS or following in _RATED:
+        if (
+            self._measured(end)
+            or following in vocabulary.SCALES
+            or following in vocabulary.MONTHS
+            or following in _RATED
+        ):
             return None
         return value * 100 / whole, end

@@ -25,7 +25,7 @@ class Kind(StrEnum):
     """A version, address, URL or code."""
 
 
-class Bound(StrEnum):
+class BoundKind(StrEnum):
     """How the words before a quantity loosen it."""
 
     EXACT = "exact"
@@ -54,7 +54,7 @@ class Quantity(Struct, frozen=True, kw_only=True):
     month_first: tuple[int | None, int | None, int | None] | None = None
     """What ``date`` may be as well: 5/3/2024 is the third of May to some readers."""
     per: tuple[str, Decimal] | None = None
-    bound: Bound = Bound.EXACT
+    bound: BoundKind = BoundKind.EXACT
     denied: bool = False
     """Its bound is that of a denial ("do not exceed"), which denies nothing else."""
     strict: bool = False

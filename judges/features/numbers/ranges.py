@@ -5,8 +5,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from judges.features.numbers import vocabulary as tables
-from judges.features.numbers.quantity import Bound, Kind, Quantity
+from judges.features.numbers import vocabulary
+from judges.features.numbers.quantity import BoundKind, Kind, Quantity
 from judges.features.numbers.tokenizer import Token
 
 _LIMITS: Final = frozenset(
@@ -28,12 +28,12 @@ def _share(tokens: Sequence[Token], found: list[Quantity]) -> None:
     for index in range(len(found) - 2, -1, -1):
         one, other = found[index], found[index + 1]
         gap = [token.lower for token in tokens[one.last : other.first]]
-        between = one.first > 0 and tokens[one.first - 1].lower in tables.BETWEEN
-        ranged = len(gap) == 1 and (gap[0] in tables.THROUGH or (between and gap[0] in tables.AND))
-        if not ranged and (not gap or len(gap) > 2 or any(word not in tables.JOINERS for word in gap)):
+        between = one.first > 0 and tokens[one.first - 1].lower in vocabulary.BETWEEN
+        ranged = len(gap) == 1 and (gap[0] in vocabulary.THROUGH or (between and gap[0] in vocabulary.AND))
+        if not ranged and (not gap or len(gap) > 2 or any(word not in vocabulary.JOINERS for word in gap)):
             continue
-        if one.bound is Bound.AT_LEAST and between:
-            found[index + 1] = other = replace(other, bound=Bound.AT_MOST)
+        if one.bound is BoundKind.AT_LEAST and between:
+            found[index + 1] = other = replace(other, bound=BoundKind.AT_MOST)
         if one.kind is Kind.MONEY and other.kind is Kind.NUMBER and ranged:
             found[index + 1] = other = replace(other, kind=Kind.MONEY, unit=one.unit, noun=())
             one = _scaled_as(one, other)
@@ -44,7 +44,7 @@ def _share(tokens: Sequence[Token], found: list[Quantity]) -> None:
             one.kind is Kind.NUMBER and ranged and _is_day(one) and other.date is not None and other.date[2] is not None
         ):
             one = replace(one, kind=Kind.DATE, values=(), date=(*other.date[:2], int(one.values[0])))
-        changed = {token.lower for token in tokens[max(0, one.first - 4) : one.first]} & tables.MOVED
+        changed = {token.lower for token in tokens[max(0, one.first - 4) : one.first]} & vocabulary.MOVED
         found[index] = replace(one, opens=True) if ranged and one.kind is other.kind and not changed else one
 
 
@@ -81,7 +81,7 @@ def _goes_on(tokens: Sequence[Token], one: Quantity, other: Quantity) -> bool:
     if one.kind is not Kind.MEASURE or other.kind is not Kind.MEASURE or one.unit != other.unit or one.per or other.per:
         return False
     gap = [token.lower for token in tokens[one.last : other.first]]
-    named = one.unit in ("duration", "months", "inch", "ounce") and other.bound is Bound.EXACT
+    named = one.unit in ("duration", "months", "inch", "ounce") and other.bound is BoundKind.EXACT
     before = tokens[one.first - 1].lower if one.first else ""
     behind = tokens[other.last].lower if other.last < len(tokens) else ""
     if before in _LIMITS and behind in _LIMITS:  # up to 2 years, two months after five years

@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from judges.features.numbers import vocabulary as tables
+from judges.features.numbers import vocabulary
 from judges.features.words import lexicon
 
 _LIGHT: Final = 0.3
@@ -41,12 +41,12 @@ _EMPTY: Final = (
     lexicon.STOP
     | lexicon.NEGATIONS
     | lexicon.ABBREVIATIONS
-    | tables.APPROXIMATE
-    | tables.AT_LEAST
-    | tables.AT_MOST
-    | tables.UNTIL
-    | tables.FROM
-    | tables.PER
+    | vocabulary.APPROXIMATE
+    | vocabulary.AT_LEAST
+    | vocabulary.AT_MOST
+    | vocabulary.UNTIL
+    | vocabulary.FROM
+    | vocabulary.PER
 ) - lexicon.CONCEPTS.keys()
 _LIGHT_STEMS: Final = frozenset(stem(word) for word in lexicon.LIGHT)
 
@@ -54,7 +54,7 @@ _LIGHT_STEMS: Final = frozenset(stem(word) for word in lexicon.LIGHT)
 @lru_cache(maxsize=50_000)
 def lexeme(word: str) -> Lexeme:
     """What a lower-case word counts for; a short form as what it stands for."""
-    word = tables.SHORT_FORMS.get(word, word)
+    word = vocabulary.SHORT_FORMS.get(word, word)
     if word in lexicon.CONCEPTS:
         concept, sign = lexicon.CONCEPTS[word]
         return Lexeme(f"={concept}", _LIGHT if word in lexicon.LIGHT else 1.0, sign)

@@ -1,6 +1,6 @@
-"""What is known of each language, as data: one table (``<language>.toml``) each, read once and merged.
+"""The rules for each language, as data: one table (``<language>.toml``) each, loaded once and merged.
 
-Replies mix languages and do not say which they are in, so that the tables are used together.
+Replies mix languages and don't declare them, so the tables are used together.
 """
 
 import re
@@ -16,9 +16,9 @@ LANGUAGES = ("en", "de", "fr", "es")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitRules:
-    """Words, case-folded and without their last stop, that tell a full stop from the end of a sentence.
+    """Words, case-folded and without their last full stop, that decide whether a full stop ends a sentence.
 
-    What each of them means stands in ``en.toml``.
+    ``en.toml`` explains each list.
     """
 
     titles: frozenset[str]
@@ -36,7 +36,7 @@ class SplitRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRules:
-    """Patterns that match the start of a lower-case sentence, and what is made of it."""
+    """Patterns that match the start of a lower-case sentence, unless a field says otherwise."""
 
     hedges: re.Pattern[str]
     meta: re.Pattern[str]
@@ -44,22 +44,22 @@ class ClaimRules:
     interjections: re.Pattern[str]
     labels: re.Pattern[str]
     headings: re.Pattern[str]
-    """Headings that do not say what stands under them is about."""
+    """Headings that say nothing about the text below them."""
     refusals: re.Pattern[str]
     fillers: re.Pattern[str]
     pronouns: re.Pattern[str]
     connectives: re.Pattern[str]
     contrasts: re.Pattern[str]
-    """Found between clauses: a comma or semicolon, and the word that sets the second against the first."""
+    """Between clauses: a comma or semicolon, and the word that contrasts the second clause with the first."""
     attributions: re.Pattern[str]
-    """A prefix that names no particular source: "According to the document, ", "The policy says that "."""
+    """A prefix that names no specific source: "According to the document, ", "The policy says that "."""
     trailing: re.Pattern[str]
-    """Found at the end: the same behind a comma or in brackets, the end mark left out."""
+    """At the end, before the end mark: the same after a comma or in brackets."""
     openers: re.Pattern[str]
-    """A prefix that says nothing of the matter: "Note: ", "The answer to your question is: ", with the question if it
-    is repeated there."""
+    """A prefix without content: "Note: ", "The answer to your question is: ", with the question if it is repeated
+    there."""
     dangling: re.Pattern[str]
-    """Found at the end, as it is written: a last word after which a sentence cannot stop."""
+    """At the end of the sentence as written: a last word after which no sentence can end."""
 
 
 _ASKED: Final = r"""(?:,? ["“«„'][^"”»“]{1,300}["”»“']| [^:"“«„]{1,200}?)?"""
@@ -123,5 +123,5 @@ def _alternatives(entries: Iterable[str]) -> str:
 def _table(language: str) -> dict[str, Any]:
     source = resources.files(__name__) / f"{language}.toml"
     if not source.is_file():
-        raise ValueError(f"languages: there is no table for {language!r}")
+        raise ValueError(f"languages: no table for {language!r}")
     return tomllib.loads(source.read_text(encoding="utf-8"))

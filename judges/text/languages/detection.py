@@ -1,5 +1,5 @@
-"""Which language a text is in, where that is beyond doubt; told by its script, or by the short words that every
-sentence has. Takes tens of microseconds a sentence, and no memory to speak of."""
+"""Detects the language of a text if it is beyond doubt, by its script or by the function words that every sentence has.
+Takes tens of microseconds per sentence, and hardly any memory."""
 
 import re
 import tomllib
@@ -45,8 +45,10 @@ _MAX_CHARACTERS: Final = 4000
 
 
 def languages_of(text: str) -> frozenset[str]:
-    """The languages that ``text`` may be in, by two-letter code: one, or several near relations that it does not tell
-    apart. None of them where there is doubt: too few words, names, a mixture."""
+    """The languages that ``text`` may be in (two-letter codes): one, or several close relatives.
+
+    Empty if in doubt: too few words, names, a mixture. ``und`` for a language that is none of those known here.
+    """
     text = _ADDRESS.sub(" ", text[:_MAX_CHARACTERS])
     words = _LATIN_WORD.findall(text)
     if (script := _script(text, words)) is not None:
@@ -57,8 +59,8 @@ def languages_of(text: str) -> frozenset[str]:
 def is_foreign(text: str, known: Collection[str], *contexts: str) -> bool:
     """Whether ``text`` is, beyond doubt, in a language other than the ``known`` ones.
 
-    ``contexts``, the nearest first, decide for a text that leaves doubt by itself and has no word of a known language:
-    what was written before it, or the documents that it rests on. Where they leave doubt too, all together do.
+    If the text alone leaves doubt and has no word of a known language, ``contexts`` decide, nearest first: the text
+    before it, or the documents. If each of them leaves doubt, all of them together decide.
     """
     found = languages_of(text)
     if found:
@@ -72,12 +74,12 @@ def is_foreign(text: str, known: Collection[str], *contexts: str) -> bool:
 
 
 def _script(text: str, words: list[str]) -> frozenset[str] | None:
-    """The languages of the script that most of the text is in; None for the Latin one."""
+    """The languages of the script of most of the text; None for Latin."""
     if not (others := _NOT_LATIN.findall(text)):
         return None
     counts = {name: len(pattern.findall(text)) for name, (pattern, _) in _OTHER.items()}
     name = max(counts, key=lambda one: counts[one])
-    # Where no spaces are set, a word has two characters or so.
+    # In scripts without spaces, a word has about two characters.
     written = sum(count / (2 if one in _UNSPACED else 5) for one, count in counts.items())
     if written <= len(words):
         return None
@@ -103,9 +105,8 @@ def _by_words(words: list[str]) -> frozenset[str]:
 
 
 def _scores(words: list[str]) -> Mapping[str, float]:
-    """How many of a language's own words there are. A capital may open a name: such a word counts half at the start,
-    and not at all further on, save in English. Small words with a letter that English lacks count for each language
-    that is found at all."""
+    """The number of words of each language. A capitalised word may be a name: it counts half at the start and not at
+    all later, except in English. Lower-case words with a letter that English lacks count for every language found."""
     scores: defaultdict[str, float] = defaultdict(float)
     accented = 0.0
     for place, word in enumerate(words):
@@ -122,7 +123,7 @@ def _scores(words: list[str]) -> Mapping[str, float]:
 
 
 def _may_be_english(words: list[str]) -> bool:
-    """Whether there is a word that English has, or no small word that other languages have and names do not."""
+    """Whether there is an English word, or no lower-case word of another language that names don't have."""
     folded = [word.casefold() for word in words]
     tables = _tables()
     if any(word in tables["shared"] or word in tables["en"] for word in folded):
@@ -140,7 +141,7 @@ def _leans_to(text: str, language: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _owners() -> Mapping[str, tuple[tuple[str, ...], float]]:
-    """Each word with the languages that have it, and what it counts."""
+    """The languages of each word, and its weight."""
     tables = dict(_tables())
     shared, particles = tables.pop("shared"), tables.pop("particles")
     return {

@@ -25,7 +25,7 @@ class Parts:
     policies_ready: bool = True
     unreadable: Mapping[str, str] = field(default_factory=dict)
     judge_error: str | None = None
-    judge_silent_s: float = 0.0
+    judge_stalled_s: float = 0.0
     fault: str | None = None
     llm_model: str | None = None
     llm_fault: str | None = None
@@ -55,7 +55,7 @@ class Parts:
                 name="embedded",
                 error=self.judge_error,
                 fault=self.fault,
-                silent_s=self.judge_silent_s,
+                stalled_s=self.judge_stalled_s,
             ),
             llm=SimpleNamespace(ready=self.llm_fault is None, name=self.llm_model, fault=self.llm_fault),
             metrics=self.metrics,
@@ -104,7 +104,7 @@ async def test_ready_names_each_part() -> None:
         (Parts(fault="no such folder"), 200, "degraded", "judge", "no such folder; embedded judges alone"),
         (Parts(llm_model="gpt-4o-mini", llm_fault="no key"), 200, "degraded", "llm_judge", "no key"),
         (Parts(redis_url="redis://r", limiter_fault="no answer"), 200, "degraded", "rate_limits", "no answer"),
-        (Parts(judge_silent_s=40.0), 200, "degraded", "judge", "embedded has not answered for 40 s"),
+        (Parts(judge_stalled_s=40.0), 200, "degraded", "judge", "embedded has not answered for 40 s"),
         (Parts(judge_error="no such folder"), 200, "degraded", "judge", "no such folder"),
         (Parts(database_error=AWAY), 200, "degraded", "database", "connection refused"),
         (Parts(database_error=TimeoutError()), 200, "degraded", "database", "no answer in time"),

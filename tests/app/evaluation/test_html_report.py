@@ -12,7 +12,7 @@ from app.evaluation.evaluator import Evaluator
 from app.evaluation.run import run_cases
 from app.evaluation.run_comparison import compare_runs
 from app.evaluation.run_folder import RunFolder, RunFolderError
-from judges.types import Thresholds
+from judges.thresholds import Thresholds
 from tests.support.evaluation_cases import FALSE, TRUE, UNKNOWN, case, evaluator, ignore
 
 pytestmark = pytest.mark.anyio

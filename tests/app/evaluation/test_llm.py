@@ -15,7 +15,7 @@ from app.evaluation.verdict_cache import VerdictCache
 from app.judge_runtime.offline import JudgeMissingError
 from app.settings import Settings, SettingsError
 from judges.llm import Endpoint, LlmJudge, PriceTable
-from judges.llm.openai_chat_model import Completion
+from judges.llm.openai_chat_model import LlmCompletion
 from judges.llm.prices import Price
 from judges.llm.prompts import Prompt
 from judges.protocols import JudgeError
@@ -49,11 +49,11 @@ class Chat:
         self._error = error
         self.asked: list[Prompt] = []
 
-    async def complete(self, endpoint: Endpoint, key: str | None, model: str, prompt: Prompt) -> Completion:
+    async def complete(self, endpoint: Endpoint, key: str | None, model: str, prompt: Prompt) -> LlmCompletion:
         self.asked.append(prompt)
         if self._error is not None:
             raise self._error
-        return Completion(text=json.dumps(self._answer), prompt_tokens=400, completion_tokens=20)
+        return LlmCompletion(text=json.dumps(self._answer), prompt_tokens=400, completion_tokens=20)
 
     async def start(self) -> None:
         pass

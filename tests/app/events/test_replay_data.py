@@ -8,6 +8,7 @@ import pytest
 
 from app.events.replay_data import LoggedRows, claim_extra, read_log, request_extra
 from app.settings import StoreText
+from judges.thresholds import Thresholds
 from judges.types import (
     Chunk,
     Claim,
@@ -16,11 +17,10 @@ from judges.types import (
     Contradiction,
     Label,
     LlmScore,
+    LocatedStatement,
     ScoreRequest,
     Source,
     Span,
-    Stated,
-    Thresholds,
 )
 from policies.replay import ChoiceLog, JudgeOptions, RequestLog
 from policies.types import Citation, PolicyInputs
@@ -43,7 +43,9 @@ VERDICT = ClaimVerdict(
 COMPARED = Consistency(
     contradictions=[
         Contradiction(
-            first=Stated(text=SECRET, span=Span(0, 3)), second=Stated(text=SECRET, span=Span(4, 9)), score=0.8
+            first=LocatedStatement(text=SECRET, span=Span(0, 3)),
+            second=LocatedStatement(text=SECRET, span=Span(4, 9)),
+            score=0.8,
         )
     ],
     skipped=2,

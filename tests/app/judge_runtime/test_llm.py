@@ -13,11 +13,11 @@ from app.events.replay_data import LoggedRows, read_log
 from app.judge_runtime.llm import LlmKeys, llm_scores, open_llm_judge
 from app.settings import Settings, SettingsError, UpstreamApi
 from judges.llm import Endpoint, LlmJudge
-from judges.llm.openai_chat_model import Completion
+from judges.llm.openai_chat_model import LlmCompletion
 from judges.llm.prompts import Prompt
 from judges.protocols import JudgeError, JudgeUnavailableError
 from judges.testing import NEUTRAL, ScriptedJudge, ScriptedLlm
-from judges.types import Label, Opinion, ScoreRequest
+from judges.types import Label, LlmVerdict, ScoreRequest
 from tests.support.in_process_gateway import (
     FALSE,
     TRUE,
@@ -52,12 +52,12 @@ class Chat:
         self._answer = answer
         self.asked: list[Prompt] = []
 
-    async def complete(self, endpoint: Endpoint, key: str | None, model: str, prompt: Prompt) -> Completion:
+    async def complete(self, endpoint: Endpoint, key: str | None, model: str, prompt: Prompt) -> LlmCompletion:
         self.asked.append(prompt)
         if isinstance(self._answer, Exception):
             raise self._answer
         text = self._answer if isinstance(self._answer, str) else json.dumps(self._answer)
-        return Completion(text=text, prompt_tokens=500, completion_tokens=10)
+        return LlmCompletion(text=text, prompt_tokens=500, completion_tokens=10)
 
     async def start(self) -> None:
         pass
@@ -83,7 +83,7 @@ def decision(made: Bench, code: str) -> Any:
 
 
 async def test_a_claim_left_open_goes_out_with_the_verdict_of_the_llm() -> None:
-    opinion = Opinion(label=Label.SUPPORTED, confidence=0.9, reasoning="Said in other words.", passages=(0,))
+    opinion = LlmVerdict(label=Label.SUPPORTED, confidence=0.9, reasoning="Said in other words.", passages=(0,))
     made = await bench(said(UNKNOWN), llm=ScriptedLlm({UNKNOWN: opinion}))
     summary = summary_of(await made.stream())
     (claim,) = summary["claims"]
@@ -94,7 +94,7 @@ async def test_a_claim_left_open_goes_out_with_the_verdict_of_the_llm() -> None:
 
 
 async def test_the_log_keeps_what_the_llm_said_and_what_it_took() -> None:
-    opinion = Opinion(label=Label.CONTRADICTED, confidence=0.9, reasoning="It says so.", correction="Only in front.")
+    opinion = LlmVerdict(label=Label.CONTRADICTED, confidence=0.9, reasoning="It says so.", correction="Only in front.")
     made = await bench(said(UNKNOWN), policy(), llm=ScriptedLlm({UNKNOWN: opinion}))
     await made.stream()
     (row,) = made.event.claims
@@ -107,7 +107,7 @@ async def test_the_log_keeps_what_the_llm_said_and_what_it_took() -> None:
 
 
 async def test_a_contradiction_brings_its_correction_only_where_a_policy_corrects() -> None:
-    opinion = Opinion(label=Label.CONTRADICTED, confidence=0.9, correction=TRUE)
+    opinion = LlmVerdict(label=Label.CONTRADICTED, confidence=0.9, correction=TRUE)
     for action, correction in (("flag", None), ("correct", TRUE)):
         judge = ScriptedLlm({FALSE: opinion})
         made = await bench(whole(FALSE), policy(contradiction_action=action), llm=judge)
@@ -261,7 +261,7 @@ async def test_no_documents_no_check() -> None:
 
 async def test_a_cross_encoder_that_fails_to_load_leaves_the_llm_alone() -> None:
     broken = ScriptedJudge(start_error=JudgeUnavailableError("no such model"))
-    judge = ScriptedLlm({TRUE: Opinion(label=Label.SUPPORTED, confidence=0.9)})
+    judge = ScriptedLlm({TRUE: LlmVerdict(label=Label.SUPPORTED, confidence=0.9)})
     made = await bench(said(TRUE), judge=broken, llm=judge)
     summary = summary_of(await made.stream())
     assert summary["verdict"] == "supported"
@@ -277,7 +277,7 @@ async def test_a_cross_encoder_that_fails_to_load_without_an_llm_checks_nothing(
 
 
 async def test_no_cross_encoder_and_an_llm_is_the_llm_alone() -> None:
-    opinion = Opinion(label=Label.CONTRADICTED, confidence=0.95)
+    opinion = LlmVerdict(label=Label.CONTRADICTED, confidence=0.95)
     judge = ScriptedLlm({FALSE: opinion})
     made = await bench(said(FALSE), policy(contradiction_action="block"), scorer=False, llm=judge)
     stream = await made.stream()

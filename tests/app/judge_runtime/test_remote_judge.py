@@ -14,7 +14,8 @@ from app.cli.check import check_text
 from app.judge_runtime.offline import JudgeMissingError
 from app.resources import open_resources
 from app.settings import Settings, SettingsError
-from judges.types import Chunk, Label, Thresholds
+from judges.thresholds import Thresholds
+from judges.types import Chunk, Label
 
 SOURCES = {"hr.txt": "Permanent staff receive 25 days of annual leave."}
 TEXT = "Permanent staff receive annual leave. Dauerhaft Beschäftigte bekommen den Urlaub nicht ausgezahlt."
@@ -70,13 +71,13 @@ def test_a_text_is_checked_by_a_judge_elsewhere_as_far_as_it_knows_the_language(
 
 
 def test_a_wrong_key_is_told_without_the_key(url: str) -> None:
-    with pytest.raises(JudgeMissingError, match="the key was refused") as refused:
+    with pytest.raises(JudgeMissingError, match="API key rejected") as refused:
         check_text(settings(url, key="wr0ng"), TEXT, SOURCES)
     assert "wr0ng" not in str(refused.value)
 
 
 def test_an_option_that_does_not_exist_is_told_by_the_name_of_the_setting() -> None:
-    with pytest.raises(SettingsError, match=r"GROUNDLANE_JUDGE: .* no option 'temperature'"):
+    with pytest.raises(SettingsError, match=r"GROUNDLANE_JUDGE: .* unknown option 'temperature'"):
         check_text(Settings(judge="http:http://judge?temperature=1"), TEXT, SOURCES)
 
 

@@ -12,7 +12,7 @@ import tests.support.completions_api as completions
 import tests.support.messages_api as messages
 import tests.support.responses_api as responses
 from judges.testing import ScriptedLlm
-from judges.types import Label, Opinion
+from judges.types import Label, LlmVerdict
 from tests.support.in_process_gateway import (
     FALSE,
     TRUE,
@@ -99,7 +99,7 @@ async def test_an_error_instead_is_an_error_here_too() -> None:
 async def test_nothing_is_left_out_of_json_and_nothing_is_corrected() -> None:
     text = json.dumps([TRUE, UNKNOWN, FALSE])
     rules = BLOCK | {"unverifiable_action": "strip", "contradiction_action": "correct"}
-    llm = ScriptedLlm({FALSE: Opinion(label=Label.CONTRADICTED, confidence=0.9, correction=TRUE)})
+    llm = ScriptedLlm({FALSE: LlmVerdict(label=Label.CONTRADICTED, confidence=0.9, correction=TRUE)})
     body = await (await bench(whole(text), policy(**rules), llm=llm)).unary(**FORM)
     assert body["choices"][0]["message"]["content"] == text
     assert body["grounding"]["action"] == "warn"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from judges.testing import ScriptedLlm
-from judges.types import Label, Opinion
+from judges.types import Label, LlmVerdict
 from tests.support.in_process_gateway import (
     FALSE,
     TRUE,
@@ -34,7 +34,7 @@ STANDING = f"[CORRECTED: {TRUE}]"
 
 
 def llm(correction: str | None = TRUE) -> ScriptedLlm:
-    opinion = Opinion(label=Label.CONTRADICTED, confidence=0.9, reasoning="25, not 40.", correction=correction)
+    opinion = LlmVerdict(label=Label.CONTRADICTED, confidence=0.9, reasoning="25, not 40.", correction=correction)
     return ScriptedLlm({FALSE: opinion})
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from judges.claims.extraction import HeuristicExtractor
+from judges.claims.extraction import HeuristicClaimExtractor
 from judges.sentences.splitter import IncrementalSplitter
 from judges.types import Claim, Sentence, Span
 
@@ -19,7 +19,7 @@ def split(text: str, *, truncated: bool = False) -> list[Sentence]:
 
 def extract(text: str, *, truncated: bool = False) -> list[list[Claim]]:
     """The claims of each sentence of ``text``."""
-    sentences, extractor = split(text, truncated=truncated), HeuristicExtractor()
+    sentences, extractor = split(text, truncated=truncated), HeuristicClaimExtractor()
     return [list(asyncio.run(extractor.extract(s, sentences[:i]))) for i, s in enumerate(sentences)]
 
 
@@ -143,4 +143,4 @@ def test_a_fragment_is_no_claim_only_if_the_reply_was_cut() -> None:
 
 def test_a_language_without_a_table_is_named() -> None:
     with pytest.raises(ValueError, match=r"languages: .*'xx'"):
-        HeuristicExtractor(languages=["xx"])
+        HeuristicClaimExtractor(languages=["xx"])

@@ -133,4 +133,4 @@ def test_what_announces_nothing_is_left_as_it_is() -> None:
 )
 def test_a_short_answer_takes_its_question_along(text: str, asked: str) -> None:
     claim = extract(text)[-1]
-    assert (claim.asked, claim.context) == (asked, "")
+    assert (claim.question, claim.context) == (asked, "")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judges.claims.extraction import HeuristicExtractor
-from judges.claims.json_reply import JsonText
+from judges.claims.extraction import HeuristicClaimExtractor
+from judges.claims.json_reply import JsonReply
 from judges.sentences.splitter import IncrementalSplitter
 from judges.types import Sentence
 
@@ -18,8 +18,8 @@ A = "The museum opens at nine."
 B = "Admission is free on Sundays."
 
 
-def reader() -> JsonText:
-    return JsonText(IncrementalSplitter, HeuristicExtractor())
+def reader() -> JsonReply:
+    return JsonReply(IncrementalSplitter, HeuristicClaimExtractor())
 
 
 def read(*deltas: str, truncated: bool = False) -> list[Sentence]:

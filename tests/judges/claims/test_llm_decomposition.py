@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from judges.claims.extraction import HeuristicExtractor
-from judges.claims.fidelity import is_drawn_from, is_faithful
-from judges.claims.llm_decomposition import DecomposingExtractor, is_complex
+from judges.claims.extraction import HeuristicClaimExtractor
+from judges.claims.llm_decomposition import DecomposingClaimExtractor, is_complex
+from judges.claims.llm_rewrite_check import is_drawn_from, is_faithful
 from judges.protocols import JudgeError
 from judges.sentences.splitter import IncrementalSplitter
 from judges.testing import ScriptedLlm
@@ -23,7 +23,7 @@ async def claims(text: str, llm: ScriptedLlm, *, timeout_s: float = 5.0) -> Sequ
     splitter = IncrementalSplitter()
     sentences = [*splitter.push(text), *splitter.flush()]
     calls: list[LlmCall] = []
-    extractor = DecomposingExtractor(HeuristicExtractor(), llm, timeout_s=timeout_s, record=calls.append)
+    extractor = DecomposingClaimExtractor(HeuristicClaimExtractor(), llm, timeout_s=timeout_s, record=calls.append)
     return await extractor.extract(sentences[-1], sentences[:-1])
 
 

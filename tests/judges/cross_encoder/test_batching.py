@@ -3,7 +3,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from judges.cross_encoder.batching import Batcher
+from judges.cross_encoder.batching import BatchingScorer
 from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableError
 from judges.testing import ScriptedJudge
 from judges.types import Probabilities
@@ -27,7 +27,7 @@ async def settle() -> None:
 
 
 async def test_each_caller_gets_its_own_results_in_its_own_order() -> None:
-    batcher = Batcher(ScriptedJudge(by_claim_length))
+    batcher = BatchingScorer(ScriptedJudge(by_claim_length))
     await batcher.start()
     calls = [[("e", "x" * (n + i)) for i in (3, 1, 2)] for n in range(10)]
     results = await asyncio.gather(*(batcher.score(pairs) for pairs in calls))
@@ -39,7 +39,7 @@ async def test_each_caller_gets_its_own_results_in_its_own_order() -> None:
 
 async def test_calls_that_arrive_during_a_batch_share_the_next_ones() -> None:
     judge = ScriptedJudge(gate=asyncio.Event())
-    batcher = Batcher(judge, max_batch_pairs=32)
+    batcher = BatchingScorer(judge, max_batch_pairs=32)
     await batcher.start()
     async with asyncio.TaskGroup() as group:
         group.create_task(batcher.score([("e", "first")]))
@@ -58,7 +58,7 @@ async def test_calls_that_arrive_during_a_batch_share_the_next_ones() -> None:
 
 async def test_a_batch_holds_pairs_of_like_length_and_stays_within_its_padded_size() -> None:
     judge = ScriptedJudge(gate=asyncio.Event())
-    batcher = Batcher(judge, max_batch_pairs=8, max_batch_tokens=100)
+    batcher = BatchingScorer(judge, max_batch_pairs=8, max_batch_tokens=100)
     await batcher.start()
     async with asyncio.TaskGroup() as group:
         group.create_task(batcher.score([("e", "first")]))
@@ -75,7 +75,7 @@ async def test_a_batch_holds_pairs_of_like_length_and_stays_within_its_padded_si
 
 async def test_a_pair_longer_than_a_whole_batch_is_scored_by_itself() -> None:
     judge = ScriptedJudge()
-    batcher = Batcher(judge, max_batch_tokens=10)
+    batcher = BatchingScorer(judge, max_batch_tokens=10)
     await batcher.start()
     assert len(await batcher.score([("e", words(50)), ("e", "short")])) == 2
     await batcher.aclose()
@@ -84,7 +84,7 @@ async def test_a_pair_longer_than_a_whole_batch_is_scored_by_itself() -> None:
 
 async def test_the_pair_that_waited_longest_is_always_in_the_next_batch() -> None:
     judge = ScriptedJudge(gate=asyncio.Event())
-    batcher = Batcher(judge, max_batch_pairs=2)
+    batcher = BatchingScorer(judge, max_batch_pairs=2)
     await batcher.start()
     async with asyncio.TaskGroup() as group:
         group.create_task(batcher.score([("e", "first")]))
@@ -102,14 +102,14 @@ async def test_the_pair_that_waited_longest_is_always_in_the_next_batch() -> Non
 
 async def test_over_its_limit_it_refuses_at_once_and_later_serves_again() -> None:
     judge = ScriptedJudge(gate=asyncio.Event())
-    batcher = Batcher(judge, queue_limit=3)
+    batcher = BatchingScorer(judge, queue_limit=3)
     await batcher.start()
     async with asyncio.TaskGroup() as group:
         group.create_task(batcher.score([("e", "running")]))
         await settle()
         group.create_task(batcher.score([("e", "a"), ("e", "b")]))
         await settle()
-        with pytest.raises(JudgeOverloadedError, match="2 pairs wait already"):
+        with pytest.raises(JudgeOverloadedError, match="2 pairs are already waiting"):
             await batcher.score([("e", "c"), ("e", "d")])
         assert judge.gate is not None
         judge.gate.set()
@@ -119,7 +119,7 @@ async def test_over_its_limit_it_refuses_at_once_and_later_serves_again() -> Non
 
 async def test_pairs_of_a_cancelled_caller_leave_the_queue() -> None:
     judge = ScriptedJudge(gate=asyncio.Event())
-    batcher = Batcher(judge)
+    batcher = BatchingScorer(judge)
     await batcher.start()
     async with asyncio.TaskGroup() as group:
         group.create_task(batcher.score([("e", "running")]))
@@ -138,7 +138,7 @@ async def test_pairs_of_a_cancelled_caller_leave_the_queue() -> None:
 
 async def test_an_error_reaches_the_callers_of_that_batch_and_no_others() -> None:
     judge = ScriptedJudge(error=JudgeUnavailableError("gone"))
-    batcher = Batcher(judge)
+    batcher = BatchingScorer(judge)
     await batcher.start()
     with pytest.raises(JudgeUnavailableError, match="gone"):
         await batcher.score([("e", "c")])
@@ -156,7 +156,7 @@ async def test_a_call_that_failed_in_one_batch_ignores_what_another_brings() -> 
             return await super().score(pairs)
 
     gate = asyncio.Event()
-    batcher = Batcher(Half(gate=gate), max_batch_pairs=1, workers=2)
+    batcher = BatchingScorer(Half(gate=gate), max_batch_pairs=1, workers=2)
     await batcher.start()
     with pytest.raises(JudgeError, match="half of it"):
         await batcher.score([("e", "good"), ("e", "bad")])
@@ -166,7 +166,7 @@ async def test_a_call_that_failed_in_one_batch_ignores_what_another_brings() -> 
 
 
 async def test_a_fault_of_the_back_end_becomes_a_judge_error() -> None:
-    batcher = Batcher(ScriptedJudge(error=ZeroDivisionError("oops")))
+    batcher = BatchingScorer(ScriptedJudge(error=ZeroDivisionError("oops")))
     await batcher.start()
     with pytest.raises(JudgeError, match="ZeroDivisionError: oops"):
         await batcher.score([("e", "c")])
@@ -175,7 +175,7 @@ async def test_a_fault_of_the_back_end_becomes_a_judge_error() -> None:
 
 async def test_closing_fails_those_who_wait_and_refuses_those_who_come() -> None:
     judge = ScriptedJudge(gate=asyncio.Event())
-    batcher = Batcher(judge)
+    batcher = BatchingScorer(judge)
     await batcher.start()
     await batcher.start()
     tasks = [asyncio.ensure_future(batcher.score([("e", f"c{n}")])) for n in range(3)]
@@ -189,7 +189,7 @@ async def test_closing_fails_those_who_wait_and_refuses_those_who_come() -> None
 
 
 async def test_no_pairs_no_results() -> None:
-    batcher = Batcher(ScriptedJudge(name="j", max_tokens=7))
+    batcher = BatchingScorer(ScriptedJudge(name="j", max_tokens=7))
     await batcher.start()
     results: Sequence[Probabilities] = await batcher.score([])
     assert (batcher.name, batcher.max_tokens, list(results)) == ("j", 7, [])
@@ -198,7 +198,7 @@ async def test_no_pairs_no_results() -> None:
 
 async def test_several_workers_keep_several_batches_in_flight() -> None:
     judge = ScriptedJudge(gate=asyncio.Event())
-    batcher = Batcher(judge, max_batch_pairs=1, workers=2)
+    batcher = BatchingScorer(judge, max_batch_pairs=1, workers=2)
     await batcher.start()
     async with asyncio.TaskGroup() as group:
         group.create_task(batcher.score([("e", "a"), ("e", "b"), ("e", "c")]))
@@ -211,13 +211,13 @@ async def test_several_workers_keep_several_batches_in_flight() -> None:
 
 async def test_it_knows_for_how_long_an_answer_is_owed() -> None:
     gate = asyncio.Event()
-    batcher = Batcher(ScriptedJudge(by_claim_length, gate=gate))
+    batcher = BatchingScorer(ScriptedJudge(by_claim_length, gate=gate))
     await batcher.start()
-    assert batcher.silent_s == 0.0
+    assert batcher.stalled_s == 0.0
     asked = asyncio.ensure_future(batcher.score([("e", "c")]))
-    while batcher.silent_s == 0.0:
+    while batcher.stalled_s == 0.0:
         await settle()
     gate.set()
     await asked
-    assert batcher.silent_s == 0.0
+    assert batcher.stalled_s == 0.0
     await batcher.aclose()

@@ -7,11 +7,12 @@ from itertools import pairwise
 import pytest
 
 from judges.checker import GroundingChecker
-from judges.cross_encoder.batching import Batcher
+from judges.cross_encoder.batching import BatchingScorer
 from judges.cross_encoder.score_cache import CachingScorer
 from judges.protocols import JudgeOverloadedError
 from judges.testing import ScriptedJudge, entails
-from judges.types import Chunk, Label, Probabilities, Thresholds
+from judges.thresholds import Thresholds
+from judges.types import Chunk, Label, Probabilities
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +42,7 @@ def sentence(stream: int, place: int) -> str:
     return f"Parcel {stream} of batch {place} {'was weighed and ' * (stream % 5)}left the depot."
 
 
-async def run_stream(batcher: Batcher, stream: int, finished: list[int]) -> list[Sequence[Probabilities]]:
+async def run_stream(batcher: BatchingScorer, stream: int, finished: list[int]) -> list[Sequence[Probabilities]]:
     """Sentence after sentence, as a reply comes in: the next one when the one before has its verdict."""
     results = []
     for place in range(SENTENCES):
@@ -53,7 +54,7 @@ async def run_stream(batcher: Batcher, stream: int, finished: list[int]) -> list
 
 async def test_streams_share_batches_and_none_starves() -> None:
     judge = SlowJudge()
-    batcher = Batcher(judge, workers=1)
+    batcher = BatchingScorer(judge, workers=1)
     await batcher.start()
     finished: list[int] = []
     results = await asyncio.gather(*(run_stream(batcher, stream, finished) for stream in range(STREAMS)))
@@ -72,7 +73,7 @@ async def test_streams_share_batches_and_none_starves() -> None:
 
 async def test_a_stream_of_long_sentences_keeps_up_with_streams_of_short_ones() -> None:
     judge = SlowJudge()
-    batcher = Batcher(judge, workers=1, max_batch_pairs=8)
+    batcher = BatchingScorer(judge, workers=1, max_batch_pairs=8)
     await batcher.start()
     order: list[str] = []
 
@@ -93,7 +94,7 @@ async def test_a_stream_of_long_sentences_keeps_up_with_streams_of_short_ones() 
 
 async def test_a_flood_of_pairs_is_refused_and_those_in_the_queue_are_served() -> None:
     judge = SlowJudge()
-    batcher = Batcher(judge, workers=1, queue_limit=64)
+    batcher = BatchingScorer(judge, workers=1, queue_limit=64)
     await batcher.start()
     outcomes = await asyncio.gather(
         *(batcher.score([(f"e{stream}", "c")] * 8) for stream in range(STREAMS)), return_exceptions=True
@@ -109,7 +110,7 @@ async def test_a_flood_of_pairs_is_refused_and_those_in_the_queue_are_served() -
 
 
 async def test_whole_replies_checked_at_once_share_batches_too() -> None:
-    class Gated(Batcher):
+    class Gated(BatchingScorer):
         """Its judge answers nobody before five sentences of each stream have been asked about."""
 
         asked = 0

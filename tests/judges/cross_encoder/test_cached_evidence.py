@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from judges import embedded
-from judges.cross_encoder import PrefixScorer, open_scorer
+from judges.cross_encoder import CachedEvidenceScorer, open_scorer
 from judges.protocols import JudgeUnavailableError
-from judges.types import Probabilities, Windows
+from judges.types import EvidenceWindows, Probabilities
 
 pytestmark = pytest.mark.anyio
 
@@ -18,8 +18,8 @@ CANTEEN = "The canteen opens at 8:00. It is closed on public holidays."
 CLAIM = "Parental leave lasts 14 weeks."
 
 
-async def started(**options: int) -> PrefixScorer:
-    scorer = PrefixScorer(embedded.FOLDER, threads=1, **options)
+async def started(**options: int) -> CachedEvidenceScorer:
+    scorer = CachedEvidenceScorer(embedded.FOLDER, threads=1, **options)
     await scorer.start()
     return scorer
 
@@ -32,7 +32,7 @@ def near(one: Probabilities, other: Probabilities) -> bool:
 
 async def test_the_embedded_judge_is_one() -> None:
     scorer = open_scorer("embedded", threads=1)
-    assert isinstance(scorer, PrefixScorer)
+    assert isinstance(scorer, CachedEvidenceScorer)
     assert scorer.name == "embedded"
     await scorer.start()
     assert scorer.name.startswith("embedded@")
@@ -49,12 +49,12 @@ async def test_it_tells_what_the_evidence_says_from_what_it_does_not() -> None:
 
 async def test_a_window_is_read_once_whatever_is_asked_of_it() -> None:
     scorer = await started()
-    await scorer.read([LEAVE, CANTEEN])
+    await scorer.prefill([LEAVE, CANTEEN])
     assert scorer.windows_read == 2
     claims = [CLAIM, "The canteen opens at nine.", "Leave is unpaid."]
     pairs = [(text, claim) for claim in claims for text in (LEAVE, CANTEEN)]
     await asyncio.gather(*(scorer.score([pair]) for pair in pairs), scorer.score(pairs))
-    await scorer.score([(Windows([LEAVE, CANTEEN]), CLAIM)])
+    await scorer.score([(EvidenceWindows([LEAVE, CANTEEN]), CLAIM)])
     assert scorer.windows_read == 2
     await scorer.aclose()
 
@@ -81,7 +81,7 @@ async def test_who_gives_up_takes_the_window_from_nobody() -> None:
 
 async def test_a_window_that_a_claim_waits_for_is_read_before_those_that_none_does() -> None:
     scorer = await started()
-    ahead = asyncio.ensure_future(scorer.read([f"Room {number} faces the garden." for number in range(30)]))
+    ahead = asyncio.ensure_future(scorer.prefill([f"Room {number} faces the garden." for number in range(30)]))
     await asyncio.sleep(0)
     (found,) = await scorer.score([(LEAVE, CLAIM)])
     assert found.entailed > 0.5
@@ -97,7 +97,7 @@ async def test_what_is_kept_is_bounded_and_comes_back_when_read_again() -> None:
     await scorer.aclose()
     small = await started(states_bytes=one + 1)
     (again,) = await small.score([(LEAVE, CLAIM)])
-    await small.read([f"Room {number} has {number} windows that face the garden." for number in range(20)])
+    await small.prefill([f"Room {number} has {number} windows that face the garden." for number in range(20)])
     assert small.kept_bytes <= one + 1
     (after,) = await small.score([(LEAVE, CLAIM)])
     assert small.windows_read == 22
@@ -108,7 +108,7 @@ async def test_what_is_kept_is_bounded_and_comes_back_when_read_again() -> None:
 
 async def test_pairs_are_scored_in_their_order_and_as_alone() -> None:
     scorer = await started()
-    pairs = [(LEAVE, CLAIM), (CANTEEN, "It is closed on public holidays."), (Windows([CANTEEN, LEAVE]), CLAIM)]
+    pairs = [(LEAVE, CLAIM), (CANTEEN, "It is closed on public holidays."), (EvidenceWindows([CANTEEN, LEAVE]), CLAIM)]
     together = await scorer.score(pairs)
     alone = [(await scorer.score([pair]))[0] for pair in pairs]
     assert all(near(one, other) for one, other in zip(together, alone, strict=True))
@@ -122,7 +122,9 @@ async def test_a_text_longer_than_a_window_is_read_to_its_end() -> None:
     found, without = await scorer.score([(f"{filler} {LEAVE}", CLAIM), (filler, CLAIM)])
     assert scorer.windows_read > 3
     assert found.entailed > 0.5 > 10 * without.entailed
-    assert scorer.count_tokens(Windows([filler, LEAVE])) == scorer.count_tokens(filler) + scorer.count_tokens(LEAVE)
+    assert scorer.count_tokens(EvidenceWindows([filler, LEAVE])) == scorer.count_tokens(filler) + scorer.count_tokens(
+        LEAVE
+    )
     await scorer.aclose()
 
 
@@ -130,7 +132,7 @@ async def test_a_claim_too_long_is_cut_and_counted(caplog: pytest.LogCaptureFixt
     scorer = await started()
     await scorer.score([(LEAVE, "word " * 200)])
     assert scorer.pairs_cut == 1
-    assert "was cut" in caplog.text
+    assert "truncated" in caplog.text
     await scorer.aclose()
 
 
@@ -143,7 +145,7 @@ async def test_no_pairs_are_no_work() -> None:
 
 
 async def test_unloaded_or_closed_it_says_so() -> None:
-    scorer = PrefixScorer(embedded.FOLDER)
+    scorer = CachedEvidenceScorer(embedded.FOLDER)
     with pytest.raises(JudgeUnavailableError, match="is not loaded"):
         await scorer.score([(LEAVE, CLAIM)])
     await scorer.start()

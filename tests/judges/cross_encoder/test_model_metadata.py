@@ -52,10 +52,10 @@ def test_a_reranker_is_told_by_its_output_its_label_its_name_and_its_card(
 def test_the_warning_names_the_model_and_reads_its_card(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         warn_if_reranker("org/judge", ["LABEL_0"], size=1, folder=tmp_path)
-        assert "org/judge gives one score" in caplog.text
+        assert "org/judge looks like a re-ranker" in caplog.text
         caplog.clear()
         (tmp_path / "README.md").write_text("Says whether a claim is entailed.")
         warn_if_reranker("org/judge", ["LABEL_0"], size=1, folder=tmp_path)
         assert caplog.text == ""
         warn_if_reranker("org/judge", ["LABEL_0"], size=1)
-        assert "org/judge gives one score" in caplog.text
+        assert "org/judge looks like a re-ranker" in caplog.text

@@ -80,7 +80,7 @@ def test_the_embedded_tokenizer_joins_real_text_likewise() -> None:
 
 def test_a_pair_over_the_limit_loses_its_claims_end_first() -> None:
     encoder = PairEncoder(word_tokenizer(), limit=11)
-    assert encoder.room == 8
+    assert encoder.max_tokens == 8
     assert not encoder.fits("a a a a", "b b b b b b")
     ids = encoder.batch([("a a a a", "b b b b b b"), ("a a a a a a a a a", "b")])["input_ids"]
     assert ids.tolist() == [[2, 4, 4, 4, 4, 3, 5, 5, 5, 5, 3], [2, 4, 4, 4, 4, 4, 4, 4, 3, 5, 3]]
@@ -139,7 +139,7 @@ async def test_what_does_not_fit_is_cut_with_a_warning_and_counted(
     await scorer.aclose()
     assert len(results) == 2
     assert scorer.pairs_cut == 1
-    assert "1 of 2 pairs are over the 29 tokens" in caplog.text
+    assert "1 of 2 pairs truncated to the 29 tokens" in caplog.text
 
 
 async def test_inference_never_runs_on_the_event_loops_thread(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

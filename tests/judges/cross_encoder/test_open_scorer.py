@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from judges.cross_encoder import (
+    CachedEvidenceScorer,
     HttpScorer,
     OnnxScorer,
-    PrefixScorer,
     SentenceTransformersScorer,
     open_scorer,
     spec_languages,
@@ -16,11 +16,11 @@ from judges.cross_encoder import (
 def test_each_spec_opens_its_back_end(tmp_path: Path) -> None:
     assert open_scorer("none") is None
     embedded = open_scorer(" embedded ", threads=1)
-    assert isinstance(embedded, OnnxScorer | PrefixScorer)
+    assert isinstance(embedded, OnnxScorer | CachedEvidenceScorer)
     assert embedded.name == "embedded"
     assert isinstance(open_scorer("onnx:/models/nli"), OnnxScorer)
     (tmp_path / "evidence.onnx").touch()
-    assert isinstance(open_scorer(f"onnx:{tmp_path}"), PrefixScorer)
+    assert isinstance(open_scorer(f"onnx:{tmp_path}"), CachedEvidenceScorer)
     local = open_scorer("st:cross-encoder/nli-deberta-v3-small")
     assert isinstance(local, SentenceTransformersScorer)
     assert local.name == "st:cross-encoder/nli-deberta-v3-small"
@@ -57,12 +57,12 @@ def test_an_unknown_spec_is_refused_with_what_is_expected(spec: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("st:model?backend=jax", "backend is one of torch, onnx, openvino, not 'jax'"),
-        ("st:model?bakend=onnx", "no option 'bakend' here; options: backend, languages"),
+        ("st:model?backend=jax", "unsupported backend 'jax'; expected one of torch, onnx, openvino"),
+        ("st:model?bakend=onnx", "unknown option 'bakend'; options: backend, languages"),
         ("none?languages=en", "options: none"),
-        ("onnx:/m?languages=", "the option 'languages' is empty"),
+        ("onnx:/m?languages=", "option 'languages' is empty"),
         ("http:judge", "expected a URL"),
-        ("http:http://judge?temperature=1", "no option 'temperature'"),
+        ("http:http://judge?temperature=1", "unknown option 'temperature'"),
     ],
 )
 def test_an_option_of_no_use_is_refused(spec: str, message: str) -> None:

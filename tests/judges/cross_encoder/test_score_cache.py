@@ -9,7 +9,7 @@ from judges.cross_encoder import score_cache as caching
 from judges.cross_encoder.score_cache import CachingScorer
 from judges.protocols import JudgeError
 from judges.testing import NEUTRAL, ScriptedJudge, contradicts, entails
-from judges.types import Windows
+from judges.types import EvidenceWindows
 
 pytestmark = pytest.mark.anyio
 
@@ -37,10 +37,10 @@ async def test_evidence_and_claim_are_told_apart_wherever_the_border_lies() -> N
 
 
 async def test_windows_judged_together_are_told_from_one_text_of_the_same_words() -> None:
-    judge = ScriptedJudge(lambda evidence, _: entails() if isinstance(evidence, Windows) else contradicts())
+    judge = ScriptedJudge(lambda evidence, _: entails() if isinstance(evidence, EvidenceWindows) else contradicts())
     cache = CachingScorer(judge, max_bytes=BIG)
     assert list(await cache.score([("a\nb", "c")])) == [contradicts()]
-    assert list(await cache.score([(Windows(["a", "b"]), "c")])) == [entails()]
+    assert list(await cache.score([(EvidenceWindows(["a", "b"]), "c")])) == [entails()]
 
 
 async def test_the_entries_used_longest_ago_go_first() -> None:

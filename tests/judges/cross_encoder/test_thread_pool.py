@@ -6,13 +6,13 @@ from threading import Event, get_ident
 
 import pytest
 
-from judges.cross_encoder.thread_pool import JudgeThreads
+from judges.cross_encoder.thread_pool import JudgeThreadPool
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_results_and_errors_reach_whoever_asked() -> None:
-    threads, loop = JudgeThreads(2), asyncio.get_running_loop()
+    threads, loop = JudgeThreadPool(2), asyncio.get_running_loop()
     assert await loop.run_in_executor(threads, divmod, 7, 2) == (3, 1)
     with pytest.raises(MemoryError):
         await loop.run_in_executor(threads, _exhaust)
@@ -21,7 +21,7 @@ async def test_results_and_errors_reach_whoever_asked() -> None:
 
 
 async def test_jobs_run_side_by_side_in_no_more_threads_than_allowed() -> None:
-    threads, loop = JudgeThreads(2), asyncio.get_running_loop()
+    threads, loop = JudgeThreadPool(2), asyncio.get_running_loop()
     both, first = Event(), Event()
 
     def meet(mine: Event, other: Event) -> int:
@@ -39,7 +39,7 @@ async def test_jobs_run_side_by_side_in_no_more_threads_than_allowed() -> None:
 
 
 async def test_once_closed_nothing_that_waits_is_begun() -> None:
-    threads, loop = JudgeThreads(1), asyncio.get_running_loop()
+    threads, loop = JudgeThreadPool(1), asyncio.get_running_loop()
     began, go_on = Event(), Event()
     running = loop.run_in_executor(threads, lambda: (began.set(), go_on.wait(30)))
     waiting = loop.run_in_executor(threads, get_ident)
@@ -55,11 +55,11 @@ async def test_once_closed_nothing_that_waits_is_begun() -> None:
 
 
 async def test_what_can_wait_is_done_after_what_came_later_but_not_after_all_of_it() -> None:
-    threads, begun, go_on = JudgeThreads(1), Event(), Event()
+    threads, begun, go_on = JudgeThreadPool(1), Event(), Event()
     done: list[str] = []
     jobs = [threads.submit(lambda: (begun.set(), go_on.wait(30)))]
     await asyncio.to_thread(begun.wait, 30)
-    jobs += [threads.patient.submit(done.append, f"read {number}") for number in range(2)]
+    jobs += [threads.low_priority.submit(done.append, f"read {number}") for number in range(2)]
     jobs += [threads.submit(done.append, f"claim {number}") for number in range(100)]
     go_on.set()
     await asyncio.gather(*map(asyncio.wrap_future, jobs))
@@ -70,20 +70,20 @@ async def test_what_can_wait_is_done_after_what_came_later_but_not_after_all_of_
 
 
 async def test_a_stuck_thread_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
-    threads, go_on = JudgeThreads(1), Event()
+    threads, go_on = JudgeThreadPool(1), Event()
     stuck = threads.submit(go_on.wait, 30)
     with caplog.at_level(logging.WARNING):
         await threads.aclose(limit_s=0.01)
     go_on.set()
-    assert "1 of 1 threads" in caplog.text
+    assert "1 of 1 judge threads" in caplog.text
     assert await asyncio.wrap_future(stuck)
 
 
 def test_a_stuck_thread_does_not_keep_the_process() -> None:
     code = (
         "import asyncio, threading\n"
-        "from judges.cross_encoder.thread_pool import JudgeThreads\n"
-        "threads = JudgeThreads(1)\n"
+        "from judges.cross_encoder.thread_pool import JudgeThreadPool\n"
+        "threads = JudgeThreadPool(1)\n"
         "threads.submit(threading.Event().wait)\n"
         "asyncio.run(threads.aclose(limit_s=0.01))\n"
     )

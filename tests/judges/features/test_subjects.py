@@ -3,7 +3,7 @@
 import pytest
 
 from judges.features import compute, prepare
-from judges.features.claim_features import Features
+from judges.features.claim_comparison import Features
 
 PLANS = (
     "The Basic plan costs 9 euros a month and includes 2 users. "

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from judges.llm import Endpoint, LlmJudge, PriceTable, ScoringMode
-from judges.llm.llm_call import FAILURES
+from judges.llm import Endpoint, LlmJudge, LlmScoringMode, PriceTable
+from judges.llm.llm_client import MAX_FAILURES
 from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableError
 from judges.types import Chunk, Evidence, Label, LlmCall, ScoreRequest, Span
 from tests.support.llm_server import Answer, JudgeServer, fenced, obedient, serve
@@ -54,9 +54,9 @@ async def ask(made: LlmJudge, claim: str = TRUE, *passages: Evidence, context: s
 async def test_a_claim_is_judged_with_verdict_confidence_reasoning_and_sources() -> None:
     answer = says(verdict="supported", confidence=0.9, reasoning="It is there.", sources=[2], correction=None)
     async with serve(answer) as server:
-        opinion, (call,) = await ask(judge(server), TRUE, passage(OTHER), passage(TRUE, 1))
-    assert (opinion.label, opinion.confidence, opinion.reasoning) == (Label.SUPPORTED, 0.9, "It is there.")
-    assert (opinion.passages, opinion.correction) == ((1,), None)
+        verdict, (call,) = await ask(judge(server), TRUE, passage(OTHER), passage(TRUE, 1))
+    assert (verdict.label, verdict.confidence, verdict.reasoning) == (Label.SUPPORTED, 0.9, "It is there.")
+    assert (verdict.passages, verdict.correction) == ((1,), None)
     assert (call.mode, call.model, call.outcome) == ("claim", "gpt-4o-mini", "ok")
     assert (call.prompt_tokens, call.completion_tokens) == (400, 20)
     assert call.cost_usd == pytest.approx((400 * 0.15 + 20 * 0.60) / 1e6)
@@ -95,8 +95,8 @@ async def test_a_service_that_refuses_the_form_is_asked_plainly_from_then_on() -
 
 async def test_an_endpoint_by_name_needs_no_key_if_it_says_so() -> None:
     async with serve(obedient) as server:
-        opinion, _ = await ask(judge(server, model="local/qwen3", keys=Keys()))
-    assert opinion.label is Label.SUPPORTED
+        verdict, _ = await ask(judge(server, model="local/qwen3", keys=Keys()))
+    assert verdict.label is Label.SUPPORTED
     assert server.requests[0]["model"] == "qwen3"
     assert server.headers[0]["x-team"] == "a"
 
@@ -104,9 +104,9 @@ async def test_an_endpoint_by_name_needs_no_key_if_it_says_so() -> None:
 async def test_an_answer_that_cannot_be_read_is_neutral_and_counted_as_such() -> None:
     async with serve(lambda body: "I would rather not say.") as server:
         made = judge(server)
-        opinion, (call,) = await ask(made)
+        verdict, (call,) = await ask(made)
         score = await made.score(ScoreRequest(model="gpt-4o-mini"), TRUE, [Chunk(id="a", text=TRUE)])
-    assert (opinion.label, opinion.confidence, opinion.readable) == (Label.UNVERIFIABLE, 0.5, False)
+    assert (verdict.label, verdict.confidence, verdict.readable) == (Label.UNVERIFIABLE, 0.5, False)
     assert call.outcome == "unreadable"
     assert (score.score, score.skipped) == (0.5, None)
 
@@ -173,8 +173,8 @@ async def test_an_answer_that_is_no_text_is_neutral(content: Any) -> None:
     document = {"id": "c", "object": "chat.completion", "created": 1, "model": "m"}
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": content}}
     async with serve(lambda body: (200, {**document, "choices": [choice]})) as server:
-        opinion, (call,) = await ask(judge(server))
-    assert (opinion.label, opinion.readable, call.outcome) == (Label.UNVERIFIABLE, False, "unreadable")
+        verdict, (call,) = await ask(judge(server))
+    assert (verdict.label, verdict.readable, call.outcome) == (Label.UNVERIFIABLE, False, "unreadable")
 
 
 async def test_a_model_that_is_not_to_be_had_leaves_the_others_of_its_service_alone() -> None:
@@ -186,36 +186,36 @@ async def test_a_model_that_is_not_to_be_had_leaves_the_others_of_its_service_al
     async with serve(answer) as server:
         made = judge(server)
         missing, there = (ScoreRequest(model=name) for name in ("gpt-5-tiny", "gpt-4o-mini"))
-        for _ in range(FAILURES + 1):
+        for _ in range(MAX_FAILURES + 1):
             assert (await made.score(missing, TRUE, [Chunk(id="a", text=TRUE)])).skipped == "error"
         assert made.ready
         assert (await made.score(there, TRUE, [Chunk(id="a", text=TRUE)])).score == 0.9
-    assert len(server.requests) == FAILURES + 1
+    assert len(server.requests) == MAX_FAILURES + 1
 
 
 async def test_a_service_that_keeps_failing_is_left_alone() -> None:
     async with serve(lambda body: (401, {"error": {"message": "no"}})) as server:
         made = judge(server)
-        for _ in range(FAILURES):
+        for _ in range(MAX_FAILURES):
             with pytest.raises(JudgeError):
                 await ask(made)
         assert not made.ready
-        with pytest.raises(JudgeUnavailableError, match="left alone"):
+        with pytest.raises(JudgeUnavailableError, match="not called for now"):
             await ask(made)
-    assert len(server.requests) == FAILURES
+    assert len(server.requests) == MAX_FAILURES
 
 
 @pytest.mark.parametrize(
     ("mode", "answer", "score"),
     [
-        (ScoringMode.UNIT, {"score": 0.3, "reasoning": "Thin."}, 0.3),
-        (ScoringMode.SCALE, {"score": 4, "reasoning": "Thin."}, 0.75),
-        (ScoringMode.SCALE, {"score": 1, "reasoning": "Thin."}, 0.0),
-        (ScoringMode.BINARY, {"grounded": True, "reasoning": "Thin."}, 1.0),
-        (ScoringMode.BINARY, {"grounded": False, "reasoning": "Thin."}, 0.0),
+        (LlmScoringMode.UNIT, {"score": 0.3, "reasoning": "Thin."}, 0.3),
+        (LlmScoringMode.SCALE, {"score": 4, "reasoning": "Thin."}, 0.75),
+        (LlmScoringMode.SCALE, {"score": 1, "reasoning": "Thin."}, 0.0),
+        (LlmScoringMode.BINARY, {"grounded": True, "reasoning": "Thin."}, 1.0),
+        (LlmScoringMode.BINARY, {"grounded": False, "reasoning": "Thin."}, 0.0),
     ],
 )
-async def test_a_reply_is_scored_on_each_scale(mode: ScoringMode, answer: dict[str, Any], score: float) -> None:
+async def test_a_reply_is_scored_on_each_scale(mode: LlmScoringMode, answer: dict[str, Any], score: float) -> None:
     async with serve(says(**answer)) as server:
         made = judge(server, scoring_mode=mode)
         result = await made.score(ScoreRequest(model="gpt-4o-mini"), TRUE, [Chunk(id="a", text=TRUE)])
@@ -259,9 +259,9 @@ async def test_passages_over_the_budget_are_read_in_batches_and_support_in_one_i
     passages[1] = passage(f"{filler}{FALSE}", 1)
     passages[3] = passage(f"{filler}{TRUE}", 3)
     async with serve(obedient) as server:
-        opinion, calls = await ask(judge(server, token_budget=400), TRUE, *passages)
-    assert opinion.label is Label.SUPPORTED
-    assert opinion.passages == (3,)
+        verdict, calls = await ask(judge(server, token_budget=400), TRUE, *passages)
+    assert verdict.label is Label.SUPPORTED
+    assert verdict.passages == (3,)
     assert len(calls) == len(server.requests) > 1
     sent = "".join(body["messages"][1]["content"] for body in server.requests)
     assert all(one.text in sent for one in passages)
@@ -270,11 +270,11 @@ async def test_passages_over_the_budget_are_read_in_batches_and_support_in_one_i
 async def test_a_contradiction_stands_where_no_batch_supports() -> None:
     filler = "The canteen serves soup on most days of the week. " * 12
     async with serve(obedient) as server:
-        opinion, calls = await ask(
+        verdict, calls = await ask(
             judge(server, token_budget=400), TRUE, passage(filler), passage(filler + FALSE, 1), passage(filler, 2)
         )
     assert len(calls) > 1
-    assert (opinion.label, opinion.passages) == (Label.CONTRADICTED, (1,))
+    assert (verdict.label, verdict.passages) == (Label.CONTRADICTED, (1,))
 
 
 async def test_a_reply_over_the_budget_is_judged_by_statement_and_nothing_is_cut() -> None:
@@ -346,8 +346,8 @@ async def test_azure_s_older_kind_has_the_model_in_its_url_and_a_header_of_its_o
         azure = Endpoint(name="azure", base_url=base, api_version="2024-10-21")
         made = LlmJudge(keys=Keys(azure="k-azure"), model="azure/judge", endpoints={"azure": azure})
         server.clients.append(made)
-        opinion, _ = await ask(made)
-    assert opinion.label is Label.SUPPORTED
+        verdict, _ = await ask(made)
+    assert verdict.label is Label.SUPPORTED
     assert server.paths == ["/openai/deployments/judge/chat/completions?api-version=2024-10-21"]
     assert server.headers[0]["api-key"] == "k-azure"
     assert "authorization" not in server.headers[0]

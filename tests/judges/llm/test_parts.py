@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judges.llm import PROVIDERS, PriceTable
-from judges.llm.batch_merging import merge_labels, merge_opinions
+from judges.llm.batch_merging import merge_labels, merge_verdicts
 from judges.llm.context_window import batches, ends_first, estimate_tokens, pieces, whole
 from judges.llm.injection_fences import Fence
 from judges.llm.prices import Price
-from judges.llm.providers import UnknownModelError, resolve
-from judges.types import Chunk, Label, Opinion
+from judges.llm.providers import UnknownLlmError, resolve
+from judges.types import Chunk, Label, LlmVerdict
 
 NONCE = "0123456789abcdef"
 FENCE = Fence(NONCE)
@@ -70,7 +70,7 @@ def test_a_model_finds_its_provider(model: str, endpoint: str, name: str) -> Non
 
 @pytest.mark.parametrize("model", ["mystery-7b", "nowhere/gpt", "", "/x", "openai/", "old-gpt-4"])
 def test_a_model_of_nobody_is_unknown(model: str) -> None:
-    with pytest.raises(UnknownModelError):
+    with pytest.raises(UnknownLlmError):
         resolve(model, PROVIDERS)
 
 
@@ -166,8 +166,8 @@ def test_support_in_any_batch_wins_and_a_contradiction_needs_no_support_elsewher
     assert merge_labels([by_letter[label] for label in labels]) == (by_letter[merged] if merged else None)
 
 
-def test_of_opinions_that_agree_the_surest_stands_and_unread_ones_count_for_nothing() -> None:
-    unread = Opinion(label=Label.UNVERIFIABLE, confidence=0.5, readable=False)
-    sure = Opinion(label=Label.CONTRADICTED, confidence=0.9)
-    assert merge_opinions([unread, Opinion(label=Label.CONTRADICTED, confidence=0.6), sure]) is sure
-    assert merge_opinions([unread, unread]) is unread
+def test_of_verdicts_that_agree_the_surest_stands_and_unread_ones_count_for_nothing() -> None:
+    unread = LlmVerdict(label=Label.UNVERIFIABLE, confidence=0.5, readable=False)
+    sure = LlmVerdict(label=Label.CONTRADICTED, confidence=0.9)
+    assert merge_verdicts([unread, LlmVerdict(label=Label.CONTRADICTED, confidence=0.6), sure]) is sure
+    assert merge_verdicts([unread, unread]) is unread

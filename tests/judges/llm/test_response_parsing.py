@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judges.llm.response_parsing import read_claims, read_opinion, read_scale, read_score, read_verdicts, read_yes_no
+from judges.llm.response_parsing import (
+    read_claim_verdict,
+    read_claims,
+    read_scale,
+    read_score,
+    read_statement_verdicts,
+    read_yes_no,
+)
 from judges.types import Label
 
 
@@ -29,7 +36,7 @@ from judges.types import Label
     ],
 )
 def test_a_verdict_is_read(text: str, label: Label, confidence: float) -> None:
-    opinion = read_opinion(text, sources=3)
+    opinion = read_claim_verdict(text, sources=3)
     assert opinion is not None
     assert (opinion.label, opinion.confidence) == (label, pytest.approx(confidence))
 
@@ -49,15 +56,15 @@ def test_a_verdict_is_read(text: str, label: Label, confidence: float) -> None:
     ],
 )
 def test_what_is_no_verdict_or_two_is_none(text: str) -> None:
-    assert read_opinion(text, sources=3) is None
+    assert read_claim_verdict(text, sources=3) is None
 
 
 def test_sources_are_those_shown_and_a_correction_is_for_a_contradiction_alone() -> None:
     answer = {"verdict": "contradicted", "confidence": 1, "sources": [2, 9, 0, "1", 2], "correction": " It is\n40. "}
-    opinion = read_opinion(json.dumps(answer), sources=3)
+    opinion = read_claim_verdict(json.dumps(answer), sources=3)
     assert opinion is not None
     assert (opinion.passages, opinion.correction) == ((1, 0), "It is 40.")
-    supported = read_opinion(json.dumps({**answer, "verdict": "supported"}), sources=3)
+    supported = read_claim_verdict(json.dumps({**answer, "verdict": "supported"}), sources=3)
     assert supported is not None
     assert supported.correction is None
 
@@ -65,7 +72,7 @@ def test_sources_are_those_shown_and_a_correction_is_for_a_contradiction_alone()
 @pytest.mark.parametrize("correction", [None, "", "null", "N/A", 7, "x" * 3_000])
 def test_what_is_no_correction_is_none(correction: Any) -> None:
     answer = {"verdict": "contradicted", "confidence": 1, "correction": correction}
-    opinion = read_opinion(json.dumps(answer), sources=1)
+    opinion = read_claim_verdict(json.dumps(answer), sources=1)
     assert opinion is not None
     assert opinion.correction is None
 
@@ -124,8 +131,8 @@ def test_verdicts_by_number_are_read_and_what_is_said_twice_differently_is_not()
         {"verdict": "supported"},
         "noise",
     ]
-    assert read_verdicts(json.dumps({"verdicts": entries})) == {1: Label.SUPPORTED, 3: Label.NOT_A_CLAIM}
-    assert read_verdicts('{"verdicts": "supported"}') is None
+    assert read_statement_verdicts(json.dumps({"verdicts": entries})) == {1: Label.SUPPORTED, 3: Label.NOT_A_CLAIM}
+    assert read_statement_verdicts('{"verdicts": "supported"}') is None
 
 
 def test_claims_are_a_list_of_strings() -> None:
@@ -153,6 +160,6 @@ def test_nothing_that_a_model_may_say_raises(text: str, value: Any) -> None:
         **{name: value for name in ("confidence", "sources", "correction", "reasoning")},
     }
     for said in (text, json.dumps(formed), json.dumps({**formed, "verdict": value, "sources": [value, 1]})):
-        for read in (read_score, read_scale, read_yes_no, read_verdicts, read_claims):
+        for read in (read_score, read_scale, read_yes_no, read_statement_verdicts, read_claims):
             read(said)
-        read_opinion(said, sources=2)
+        read_claim_verdict(said, sources=2)

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from judges.cross_encoder import PrefixScorer, open_scorer
+from judges.cross_encoder import CachedEvidenceScorer, open_scorer
 from judges.protocols import JudgeError
 from judges.training import batches
 from judges.training.batches import Encoder, Item, collate
 from judges.training.data import SHARES, WRITTEN, Group, Row, Target
-from judges.types import Windows
+from judges.types import EvidenceWindows
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 model = pytest.importorskip("judges.training.model", reason="safetensors is not installed")
@@ -215,10 +215,10 @@ def test_the_exported_graphs_say_what_the_encoder_says(tokenizer: Path, tmp_path
     judge, encoder = tiny(), Encoder.of(tokenizer)
     export.export(judge, tokenizer, tmp_path, quantised=quantised, extra={"languages": ["en"]})
     scorer = open_scorer(f"onnx:{tmp_path}", threads=1)
-    assert isinstance(scorer, PrefixScorer)
+    assert isinstance(scorer, CachedEvidenceScorer)
     texts = ["The old lock opens at six on the river wall.", "The gate is green."]
     claims = ["the gate is green .", "the boat waits in the river ."]
-    pairs: list[tuple[str, str]] = [(Windows(texts), claims[0]), (texts[1], claims[1])]
+    pairs: list[tuple[str, str]] = [(EvidenceWindows(texts), claims[0]), (texts[1], claims[1])]
 
     async def scores() -> Any:
         await scorer.start()
@@ -326,7 +326,7 @@ def test_scores_beyond_all_bounds_are_an_error_and_no_verdict(tokenizer: Path, t
 
     async def score() -> None:
         await scorer.start()
-        with pytest.raises(JudgeError, match="is no number"):
+        with pytest.raises(JudgeError, match="is not finite"):
             await scorer.score([("The gate is green.", "the gate is green .")])
         await scorer.aclose()
 

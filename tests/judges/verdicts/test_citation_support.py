@@ -2,7 +2,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from judges.checker import GroundingChecker
-from judges.evidence.windows import EvidenceIndex
+from judges.evidence.index import EvidenceIndex
 from judges.testing import NEUTRAL, ScriptedJudge, entails
 from judges.types import Chunk, Claim, Probabilities, Span
 
@@ -17,10 +17,10 @@ def support(judge: ScriptedJudge, text: str, documents: Sequence[int], *, contex
     async def run() -> Mapping[int, float]:
         checker = GroundingChecker(judge)
         index: EvidenceIndex = await checker.prepare([Chunk(id=str(i), text=one) for i, one in enumerate(TEXTS)])
-        attribution = checker.attribution(index)
-        assert attribution is not None
+        citation_checker = checker.citation_checker(index)
+        assert citation_checker is not None
         claim = Claim(text=text, span=Span(0, len(text)), sentence_index=0, context=context)
-        return await attribution.support(claim, documents)
+        return await citation_checker.support(claim, documents)
 
     return asyncio.run(run())
 

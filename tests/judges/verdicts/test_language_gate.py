@@ -1,9 +1,10 @@
 import pytest
 
-from judges.evidence.windows import EvidenceIndex, build_index
+from judges.evidence.index import EvidenceIndex
+from judges.evidence.windowing import build_index
 from judges.sentences.splitter import IncrementalSplitter
 from judges.types import Chunk, Claim, Label, Span
-from judges.verdicts.language_gate import KnownLanguages
+from judges.verdicts.language_gate import LanguageGate
 
 GERMAN = "Die Kaution beträgt zwei Monatsmieten. Sie wird nach dem Auszug zurückgezahlt. Haustiere sind nicht erlaubt."
 ENGLISH = "The deposit is two months' rent. Pets are not allowed."
@@ -19,29 +20,29 @@ def claim(text: str, context: str = "") -> Claim:
 
 
 def test_a_claim_in_a_known_language_is_left_to_the_model() -> None:
-    known = KnownLanguages({"en"}, index(ENGLISH))
-    assert known.include(claim("Pets are not allowed."), "")
-    assert known.include(claim("Volkswagen AG, Wolfsburg."), "The deposit is high.")
+    known = LanguageGate({"en"}, index(ENGLISH))
+    assert known.admits(claim("Pets are not allowed."), "")
+    assert known.admits(claim("Volkswagen AG, Wolfsburg."), "The deposit is high.")
 
 
 def test_a_claim_in_another_language_is_unverifiable_for_that_reason() -> None:
-    known = KnownLanguages({"en"}, index(ENGLISH))
+    known = LanguageGate({"en"}, index(ENGLISH))
     foreign = claim("Haustiere sind in der Wohnung nicht erlaubt.")
-    assert not known.include(foreign, "")
-    verdict = known.judge(foreign)
+    assert not known.admits(foreign, "")
+    verdict = known.judge_without_model(foreign)
     assert (verdict.label, verdict.reason, verdict.entailed) == (Label.UNVERIFIABLE, "language", 0.0)
 
 
 def test_documents_and_what_was_said_before_decide_for_a_short_claim() -> None:
     short = claim("Die Kaution beträgt 900 €.")
-    assert KnownLanguages({"en"}, index(ENGLISH)).include(short, "")
-    assert not KnownLanguages({"en"}, index(GERMAN)).include(short, "")
-    assert not KnownLanguages({"en"}, index(ENGLISH)).include(short, "Sie wird nach dem Auszug zurückgezahlt.")
-    assert KnownLanguages({"en"}, index(GERMAN)).include(short, "The flat is not let to pets.")
+    assert LanguageGate({"en"}, index(ENGLISH)).admits(short, "")
+    assert not LanguageGate({"en"}, index(GERMAN)).admits(short, "")
+    assert not LanguageGate({"en"}, index(ENGLISH)).admits(short, "Sie wird nach dem Auszug zurückgezahlt.")
+    assert LanguageGate({"en"}, index(GERMAN)).admits(short, "The flat is not let to pets.")
 
 
 def test_a_claim_that_is_a_sentence_of_the_evidence_is_supported_by_it() -> None:
-    verdict = KnownLanguages({"en"}, index(ENGLISH, GERMAN)).judge(claim("Haustiere sind  nicht erlaubt."))
+    verdict = LanguageGate({"en"}, index(ENGLISH, GERMAN)).judge_without_model(claim("Haustiere sind  nicht erlaubt."))
     assert (verdict.label, verdict.reason) == (Label.SUPPORTED, None)
     assert verdict.best_source is not None
     assert verdict.best_source.document_id == "d1"
@@ -57,18 +58,18 @@ def test_a_claim_that_is_a_sentence_of_the_evidence_is_supported_by_it() -> None
     ],
 )
 def test_a_part_of_a_sentence_is_not_what_it_says(evidence: str, text: str) -> None:
-    assert KnownLanguages({"en"}, index(evidence)).judge(claim(text)).reason == "language"
+    assert LanguageGate({"en"}, index(evidence)).judge_without_model(claim(text)).reason == "language"
 
 
 def test_a_claim_that_leans_on_another_is_not_supported_by_its_words_alone() -> None:
     leaning = claim("Sie wird nach dem Auszug zurückgezahlt.", context="Die Miete beträgt 900 €.")
-    assert KnownLanguages({"en"}, index(GERMAN)).judge(leaning).reason == "language"
+    assert LanguageGate({"en"}, index(GERMAN)).judge_without_model(leaning).reason == "language"
 
 
 def test_scripts_without_spaces_are_compared_likewise() -> None:
-    known = KnownLanguages({"en"}, index("押金为两个月的租金。宠物不允许入内。"))
-    assert known.judge(claim("押金为两个月的租金。")).label is Label.SUPPORTED
-    assert known.judge(claim("宠物允许入内。")).reason == "language"
+    known = LanguageGate({"en"}, index("押金为两个月的租金。宠物不允许入内。"))
+    assert known.judge_without_model(claim("押金为两个月的租金。")).label is Label.SUPPORTED
+    assert known.judge_without_model(claim("宠物允许入内。")).reason == "language"
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_scripts_without_spaces_are_compared_likewise() -> None:
 def test_a_number_that_the_evidence_gives_otherwise_is_contradicted_in_any_language(
     evidence: str, text: str, said: str
 ) -> None:
-    verdict = KnownLanguages({"en"}, index(evidence)).judge(claim(text))
+    verdict = LanguageGate({"en"}, index(evidence)).judge_without_model(claim(text))
     assert (verdict.label, verdict.reason) == (Label.CONTRADICTED, None)
     assert verdict.contradicting_source is not None
     assert said in (verdict.explanation or "")
@@ -100,7 +101,7 @@ def test_a_number_that_the_evidence_gives_otherwise_is_contradicted_in_any_langu
     ],
 )
 def test_nearly_the_same_words_are_no_support(evidence: str, text: str) -> None:
-    assert KnownLanguages({"en"}, index(evidence)).judge(claim(text)).label is Label.UNVERIFIABLE
+    assert LanguageGate({"en"}, index(evidence)).judge_without_model(claim(text)).label is Label.UNVERIFIABLE
 
 
 @pytest.mark.parametrize(
@@ -112,12 +113,13 @@ def test_nearly_the_same_words_are_no_support(evidence: str, text: str) -> None:
     ],
 )
 def test_where_the_words_of_denial_are_known_the_opposite_is_contradicted(evidence: str, text: str) -> None:
-    assert KnownLanguages({"en"}, index(evidence)).judge(claim(text)).label is Label.CONTRADICTED
-    assert KnownLanguages({"en"}, index(text)).judge(claim(evidence)).label is not Label.SUPPORTED
+    assert LanguageGate({"en"}, index(evidence)).judge_without_model(claim(text)).label is Label.CONTRADICTED
+    assert LanguageGate({"en"}, index(text)).judge_without_model(claim(evidence)).label is not Label.SUPPORTED
 
 
 def test_a_full_stop_within_quotation_marks_ends_a_sentence() -> None:
     text = "Le règlement précise : « Les chiens sont admis en laisse. »"
     assert (
-        KnownLanguages({"en"}, index(f"{text} Le parc ferme à 20 heures.")).judge(claim(text)).label is Label.SUPPORTED
+        LanguageGate({"en"}, index(f"{text} Le parc ferme à 20 heures.")).judge_without_model(claim(text)).label
+        is Label.SUPPORTED
     )

@@ -10,16 +10,8 @@ import pytest
 from judges.checker import GroundingChecker
 from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableError
 from judges.testing import NEUTRAL, ScriptedJudge, ScriptedLlm, contradicts, entails
-from judges.types import (
-    Chunk,
-    ClaimVerdict,
-    GroundingReport,
-    Label,
-    Opinion,
-    Probabilities,
-    ReplyVerdict,
-    Thresholds,
-)
+from judges.thresholds import Thresholds
+from judges.types import Chunk, ClaimVerdict, GroundingReport, Label, LlmVerdict, Probabilities, ReplyVerdict
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +23,7 @@ UNSURE = Probabilities(0.55, 0.35, 0.10)
 
 
 class ModelOnly:
-    """Signals that leave the model's word as it is."""
+    """Features that leave the model's word as it is."""
 
     def prepare(self, text: str, context: str = "", asked: str = "", /) -> Any:
         return SimpleNamespace(text=text, quantities=())
@@ -51,7 +43,7 @@ class ModelOnly:
 
 
 def checker(judge: ScriptedJudge | None, llm: ScriptedLlm | None, **options: Any) -> GroundingChecker:
-    return GroundingChecker(judge, llm=llm, signals=ModelOnly(), **options)
+    return GroundingChecker(judge, llm=llm, features=ModelOnly(), **options)
 
 
 async def report(
@@ -69,8 +61,8 @@ async def one(made: GroundingChecker, text: str, **options: Any) -> ClaimVerdict
     return claim
 
 
-def says(label: Label, confidence: float = 0.9, **more: Any) -> Opinion:
-    return Opinion(label=label, confidence=confidence, reasoning="It reads so.", **more)
+def says(label: Label, confidence: float = 0.9, **more: Any) -> LlmVerdict:
+    return LlmVerdict(label=label, confidence=confidence, reasoning="It reads so.", **more)
 
 
 @pytest.mark.parametrize("sure", [entails(), contradicts()], ids=["supported", "contradicted"])
@@ -124,7 +116,7 @@ async def test_a_correction_that_no_source_says_is_left_out(correction: str) -> 
 
 async def test_the_llm_s_verdict_holds_for_every_policy_whatever_its_thresholds() -> None:
     claim = await one(checker(ScriptedJudge(default=UNSURE), ScriptedLlm(default=says(Label.CONTRADICTED, 0.6))), PAID)
-    assert claim.at(Thresholds(entailment=0.5, contradiction=0.99)) is Label.CONTRADICTED
+    assert Thresholds(entailment=0.5, contradiction=0.99).label_of(claim) is Label.CONTRADICTED
 
 
 @pytest.mark.parametrize(
@@ -145,7 +137,7 @@ async def test_an_llm_that_is_late_leaves_what_the_cross_encoder_said() -> None:
 
 
 async def test_an_answer_that_cannot_be_read_changes_no_number() -> None:
-    unread = Opinion(label=Label.UNVERIFIABLE, confidence=0.5, readable=False)
+    unread = LlmVerdict(label=Label.UNVERIFIABLE, confidence=0.5, readable=False)
     claim = await one(checker(ScriptedJudge(default=UNSURE), ScriptedLlm(default=unread)), PAID)
     assert (claim.label, claim.entailed, claim.escalated) == (Label.UNVERIFIABLE, 0.55, True)
 
@@ -213,7 +205,7 @@ async def test_an_llm_alone_that_is_late_is_a_timeout() -> None:
 
 
 async def test_an_llm_alone_that_cannot_be_read_gives_a_neutral_score() -> None:
-    unread = Opinion(label=Label.UNVERIFIABLE, confidence=0.5, readable=False)
+    unread = LlmVerdict(label=Label.UNVERIFIABLE, confidence=0.5, readable=False)
     claim = await one(checker(None, ScriptedLlm(default=unread)), PAID)
     assert (claim.label, claim.score, claim.reason) == (Label.UNVERIFIABLE, 0.5, None)
 

@@ -3,14 +3,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from judges import features as signals
+from judges import features
 from judges.checker import GroundingChecker
-from judges.claims.extraction import HeuristicExtractor
+from judges.claims.extraction import HeuristicClaimExtractor
 from judges.protocols import JudgeError, JudgeOverloadedError
 from judges.sentences.splitter import IncrementalSplitter
 from judges.testing import NEUTRAL, ScriptedJudge, contradicts, entails
 from judges.types import Chunk, Claim, Consistency, Span
-from judges.verdicts.self_consistency import DOCUMENT_STATEMENTS, MOST_PAIRS, ConsistencyChecker
+from judges.verdicts.self_consistency import DOCUMENT_STATEMENTS, MAX_PAIRS, ConsistencyChecker
 
 LEAVE = "Permanent staff receive 25 days of annual leave."
 MORE = "Permanent staff receive 40 days of annual leave."
@@ -19,7 +19,7 @@ LYON = "The capital of France is Lyon."
 
 
 def checker(judge: ScriptedJudge) -> ConsistencyChecker:
-    return ConsistencyChecker(judge, signals, HeuristicExtractor(), IncrementalSplitter)
+    return ConsistencyChecker(judge, features, HeuristicClaimExtractor(), IncrementalSplitter)
 
 
 def reply(judge: ScriptedJudge, text: str, earlier: Sequence[str] = (), timeout_s: float = 5.0) -> Consistency:
@@ -107,7 +107,7 @@ def test_of_two_documents_one_contradiction_is_told() -> None:
 def test_only_so_many_pairs_are_judged_and_the_rest_is_told() -> None:
     judge = ScriptedJudge(default=contradicts())
     found = reply(judge, " ".join(f"Permanent staff receive {days} days of annual leave." for days in range(20, 60)))
-    assert len(judge.pairs) == 2 * MOST_PAIRS
+    assert len(judge.pairs) == 2 * MAX_PAIRS
     assert found.skipped > 0
 
 
@@ -141,9 +141,9 @@ def test_a_deadline_is_kept() -> None:
 def test_without_a_cross_encoder_there_is_nothing_to_compare_with() -> None:
     async def run() -> None:
         grounding = GroundingChecker(ScriptedJudge())
-        assert grounding.consistency is None, "it is not loaded yet"
+        assert grounding.consistency_checker is None, "it is not loaded yet"
         await grounding.start()
-        assert grounding.consistency is not None
-        assert GroundingChecker(None).consistency is None
+        assert grounding.consistency_checker is not None
+        assert GroundingChecker(None).consistency_checker is None
 
     asyncio.run(run())

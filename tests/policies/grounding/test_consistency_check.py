@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from judges.types import Consistency, Contradiction, Span, Stated
+from judges.types import Consistency, Contradiction, LocatedStatement, Span
 from policies.engine import PolicyEngine
 from policies.registry import CATEGORIES, parse_rules
 from policies.types import Action, Phase, PolicyInputs, Violation
@@ -11,8 +11,8 @@ from tests.support.policy_builders import chunk, claim, found, policy
 ON = {"factual_consistency_check": True, "min_citations": 0, "max_unverifiable_ratio": 1.0}
 
 
-def said(text: str, **fields: Any) -> Stated:
-    return Stated(text=text, span=Span(0, len(text)), **fields)
+def said(text: str, **fields: Any) -> LocatedStatement:
+    return LocatedStatement(text=text, span=Span(0, len(text)), **fields)
 
 
 def consistency(score: float = 0.9, *, earlier: bool = False, **fields: Any) -> Consistency:

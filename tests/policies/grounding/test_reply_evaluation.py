@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judges.types import ClaimVerdict, Thresholds
+from judges.thresholds import Thresholds
+from judges.types import ClaimVerdict
 from policies.engine import DEFAULT_GROUNDING, PolicySet, ReplyEvaluation
 from policies.types import Action, Citation, Phase, PolicyInputs
 from tests.support.policy_builders import chunk, claim, policy

@@ -19,7 +19,7 @@ import pytest
 
 from judges.checker import GroundingChecker
 from judges.cross_encoder import open_scorer, spec_languages
-from judges.cross_encoder.batching import Batcher
+from judges.cross_encoder.batching import BatchingScorer
 from judges.cross_encoder.remote.http_scorer import HttpScorer
 from judges.types import GroundingReport
 from tests.support.judged_replies import replies, report_on, reports
@@ -185,7 +185,7 @@ def test_no_request_fails_when_a_replica_is_killed_under_load(
     cluster: Cluster, expected: list[GroundingReport]
 ) -> None:
     async def scenario() -> list[bool]:
-        checker = GroundingChecker(Batcher(remote(cluster)), timeout_s=PATIENCE_S)
+        checker = GroundingChecker(BatchingScorer(remote(cluster)), timeout_s=PATIENCE_S)
         await checker.start()
         killed = asyncio.Event()
         right: list[bool] = []

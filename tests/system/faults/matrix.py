@@ -229,7 +229,7 @@ JUDGE_FAULTS = (
         id="judge-stuck",
         about="the gateway is stopped while an inference never ends",
         client="–",
-        seen="`threads of the judge do not end and are left behind`",
+        seen="`judge threads are stuck and were abandoned`",
         kept="The process ends anyway, with its events written.",
         test="test_judge.py::test_a_thread_of_the_embedded_judge_is_stuck",
     ),

@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from judges.cross_encoder.cached_evidence import PrefixScorer
+from judges.cross_encoder.cached_evidence import CachedEvidenceScorer
 from judges.cross_encoder.remote.groundlane_protocol import PROTOCOL
 from tests.support.live_gateway import Gateway, eventually
 from tests.support.reply_reader import Reading
@@ -78,13 +78,13 @@ def test_a_thread_of_the_embedded_judge_is_stuck(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: io.StringIO
 ) -> None:
     """Its sentences time out; at the end the thread is left behind, and the events are all written."""
-    go_on, judged = Event(), PrefixScorer._judge
+    go_on, judged = Event(), CachedEvidenceScorer._judge
 
-    def stuck(self: PrefixScorer, *arguments: object) -> object:
+    def stuck(self: CachedEvidenceScorer, *arguments: object) -> object:
         go_on.wait(120)
         return judged(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(PrefixScorer, "_judge", stuck)
+    monkeypatch.setattr(CachedEvidenceScorer, "_judge", stuck)
     monkeypatch.setattr("judges.cross_encoder.thread_pool._CLOSE_S", 0.2)
     gateway = Gateway(tmp_path, real_judge=True, judge_timeout_ms=200, judge_threads=1).start()
     try:
@@ -92,7 +92,7 @@ def test_a_thread_of_the_embedded_judge_is_stuck(
         gateway.close()
     finally:
         go_on.set()
-    assert "threads of the judge do not end" in log.getvalue()
+    assert "judge threads are stuck and were abandoned" in log.getvalue()
     later = Gateway(tmp_path, judge="none").start()
     try:
         assert [row["verdict"] for row in later.rows(1)] == ["has_unverifiable"]
@@ -106,7 +106,7 @@ def test_memory_runs_out_in_the_embedded_judge(start_gateway: Start, monkeypatch
 
     gateway = start_gateway(real_judge=True, judge_threads=1)
     with monkeypatch.context() as patched:
-        patched.setattr(PrefixScorer, "_judge", exhausted)
+        patched.setattr(CachedEvidenceScorer, "_judge", exhausted)
         assert reasons(ask(gateway)) == {"judge_error"}
     assert ask(gateway).grounding["verdict"] == "supported"
 

@@ -4,7 +4,7 @@ longer than allowed; and claims, numbers and a language from any of them."""
 from collections.abc import Coroutine
 from typing import Any
 
-from judges.claims.extraction import HeuristicExtractor
+from judges.claims.extraction import HeuristicClaimExtractor
 from judges.features.numbers import compare
 from judges.sentences.splitter import IncrementalSplitter
 from judges.types import Sentence
@@ -35,7 +35,7 @@ def check(data: bytes) -> None:
         raise AssertionError("the cuts changed the sentences")
     if "".join(sentence.text for sentence in whole) != text:
         raise AssertionError("characters were lost or doubled")
-    extractor = HeuristicExtractor()
+    extractor = HeuristicClaimExtractor()
     for at, sentence in enumerate(whole):
         if not 0 < len(sentence.text) <= longest or text[sentence.span.start : sentence.span.end] != sentence.text:
             raise AssertionError("a sentence is not what its span says")

@@ -11,7 +11,7 @@ from app.errors import UnknownModelError
 from app.settings import UpstreamApi
 from app.upstream.urls import url_of
 from judges import embedded
-from judges.cross_encoder.cached_evidence import PrefixScorer
+from judges.cross_encoder.cached_evidence import CachedEvidenceScorer
 from judges.protocols import JudgeUnavailableError
 from tests.support.live_gateway import ADMIN_TOKEN, Gateway
 from tests.support.mock_upstream import Reply, json_reply
@@ -113,7 +113,7 @@ async def test_a_model_without_the_right_checksums_is_not_loaded(tmp_path: Path,
     else:
         with (folder / "weights.bin").open("r+b") as stream:
             stream.write(b"\0\0\0\0")
-    scorer = PrefixScorer(folder, threads=1)
+    scorer = CachedEvidenceScorer(folder, threads=1)
     with pytest.raises(JudgeUnavailableError, match=r"SHA256SUMS|SHA-256"):
         await scorer.start()
     await scorer.aclose()

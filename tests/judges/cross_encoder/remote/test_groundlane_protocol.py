@@ -9,7 +9,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from judges.protocols import JudgeError, JudgeUnavailableError
-from judges.types import Windows
+from judges.types import EvidenceWindows
 from tests.support.scorer_calls import OTHER, PAIRS, THREE_WAY, opened, rounded
 from tests.support.stub_models import Own
 
@@ -27,14 +27,14 @@ async def test_our_own_protocol_tells_its_limits_and_languages() -> None:
 
 
 async def test_a_judge_that_fuses_gets_the_windows_and_says_what_each_holds() -> None:
-    windows = Windows(["A cat is sleeping.", "A dog barks."])
+    windows = EvidenceWindows(["A cat is sleeping.", "A dog barks."])
     server = Own(fuses=True)
     async with opened(server) as scorer:
         assert scorer.fuses
         (found,) = await scorer.score([(windows, "A cat barks.")])
         assert rounded([found, *found.parts]) == [THREE_WAY[0], THREE_WAY[2], THREE_WAY[2]]
         assert server.asked("/judge")[0]["pairs"] == [{"evidence": list(windows.parts), "claim": "A cat barks."}]
-        (alone,) = await scorer.score([(Windows(["A dog barks."]), OTHER)])
+        (alone,) = await scorer.score([(EvidenceWindows(["A dog barks."]), OTHER)])
         assert alone.parts == ()
     async with opened(Own()) as scorer:
         assert not scorer.fuses
@@ -49,7 +49,7 @@ async def test_parts_that_are_missing_are_noticed() -> None:
 
     async with opened(Odd(fuses=True)) as scorer:
         with pytest.raises(JudgeError, match="does not have 2 results"):
-            await scorer.score([(Windows(["a", "b"]), "c")])
+            await scorer.score([(EvidenceWindows(["a", "b"]), "c")])
 
 
 async def test_claims_against_the_same_windows_go_where_those_are_known() -> None:
@@ -62,7 +62,7 @@ async def test_claims_against_the_same_windows_go_where_those_are_known() -> Non
 
     async with opened(Noting(fuses=True)) as scorer:
         for windows in (["a", "b", "c"], ["c", "a", "b"], ["z", "y"]):
-            await scorer.score([(Windows(windows), "d")])
+            await scorer.score([(EvidenceWindows(windows), "d")])
     first, second, other = Noting.headers[-3:]
     assert first == second != other
     Noting.headers.clear()
@@ -78,12 +78,12 @@ async def test_a_server_that_hands_out_its_tokenizer_is_counted_by_it(tmp_path: 
     digest = hashlib.sha256(content).hexdigest()
     async with opened(Own(tokenizer=content, digest=digest)) as scorer:
         assert scorer.count_tokens("unbelievable a b") == 3
-        assert scorer.count_tokens(Windows(["a b", "c"])) == 3
-    with pytest.raises(JudgeUnavailableError, match="not the one that it tells of"):
+        assert scorer.count_tokens(EvidenceWindows(["a b", "c"])) == 3
+    with pytest.raises(JudgeUnavailableError, match="does not match the SHA-256"):
         async with opened(Own(tokenizer=content, digest="0" * 64)):
             pass
     garbage = b"{}"
-    with pytest.raises(JudgeUnavailableError, match="cannot read the tokenizer that the server hands out"):
+    with pytest.raises(JudgeUnavailableError, match="cannot read the server's tokenizer"):
         async with opened(Own(tokenizer=garbage, digest=hashlib.sha256(garbage).hexdigest())):
             pass
 
@@ -108,5 +108,5 @@ async def test_probabilities_that_are_none_are_refused() -> None:
             return await super().answer(method, path, body)
 
     async with opened(Odd()) as scorer:
-        with pytest.raises(JudgeError, match="do not add up to 1"):
+        with pytest.raises(JudgeError, match="do not sum to 1"):
             await scorer.score(PAIRS[:1])

@@ -59,7 +59,7 @@ async def test_vllm_classify_learns_the_order_of_its_labels_from_its_answers() -
 
 async def test_labels_that_vllm_does_not_name_are_asked_for_and_can_be_given() -> None:
     server = Vllm(names=("contradiction", "neutral", "entailment"), tells_labels=False)
-    with pytest.raises(JudgeUnavailableError, match=r"too few of 3 labels .* \?labels="):
+    with pytest.raises(JudgeUnavailableError, match=r"order of 3 labels .* \?labels="):
         async with opened(server, options=TEMPLATE):
             pass
     given = {**TEMPLATE, "labels": "contradiction,neutral,entailment"}
@@ -100,7 +100,7 @@ async def test_vllm_score_is_read_with_or_without_its_sigmoid(logits: bool, high
 
 
 async def test_an_embedding_model_is_no_judge() -> None:
-    with pytest.raises(JudgeUnavailableError, match="does not classify"):
+    with pytest.raises(JudgeUnavailableError, match="is not a classifier"):
         async with opened(Vllm(names=())):
             pass
 
@@ -108,7 +108,7 @@ async def test_an_embedding_model_is_no_judge() -> None:
 async def test_vllms_model_can_be_named() -> None:
     async with opened(Vllm(names=("LABEL_0",)), "vllm+http://judge/score", options={"model": "org/nli"}) as scorer:
         assert scorer.name == "http:org/nli"
-    with pytest.raises(JudgeUnavailableError, match=r"serves \['org/nli'\], not 'other'"):
+    with pytest.raises(JudgeUnavailableError, match=r"has \['org/nli'\], not 'other'"):
         async with opened(Vllm(), options={"model": "other"}):
             pass
 
@@ -146,7 +146,7 @@ async def test_no_more_requests_are_under_way_than_allowed() -> None:
 async def test_the_key_is_sent_and_told_to_nobody() -> None:
     async with opened(Tei(key="s3cret"), api_key="s3cret") as scorer:
         assert len(await scorer.score(PAIRS)) == 3
-    with pytest.raises(JudgeUnavailableError, match="the key was refused") as refused:
+    with pytest.raises(JudgeUnavailableError, match="API key rejected") as refused:
         async with opened(Tei(key="s3cret"), api_key="wr0ng"):
             pass
     assert "wr0ng" not in str(refused.value)
@@ -186,7 +186,7 @@ async def test_a_pair_that_the_server_will_cut_is_counted_and_logged(caplog: pyt
         with caplog.at_level(logging.WARNING):
             await scorer.score([(EVIDENCE * 10, SAID), (EVIDENCE, SAID)])
         assert scorer.pairs_cut == 1
-    assert "1 of 2 pairs may be over the 28 tokens" in caplog.text
+    assert "1 of 2 pairs may exceed the 28 tokens" in caplog.text
 
 
 # Trouble
@@ -216,25 +216,29 @@ async def score_with(*answers: httpx.Response | Exception) -> list[Probabilities
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """No request is sent again after a pause."""
-    monkeypatch.setattr(client, "_PAUSE_S", math.inf)
+    monkeypatch.setattr(client, "_FIRST_BACKOFF_S", math.inf)
 
 
 @pytest.mark.parametrize(
     ("answer", "error", "message"),
     [
-        (httpx.Response(429), JudgeOverloadedError, "too much to do"),
+        (httpx.Response(429), JudgeOverloadedError, "the server is overloaded"),
         (httpx.Response(503), JudgeUnreachableError, "not ready"),
         (httpx.Response(408), JudgeUnreachableError, "not ready"),
-        (httpx.Response(403), JudgeUnavailableError, "key was refused"),
+        (httpx.Response(403), JudgeUnavailableError, "API key rejected"),
         (httpx.Response(424, json={"error": "the secret text"}), JudgeError, "answered 424"),
         (httpx.Response(307, headers={"location": "http://elsewhere"}), JudgeError, "answered 307"),
-        (httpx.Response(200, content=b"<html>"), JudgeError, "no JSON"),
+        (httpx.Response(200, content=b"<html>"), JudgeError, "response is not JSON"),
         (httpx.Response(200, json={"error": "x"}), JudgeError, "does not have 3 results"),
         (httpx.Response(200, json=[[], []]), JudgeError, "does not have 3 results"),
-        (httpx.Response(200, json=[1, 2, 3]), JudgeError, "the form expected"),
-        (httpx.Response(200, json=[[{"label": "joy", "score": 1.0}]] * 3), JudgeError, "has the labels"),
+        (httpx.Response(200, json=[1, 2, 3]), JudgeError, "not a list of objects"),
+        (
+            httpx.Response(200, json=[[{"label": "joy", "score": 1.0}]] * 3),
+            JudgeError,
+            "unexpected labels in the answer",
+        ),
         (httpx.Response(200, content=b"[" + b" " * (9 << 20)), JudgeError, "longer than"),
-        (httpx.ReadTimeout("slow"), JudgeUnreachableError, "no answer in time"),
+        (httpx.ReadTimeout("slow"), JudgeUnreachableError, "no response in time"),
         (httpx.ConnectError("refused"), JudgeUnreachableError, "cannot connect"),
         (httpx.UnsupportedProtocol("odd"), JudgeError, "UnsupportedProtocol"),
     ],
@@ -260,7 +264,7 @@ async def test_what_is_no_number_is_no_score(value: Any) -> None:
 async def test_a_connection_that_breaks_once_is_tried_again_at_once() -> None:
     for broken in (httpx.ReadError("reset"), httpx.WriteError("reset"), httpx.RemoteProtocolError("gone")):
         assert rounded(await score_with(broken)) == THREE_WAY
-        with pytest.raises(JudgeUnreachableError, match="broke, twice"):
+        with pytest.raises(JudgeUnreachableError, match="lost the connection twice"):
             await score_with(broken, broken)
 
 
@@ -268,7 +272,7 @@ PASSING = (httpx.Response(500), httpx.Response(503), httpx.ConnectError("refused
 
 
 async def test_trouble_that_passes_in_time_is_nobodys_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(client, "_FIRST_BACKOFF_S", 0.0)
     assert rounded(await score_with(*PASSING)) == THREE_WAY
 
 
@@ -282,7 +286,7 @@ async def test_a_judge_that_stays_away_makes_nobody_wait_twice(monkeypatch: pyte
                 return httpx.Response(503)
             return await super().answer(method, path, body)
 
-    monkeypatch.setattr(client, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(client, "_FIRST_BACKOFF_S", 0.0)
     server = Away()
     async with opened(server, timeout_s=0.2) as scorer:
         for tries in (range(1, 10**9), range(1, 2)):
@@ -303,10 +307,10 @@ async def test_the_requests_at_a_time_can_be_said() -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([{"index": 0, "label": "entailment", "probs": [0.9, 0.9, 0.1]}], "do not add up"),
-        ([{"index": 0, "label": "entailment", "probs": []}], "without probabilities"),
-        ([{"index": 0, "label": "entailment"}], "without probabilities"),
-        ([{"label": "entailment", "probs": [1.0, 0.0, 0.0]}], "other than a number"),
+        ([{"index": 0, "label": "entailment", "probs": [0.9, 0.9, 0.1]}], "do not sum to 1"),
+        ([{"index": 0, "label": "entailment", "probs": []}], "has no probabilities"),
+        ([{"index": 0, "label": "entailment"}], "has no probabilities"),
+        ([{"label": "entailment", "probs": [1.0, 0.0, 0.0]}], "not a number"),
     ],
 )
 async def test_an_odd_answer_of_vllm_is_refused(rows: list[dict[str, Any]], message: str) -> None:
@@ -336,18 +340,18 @@ async def test_a_score_out_of_range_is_refused() -> None:
 @pytest.mark.parametrize(
     ("info", "message"),
     [
-        ([], "another form"),
-        ({"model_id": "m", "model_type": {"embedding": {"pooling": "cls"}}}, "does not classify"),
+        ([], "expected a JSON object"),
+        ({"model_id": "m", "model_type": {"embedding": {"pooling": "cls"}}}, "is not a classifier"),
         (
             {"model_id": "m", "model_type": {"classifier": {"id2label": {"0": "joy", "1": "anger"}}}},
             "expected one logit",
         ),
         (
             {"model_id": "m", "model_type": {"classifier": {"id2label": {"0": "entailment", "1": "x", "2": "x"}}}},
-            "one name",
+            "the same name",
         ),
-        ({"model_id": "m", "model_type": {"reranker": {"id2label": {"0": "x"}}}}, "tells no max_input_length"),
-        ({"protocol": "groundlane-judge/1", "model": "m"}, "tells no max_tokens"),
+        ({"model_id": "m", "model_type": {"reranker": {"id2label": {"0": "x"}}}}, "has no max_input_length"),
+        ({"protocol": "groundlane-judge/1", "model": "m"}, "has no max_tokens"),
     ],
 )
 async def test_a_server_of_no_use_is_refused_at_the_start(info: Any, message: str) -> None:
@@ -447,14 +451,14 @@ async def test_over_a_real_connection_an_idle_one_that_the_server_closed_is_repl
         ("judge", {}, "expected a URL"),
         ("ftp://judge", {}, "expected a URL"),
         ("http://", {}, "expected a URL"),
-        ("triton+http://judge", {}, "one of tei, vllm, groundlane"),
+        ("triton+http://judge", {}, "expected one of tei, vllm, groundlane"),
         ("http://user:pass@judge", {}, "GROUNDLANE_JUDGE_API_KEY"),
         ("http://judge#x", {}, "without query or fragment"),
         ("http://judge", {"template": "{evidence}"}, "once each"),
         ("http://judge", {"template": "{claim} {claim} {evidence}"}, "once each"),
-        ("http://judge", {"max_tokens": "many"}, "max_tokens: expected a whole number"),
-        ("http://judge", {"max_tokens": "3"}, "max_tokens: expected a whole number"),
-        ("http://judge", {"concurrency": "0"}, "concurrency: expected a whole number from 1"),
+        ("http://judge", {"max_tokens": "many"}, "max_tokens: expected an integer"),
+        ("http://judge", {"max_tokens": "3"}, "max_tokens: expected an integer"),
+        ("http://judge", {"concurrency": "0"}, "concurrency: expected an integer from 1"),
     ],
 )
 def test_a_url_or_option_of_no_use_is_refused(url: str, options: dict[str, str], message: str) -> None:

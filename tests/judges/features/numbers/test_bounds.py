@@ -4,21 +4,21 @@ import time
 
 import pytest
 
-from judges.features.numbers import Bound, Kind, quantities, within
+from judges.features.numbers import BoundKind, Kind, quantities, within
 
 
 @pytest.mark.parametrize(
     ("text", "bound"),
     [
-        ("groups of 5 or more people", Bound.AT_LEAST),
-        ("children of 12 or under", Bound.AT_MOST),
-        ("18+ only", Bound.AT_LEAST),
-        ("max. 5 people", Bound.AT_MOST),
-        ("it takes 5 days at most", Bound.AT_MOST),
-        ("5 or 6 people", Bound.EXACT),
+        ("groups of 5 or more people", BoundKind.AT_LEAST),
+        ("children of 12 or under", BoundKind.AT_MOST),
+        ("18+ only", BoundKind.AT_LEAST),
+        ("max. 5 people", BoundKind.AT_MOST),
+        ("it takes 5 days at most", BoundKind.AT_MOST),
+        ("5 or 6 people", BoundKind.EXACT),
     ],
 )
-def test_a_bound_behind_a_number(text: str, bound: Bound) -> None:
+def test_a_bound_behind_a_number(text: str, bound: BoundKind) -> None:
     assert quantities(text)[0].bound is bound
 
 

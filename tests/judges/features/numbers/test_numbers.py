@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judges.features.numbers import Bound, Kind, Relation, compare, quantities
+from judges.features.numbers import BoundKind, Kind, Relation, compare, quantities
 
 PIECES = "12 1,000 3. may % $ € k B th and to - 十 年 点 hundred two a.m. : 1.1 @ § per year 2018 /19 square m"
 """What quantities are made of, to be put in any order."""
@@ -252,7 +252,7 @@ def test_what_the_words_allow_agrees(claim: str, evidence: str) -> None:
 
 def test_a_range_holds_its_bounds() -> None:
     low, high = quantities("between 70 and 80 decibels")
-    assert (low.bound, high.bound) == (Bound.AT_LEAST, Bound.AT_MOST)
+    assert (low.bound, high.bound) == (BoundKind.AT_LEAST, BoundKind.AT_MOST)
     assert low.unit == high.unit == "decibel"
     inside = compare("between 70 and 80 decibels", "71, 74.5 and 78 decibels")
     assert len(inside.those(Relation.AGREE)) == 2

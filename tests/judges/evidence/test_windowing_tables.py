@@ -1,6 +1,7 @@
 """What of a table in a document the judge reads."""
 
-from judges.evidence.windows import EvidenceIndex, build_index
+from judges.evidence.index import EvidenceIndex
+from judges.evidence.windowing import build_index
 from judges.sentences.splitter import IncrementalSplitter
 from judges.types import Chunk
 
@@ -28,7 +29,7 @@ def test_rows_of_a_table_are_read_with_its_header() -> None:
     index = read(TABLE)
     (window,) = index.windows
     assert window.text == TABLE
-    assert window.read.splitlines() == [
+    assert window.judged_text.splitlines() == [
         "Prices in 2025:",
         "| Plan | Price | Users |",
         "Plan: Basic; Price: 9 euros; Users: 2",
@@ -37,27 +38,27 @@ def test_rows_of_a_table_are_read_with_its_header() -> None:
         "| 1 | 2 |",
         "The end.",
     ]
-    assert read("No table. At all.").windows[0].told == ""
+    assert read("No table. At all.").windows[0].verbalised == ""
 
 
 def test_a_window_that_begins_within_a_table_knows_its_header() -> None:
     rows = "".join(f"| Plan {number} | {number} euros |\n" for number in range(30))
     windows = read(f"| Name | Price |\n|---|---|\n{rows}").windows
     assert len(windows) > 2
-    assert windows[-1].read.splitlines()[-1] == "Name: Plan 29; Price: 29 euros"
-    assert all("Name: Plan" in window.read and "Name:" not in window.text for window in windows)
+    assert windows[-1].judged_text.splitlines()[-1] == "Name: Plan 29; Price: 29 euros"
+    assert all("Name: Plan" in window.judged_text and "Name:" not in window.text for window in windows)
 
 
 def test_a_table_ends_at_any_blank_line_and_where_another_begins() -> None:
     one, two = "| Plan | Price |\n|---|---|\n| Basic | 9 |\n", "| City | Staff |\n|---|---|\n| Rome | 7 |\n"
     for between in ("\n", " \n", ""):
         (window,) = read(one + between + two).windows
-        assert window.read.splitlines()[1] == "Plan: Basic; Price: 9"
-        assert window.read.splitlines()[-1] == "City: Rome; Staff: 7"
+        assert window.judged_text.splitlines()[1] == "Plan: Basic; Price: 9"
+        assert window.judged_text.splitlines()[-1] == "City: Rome; Staff: 7"
     (window,) = read((one + "\n" + two).replace("\n", "\r\n")).windows
-    assert window.read.splitlines()[-1] == "City: Rome; Staff: 7"
+    assert window.judged_text.splitlines()[-1] == "City: Rome; Staff: 7"
 
 
 def test_lines_of_dashes_alone_are_read_as_they_are() -> None:
     index = read("a\n" + "|--|\n" * 2000)
-    assert max(len(window.read.split()) for window in index.windows) <= index.window_tokens
+    assert max(len(window.judged_text.split()) for window in index.windows) <= index.window_tokens

@@ -1,4 +1,4 @@
-"""Is this full stop the end of a sentence? What the words around it say."""
+"""Decides by the words around a full stop whether it ends a sentence."""
 
 import re
 from enum import Enum, auto
@@ -13,74 +13,78 @@ _OPENERS = "([{\"'“„«‚‘*_~"
 _WINDOW = 48
 
 
-class Stop(Enum):
-    """What stands before a full stop, and so what has to follow for it to end the sentence."""
+class FullStopKind(Enum):
+    """What precedes a full stop. Each kind says what must follow for the sentence to end."""
 
     PLAIN = auto()
-    """An ordinary word: anything but a small letter."""
+    """An ordinary word: anything but a lower-case letter."""
     NEVER = auto()
-    """A title, a list label: nothing."""
+    """A title or a list label: the sentence never ends."""
     NUMBERED = auto()
     """"No.", "Art.", "Jan.": anything but a number or numeral."""
     LOOSE = auto()
-    """"etc.", "p.m.": a capital that is no acronym or day."""
+    """"etc.", "p.m.": a capital that does not begin an acronym or day."""
     ENDING = auto()
     """"Inc.", "U.S.": a word that usually opens a sentence."""
     INITIAL = auto()
-    """"J.", "z.": the same, unless the letter is a name of its own ("a size M.")."""
+    """"J.", "z.": the same, unless the letter is a word by itself ("a size M.")."""
     ORDINAL = auto()
     """"3.": anything that does not make it an ordinal."""
 
 
-def classify(rules: SplitRules, text: str, start: int, at: int) -> tuple[Stop, str]:
-    """What the full stop at ``text[at]`` of the sentence from ``start`` stands behind, and the word before that."""
+def classify(rules: SplitRules, text: str, start: int, at: int) -> tuple[FullStopKind, str]:
+    """The kind of the full stop at ``text[at]`` in the sentence from ``start``, and the word before its own."""
     if at - start <= 16 and _LABEL.match(text, start, at):
-        return Stop.NEVER, ""
+        return FullStopKind.NEVER, ""
     words = text[max(start, at - _WINDOW) : at].split()
     if not words:
-        return Stop.PLAIN, ""
+        return FullStopKind.PLAIN, ""
     word = _ELISION.sub("", words[-1].lstrip(_OPENERS)).casefold()
     previous = words[-2].lstrip(_OPENERS) if len(words) > 1 else ""
     keys = {word, previous.casefold() + word}
     for kind, table in (
-        (Stop.NEVER, rules.titles),
-        (Stop.NUMBERED, rules.numbered),
-        (Stop.LOOSE, rules.loose),
-        (Stop.ENDING, rules.ending),
+        (FullStopKind.NEVER, rules.titles),
+        (FullStopKind.NUMBERED, rules.numbered),
+        (FullStopKind.LOOSE, rules.loose),
+        (FullStopKind.ENDING, rules.ending),
     ):
         if keys & table:
             return kind, previous
     return _by_shape(word), previous
 
 
-def _by_shape(word: str) -> Stop:
+def _by_shape(word: str) -> FullStopKind:
     if len(word) == 1 and word.isalpha():
-        return Stop.INITIAL
+        return FullStopKind.INITIAL
     if word.isdecimal() and len(word) <= 3:
-        return Stop.ORDINAL
+        return FullStopKind.ORDINAL
     if _ACRONYM.match(word):
-        return Stop.ENDING
-    return Stop.PLAIN
+        return FullStopKind.ENDING
+    return FullStopKind.PLAIN
 
 
-def ends(rules: SplitRules, stop: Stop, before: str, initial: str, following: str) -> bool:
-    """Whether the sentence ends at a stop other than a plain one.
+def ends(rules: SplitRules, stop: FullStopKind, before: str, initial: str, following: str) -> bool:
+    """Whether the sentence ends at a full stop that is not plain.
 
-    ``before``: the word before the abbreviated one, as it is written; ``initial``: the character before the stop;
-    ``following``: the word that comes next, with its own stop if it has one.
+    Args:
+        rules: the tables of abbreviations.
+        stop: the kind of the full stop.
+        before: the word before the abbreviated one, as written.
+        initial: the character before the full stop.
+        following: the next word, with its full stop if it has one.
     """
     word = following.casefold()
     starts = word in rules.starters
     match stop:
-        case Stop.NEVER:
+        case FullStopKind.NEVER:
             return False
-        case Stop.NUMBERED:
+        case FullStopKind.NUMBERED:
             return starts or not _NUMERAL.fullmatch(following)
-        case Stop.LOOSE:
+        case FullStopKind.LOOSE:
             return not (len(following) > 1 and following.isupper()) and word not in rules.calendar
-        case Stop.ENDING:
+        case FullStopKind.ENDING:
             return starts
-        case Stop.INITIAL:
+        case FullStopKind.INITIAL:
             return starts or (initial.isupper() and _is_no_name(rules, before))
         case _:
             return starts or not (word in rules.ordinal_after or before.casefold() in rules.ordinal_before)

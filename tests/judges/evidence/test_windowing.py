@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judges.evidence.windows import EvidenceIndex, Windowing, build_index, split_long
+from judges.evidence.index import EvidenceIndex
+from judges.evidence.windowing import Windowing, build_index, split_long
 from judges.types import Chunk, Sentence, Span
 
 

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judges.claims.extraction import HeuristicExtractor
-from judges.claims.statements import Statement, statements_of
+from judges.claims.extraction import HeuristicClaimExtractor
+from judges.claims.statement_extraction import Statement, statements_of
 from judges.sentences.splitter import IncrementalSplitter
 
 
-def read(text: str, most: int = 100) -> Sequence[Statement]:
-    return asyncio.run(statements_of(text, HeuristicExtractor(), IncrementalSplitter, origin=3, most=most))
+def read(text: str, limit: int = 100) -> Sequence[Statement]:
+    return asyncio.run(statements_of(text, HeuristicClaimExtractor(), IncrementalSplitter, origin=3, limit=limit))
 
 
 def test_each_claim_with_its_place_and_what_it_points_back_to() -> None:
@@ -23,7 +23,7 @@ def test_each_claim_with_its_place_and_what_it_points_back_to() -> None:
 
 
 def test_only_so_many_are_read() -> None:
-    assert [one.text for one in read("One is here. Two is here. Three is here.", most=2)] == [
+    assert [one.text for one in read("One is here. Two is here. Three is here.", limit=2)] == [
         "One is here.",
         "Two is here.",
     ]
@@ -40,15 +40,15 @@ def test_only_so_many_are_read() -> None:
     ],
 )
 def test_what_a_statement_stands_under(text: str, where: list[str]) -> None:
-    assert [one.where for one in read(text) if "euros" in one.text or "takes" in one.text] == where
+    assert [one.section for one in read(text) if "euros" in one.text or "takes" in one.text] == where
 
 
 def test_who_is_said_to_say_it() -> None:
     first, second = read("According to the document, leave is 25 days. Leave is 40 days.")
-    assert (first.text, first.voice) == ("Leave is 25 days.", "according to the document,")
-    assert second.voice == ""
+    assert (first.text, first.attribution) == ("Leave is 25 days.", "according to the document,")
+    assert second.attribution == ""
     first, second = read("According to [1], leave is 25 days. According to [2], leave is 40 days.")
-    assert (first.voice, second.voice) == ("according to [1]", "according to [2]")
+    assert (first.attribution, second.attribution) == ("according to [1]", "according to [2]")
 
 
 @given(st.text(alphabet="Ab1 .\n#*-:", max_size=80))

@@ -1,4 +1,4 @@
-"""Whether what an LLM wrote keeps to the words it was given: its parts of a sentence, its correction of a claim."""
+"""Checks that an LLM's rewrite, a decomposed sentence or a corrected claim, keeps to the words it was given."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ _NEGATIONS = frozenset(
         "no not nor neither never none without cannot nicht kein keine keinen nie ohne ne pas jamais sans sin nunca ni"
     )
 )
-_FREE = frozenset(
+_FUNCTION_WORDS = frozenset(
     terms(
         "which that who whom whose while whereas however where when because since also they their them this these "
         "those there with from into and but both each such then were have been has had does did being will would "
@@ -19,34 +19,34 @@ _FREE = frozenset(
         "sus fueron también"
     )
 )
-"""Words that a sentence needs and its parts may not, or the other way round."""
+"""Words that a sentence may need and its parts not, or the reverse."""
 
-_MOST_NEW = 0.25
-"""The share of a correction's words that may be new: forms of words, and what joins them."""
+_MAX_NEW_WORDS = 0.25
+"""The share of a correction's words that may be new: inflected forms and connectives."""
 
 
 def is_faithful(parts: Sequence[str], text: str, context: str) -> bool:
-    """Whether ``parts`` say what ``text`` says and no more, by their words: none that matters is lost or new, and no
-    negation goes."""
-    told = terms(text)
+    """Whether ``parts`` say what ``text`` says and no more, by their words: no content word or number is lost or added,
+    and no negation is lost. ``context`` may add words."""
+    original = terms(text)
     kept = [term for part in parts for term in terms(part)]
-    if any(_matters(term) for term in set(told) - set(kept)):
+    if any(_is_content(term) for term in set(original) - set(kept)):
         return False
-    if any(_matters(term) for term in set(kept) - set(told) - set(terms(context))):
+    if any(_is_content(term) for term in set(kept) - set(original) - set(terms(context))):
         return False
-    before, after = (sum(term in _NEGATIONS for term in words) for words in (told, kept))
+    before, after = (sum(term in _NEGATIONS for term in words) for words in (original, kept))
     return after >= before if before else not after
 
 
-def _matters(term: str) -> bool:
-    return substance(term) == 1.0 and term not in _FREE and term not in _NEGATIONS
+def _is_content(term: str) -> bool:
+    return substance(term) == 1.0 and term not in _FUNCTION_WORDS and term not in _NEGATIONS
 
 
 def is_drawn_from(text: str, *given: str) -> bool:
-    """Whether ``text`` is made of what was ``given``: every number of it, and most of its words."""
+    """Whether ``text`` uses only what was ``given``: all of its numbers, and most of its words."""
     known = {term for source in given for term in terms(source)}
     new = [term for term in set(terms(text)) if term not in known]
     if any(ch.isdecimal() for term in new for ch in term):
         return False
-    words = [term for term in set(terms(text)) if _matters(term)]
-    return sum(map(_matters, new)) <= max(1, int(_MOST_NEW * len(words)))
+    words = [term for term in set(terms(text)) if _is_content(term)]
+    return sum(map(_is_content, new)) <= max(1, int(_MAX_NEW_WORDS * len(words)))

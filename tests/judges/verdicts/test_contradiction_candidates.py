@@ -1,14 +1,14 @@
 import pytest
 
-from judges import features as signals
-from judges.verdicts.statement_contrast import Contrast, contrast
+from judges import features
+from judges.verdicts.contradiction_candidates import ContradictionCandidate, contradiction_candidate
 
 
-def of(one: str, other: str) -> Contrast | None:
+def of(one: str, other: str) -> ContradictionCandidate | None:
     """The same whichever comes first."""
-    a, b = signals.prepare(one), signals.prepare(other)
-    assert contrast(a, b) == contrast(b, a)
-    return contrast(a, b)
+    a, b = features.prepare(one), features.prepare(other)
+    assert contradiction_candidate(a, b) == contradiction_candidate(b, a)
+    return contradiction_candidate(a, b)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def of(one: str, other: str) -> Contrast | None:
     ],
 )
 def test_words_and_numbers_alone_contradict(one: str, other: str) -> None:
-    assert of(one, other) == Contrast(definite=True)
+    assert of(one, other) == ContradictionCandidate(definite=True)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_words_and_numbers_alone_contradict(one: str, other: str) -> None:
     ],
 )
 def test_one_thing_differs_and_a_model_must_say_whether_it_matters(one: str, other: str) -> None:
-    assert of(one, other) == Contrast(definite=False)
+    assert of(one, other) == ContradictionCandidate(definite=False)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ from judges.features import (
     weigh,
 )
 from judges.features.calibration import Regression, regressions
-from judges.types import Label, Probabilities, Thresholds
+from judges.thresholds import Thresholds
+from judges.types import Label, Probabilities
 
 UNSURE = Probabilities(0.25, 0.65, 0.10)
 """What the model says where it can hardly tell."""

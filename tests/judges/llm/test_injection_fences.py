@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from judges.llm import Endpoint, LlmJudge
-from judges.types import Chunk, Evidence, Label, Opinion, ScoreRequest, Span
+from judges.types import Chunk, Evidence, Label, LlmVerdict, ScoreRequest, Span
 from tests.support.llm_server import JudgeServer, fenced, obedient, serve
 
 pytestmark = pytest.mark.anyio
@@ -99,7 +99,7 @@ def passage(text: str, chunk: int = 0, source: str | None = None) -> Evidence:
     return Evidence(chunk_index=chunk, document_id=f"d{chunk}", source=source, text=text, span=Span(0, len(text)))
 
 
-async def verdict(made: LlmJudge, claim: str, *passages: Evidence, context: str = "") -> Opinion:
+async def verdict(made: LlmJudge, claim: str, *passages: Evidence, context: str = "") -> LlmVerdict:
     return await made.judge(claim, context, passages, lambda call: None)
 
 

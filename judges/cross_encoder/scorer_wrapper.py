@@ -1,13 +1,13 @@
-"""The base of the scorers that wrap another scorer."""
+"""The base of scorers that wrap another scorer."""
 
 from collections.abc import Sequence
 
-from judges.protocols import PairScorer, read_ahead
+from judges.protocols import PairScorer, prefill
 from judges.types import Probabilities
 
 
 class ScorerWrapper:
-    """Passes everything on to ``scorer``; a subclass overrides what it changes."""
+    """Passes every call on to ``scorer``; a subclass overrides what it changes."""
 
     def __init__(self, scorer: PairScorer) -> None:
         self._scorer = scorer
@@ -22,19 +22,19 @@ class ScorerWrapper:
 
     @property
     def fuses(self) -> bool:
-        """Whether a claim is read against several windows at little more than the cost of one."""
+        """Whether it judges a claim against several windows for little more than the cost of one."""
         return bool(getattr(self._scorer, "fuses", False))
 
     @property
     def languages(self) -> frozenset[str] | None:
-        """Codes of the languages that the model knows; None for all, or where nobody says."""
+        """Codes of the languages that the model knows; None for all, or if unknown."""
         known: frozenset[str] | None = getattr(self._scorer, "languages", None)
         return known
 
     @property
-    def silent_s(self) -> float:
-        """For how long the scorer has owed an answer, where somebody takes the time."""
-        return float(getattr(self._scorer, "silent_s", 0.0))
+    def stalled_s(self) -> float:
+        """Seconds since the oldest unanswered request to the scorer; 0 if there is none."""
+        return float(getattr(self._scorer, "stalled_s", 0.0))
 
     def count_tokens(self, text: str) -> int:
         return self._scorer.count_tokens(text)
@@ -42,9 +42,9 @@ class ScorerWrapper:
     async def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Probabilities]:
         return await self._scorer.score(pairs)
 
-    async def read(self, texts: Sequence[str]) -> None:
-        """Let the scorer read texts ahead, if it is one that does."""
-        await read_ahead(self._scorer, texts)
+    async def prefill(self, texts: Sequence[str]) -> None:
+        """Let the scorer process evidence ahead of claims, if it caches evidence."""
+        await prefill(self._scorer, texts)
 
     async def start(self) -> None:
         await self._scorer.start()

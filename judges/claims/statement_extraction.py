@@ -1,4 +1,4 @@
-"""What a text states, each statement with what it needs to be understood: for holding statements against each other."""
+"""The statements of a text, each with its context, for comparing statements with each other."""
 
 import asyncio
 import re
@@ -17,33 +17,32 @@ _GENERAL = re.compile(
     r"|résumé|conclusion|détails|resumen|conclusión|detalles)\W*",
     re.IGNORECASE,
 )
-"""Headings that say nothing of what stands under them."""
-
-
+"""Headings that say nothing about the text below them."""
 _ATTRIBUTED = re.compile(
     r"\b(?:according to|as (?:stated|described|noted|mentioned|reported) (?:in|by)|per|laut|gemäß|selon|según)\s+"
     r"(?:\[[^\[\]\n]{1,80}\]|【[^【】\n]{1,80}】)",
     re.IGNORECASE,
 )
-_AT_ONCE = 16
-"""Sentences that are read before others have their turn on the event loop."""
-_LOOK_BACK = 64
+_YIELD_EVERY = 16
+"""Sentences processed before other tasks get a turn on the event loop."""
+_MAX_LOOK_BACK = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """``text`` as it is quoted; ``context`` comes before it where it needs that to be understood.
+    """A statement of a text.
 
-    ``origin``: the text it is of, by number. ``where`` is the heading and the list item that it stands under, ``voice``
-    what introduces it ("According to the handbook,"); two that differ in these speak of different things.
+    ``text`` is quoted; ``context`` precedes it where it cannot be understood alone. ``origin`` is the number of the
+    text it is from. ``section`` is the heading and list item above it, ``attribution`` what introduces it ("According
+    to the handbook,"): statements that differ in these are about different things.
     """
 
     text: str
     span: Span
     origin: int = 0
     context: str = ""
-    where: str = ""
-    voice: str = ""
+    section: str = ""
+    attribution: str = ""
 
     @property
     def full(self) -> str:
@@ -56,36 +55,39 @@ async def statements_of(
     splitter: Callable[[], SentenceSplitter],
     *,
     origin: int = 0,
-    most: int,
+    limit: int,
 ) -> Sequence[Statement]:
-    """The statements of ``text``, the first ``most`` of them. The time taken grows with the text read for them."""
+    """The first ``limit`` statements of ``text``, with their context. Takes time in proportion to the text read.
+
+    ``splitter`` makes the splitter of the text; ``origin`` is its number.
+    """
     sentences, sections = await asyncio.to_thread(_read, text, splitter())
     found: list[Statement] = []
     for place, sentence in enumerate(sentences):
-        if len(found) >= most:
+        if len(found) >= limit:
             break
-        if place % _AT_ONCE == 0:
+        if place % _YIELD_EVERY == 0:
             await asyncio.sleep(0)
-        for claim in await extractor.extract(sentence, sentences[max(0, place - _LOOK_BACK) : place]):
+        for claim in await extractor.extract(sentence, sentences[max(0, place - _MAX_LOOK_BACK) : place]):
             found.append(
                 Statement(
                     text=claim.text,
                     span=claim.span,
                     origin=origin,
                     context=claim.context,
-                    where=sections.at(claim.span.start),
-                    voice=_voice(text, claim),
+                    section=sections.at(claim.span.start),
+                    attribution=_attribution(text, claim),
                 )
             )
-    return found[:most]
+    return found[:limit]
 
 
 def _read(text: str, splitter: SentenceSplitter) -> tuple[Sequence[Sentence], "_Sections"]:
     return [*splitter.push(text), *splitter.flush()], _Sections(text)
 
 
-def _voice(text: str, claim: Claim) -> str:
-    """Who is said to say it: a source cited for it, or what was taken off before the claim in its own sentence."""
+def _attribution(text: str, claim: Claim) -> str:
+    """Who says it: a source cited in the claim, or what the extractor removed before the claim in its sentence."""
     if found := _ATTRIBUTED.search(text, claim.span.start, claim.span.end):
         return found[0].casefold()
     written = " ".join(plain(text[claim.span.start : claim.span.end]).split()).casefold()
@@ -94,7 +96,7 @@ def _voice(text: str, claim: Claim) -> str:
 
 
 class _Sections:
-    """The headings and list items that each line of a text stands under."""
+    """The headings and list items above each line of a text."""
 
     def __init__(self, text: str) -> None:
         self._starts: list[int] = []
@@ -124,7 +126,7 @@ class _Sections:
 
 
 def _level(line: str) -> int | None:
-    """The level of a heading; a line in bold is one below the others. None for any other line."""
+    """The level of a heading, 7 for a line in bold; None for any other line."""
     if HEADING.match(line):
         return len(line.lstrip()) - len(line.lstrip().lstrip("#"))
     return 7 if _TITLE.match(line) else None

@@ -1,4 +1,4 @@
-"""From a model's logits to probabilities, by the labels that its own config names."""
+"""Converts a model's logits to probabilities by the labels in its config."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,16 +14,19 @@ _CONTRADICTED = frozenset({"contradiction", "contradicted", "contradict", "contr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Labels:
-    """Which logit means what. ``contradicted`` is None where the model knows no contradiction; what is not entailed is
-    neutral then. ``size`` 1: a single logit, the log-odds of entailment."""
+class LabelMapping:
+    """The index of each label among a model's logits.
+
+    ``contradicted`` is None for a model without that label: what is not entailed is then neutral. ``size`` is the
+    number of logits; a single one is the log-odds of entailment.
+    """
 
     size: int
     entailed: int = 0
     contradicted: int | None = None
 
     def probabilities(self, logits: npt.NDArray[np.floating]) -> list[Probabilities]:
-        """Sigmoid of one logit, softmax of several; one row of ``logits`` (rows by ``size``) a pair."""
+        """The sigmoid of a single logit, or the softmax of several. ``logits`` has shape (pairs, ``size``)."""
         rows = np.asarray(logits, dtype=np.float64).reshape(-1, self.size)
         if self.size == 1:
             return [Probabilities(p, 1.0 - p, 0.0) for p in (0.5 * (1.0 + np.tanh(0.5 * rows[:, 0]))).tolist()]
@@ -36,23 +39,23 @@ class Labels:
         return Probabilities(entailed, max(0.0, 1.0 - entailed - contradicted), contradicted)
 
 
-def read_labels(id2label: Mapping[str, str] | Mapping[int, str], *, size: int | None = None) -> Labels:
-    """Find the meaning of each logit in a config's ``id2label``.
+def read_label_mapping(id2label: Mapping[str, str] | Mapping[int, str], *, size: int | None = None) -> LabelMapping:
+    """The label mapping for a config's ``id2label``.
 
-    ``size``: how many logits the model has, where known. Raises JudgeUnavailableError when the labels name no
-    entailment, or do not match the model.
+    ``size`` is the number of logits, if known. Raises JudgeUnavailableError if no label means entailment, or the labels
+    do not match the model.
     """
     names = {int(key): _normal(value) for key, value in id2label.items()}
     if size is not None and names and len(names) != size:
         raise JudgeUnavailableError(f"the config names {len(names)} labels, the model has {size}")
     if size == 1 or len(names) == 1:
-        return Labels(size=1)
+        return LabelMapping(size=1)
     entailed = _find(names, _ENTAILED)
     if entailed is None or sorted(names) != list(range(len(names))):
         raise JudgeUnavailableError(
             f"expected one logit, or an id2label with 'entailment' ('neutral', 'contradiction'); found {names}"
         )
-    return Labels(
+    return LabelMapping(
         size=len(names),
         entailed=entailed,
         contradicted=_find(names, _CONTRADICTED),
@@ -60,7 +63,7 @@ def read_labels(id2label: Mapping[str, str] | Mapping[int, str], *, size: int | 
 
 
 def means_entailment(label: str) -> bool:
-    """Whether ``label`` is one of the names in use for entailment."""
+    """Whether ``label`` is a common name for entailment."""
     return _normal(label) in _ENTAILED
 
 

@@ -1,9 +1,9 @@
-"""Whether two statements are of one thing and differ in one respect, as far as their words and numbers tell.
+"""Decides by words and numbers whether two statements are about the same thing and differ in one respect.
 
-A text is full of statements that are much alike and all true: prices of several plans, figures of several years. So
-two of them contradict each other only where a single thing is changed. Where two are (another year and another amount,
-another plan and another price), they speak of different things. Of 55,000 pairs of sentences in 700 passages of the
-training data, 46 pass, one of them as definite.
+A text is full of similar statements that are all true: prices of several plans, figures of several years. So two of
+them can contradict each other only if a single thing differs. If two differ (the year and the amount, the plan and the
+price), the statements are about different things. Of 55,000 pairs of sentences in 700 passages of the training data, 46
+are candidates, one of them definite.
 """
 
 import re
@@ -15,73 +15,78 @@ from judges.features import Features, Prepared, compute
 from judges.features.numbers import Kind, Quantity, Relation, relate
 from judges.features.words.stemming import lexeme
 
-_LEAST_SHARED: Final = 1.3
-"""The weight of the words that both must have: a word with content and one that says little. "Price: 9 euros" may be
-said of anything."""
-_ALIKE: Final = 0.6
-"""The share of the longer statement's words that both must have."""
-_SEEN: Final = 0.9
+_MIN_SHARED_WEIGHT: Final = 1.3
+"""The least weight of the words that both have: a content word and a function word. "Price: 9 euros" may be about
+anything."""
+_MIN_SHARED_RATIO: Final = 0.6
+"""The least share of the longer statement's words that both have."""
+_MIN_FEATURE: Final = 0.9
+"""The least value of a feature that counts as seen."""
 _END: Final = re.compile(r"[.!。！।؟۔][\"'”’»)\]\s]*\Z")
 _LABELLED: Final = re.compile(r"\W*+(?:[^\s:：]++[ \t]++){0,5}[^\s:：]++[:：](?!\d)")
 _NAMING: Final = frozenset({Kind.WEEKDAY, Kind.REFERENCE, Kind.IDENTIFIER, Kind.ORDINAL})
-"""Quantities that are names."""
+"""Kinds of quantity that name a thing."""
 _LEAD: Final = r"(\A\W*|[.!?]\s+|\b(?:the|a|an|this|that|our|der|die|das|dem|den|le|la|les|el|los|las)\s+)?"
-"""What stands before a noun: with it "bus 42 stops" is of the bus 42, without it "holds 42 books" of 42 books."""
+"""What precedes a noun: with it, "bus 42 stops" is about the bus 42; without it, "holds 42 books" is about 42 books."""
 _TIMES: Final = re.compile(
     r"\b(?:now|currently|today|nowadays|previously|formerly|originally|initially|earlier|once|until recently|used to"
     r"|no longer|instead|jetzt|derzeit|heute|inzwischen|früher|vorher|ursprünglich|bisher|statt|stattdessen"
     r"|actuellement|désormais|auparavant|autrefois|ahora|actualmente|antes|anteriormente)\b",
     re.IGNORECASE,
 )
-"""Words that set one time off from another: what held then need not hold now."""
+"""Words that set one time apart from another: what was true then need not be true now."""
 
 
 @dataclass(frozen=True, slots=True)
-class Contrast:
-    """Two statements that may contradict each other. ``definite``: the words and numbers alone say so."""
+class ContradictionCandidate:
+    """Two statements that may contradict each other. ``definite``: their words and numbers alone show that they do."""
 
     definite: bool
 
 
-def contrast(one: Prepared, other: Prepared) -> Contrast | None:
-    """None where the two are not of one thing, or do not differ in exactly one respect."""
-    if not (_states(one) and _states(other)):
+def contradiction_candidate(one: Prepared, other: Prepared) -> ContradictionCandidate | None:
+    """None if the two are about different things or do not differ in exactly one respect."""
+    if not (_is_sentence(one) and _is_sentence(other)):
         return None
     words, others = _weights(one), _weights(other)
     shared = sum(weight for key, weight in words.items() if key in others)
     longer = max(sum(words.values()), sum(others.values()))
-    if shared < max(_LEAST_SHARED, _ALIKE * longer) or _TIMES.search(one.text) or _TIMES.search(other.text):
+    if (
+        shared < max(_MIN_SHARED_WEIGHT, _MIN_SHARED_RATIO * longer)
+        or _TIMES.search(one.text)
+        or _TIMES.search(other.text)
+    ):
         return None
     replaced = _without(words, others) and _without(others, words)
     changed = _changed(one.quantities, other.quantities)
     if any(_names(one, mine) or _names(other, theirs) for mine, theirs in changed):
         return None
     there, back = compute(one, other), compute(other, one)
-    turned = any(max(_turned(features)) >= _SEEN for features in (there, back))
+    turned = any(max(_turned(features)) >= _MIN_FEATURE for features in (there, back))
     if replaced + len(changed) + turned != 1 or _conditions(one) != _conditions(other):
         return None
-    definite = all(max(features.quantity_differs, *_turned(features)) >= _SEEN for features in (there, back))
-    return Contrast(definite and not _dated(changed))
+    definite = all(max(features.quantity_differs, *_turned(features)) >= _MIN_FEATURE for features in (there, back))
+    return ContradictionCandidate(definite and not _only_dates(changed))
 
 
 def _weights(text: Prepared) -> dict[str, float]:
-    """The weights of its words; not of its quantities, which are compared by themselves."""
+    """The weights of the text's words, without its quantities, which are compared separately."""
     every = (item for sentence in text.sentences for item in sentence.weights.items())
     return {key: weight for key, weight in every if not key.startswith("#")}
 
 
 def _without(mine: Mapping[str, float], theirs: Mapping[str, float]) -> bool:
-    """Whether there is a word with content on one side alone."""
+    """Whether ``mine`` has a content word that ``theirs`` lacks."""
     return any(weight >= 1.0 and key not in theirs for key, weight in mine.items())
 
 
-def _states(text: Prepared) -> bool:
-    """Whether it is a whole sentence. "Participants: 3" stands in every table, each time of something else."""
+def _is_sentence(text: Prepared) -> bool:
+    """Whether the text is a whole sentence; "Participants: 3" is in many tables, each time about something else."""
     return _END.search(text.text) is not None and not _LABELLED.match(text.text)
 
 
 def _changed(one: Sequence[Quantity], other: Sequence[Quantity]) -> list[tuple[Quantity, Quantity]]:
-    """The quantities that stand in place of others."""
+    """The quantities that differ, paired."""
     return list(zip(_alone(one, other), _alone(other, one), strict=False))
 
 
@@ -90,7 +95,7 @@ def _alone(one: Sequence[Quantity], other: Sequence[Quantity]) -> list[Quantity]
 
 
 def _names(text: Prepared, quantity: Quantity) -> bool:
-    """Whether a quantity says which thing is meant, so that another one makes it another thing: "building 7"."""
+    """Whether a quantity names the thing itself, so that another quantity means another thing: "building 7"."""
     if quantity.kind in _NAMING:
         return True
     before = re.search(rf"{_LEAD}([^\W\d_]+)\s+{re.escape(quantity.text.split()[0])}(?!\w)", text.text, re.IGNORECASE)
@@ -99,8 +104,8 @@ def _names(text: Prepared, quantity: Quantity) -> bool:
     return (before[1] is not None or not quantity.noun) and lexeme(before[2].lower()).weight >= 1.0
 
 
-def _dated(changed: Sequence[tuple[Quantity, Quantity]]) -> bool:
-    """Only a date differs: things happen more than once."""
+def _only_dates(changed: Sequence[tuple[Quantity, Quantity]]) -> bool:
+    """Whether a date or time differs: things happen more than once."""
     return any(quantity.kind in (Kind.DATE, Kind.TIME) for pair in changed for quantity in pair)
 
 

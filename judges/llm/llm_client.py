@@ -1,4 +1,4 @@
-"""One call to an LLM: bounded, counted, and left out for a while where the service keeps failing."""
+"""Calls an LLM with a timeout, a concurrency limit, accounting, and a circuit breaker for failing endpoints."""
 
 import asyncio
 import logging
@@ -9,7 +9,7 @@ from typing import TypeVar
 from judges.llm.openai_chat_model import ChatModel
 from judges.llm.prices import PriceTable
 from judges.llm.prompts import Prompt
-from judges.llm.providers import Endpoint, KeySource, UnknownModelError, resolve
+from judges.llm.providers import Endpoint, LlmKeySource, UnknownLlmError, resolve
 from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableError
 from judges.types import LlmCall
 
@@ -19,32 +19,37 @@ T = TypeVar("T")
 Observe = Callable[[LlmCall], None]
 
 _Service = tuple[str, str]
-"""An endpoint's name and a model's there: one model that is not to be had says nothing of the others."""
+"""Names of an endpoint and of a model there, since one model may fail while others work."""
 
-FAILURES = 5
-"""So many failures of a service in a row,"""
-REST_S = 15.0
-"""and it is not asked for so many seconds: else each sentence would wait for its deadline."""
+MAX_FAILURES = 5
+"""Failures in a row that open the circuit,"""
+OPEN_CIRCUIT_S = 15.0
+"""for this many seconds: otherwise each sentence would wait for its deadline."""
 
 SLOW_S = 2.0
-"""A call that is given up after so many seconds is a failure of the service, before that the caller's own matter."""
+"""A call that the caller cancels after this many seconds is a failure of the service; before, it is not."""
 
 
 class NoKeyError(JudgeUnavailableError):
-    """There is no key for the model's service."""
+    """There is no API key for the model's endpoint."""
 
 
-class Caller:
-    """Makes the calls of one judge. ``concurrency``: so many at once; a call waits for its turn, within ``timeout_s``.
+class LlmClient:
+    """Makes the LLM calls of one judge.
 
-    ``observe`` is told of every call of the process; each call's own ``record`` of that call.
+    Args:
+        chat: sends them.
+        keys, endpoints, prices: as for ``LlmJudge``.
+        timeout_s: seconds for each call, including the wait for a free slot.
+        concurrency: calls at the same time.
+        observe: is called with every call; a call's own ``record`` only with that one.
     """
 
     def __init__(
         self,
         chat: ChatModel,
         *,
-        keys: KeySource,
+        keys: LlmKeySource,
         endpoints: Mapping[str, Endpoint],
         prices: PriceTable,
         timeout_s: float,
@@ -56,29 +61,30 @@ class Caller:
         self._endpoints = endpoints
         self._prices = prices
         self._timeout_s = timeout_s
-        self._turns = asyncio.Semaphore(concurrency)
+        self._slots = asyncio.Semaphore(concurrency)
         self._observe = observe
         self._failures: dict[_Service, int] = {}
-        self._rests_until: dict[_Service, float] = {}
+        self._open_until: dict[_Service, float] = {}
 
     def check(self, model: str) -> None:
-        """Raises UnknownModelError, NoKeyError, or JudgeUnavailableError where the service is being left alone."""
-        self._way(model)
+        """Raises UnknownLlmError, NoKeyError, or JudgeUnavailableError if the circuit is open."""
+        self._route(model)
 
     async def ask(
         self, mode: str, model: str, prompt: Prompt, read: Callable[[str], T | None], record: Observe
     ) -> T | None:
-        """What ``read`` makes of the answer; None where it makes nothing of it. Raises JudgeError or TimeoutError."""
-        endpoint, name, key = self._way(model)
+        """Send ``prompt`` and return the answer as parsed by ``read``, None if that fails. Raises JudgeError or
+        TimeoutError."""
+        endpoint, name, key = self._route(model)
         started, outcome, used = monotonic(), "timeout", (0, 0)
         try:
-            async with asyncio.timeout(self._timeout_s), self._turns:
+            async with asyncio.timeout(self._timeout_s), self._slots:
                 completion = await self._chat.complete(endpoint, key, name, prompt)
             used = completion.prompt_tokens, completion.completion_tokens
             found = read(completion.text)
             outcome = "unreadable" if found is None else "ok"
             self._failures.pop((endpoint.name, name), None)
-        except asyncio.CancelledError:  # whoever asked has a deadline too, or is gone
+        except asyncio.CancelledError:  # the caller reached its own deadline or is gone
             if monotonic() - started > SLOW_S:
                 self._fail(endpoint, name)
             raise
@@ -106,34 +112,38 @@ class Caller:
     async def aclose(self) -> None:
         await self._chat.aclose()
 
-    def _way(self, model: str) -> tuple[Endpoint, str, str | None]:
+    def _route(self, model: str) -> tuple[Endpoint, str, str | None]:
         endpoint, name = resolve(model, self._endpoints)
         key = self._keys.key(endpoint.name)
         if key is None and endpoint.needs_key:
             raise NoKeyError(f"no key is configured for {endpoint.name}")
-        until = self._rests_until.get((endpoint.name, name))
+        until = self._open_until.get((endpoint.name, name))
         if until is not None and monotonic() < until:
-            told = f"{name} of {endpoint.name} failed {FAILURES} times in a row and is left alone for now"
-            raise JudgeUnavailableError(told)
+            raise JudgeUnavailableError(
+                f"{name} at {endpoint.name} failed {MAX_FAILURES} times in a row and is not called for now"
+            )
         return endpoint, name, key
 
     def _fail(self, endpoint: Endpoint, name: str) -> None:
         service = endpoint.name, name
         failures = self._failures[service] = self._failures.get(service, 0) + 1
-        if failures >= FAILURES:
-            self._rests_until[service] = monotonic() + REST_S
-            if failures == FAILURES:
+        if failures >= MAX_FAILURES:
+            self._open_until[service] = monotonic() + OPEN_CIRCUIT_S
+            if failures == MAX_FAILURES:
                 log.warning(
-                    "the LLM judge leaves %s of %s alone for %g s: it keeps failing", name, endpoint.name, REST_S
+                    "the LLM judge does not call %s at %s for %g s: it keeps failing",
+                    name,
+                    endpoint.name,
+                    OPEN_CIRCUIT_S,
                 )
 
 
 def why_skipped(error: Exception) -> str:
-    """The one word for an error that a report has."""
+    """The word for ``error`` in a report."""
     match error:
         case NoKeyError():
             return "no_key"
-        case UnknownModelError():
+        case UnknownLlmError():
             return "unknown_model"
         case TimeoutError():
             return "timeout"

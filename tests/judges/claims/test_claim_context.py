@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from judges.claims.extraction import HeuristicExtractor
+from judges.claims.extraction import HeuristicClaimExtractor
 from judges.sentences.splitter import IncrementalSplitter
 from judges.types import Claim, Sentence, Span
 from tests.support.claim_extraction import extract
@@ -117,8 +117,8 @@ def test_what_the_user_wrote_is_no_context() -> None:
         question = Sentence(index=-1, text=f"{asked}\n\n", span=Span(0, 0), plain=asked.strip("*# "))
         splitter = IncrementalSplitter()
         (sentence,) = [*splitter.push("It costs 9 euros a month."), *splitter.flush()]
-        (claim,) = asyncio.run(HeuristicExtractor().extract(sentence, [question]))
-        assert (claim.context, claim.asked) == ("", question.plain)
+        (claim,) = asyncio.run(HeuristicClaimExtractor().extract(sentence, [question]))
+        assert (claim.context, claim.question) == ("", question.plain)
 
 
 def test_what_a_list_of_sources_names_is_no_claim() -> None:

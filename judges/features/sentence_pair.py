@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from judges.features.alignment import Pair
+from judges.features.alignment import SentencePair
 from judges.features.numbers import Relation, relate
-from judges.features.parsed_text import SEPARATOR, Sentence
+from judges.features.parsed_text import SEPARATOR, ParsedSentence
 from judges.features.words.lexicon import OPPOSITES
 from judges.features.words.stemming import lexeme
 
@@ -17,12 +17,12 @@ _MOST_WORDS: Final = 300
 """More than any sentence has that somebody wrote."""
 
 
-def words_of(sentence: Sentence) -> list[str]:
+def words_of(sentence: ParsedSentence) -> list[str]:
     """Its words, quantities by their keys, with an empty one at each end."""
     return sentence.run.split(SEPARATOR, _MOST_WORDS)
 
 
-def has_word(sentence: Sentence, words: Iterable[str]) -> bool:
+def has_word(sentence: ParsedSentence, words: Iterable[str]) -> bool:
     return any(f"{SEPARATOR}{word}{SEPARATOR}" in sentence.run for word in words)
 
 
@@ -30,7 +30,7 @@ def has_content(word: str) -> bool:
     return not word.startswith("#") and lexeme(word).weight == 1.0
 
 
-def quantities_agree(pair: Pair) -> bool:
+def quantities_agree(pair: SentencePair) -> bool:
     return all(
         any(relate(quantity, other) is Relation.AGREE for _, other in pair.evidence.quantities)
         for _, quantity in pair.claim.quantities
@@ -44,7 +44,7 @@ def _with_opposites(run: str) -> tuple[tuple[int, str], ...]:
     return tuple((place, words[place]) for place in range(1, len(words) - 1) if words[place] in OPPOSITES)
 
 
-def opposites(pair: Pair) -> list[tuple[str, str, int]]:
+def opposites(pair: SentencePair) -> list[tuple[str, str, int]]:
     """The words of the claim in whose place the evidence has their opposites, with these and their places."""
     placed = _with_opposites(pair.claim.run)
     if not placed:
@@ -62,7 +62,7 @@ def opposites(pair: Pair) -> list[tuple[str, str, int]]:
     return found
 
 
-def crosswise(pair: Pair) -> bool:
+def crosswise(pair: SentencePair) -> bool:
     """Whether the sides of a comparison have changed places."""
     claim, evidence = pair.claim, pair.evidence
     if claim.relation is None or evidence.relation is None or claim.relation[0] != evidence.relation[0]:
@@ -72,6 +72,6 @@ def crosswise(pair: Pair) -> bool:
     return bool(before & second and after & first and not after & second)
 
 
-def sides(sentence: Sentence, place: int) -> tuple[set[str], set[str]]:
+def sides(sentence: ParsedSentence, place: int) -> tuple[set[str], set[str]]:
     left, right = set(sentence.keys[:place]), set(sentence.keys[place:])
     return left - right, right - left

@@ -1,17 +1,17 @@
-"""Passages for a reader that takes more than a cross-encoder's window: windows with what stands around them."""
+"""Passages for an LLM, which reads more than a cross-encoder's window: windows with their neighbours."""
 
 from collections.abc import Sequence
 
-from judges.evidence.windows import EvidenceIndex
+from judges.evidence.index import EvidenceIndex
 from judges.types import Evidence, Span
 
 _REACH = 2
-"""Windows taken on either side: a pronoun's noun, a condition, an exception mostly stand that near."""
+"""Neighbouring windows on either side; a pronoun's noun, a condition or an exception is usually that near."""
 
 
 def passages_for(index: EvidenceIndex, claim: str, k: int, *, reach: int = _REACH) -> Sequence[Evidence]:
-    """The ``k`` windows nearest to ``claim``, each with ``reach`` windows of its chunk on either side; those that touch
-    are one. The nearest stand first."""
+    """The ``k`` windows nearest to ``claim``, nearest first, each with ``reach`` windows of its chunk on either side.
+    Passages that touch are merged."""
     place = {window: number for number, window in enumerate(index.windows)}
     ranges: list[tuple[int, int]] = []
     for window in index.select(claim, k):
@@ -27,7 +27,7 @@ def passages_for(index: EvidenceIndex, claim: str, k: int, *, reach: int = _REAC
 
 
 def _add(ranges: list[tuple[int, int]], new: tuple[int, int], windows: Sequence[Evidence]) -> list[tuple[int, int]]:
-    """``ranges`` with ``new``, which takes in those of its chunk that it touches and stands where the first did."""
+    """``ranges`` with ``new`` merged into those of its chunk that it touches, at the position of the first of them."""
     first, last = new
     chunk = windows[first].chunk_index
     touching = [r for r in ranges if windows[r[0]].chunk_index == chunk and r[0] <= last + 1 and first <= r[1] + 1]

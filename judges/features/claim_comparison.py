@@ -9,14 +9,14 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from judges.features.alignment import Pair, held, pair_up, ramp, share_of
+from judges.features.alignment import SentencePair, held, pair_up, ramp, share_of
 from judges.features.name_features import name_differs, name_replaced, replaced
 from judges.features.negation_features import opposed, polarity_differs
 from judges.features.numbers import Quantity, lacking
-from judges.features.parsed_text import Prepared, Sentence
+from judges.features.parsed_text import ParsedSentence, Prepared
 from judges.features.quantity_features import has_all, numbers_exchanged, quantity_differs
 from judges.features.role_features import SURELY, crossed, overclaims, roles_swapped
-from judges.features.shared import ANOTHER
+from judges.features.sentence_pair import ANOTHER
 from judges.features.word_overlap import ordered, put_in_doubt, turned, verbatim
 from judges.features.words.lexicon import UNIVERSAL
 
@@ -57,15 +57,15 @@ class Features(Struct, frozen=True):
 
 def compute(evidence: Prepared, claim: Prepared) -> Features:
     """Compare a claim with one piece of evidence."""
-    return Comparison(claim).features(evidence)
+    return ClaimComparison(claim).features(evidence)
 
 
-def comparison(claim: Prepared) -> "Comparison":
+def comparison(claim: Prepared) -> "ClaimComparison":
     """For a claim that is compared with several pieces of evidence."""
-    return Comparison(claim)
+    return ClaimComparison(claim)
 
 
-class Comparison:
+class ClaimComparison:
     """A claim to be held against pieces of evidence, and against all of them together: what a sentence of theirs shows
     is found out once.
 
@@ -114,7 +114,7 @@ class _Look:
 
     __slots__ = ("_ordered", "_overclaims", "opposed", "pair", "quantity", "swapped", "words")
 
-    def __init__(self, pair: Pair) -> None:
+    def __init__(self, pair: SentencePair) -> None:
         self.pair = pair
         self.opposed = opposed(pair) or polarity_differs(pair)
         self.quantity = quantity_differs(pair)
@@ -150,7 +150,7 @@ class _Seen:
     polarity: float = 0.0
     roles: float = 0.0
     quantity: tuple[float, str | None] = (0.0, None)
-    differing: Sentence | None = None
+    differing: ParsedSentence | None = None
     """The sentence that has another quantity."""
     name: tuple[float, str | None] = (0.0, None)
 
@@ -194,7 +194,7 @@ class _Seen:
 class _Target:
     """A sentence that is judged, and what was seen of it so far, by the identity of what it was held against."""
 
-    def __init__(self, sentence: Sentence, context: Mapping[str, float], asked: frozenset[str]) -> None:
+    def __init__(self, sentence: ParsedSentence, context: Mapping[str, float], asked: frozenset[str]) -> None:
         self._sentence = sentence
         frame: Mapping[str, float] = {**context, **sentence.weights} if sentence.weight < 1.0 else sentence.weights
         self._about = {**context, **sentence.weights}
@@ -233,7 +233,7 @@ class _Target:
         return features
 
     def _of_others(
-        self, places: Sequence[int], sentences: Sequence[Sentence], subject: frozenset[str]
+        self, places: Sequence[int], sentences: Sequence[ParsedSentence], subject: frozenset[str]
     ) -> frozenset[int]:
         """The ``places`` of sentences about another ``subject``: of two plans, the one that the text before the claim,
         or the question, does not name. They name less of it than a rival that has as much of the claim, and nothing
@@ -251,15 +251,15 @@ class _Target:
             if any(found[place][0] < names and found[place][1] <= had for names, had in found.values())
         )
 
-    def _repeating(self, places: Sequence[int], sentences: Sequence[Sentence]) -> frozenset[int]:
+    def _repeating(self, places: Sequence[int], sentences: Sequence[ParsedSentence]) -> frozenset[int]:
         """Those of ``places`` where the claim stands as a sentence of its own."""
         return frozenset(place for place in places if sentences[place].run == self._sentence.run)
 
-    def _counts_alike(self, sentence: Sentence) -> bool:
+    def _counts_alike(self, sentence: ParsedSentence) -> bool:
         """Whether it has a quantity of a kind that the claim has."""
         return any(_kind(quantity) in self._kinds for _, quantity in sentence.quantities)
 
-    def _by_units(self, sentences: Sequence[Sentence]) -> list[tuple[float, int]]:
+    def _by_units(self, sentences: Sequence[ParsedSentence]) -> list[tuple[float, int]]:
         units = {(quantity.kind, quantity.unit) for quantity in self._quantities if quantity.unit}
         return [
             (0.5, place)
@@ -267,7 +267,7 @@ class _Target:
             if any((quantity.kind, quantity.unit) in units for _, quantity in sentence.quantities)
         ][:_CANDIDATES]
 
-    def _share(self, sentence: Sentence) -> float:
+    def _share(self, sentence: ParsedSentence) -> float:
         share = self._shares.get(id(sentence))
         if share is None:
             share = share_of(self._frame, sentence.weights if self._by_weights else sentence.keys)
@@ -275,13 +275,15 @@ class _Target:
             self._held.append(sentence)
         return share
 
-    def _look(self, sentence: Sentence, coverage: float) -> _Look:
+    def _look(self, sentence: ParsedSentence, coverage: float) -> _Look:
         look = self._looks.get(id(sentence))
         if look is None:
             look = self._looks[id(sentence)] = _Look(pair_up(self._sentence, sentence, self._frame, coverage))
         return look
 
-    def _told_by_another(self, differing: Sentence, sentences: Sequence[Sentence], others: Container[int]) -> bool:
+    def _told_by_another(
+        self, differing: ParsedSentence, sentences: Sequence[ParsedSentence], others: Container[int]
+    ) -> bool:
         """Whether another sentence, none of ``others``, with as much of what the claim is about, has all its
         quantities: then it is that one that the claim tells. Of several quantities it needs to have these alone."""
         about = held(self._about, differing.weights)
@@ -353,7 +355,7 @@ class _Target:
         )
 
 
-def _named(subject: frozenset[str], place: int, sentences: Sequence[Sentence]) -> frozenset[str]:
+def _named(subject: frozenset[str], place: int, sentences: Sequence[ParsedSentence]) -> frozenset[str]:
     """What of ``subject`` a sentence names, or the one before it where it points back to that."""
     around = sentences[max(0, place - sentences[place].leans) : place + 1]
     return subject & {key for sentence in around for key in sentence.keys}

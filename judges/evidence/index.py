@@ -1,0 +1,110 @@
+"""The evidence of one request: its windows, ranked for a claim."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from itertools import combinations
+
+from judges.text.bm25 import Bm25, substance, terms
+from judges.types import Evidence
+
+CountTokens = Callable[[str], int]
+
+
+class EvidenceIndex:
+    """The windows of a request's chunks, most relevant chunk first. Made by ``judges.evidence.windowing.build_index``.
+
+    Args:
+        windows: the evidence.
+        sentences: of each window, the texts of its sentences.
+        window_tokens: the longest window's limit, in tokens.
+    """
+
+    def __init__(self, windows: Sequence[Evidence], sentences: Sequence[Sequence[str]], *, window_tokens: int) -> None:
+        self.windows = windows
+        self.window_tokens = window_tokens
+        """No window has more tokens than this."""
+        # Keyed by identity: hashing a window hashes its texts, which takes as long as a search through them.
+        self._place = {id(window): place for place, window in enumerate(windows)}
+        self._sentences = sentences
+        self._postings: dict[int, Mapping[str, Sequence[int]]] = {}
+        self._bm25 = Bm25([terms(window.judged_text) for window in windows])
+
+    def __len__(self) -> int:
+        return len(self.windows)
+
+    def select(self, claim: str, k: int) -> Sequence[Evidence]:
+        """The ``k`` windows with the highest BM25 score for ``claim``, best first; ties go to the more relevant chunk.
+        All windows if there are fewer."""
+        scores = self._bm25.scores(_terms_of(claim))
+        ranked = sorted(range(len(scores)), key=lambda place: (-scores[place], place))
+        return [self.windows[place] for place in ranked[:k]]
+
+    def affinities(self, windows: Sequence[Evidence], claim: str) -> list[float]:
+        """For each of ``windows``, how far one of its sentences is about the same thing as ``claim``, 0–1: the weighted
+        share of the claim's words in its best sentence. Short words weigh little."""
+        weights = {term: substance(term) for term in _terms_of(claim)}
+        total = sum(weights.values()) or 1.0
+        return [self._best_sentence(weights, window) / total for window in windows]
+
+    def best_pair(self, windows: Sequence[Evidence], claim: str) -> tuple[Evidence, Evidence] | None:
+        """The two of ``windows``, from different chunks, that together cover most of the claim's words; None if all are
+        from one chunk."""
+        weights = self._weights(claim)
+        pairs = [(a, b) for a, b in combinations(windows, 2) if a.chunk_index != b.chunk_index]
+        present = {window: frozenset(terms(window.judged_text)) for window in windows}
+        return max(pairs, key=lambda pair: _share(weights, present[pair[0]] | present[pair[1]]), default=None)
+
+    def join(self, pair: tuple[Evidence, Evidence], claim: str, *, tokens: int, count: CountTokens) -> str:
+        """One text of two windows within ``tokens`` tokens: whole, or else the sentences nearest to ``claim``."""
+        whole = "\n".join(window.judged_text for window in pair)
+        if count(whole) <= tokens:
+            return whole
+        weights = self._weights(claim)
+        sentences = [sentence for window in pair for sentence in self._sentences_of(window)]
+        chosen: set[int] = set()
+        left = tokens
+        shares = [_share(weights, frozenset(terms(sentence))) for sentence in sentences]
+        for place in sorted(range(len(sentences)), key=lambda place: -shares[place]):
+            if (length := count(sentences[place])) <= left:
+                chosen.add(place)
+                left -= length
+        return "\n".join(sentences[place] for place in sorted(chosen))
+
+    def _sentences_of(self, window: Evidence) -> Sequence[str]:
+        return self._sentences[self._place[id(window)]]
+
+    def _best_sentence(self, weights: Mapping[str, float], window: Evidence) -> float:
+        """The most of ``weights`` that a single sentence of ``window`` has."""
+        sentences = self._sentences_of(window)
+        postings = self._postings_of(window)
+        shares = [0.0] * len(sentences)
+        for term, weight in weights.items():
+            for sentence in postings.get(term, ()):
+                shares[sentence] += weight
+        return max(shares, default=0.0)
+
+    def _postings_of(self, window: Evidence) -> Mapping[str, Sequence[int]]:
+        """For each term, the sentences of ``window`` that have it. Two threads may both build it."""
+        place = self._place[id(window)]
+        if (known := self._postings.get(place)) is not None:
+            return known
+        postings: defaultdict[str, list[int]] = defaultdict(list)
+        for number, sentence in enumerate(self._sentences[place]):
+            for term in dict.fromkeys(terms(sentence)):
+                postings[term].append(number)
+        return self._postings.setdefault(place, postings)
+
+    def _weights(self, claim: str) -> Mapping[str, float]:
+        return {term: self._bm25.weight(term) for term in terms(claim)}
+
+
+@lru_cache(maxsize=64)
+def _terms_of(claim: str) -> tuple[str, ...]:
+    """Cached, because a claim is looked up more than once."""
+    return tuple(terms(claim))
+
+
+def _share(weights: Mapping[str, float], present: frozenset[str]) -> float:
+    total = sum(weights.values())
+    return sum(weight for term, weight in weights.items() if term in present) / total if total else 0.0

@@ -1,0 +1,184 @@
+"""Chunks cut into windows of whole sentences."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from judges.evidence.index import CountTokens, EvidenceIndex
+from judges.protocols import SentenceSplitter
+from judges.text.markdown import ROW, cells, verbalise_row
+from judges.types import Chunk, Evidence, Span
+
+_CLAIM_TOKENS = 94
+"""Enough for nearly every claim."""
+
+_BLANK_LINE = re.compile(r"\n\s*\n")
+_OVERLAP_OF_PIECES = 8
+"""Words that two neighbouring pieces of one over-long sentence share."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Windowing:
+    """How chunks are cut. A window ends after ``sentences`` sentences or before it would exceed ``tokens`` tokens,
+    whichever comes first, and repeats the last ``overlap`` sentences of the window before it.
+
+    The defaults are those the embedded model was trained with. It reads a claim against several windows at once, so
+    they don't need to overlap."""
+
+    sentences: int = 12
+    tokens: int = 128
+    overlap: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A stretch of text that is not cut further: a sentence, a piece of a long one, or a word."""
+
+    start: int
+    end: int
+    tokens: int
+    verbalised: str = ""
+    """The text to judge instead; "" for the text itself."""
+
+
+def build_index(
+    chunks: Sequence[Chunk],
+    *,
+    splitter: Callable[[], SentenceSplitter],
+    count: CountTokens,
+    max_tokens: int,
+    windowing: Windowing | None = None,
+) -> EvidenceIndex:
+    """Cut ``chunks`` into windows.
+
+    Every character that is not white space is in some window. Chunks are sorted by falling relevance; those without a
+    score come last, in the order given.
+
+    Args:
+        splitter: makes the splitter of one chunk.
+        count: returns the length of a text in tokens.
+        max_tokens: the limit for evidence and claim together. A window leaves room for a claim, at most half of it.
+        windowing: how chunks are cut.
+    """
+    windowing = windowing or Windowing()
+    limit = max(1, min(windowing.tokens, max(max_tokens // 2, max_tokens - _CLAIM_TOKENS)))
+    windows: list[Evidence] = []
+    sentences: list[Sequence[str]] = []
+    for index in sorted(range(len(chunks)), key=lambda place: _rank(chunks[place])):
+        chunk = chunks[index]
+        units = _sentences(chunk.text, splitter(), limit, count)
+        for run in _tile(units, limit=limit, most=windowing.sentences, overlap=windowing.overlap):
+            span = Span(run[0].start, run[-1].end)
+            judged = [unit.verbalised or chunk.text[unit.start : unit.end] for unit in run]
+            windows.append(
+                Evidence(
+                    chunk_index=index,
+                    document_id=chunk.id,
+                    source=chunk.source,
+                    text=chunk.text[span.start : span.end],
+                    span=span,
+                    verbalised="\n".join(judged) if any(unit.verbalised for unit in run) else "",
+                )
+            )
+            sentences.append(judged)
+    return EvidenceIndex(windows, sentences, window_tokens=limit)
+
+
+def split_long(text: str, limit: int, count: CountTokens) -> Sequence[str]:
+    """``text`` itself, or overlapping pieces of it of at most ``limit`` tokens each."""
+    return [text[unit.start : unit.end] for unit in _pieces(text, 0, limit, count)]
+
+
+def _rank(chunk: Chunk) -> float:
+    return 1.0 if chunk.relevance_score is None else -chunk.relevance_score
+
+
+def _sentences(text: str, splitter: SentenceSplitter, limit: int, count: CountTokens) -> list[_Unit]:
+    """The sentences of ``text`` without surrounding white space; one longer than ``limit`` tokens in pieces. Table rows
+    are verbalised."""
+    units: list[_Unit] = []
+    table = _Table()
+    for sentence in [*splitter.push(text), *splitter.flush()]:
+        raw = text[sentence.span.start : sentence.span.end]
+        start = sentence.span.start + len(raw) - len(raw.lstrip())
+        if not (stripped := raw.strip()):
+            continue
+        verbalised = table.verbalise(raw)
+        if table.header_ended:  # the delimiter line has no text, and the header is not a row of the table above
+            last = units.pop()
+            header = text[last.start : last.end]
+            units.append(_Unit(last.start, start + len(stripped), count(header), header))
+        elif verbalised and (tokens := count(verbalised)) <= limit:
+            units.append(_Unit(start, start + len(stripped), tokens, verbalised))
+        else:
+            units.extend(_pieces(stripped, start, limit, count))
+    return units
+
+
+class _Table:
+    """The Markdown table that is being read, if any."""
+
+    def __init__(self) -> None:
+        self._last: Sequence[str] = ()
+        self._header: Sequence[str] = ()
+        self.header_ended = False
+        """The line read last is the delimiter line below a header."""
+
+    def verbalise(self, raw: str) -> str:
+        """A row of the table in words; "" for anything else, and for the header."""
+        values = cells(raw) if ROW.match(raw) else []
+        self.header_ended = bool(self._last) and not values and ROW.match(raw) is not None
+        if self.header_ended:
+            self._header = self._last
+        verbalised = verbalise_row(self._header, values) if values and self._header else ""
+        self._last = values
+        if not ROW.match(raw) or _BLANK_LINE.search(raw):
+            self._last = self._header = ()
+        return verbalised
+
+
+def _pieces(text: str, offset: int, limit: int, count: CountTokens) -> list[_Unit]:
+    tokens = count(text)
+    if tokens <= limit:
+        return [_Unit(offset, offset + len(text), tokens)]
+    words = list(_words(text, offset, limit, count))
+    runs = _tile(words, limit=limit, most=len(words), overlap=min(_OVERLAP_OF_PIECES, limit // 4))
+    return [_Unit(run[0].start, run[-1].end, sum(word.tokens for word in run)) for run in runs]
+
+
+def _words(text: str, offset: int, limit: int, count: CountTokens) -> Iterator[_Unit]:
+    """The words of ``text``; one over the limit (a script without spaces, a hash) is halved until it fits."""
+    place = 0
+    for word in text.split():
+        place = text.index(word, place)
+        yield from _halves(word, offset + place, limit, count)
+        place += len(word)
+
+
+def _halves(word: str, offset: int, limit: int, count: CountTokens) -> Iterator[_Unit]:
+    tokens = count(word)
+    if tokens <= limit or len(word) == 1:
+        yield _Unit(offset, offset + len(word), tokens)
+        return
+    middle = len(word) // 2
+    yield from _halves(word[:middle], offset, limit, count)
+    yield from _halves(word[middle:], offset + middle, limit, count)
+
+
+def _tile(units: Sequence[_Unit], *, limit: int, most: int, overlap: int) -> Iterator[Sequence[_Unit]]:
+    """Runs of neighbouring units that cover all of them, each within ``limit`` tokens and ``most`` units. A run starts
+    ``overlap`` units before the end of the one before, or fewer if it would otherwise make no progress."""
+    start = end = 0
+    while end < len(units):
+        covered = end
+        tokens = units[start].tokens
+        end = start + 1
+        while end < len(units) and end - start < most and tokens + units[end].tokens <= limit:
+            tokens += units[end].tokens
+            end += 1
+        if end > covered:
+            yield units[start:end]
+            start = max(start + 1, end - overlap)
+        else:
+            end = covered
+            start += 1
