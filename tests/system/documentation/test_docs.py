@@ -17,6 +17,11 @@ ROOT = Path(__file__).parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"```.*?```", re.DOTALL)
+FILE = re.compile(
+    r"`((?:app|judges|migrations|tests|sdk|docs|deploy|benchmarks|\.ci)/[\w./-]*|policies/[\w./-]*(?:\.\w+|/))`"
+)
+RECORDS = ROOT / "docs" / "adr"
+"""What they say of files was true when they were written."""
 
 
 def commands() -> list[str]:
@@ -78,6 +83,14 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
         if not file.exists() or (anchor and anchor not in anchors(file)):
             broken.append(target)
     assert broken == []
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.parent != RECORDS], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_files_that_are_named_exist(page: Path) -> None:
+    named = FILE.findall(FENCE.sub("", page.read_text("utf-8")))
+    assert [path for path in named if not (ROOT / path).exists()] == []
 
 
 def anchors(page: Path) -> set[str]:
