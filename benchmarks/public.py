@@ -95,8 +95,8 @@ data. Its figures are means over twelve samples of those rows. {floor}
 - "Paraphrases" are true sentences that express one passage in different words, and sentences with one error that stay
   close to the passage's wording.
 
-Replies and paraphrases have a different author from the training data and were never used in training (`replies.jsonl`
-and `paraphrases.jsonl` in `judges/training`). If your documents are similar, expect these figures.
+Replies and paraphrases were not written by the author of the training data, and were never used in training
+(`replies.jsonl` and `paraphrases.jsonl` in `judges/training`). If your documents are similar, expect these figures.
 
 ## Published figures of other models
 

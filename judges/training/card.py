@@ -82,8 +82,8 @@ These are the figures of the judge as it ships. "Twins" are true claims, each pa
 words, about passages that were excluded from training; some of them were used to set the threshold. "Replies" are
 sentences from an assistant's answers over one to four documents, with typical mistakes of language models
 (`judges/training/replies.jsonl`). "Paraphrases" are true sentences about one passage in an assistant's words, and
-sentences with one error (`judges/training/paraphrases.jsonl`). Replies and paraphrases have a different author from the
-training data and were never used in training.
+sentences with one error (`judges/training/paraphrases.jsonl`). Replies and paraphrases were not written by the author
+of the training data, and were never used in training.
 
 {written}
 ### Wording alone: boosted trees without the encoder and without exact comparisons

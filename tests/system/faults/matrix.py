@@ -263,7 +263,7 @@ PROCESS_FAULTS = (
     Fault(
         id="sigterm",
         about="SIGTERM under load",
-        client="Current requests have `GROUNDLANE_SHUTDOWN_GRACE_S` to finish; new connections are refused.",
+        client="Requests in flight have `GROUNDLANE_SHUTDOWN_GRACE_S` to finish; new connections are refused.",
         seen="Requests that are cut are `cancelled`",
         kept="Every request whose reply was completed, with `batched` too.",
         test="test_signals.py::test_sigterm_under_load",
