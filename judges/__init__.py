@@ -1,9 +1,10 @@
-"""From text to verdicts: is each sentence of a reply supported by the documents given?
+"""Judges whether each sentence of a reply is supported by the documents.
 
-A library of its own: it imports nothing of ``app`` or ``policies``, opens no database and knows no HTTP framework.
+This is an independent library: it imports nothing from ``app`` or ``policies``, opens no database, and uses no HTTP
+framework.
 """
 
 import os
 
-# ONNX Runtime reports its use to its maker, from the import on, unless it is told not to before that.
+# ONNX Runtime sends telemetry from its import on, unless this is set before.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

@@ -1,4 +1,4 @@
-"""The model that ships with the project, as package data. What it is and what it is worth: ``CARD.md``."""
+"""The embedded model, as package data. ``CARD.md`` describes it and its accuracy."""
 
 from pathlib import Path
 

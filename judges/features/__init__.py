@@ -1,4 +1,5 @@
-"""Cheap, exact signals beside the model: words repeated, numbers changed, negations dropped, roles swapped."""
+"""Exact features of a claim and its evidence, beside the model: repeated words, changed numbers, dropped negations,
+swapped roles."""
 
 from judges.features.calibration import NAMES, WORDED, Combined, combine, explain, spread, vector, weigh
 from judges.features.claim_comparison import ClaimComparison, Features, comparison, compute

@@ -1,4 +1,4 @@
-"""A sentence of a claim laid beside one of the evidence."""
+"""Aligns a sentence of a claim with a sentence of the evidence."""
 
 from collections.abc import Container, Mapping, Sequence
 
@@ -8,15 +8,15 @@ from judges.features.parsed_text import ParsedSentence
 
 
 class SentencePair(Struct, frozen=True):
-    """The two sentences, and how much of the claim this evidence holds."""
+    """The two sentences, and how much of the claim is in the evidence."""
 
     claim: ParsedSentence
     evidence: ParsedSentence
     coverage: float
     lacking: int
-    """How many of the claim's words of full weight this sentence lacks."""
+    """The number of the claim's content words that this sentence lacks."""
     shared: int
-    """How many it has."""
+    """The number of those that it has."""
     anchors: list[tuple[int, int]]
     """The longest common subsequence of keys: (position in the claim, position in the evidence)."""
 

@@ -1,9 +1,9 @@
-"""Model probabilities and signals into one set of probabilities.
+"""Combines a model's probabilities with features into calibrated probabilities.
 
-Logistic regressions, whose weights are data, say how likely it is that the claim is entailed, and if it is not, that it
-is contradicted. Another one says what can be told of the first from the wording that claim and evidence share, and is
-heard only where that is little: what a text lacks the words of it hardly says, while having them proves nothing. What
-can be seen exactly (a number that differs, a negation, a sentence repeated word for word) then moves these odds.
+Two logistic regressions, whose weights are data, estimate P(entailed) and, if not entailed, P(contradicted). A third
+estimates P(entailed) from shared wording alone, and counts only where it is low: a text without the claim's words is
+unlikely to say it, while a text with them proves nothing. Exact features (a number that differs, a negation, a sentence
+repeated word for word) then shift the log-odds.
 """
 
 import json
@@ -64,14 +64,14 @@ _FEATURES: Final[Mapping[str, tuple[str, ...]]] = {"entailed": NAMES, "worded": 
 
 
 class Combined(Struct, frozen=True):
-    """The probabilities of a pair after the signals, and in a sentence what the signals saw (None: nothing)."""
+    """The probabilities of a pair, and a sentence about the strongest feature; None if there is none."""
 
     probabilities: Probabilities
     explanation: str | None
 
 
 class Regression(Struct, frozen=True):
-    """The log-odds of one class against the rest: a bias, and a weight for each place of a vector."""
+    """The log-odds of one class against the rest: a bias, and a weight for each component of a vector."""
 
     bias: float
     weights: tuple[float, ...]
@@ -83,8 +83,8 @@ class Regression(Struct, frozen=True):
 
 @cache
 def regressions() -> Mapping[str, Regression]:
-    """Those that ship: of ``entailed``, of the same as ``worded``, and of ``contradicted``. Raises ValueError if
-    they were fitted on other features than these."""
+    """The regressions of the package: ``entailed``, ``worded`` and ``contradicted``. Raises ValueError if they were
+    fitted with other features than these."""
     data = json.loads(resources.files("judges.features").joinpath(WEIGHTS_FILE).read_text(encoding="utf-8"))
     if any(tuple(data[name]["weights"]) != names for name, names in _FEATURES.items()):
         raise ValueError(f"{WEIGHTS_FILE} was fitted on other features: fit it again")
@@ -116,7 +116,7 @@ def combine(
 
 
 def vector(model: Probabilities, features: Features, best: tuple[float, float] | None = None) -> list[float]:
-    """What the regressions are asked about, in the order of ``NAMES``."""
+    """The input of the regressions, in the order of ``NAMES``."""
     return [
         _log_odds(model.entailed),
         _log_odds(model.contradicted),
@@ -126,14 +126,14 @@ def vector(model: Probabilities, features: Features, best: tuple[float, float] |
 
 
 def weigh(found: Sequence[float], wording: Wording, features: Features) -> Probabilities:
-    """The probabilities that the regressions give a vector, moved by the signals."""
+    """The probabilities by the regressions, shifted by the exact features."""
     by = regressions()
     lacking = min(0.0, by["worded"].log_odds((wording.content, wording.sentence, wording.pairs)))
     return spread(by["entailed"].log_odds(found) + lacking, by["contradicted"].log_odds(found), features)
 
 
 def spread(entailed: float, contradicted: float, features: Features) -> Probabilities:
-    """Probabilities from the log-odds of "entailed", and of "contradicted" where it is not, moved by the signals."""
+    """Probabilities from the log-odds of "entailed", and of "contradicted" if not entailed, shifted by features."""
     for_it = against = 0.0
     for name, (to_entailed, to_contradicted) in MOVES.items():
         if value := getattr(features, name):
@@ -158,7 +158,7 @@ def _log_odds(share: float) -> float:
 
 
 def explain(features: Features) -> str | None:
-    """The strongest thing seen, in words; differences before agreement."""
+    """A sentence about the strongest feature, differences first; None if there is none."""
     for name, text in _EXPLANATIONS:
         if getattr(features, name) >= _TOLD:
             told = features.detail if name in ("quantity_differs", "name_differs") else None

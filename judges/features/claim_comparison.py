@@ -1,4 +1,4 @@
-"""What a comparison of a claim with a window of evidence shows, as numbers from 0 to 1."""
+"""Compares a claim with a window of evidence, and returns the result as features from 0 to 1."""
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ _OF_SUBJECT: Final = 3
 
 
 class Features(Struct, frozen=True):
-    """Named as the combiner's weights are."""
+    """Named like the weights in ``calibration``."""
 
     verbatim: float = 0.0
     """The claim stands in the evidence word for word."""
@@ -56,21 +56,20 @@ class Features(Struct, frozen=True):
 
 
 def compute(evidence: Prepared, claim: Prepared) -> Features:
-    """Compare a claim with one piece of evidence."""
+    """The features of a claim and one piece of evidence."""
     return ClaimComparison(claim).features(evidence)
 
 
 def comparison(claim: Prepared) -> "ClaimComparison":
-    """For a claim that is compared with several pieces of evidence."""
+    """The comparison of a claim with several pieces of evidence."""
     return ClaimComparison(claim)
 
 
 class ClaimComparison:
-    """A claim to be held against pieces of evidence, and against all of them together: what a sentence of theirs shows
-    is found out once.
+    """Compares a claim with pieces of evidence, and with all of them together; each sentence is compared once.
 
-    Sentences of the claim that its last one leans on say what it is about and are not judged; of the others the worst
-    found counts.
+    Sentences of the claim that its last one depends on are context and are not judged; of the others, the worst result
+    counts.
     """
 
     def __init__(self, claim: Prepared) -> None:
@@ -85,7 +84,7 @@ class ClaimComparison:
         self._targets = [_Target(sentence, context, claim.asked) for sentence in claim.sentences[first:]]
 
     def features(self, evidence: Prepared) -> Features:
-        """What ``evidence`` shows of the claim."""
+        """The features of the claim and ``evidence``."""
         if not self._targets or not evidence.sentences:
             return Features()
         if self._context and share_of(self._context, evidence.keys) < _SAME_SUBJECT:
@@ -110,7 +109,7 @@ def _worse(one: Features, other: Features) -> Features:
 
 
 class _Look:
-    """What a sentence of a claim and one of the evidence show, whatever stands around the latter."""
+    """The comparison of two sentences, regardless of the text around them."""
 
     __slots__ = ("_ordered", "_overclaims", "opposed", "pair", "quantity", "swapped", "words")
 
@@ -138,7 +137,7 @@ class _Look:
 
 @dataclass(slots=True)
 class _Seen:
-    """The most that sentences of the evidence have shown; a difference with what differs."""
+    """The strongest results of all sentences of the evidence, with what differs."""
 
     contained: float = 0.0
     covered: float = 0.0
@@ -192,7 +191,7 @@ class _Seen:
 
 
 class _Target:
-    """A sentence that is judged, and what was seen of it so far, by the identity of what it was held against."""
+    """A sentence of the claim, with its comparisons so far by the identity of the other side."""
 
     def __init__(self, sentence: ParsedSentence, context: Mapping[str, float], asked: frozenset[str]) -> None:
         self._sentence = sentence

@@ -1,4 +1,4 @@
-"""Whether a claim has another name, or another word, than a sentence that is otherwise much like it."""
+"""Detects that a claim has another name or word than a sentence that is otherwise similar."""
 
 from collections.abc import Container
 from difflib import SequenceMatcher

@@ -1,4 +1,4 @@
-"""Whether a claim says the opposite of a sentence that is otherwise much like it."""
+"""Detects that a claim says the opposite of a sentence that is otherwise similar."""
 
 from collections.abc import Container, Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""How much of a claim's wording stands in the evidence, whatever it says."""
+"""Measures how much of a claim's wording is in the evidence, regardless of meaning."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -10,7 +10,7 @@ from judges.features.parsed_text import SEPARATOR, Prepared
 
 
 class Wording(Struct, frozen=True):
-    """Shares of a claim, from 0 to 1."""
+    """Shares of a claim's wording, from 0 to 1."""
 
     content: float = 0.0
     """Of its content, by weight, that some sentence of the evidence has."""

@@ -1,4 +1,4 @@
-"""A text made ready for comparison, once, so that each comparison is cheap."""
+"""Parses a text once, so that each comparison with it is cheap."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,8 +38,8 @@ _FUNCTIONAL: Final = frozenset({"may"}).union(
 
 
 class ParsedSentence(Struct, frozen=True):
-    """One sentence. ``keys`` are its words with content (stems or concepts) and its quantities, in order; positions are
-    offsets into ``keys``."""
+    """A sentence. ``keys`` are its content words (as stems or concepts) and its quantities, in order; positions are
+    indexes into ``keys``."""
 
     run: str
     """Every token in order, forms normalised, for the verbatim test."""
@@ -72,7 +72,7 @@ class ParsedSentence(Struct, frozen=True):
 
 
 class Prepared(Struct, frozen=True):
-    """A text and what its sentences hold."""
+    """A text and its sentences, parsed."""
 
     text: str
     sentences: tuple[ParsedSentence, ...]

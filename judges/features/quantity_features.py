@@ -1,4 +1,4 @@
-"""How the quantities of a claim differ from those of a sentence that is otherwise much like it."""
+"""Detects that the quantities of a claim differ from those of a sentence that is otherwise similar."""
 
 from collections.abc import Sequence
 from itertools import combinations, pairwise

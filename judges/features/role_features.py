@@ -1,5 +1,5 @@
-"""How a claim differs in roles and in reach from a sentence that is otherwise much like it. Each function returns its
-strength, 0 to 1."""
+"""Detects that a claim swaps roles, or claims more, than a sentence that is otherwise similar. Each function returns a
+strength from 0 to 1."""
 
 from collections.abc import Container, Iterator, Sequence
 from typing import Final

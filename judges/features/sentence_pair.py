@@ -1,4 +1,4 @@
-"""What the comparisons of two sentences laid beside each other share."""
+"""Comparisons of two aligned sentences that several features use: words, opposites, sides of a comparison."""
 
 from collections.abc import Iterable
 from functools import lru_cache

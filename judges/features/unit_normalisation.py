@@ -1,4 +1,4 @@
-"""A claim's quantities in the form that the evidence has them in."""
+"""Rewrites the quantities of a claim in the form that the evidence has them in."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""How far evidence says a claim in the claim's own words."""
+"""Measures how far the evidence repeats a claim in the same words."""
 
 from collections.abc import Container, Sequence
 from itertools import pairwise

@@ -172,5 +172,5 @@ def _is_unspaced(ch: str) -> bool:
 
 
 def _continues_quotation(ch: str) -> bool:
-    """Whether ``ch``, right behind a quotation, makes it a part of the sentence: kana of a particle, or 的."""
+    """Whether ``ch``, directly after a quotation, continues the sentence: kana of a particle, or 的."""
     return "\u3041" <= ch <= "\u309f" or ch == "的"

@@ -52,7 +52,7 @@ class Enclosures:
             self._quote(ch, position, before, ahead.char(at + 1))
         elif ch not in _PAIRS:
             self._toggle(ch, position, opens=False)
-        elif before not in ":;":  # else a sad face
+        elif before not in ":;":  # otherwise a sad face
             self._toggle(_PAIRS[ch], position, opens=True)
 
     def _quote(self, ch: str, position: int, before: str, after: str) -> None:

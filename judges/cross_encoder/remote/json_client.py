@@ -21,7 +21,7 @@ _BROKEN = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 
 
 class StatusError(JudgeError):
-    """The server answered with ``status``, an error that has no exception of its own."""
+    """The server answered with ``status``, an error without a more specific exception."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)

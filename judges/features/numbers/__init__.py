@@ -1,7 +1,7 @@
-"""Quantities, dates and identifiers of a text, and how those of a claim stand to those of its evidence.
+"""Extracts quantities, dates and identifiers from text, and compares those of a claim with those of its evidence.
 
-Written forms do not matter: "2.1 billion" is "$2.1B" save for the currency, "14 March 2024" is "2024-03-14". Values are
-exact decimals. The time taken is linear in the text.
+The written form does not matter: "2.1 billion" equals "$2.1B" except for the currency, "14 March 2024" equals
+"2024-03-14". Values are exact decimals. Takes time in proportion to the text.
 """
 
 from judges.features.numbers.extraction import extract

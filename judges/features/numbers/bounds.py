@@ -1,4 +1,4 @@
-"""A place in a token list, and what the words round a quantity say of it: its bound, its period, the end of a span."""
+"""Reads the words around a quantity: its bound (at least, about), its period, the start or end of a span."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -29,7 +29,7 @@ _ARTICLES: Final = frozenset({"the", "den", "dem", "zum", "der", "le", "la", "le
 
 
 class Surroundings:
-    """Reads round a quantity. The offsets are those of tokens; outside the list every token is empty."""
+    """Reads the tokens around a quantity. Offsets count tokens; a token outside the list is empty."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tokens

@@ -1,4 +1,4 @@
-"""Dates and times of day, in figures and in words."""
+"""Reads dates and times of day, in figures and in words."""
 
 import re
 from decimal import Decimal

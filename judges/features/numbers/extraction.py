@@ -1,4 +1,4 @@
-"""Tokens to quantities: a small grammar, read left to right, one pass."""
+"""Extracts quantities from tokens with a small grammar, in one pass from left to right."""
 
 import re
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ def readings(text: str) -> tuple[Decimal, ...]:
 
 
 class _Reader(Cardinals, Calendar):
-    """Reads the quantity that starts at a token, if one does."""
+    """Reads the quantity that starts at a token, if there is one."""
 
     def read(self, start: int) -> Quantity | None:
         kind = self._tokens[start].kind

@@ -1,4 +1,4 @@
-"""Holds the quantities of a claim against those of a text."""
+"""Compares the quantities of a claim with those of a text."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -29,7 +29,7 @@ Date = tuple[int | None, int | None, int | None]
 
 
 class Relation(StrEnum):
-    """What a text says of one quantity of a claim: the same; another value for what seems the same thing; nothing."""
+    """How a text relates to a quantity of a claim: the same; another value for what seems the same thing; nothing."""
 
     AGREE = "agree"
     DIFFER = "differ"
@@ -57,7 +57,7 @@ _IDENTIFIER: Final = Kind.IDENTIFIER
 
 
 class QuantityFinding(Struct, frozen=True, kw_only=True):
-    """One quantity of the claim; ``other`` is the text's quantity that it agrees with or differs from."""
+    """A quantity of the claim; ``other`` is the text's quantity that it agrees with or differs from."""
 
     quantity: Quantity
     relation: Relation
@@ -72,9 +72,6 @@ class QuantityComparison(Struct, frozen=True, kw_only=True):
     """A finding for each quantity of the claim, in order."""
 
     findings: tuple[QuantityFinding, ...]
-
-    def those(self, relation: Relation) -> tuple[QuantityFinding, ...]:
-        return tuple(finding for finding in self.findings if finding.relation is relation)
 
 
 def relate(claim: Quantity, text: Quantity) -> Relation:
@@ -312,14 +309,19 @@ def _amounts(claim: Quantity, text: Quantity) -> Relation:
         for other in theirs:
             if _fits(value, claim, other, text):
                 return _AGREE
+    return _unequal(claim, text, mine[0], theirs[0])
+
+
+def _unequal(claim: Quantity, text: Quantity, mine: Decimal, theirs: Decimal) -> Relation:
+    """The relation of two unequal amounts, ``mine`` and ``theirs`` in the same unit: both may still be true."""
     if _alike(claim, text) or (claim.unit == "mass" and _of_bodies(claim.values[0], text.values[0])):
         return _ABSENT
-    if claim.change is not text.change:  # what it has become, or by how much: unequal as they are, both may be true
+    if claim.change is not text.change:  # one is a change and the other a result
         return _ABSENT
-    if not _excluded(mine[0], claim.bound, theirs[0], text.bound):
+    if not _excluded(mine, claim.bound, theirs, text.bound):
         return _ABSENT
-    whole = (text.leading is not None and mine[0] == text.leading) or (
-        claim.leading is not None and theirs[0] == claim.leading
+    whole = (text.leading is not None and mine == text.leading) or (
+        claim.leading is not None and theirs == claim.leading
     )
     coarse = (claim.factor >= _THOUSAND and coarser(claim, text)) or (text.factor >= _THOUSAND and coarser(text, claim))
     return _ABSENT if whole or coarse else _DIFFER

@@ -1,4 +1,4 @@
-"""Numbers in words, and parts of a unit: "one hundred and twenty", "half a million", "three quarters of an hour"."""
+"""Reads numbers in words, and fractions: "one hundred and twenty", "half a million", "three quarters of an hour"."""
 
 from decimal import Decimal
 from typing import Final
@@ -23,7 +23,7 @@ _RATED: Final = frozenset({"star", "stars", "point", "points", "sterne", "sterne
 
 
 class Cardinals(Surroundings):
-    """Reads numbers; ``last`` is half-open everywhere, and None is returned where nothing of the kind stands."""
+    """Reads numbers; ``last`` is exclusive, and methods return None if there is no such number."""
 
     def _below_hundred(self, start: int) -> tuple[Decimal, int] | None:
         word, last = self.lower(start), start + 1

@@ -1,4 +1,4 @@
-"""What a quantity is, once it is read."""
+"""The quantity: a number, date or identifier as parsed."""
 
 from decimal import Decimal
 from enum import StrEnum
@@ -7,7 +7,7 @@ from msgspec import Struct
 
 
 class Kind(StrEnum):
-    """Quantities of two kinds are never compared, save points with the differences of percentages."""
+    """Quantities of different kinds are not compared, except points with differences of percentages."""
 
     NUMBER = "number"
     PERCENT = "percent"
@@ -26,7 +26,7 @@ class Kind(StrEnum):
 
 
 class BoundKind(StrEnum):
-    """How the words before a quantity loosen it."""
+    """How the words before a quantity limit it."""
 
     EXACT = "exact"
     ABOUT = "about"
@@ -37,11 +37,11 @@ class BoundKind(StrEnum):
 class Quantity(Struct, frozen=True, kw_only=True):
     """A quantity of a text.
 
-    ``values`` are its readings in the base unit of ``unit`` (grams, metres, seconds, months …): one, or two where the
-    separators are ambiguous ("1.250"). Dates have ``date`` (year, month, day; None where unsaid) instead. ``unit`` is a
-    currency, a dimension, or the sort of identifier. ``per`` is the period of a rate. ``noun`` holds the words counted.
-    ``limit`` is ``until`` or ``from`` where a preposition makes a date or time the end or start of a span. ``first``
-    and ``last`` are token offsets, half-open.
+    ``values`` are its readings in the base unit of ``unit`` (grams, metres, seconds, months …): one, or two if the
+    separators are ambiguous ("1.250"). Dates have ``date`` (year, month, day; None if not stated) instead. ``unit`` is
+    a currency, a dimension, or the kind of identifier. ``per`` is the period of a rate. ``noun`` holds the words
+    counted. ``limit`` is ``until`` or ``from`` if a preposition makes a date or time the end or start of a span.
+    ``first`` and ``last`` are token offsets; ``last`` is exclusive.
     """
 
     kind: Kind

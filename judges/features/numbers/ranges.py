@@ -1,4 +1,4 @@
-"""What neighbouring quantities take from each other: "from 4 to 6 percent", "$5-10 million", "1 hour 30 minutes"."""
+"""Completes neighbouring quantities by each other: "from 4 to 6 percent", "$5-10 million", "1 hour 30 minutes"."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""Whether one number is another one rounded, by the places that it is written with."""
+"""Decides whether one number is another one rounded, by the decimal places it is written with."""
 
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Final

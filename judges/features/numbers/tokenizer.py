@@ -1,5 +1,5 @@
-"""One pass over a text that yields its tokens: words, numbers in their written forms, identifiers, and the marks that
-matter. Every alternative is bounded or cannot be re-read, so the time taken grows with the length of the text alone."""
+"""Splits a text into tokens in one pass: words, numbers as written, identifiers, and the punctuation that matters.
+Every alternative is bounded or cannot backtrack, so the time is linear in the text."""
 
 import re
 import unicodedata
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class Token(Struct, frozen=True):
-    """``kind`` is the name of the alternative that matched; the offsets count in the normalised text."""
+    """``kind`` is the name of the alternative that matched; offsets are positions in the normalised text."""
 
     kind: str
     text: str

@@ -1,5 +1,5 @@
-"""The words of quantities, as data: number words, scales, units, currencies, months, weekdays, and the words that bound
-a number. English, German, French and Spanish, with the Chinese and Japanese counters that follow a number directly."""
+"""The vocabulary of quantities, as data: number words, scales, units, currencies, months, weekdays, and the words that
+limit a number. English, German, French and Spanish, and the Chinese and Japanese counters that follow a number."""
 
 from decimal import Decimal
 from typing import Final

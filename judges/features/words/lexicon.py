@@ -1,4 +1,4 @@
-"""What the signals know of words, as data. English, German, French and Spanish, and a few Chinese characters."""
+"""The lexicon of the features, as data: English, German, French and Spanish, and a few Chinese characters."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Words to what is compared of them: stems, and the concepts that opposites share."""
+"""Maps words to the keys that are compared: stems, and the concepts that opposites share."""
 
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -10,8 +10,8 @@ _LIGHT: Final = 0.3
 
 
 class Lexeme(NamedTuple):
-    """A word as compared: ``key`` is its stem or concept, empty for words without content; ``sign`` tells a concept
-    from its opposite and is 0 for words that have none."""
+    """A word as compared: ``key`` is its stem or concept, empty for words without content; ``sign`` distinguishes a
+    concept from its opposite and is 0 for words without one."""
 
     key: str
     weight: float

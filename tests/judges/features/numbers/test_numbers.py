@@ -255,7 +255,7 @@ def test_a_range_holds_its_bounds() -> None:
     assert (low.bound, high.bound) == (BoundKind.AT_LEAST, BoundKind.AT_MOST)
     assert low.unit == high.unit == "decibel"
     inside = compare("between 70 and 80 decibels", "71, 74.5 and 78 decibels")
-    assert len(inside.those(Relation.AGREE)) == 2
+    assert len([finding for finding in inside.findings if finding.relation is Relation.AGREE]) == 2
 
 
 def test_kinds_are_told_apart() -> None:
