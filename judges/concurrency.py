@@ -7,6 +7,10 @@ from typing import Final, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
+MAX_INLINE_SPLIT_CHARS: Final = 20_000
+"""A piece of a reply of up to this many characters is split into sentences on the event loop; a longer one, on a
+thread."""
+
 MAX_INLINE_CHARS: Final = 600
 """A claim of up to this many characters is parsed on the event loop; a longer one, on a thread."""
 

@@ -23,14 +23,12 @@ from app.reply.final_checks import WholeReply, run_final_checks
 from app.reply.grounding_object import JudgedSentence, claims_of, reasons_of
 from app.reply.text_buffer import TextBuffer
 from judges.checker import ReplyCheck
+from judges.concurrency import MAX_INLINE_SPLIT_CHARS
 from judges.types import ClaimVerdict, Label, Sentence, SentenceVerdict, Span
 from policies.engine import ReplyEvaluation, SentenceDecision, decision_to_dict
 from policies.types import Action
 
 _EMPTY_FRAME = Frame(json={})
-
-_LONG_TEXT = 20_000
-"""Characters in one piece beyond which they are split off the event loop."""
 
 
 class Choice(Account):
@@ -74,7 +72,7 @@ class Choice(Account):
         """The sentences completed by ``text``; without a judge all of the reply is one, at its end."""
         if self._check is None:
             return ()
-        if len(text) > _LONG_TEXT:
+        if len(text) > MAX_INLINE_SPLIT_CHARS:
             return await asyncio.to_thread(self._check.push, text)
         return self._check.push(text)
 

@@ -13,13 +13,11 @@ from app.reply.citations import cite_reply, cite_sentence
 from app.reply.claim_rows import claim_rows
 from app.reply.grounding_object import JudgedSentence
 from judges.checker import ReplyCheck
+from judges.concurrency import MAX_INLINE_SPLIT_CHARS, run
 from judges.report import SKIPPED
 from judges.types import Label, Sentence, SentenceVerdict
 from policies.citations.document_names import DocumentNames
 from policies.replay import ChoiceLog
-
-_LONG_TEXT = 20_000
-"""Characters in one piece beyond which they are split off the event loop."""
 
 
 @dataclass(slots=True)
@@ -78,7 +76,7 @@ class ShadowCheck:
             heard = self._choices[part.choice] = _Heard(self._open_check())
         heard.texts.append(part.text)
         push = heard.check.push
-        self._start(heard, await asyncio.to_thread(push, part.text) if len(part.text) > _LONG_TEXT else push(part.text))
+        self._start(heard, await run(len(part.text) <= MAX_INLINE_SPLIT_CHARS, push, part.text))
 
     def _start(self, heard: _Heard, sentences: Sequence[Sentence]) -> None:
         heard.verdicts += (self._tasks.start(heard.check.check(sentence)) for sentence in sentences)

@@ -19,6 +19,7 @@ from app.reply.grounding_object import JudgedSentence
 from app.settings import Settings
 from app.text_checks.request import CheckRequest, read_check
 from judges.checker import GroundingChecker, ReplyCheck
+from judges.concurrency import MAX_INLINE_SPLIT_CHARS, run
 from judges.report import SKIPPED, build_report
 from judges.types import (
     Chunk,
@@ -37,8 +38,6 @@ from policies.engine import PolicyEngine, PolicySet, ReplyEvaluation
 from policies.grounding.evaluator import GroundingRules
 from policies.types import Action, Citation, Decision, Policy, PolicyInputs, strictest
 
-_LONG_TEXT = 20_000
-"""Characters beyond which a text is split off the event loop."""
 _OPTIONS = "options"
 
 
@@ -247,7 +246,7 @@ async def _judge_all(reply: ReplyCheck, text: str) -> list[SentenceVerdict]:
     def split() -> Sequence[Sentence]:
         return [*reply.push(text), *reply.flush()]
 
-    sentences = await asyncio.to_thread(split) if len(text) > _LONG_TEXT else split()
+    sentences = await run(len(text) <= MAX_INLINE_SPLIT_CHARS, split)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(reply.check(sentence)) for sentence in sentences]
     return [task.result() for task in tasks]
