@@ -17,8 +17,9 @@ from app.auth.admin_token import AdminAuth
 from app.auth.secrets import Vault
 from app.concurrency import TaskScope
 from app.config import load_config
-from app.db.database import Database, check_schema, upgrade
+from app.db.database import Database
 from app.db.partitions import PartitionKeeper
+from app.db.schema import check_schema, upgrade
 from app.db.tables import KEY_REVISION, POLICY_REVISION, SECRET_REVISION
 from app.events.observers import Observer, Observers
 from app.events.records import RequestEvent, RequestRow

@@ -20,7 +20,8 @@ from uuid import uuid4
 import structlog
 from sqlalchemy import text
 
-from app.db.database import Database, upgrade
+from app.db.database import Database
+from app.db.schema import upgrade
 from app.events.records import ClaimRow, DocumentRow, RequestEvent, RequestRow
 from app.events.rollups import rollup_update as tallies
 from app.events.storage.writer import EventWriter

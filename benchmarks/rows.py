@@ -16,8 +16,9 @@ from alembic import command
 from sqlalchemy import Table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.db.database import Database, _alembic, upgrade
+from app.db.database import Database
 from app.db.partitions import following, make_months, month_of
+from app.db.schema import alembic_config, upgrade
 from app.db.tables import EVENT_TABLES, claims, decisions, documents, policies, policy_versions, requests
 
 REQUESTS, DAYS, DECISIONS, WITH_CLAIMS = 1_000_000, 90, 5, 100_000
@@ -270,7 +271,7 @@ def main() -> None:
     parser.add_argument("--with-claims", type=int, default=WITH_CLAIMS, help="newest requests that have claims")
     parser.add_argument("--jobs", type=int, default=1, help="connections that fill it at once, on PostgreSQL")
     wanted = parser.parse_args()
-    command.upgrade(_alembic(wanted.url), _BEFORE_STATISTICS)
+    command.upgrade(alembic_config(wanted.url), _BEFORE_STATISTICS)
     asyncio.run(fill(wanted.url, wanted.requests, wanted.days, wanted.with_claims, wanted.jobs))
     started = perf_counter()
     upgrade(wanted.url)

@@ -6,7 +6,9 @@ from typing import Any
 from alembic import context
 from sqlalchemy import Connection, make_url
 
-from app.db.database import Database, compared, metadata
+from app.db.database import Database
+from app.db.schema import autogenerate_options
+from app.db.tables import metadata
 from app.settings import load_settings
 
 
@@ -17,7 +19,7 @@ def _configure(dialect: str, **target: Any) -> None:
         transactional_ddl=True,
         # SQLite cannot alter most things in place; batch mode copies the table.
         render_as_batch=True,
-        **compared(dialect),
+        **autogenerate_options(dialect),
         **target,
     )
 

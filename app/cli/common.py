@@ -31,7 +31,8 @@ class UsageError(CommandError):
 @contextmanager
 def database_errors() -> Iterator[None]:
     """Turn what is wrong with the database into one line that names its setting."""
-    from app.db.database import DatabaseUnavailableError, DatabaseUrlError, SchemaError
+    from app.db.database import DatabaseUnavailableError, DatabaseUrlError
+    from app.db.schema import SchemaError
 
     try:
         yield
@@ -49,7 +50,8 @@ def with_database(url: str, work: Callable[["Database"], Awaitable[T]]) -> T:
     import asyncio
 
     from app.auth.audit_log import acting_as
-    from app.db.database import Database, check_schema
+    from app.db.database import Database
+    from app.db.schema import check_schema
     from app.errors import AdminError
 
     async def run() -> T:

@@ -18,7 +18,7 @@ _HOURS = {"h": 1, "d": 24, "w": 168}
 @database.command()
 def upgrade() -> None:
     """Bring the tables to this version, or make them. Safe to run again."""
-    from app.db.database import upgrade as run
+    from app.db.schema import upgrade as run
 
     with database_errors():
         run(load_settings().database_url)

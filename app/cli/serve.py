@@ -17,7 +17,8 @@ from app.auth import check_redis
 from app.auth.admin_token import AdminAuth
 from app.auth.secrets import check_secret_keys
 from app.config import load_config
-from app.db.database import Database, upgrade
+from app.db.database import Database
+from app.db.schema import upgrade
 from app.main import create_app
 from app.observability import configure_logging
 from app.settings import Settings, SettingsError, load_settings

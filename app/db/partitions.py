@@ -53,7 +53,7 @@ async def make_months(database: Database, now: datetime) -> list[datetime]:
     if database.dialect == "sqlite":
         return made
     while (month := await _patiently(partial(_make_next, database, now))) is not None:
-        _log.info("events_month_made", month=f"{month:%Y-%m}")
+        _log.info("partition_created", month=f"{month:%Y-%m}")
         made.append(month)
     return made
 
@@ -73,10 +73,10 @@ async def drop_months(database: Database, before: datetime, *, keep_marked: bool
         try:
             gone = await _patiently(partial(_drop, database, month, keep_marked))
         except MonthInUseError:
-            _log.warning("events_month_in_use", month=f"{month:%Y-%m}")
+            _log.warning("partition_in_use", month=f"{month:%Y-%m}")
             continue
         if gone is not None:
-            _log.info("events_month_dropped", month=f"{month:%Y-%m}", requests=gone)
+            _log.info("partition_dropped", month=f"{month:%Y-%m}", requests=gone)
             count += gone
     return count
 
@@ -219,6 +219,6 @@ class PartitionKeeper:
         try:
             await make_months(self._database, datetime.now(UTC))
         except (DatabaseUnavailableError, MonthInUseError, SQLAlchemyError) as error:
-            _log.warning("events_months_not_made", error=type(error).__name__)
+            _log.warning("partitions_not_created", error=type(error).__name__)
             return self._retry_s
         return self._every_s

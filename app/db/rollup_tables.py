@@ -1,6 +1,6 @@
-"""The tables of the numbers that are counted ahead, and the histogram of latencies in them.
+"""The rollup tables: request and decision statistics by hour and day, with latency histograms.
 
-The event log's writer adds to them in the transaction that stores the events; see ``app.events.rollups.rollup_update``.
+The event writer updates them in the transaction that stores the events; see ``app.events.rollups.rollup_update``.
 """
 
 from bisect import bisect_left
@@ -9,33 +9,32 @@ from typing import Any
 
 from sqlalchemy import Boolean, Column, ColumnElement, Double, Integer, String, Table
 
-from app.db.tables import UTCDateTime
-from app.db.tables import metadata as metadata
+from app.db.tables import UTCDateTime, metadata
 
 HOUR, DAY = 3_600, 86_400
-"""What ``step`` may be, in seconds: how much time a row covers from ``start`` on, in UTC."""
+"""Values of ``step``: the seconds that a row covers from ``start`` on, in UTC."""
 NONE = ""
-"""What stands in a key for an agent, a model or a reason code that there is none of, and for all policies."""
+"""In a key: no agent, no model or no reason code; for the policy: all policies."""
 
 _LONGEST_NAME = 200
 
 BOUNDS_MS = tuple(2.0**power for power in range(-4, 17))
-"""Upper ends of the bins of a histogram, each twice the one before; one more bin holds what is above the last."""
+"""Upper bounds of the histogram bins, doubling from bin to bin; one more bin has no upper bound."""
 BINS = range(len(BOUNDS_MS) + 1)
 
 PARTS = ("total", "upstream", "judge", "gateway")
-"""What the time of a request went to. ``gateway`` is what is left of the total without upstream and judge."""
+"""The parts of a request's time. ``gateway`` is the total without upstream and judge."""
 VERDICTS = ("supported", "has_contradictions", "has_unverifiable", "no_claims", "no_sources", "not_checked")
 STATUSES = ("completed", "blocked", "cancelled", "incomplete", "upstream_error", "failed")
 
 
 def bin_of(latency_ms: float) -> int:
-    """The bin that a latency falls into; an upper end belongs to its bin."""
+    """The bin of a latency; an upper bound belongs to its bin."""
     return bisect_left(BOUNDS_MS, latency_ms)
 
 
 def key_of(name: str | None) -> str:
-    """An agent or model as it stands in a key: none is a name too, and a long one is cut to fit into an index."""
+    """An agent or model as part of a key: ``NONE`` if there is none, cut to fit into an index if it is long."""
     return (name or NONE)[:_LONGEST_NAME]
 
 
@@ -44,7 +43,7 @@ def _number(name: str, kind: type[Integer | Double[float]] = Integer) -> Column[
 
 
 def _latency(part: str) -> list[Column[Any]]:
-    """How many have this latency, their sum and largest (in milliseconds), and how many fall into each bin."""
+    """The columns of a latency: count, sum and maximum (in milliseconds), and the count in each bin."""
     return [
         _number(f"{part}_count"),
         _number(f"{part}_ms", Double),
@@ -53,7 +52,7 @@ def _latency(part: str) -> list[Column[Any]]:
     ]
 
 
-# A row with a policy counts the requests that the policy decided on, in force or in shadow.
+# A row with a policy counts the requests that the policy decided on, enforced or in shadow.
 request_statistics = Table(
     "request_statistics",
     metadata,
@@ -66,7 +65,7 @@ request_statistics = Table(
     _number("requests"),
     *(_number(f"verdict_{verdict}") for verdict in VERDICTS),
     *(_number(f"status_{status}") for status in STATUSES),
-    # Whole numbers all the same: what an upstream says it took may be more than an integer holds.
+    # Whole numbers, but an upstream may report more than an integer can hold.
     _number("prompt_tokens", Double),
     _number("completion_tokens", Double),
     _number("trust_count"),
@@ -96,5 +95,5 @@ STATISTICS = (request_statistics, decision_statistics)
 
 
 def in_days(table: Table, since: datetime, until: datetime) -> tuple[ColumnElement[bool], ...]:
-    """Conditions on the rows of those whole days."""
+    """Conditions that select the rows of whole days, from ``since`` until ``until``."""
     return table.c.step.in_((HOUR, DAY)), table.c.start >= since, table.c.start < until

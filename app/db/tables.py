@@ -1,7 +1,7 @@
-"""The tables, as SQLAlchemy Core. Every column that a filter of the admin API reads has an index in keyset order.
+"""The tables, in SQLAlchemy Core. Every column that the admin API filters by has an index in keyset order.
 
-Events are written once and never changed; their keys are made from the request, so that writing one twice adds nothing.
-On PostgreSQL the tables of the event log are partitioned by month; ``app.db.partitions`` says how.
+Events are written once and never changed. Their keys derive from the request, so writing one twice adds nothing. On
+PostgreSQL the event log is partitioned by month; see ``app.db.partitions``.
 """
 
 from datetime import UTC, datetime
@@ -38,7 +38,7 @@ metadata = MetaData(
 
 
 class UTCDateTime(TypeDecorator[datetime]):
-    """A point in time. Aware both ways, also on SQLite, which keeps no time zone; a naive value is refused."""
+    """A timezone-aware datetime, also on SQLite, which stores no time zone. Naive values are rejected."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -47,7 +47,7 @@ class UTCDateTime(TypeDecorator[datetime]):
         if value is None:
             return None
         if value.tzinfo is None:
-            raise ValueError("a time without a time zone cannot be stored")
+            raise ValueError("a datetime without a time zone cannot be stored")
         return value.astimezone(UTC)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
@@ -60,12 +60,12 @@ Json = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresq
 
 
 ONE_DIALECT = "one_dialect"
-"""Key in a constraint's ``info``: the only dialect that has it."""
+"""Key in the ``info`` of a constraint that only one dialect has: that dialect."""
 
 
 def _of_request() -> ForeignKeyConstraint:
-    # A table that is partitioned by time has no key that names a request alone. PostgreSQL is left without this one:
-    # an event is written in one transaction, and who deletes requests deletes what hangs on them.
+    # A table partitioned by time has no key on the request id alone, so PostgreSQL has no such foreign key. An event is
+    # written in one transaction, and deleting requests deletes their rows in other tables.
     key = ForeignKeyConstraint(
         ["request_id"], ["requests.request_id"], ondelete="CASCADE", info={ONE_DIALECT: "sqlite"}
     )
@@ -89,7 +89,7 @@ policies = Table(
     Column("updated_at", UTCDateTime, nullable=False),
 )
 
-# No foreign key: the versions of a deleted policy stay, because events still name them.
+# No foreign key: the versions of a deleted policy are kept, because events refer to them.
 policy_versions = Table(
     "policy_versions",
     metadata,
@@ -222,9 +222,9 @@ documents = Table(
 )
 
 EVENT_TABLES = (requests, decisions, claims, documents)
-"""An event's rows, in the order in which they are written; ``ts`` is the request's time in all of them."""
+"""The tables of an event, in insertion order. ``ts`` is the request's time in all of them."""
 
-# ``version`` is the number of the last step, ``state`` what holds for all of them.
+# ``version`` is the number of the last step, ``state`` applies to all steps.
 runs = Table(
     "runs",
     metadata,
@@ -239,7 +239,7 @@ runs = Table(
     Index(None, "created_at", "run_id"),
 )
 
-# What a run was told, in order: steps are added, so that two workers cannot undo what the other recorded.
+# The steps of a run, in order. Steps are only added, so two workers cannot overwrite each other.
 run_steps = Table(
     "run_steps",
     metadata,
@@ -276,7 +276,7 @@ secrets = Table(
     Column("updated_at", UTCDateTime, nullable=False),
 )
 
-# Lines are written with the change they tell of, never changed, and outlive what they are about.
+# Entries are written in the transaction of the change, never changed, and outlive their target.
 audit = Table(
     "audit",
     metadata,
@@ -302,7 +302,7 @@ feedback = Table(
     _of_request(),
 )
 
-# One row for each worker process, renewed every few seconds. ``versions``: what it has loaded, by policy id.
+# One row per worker process, renewed every few seconds. ``versions``: the policy versions it has loaded.
 workers = Table(
     "workers",
     metadata,
@@ -318,7 +318,7 @@ workers = Table(
 meta = Table("meta", metadata, Column("key", String, primary_key=True), Column("value", Text, nullable=False))
 
 POLICY_REVISION = "policy_revision"
-"""Key in ``meta`` of the counter that every change of a policy raises; the first migration puts it there."""
+"""Key in ``meta`` of the counter that every policy change increments; the first migration creates it."""
 
 KEY_REVISION, SECRET_REVISION = "key_revision", "secret_revision"
-"""The same for gateway keys and for secrets; they are there from the first change on."""
+"""The same for gateway keys and secrets; the first change creates them."""

@@ -87,7 +87,7 @@ class FeedbackStore:
             known = select(requests.c.ts).where(requests.c.request_id == request_id)
             ts = (await connection.execute(known.with_for_update(key_share=True, read=True))).scalar()
             if ts is None:
-                raise NotFoundError(f"there is no request {request_id!r}")
+                raise NotFoundError(f"request {request_id!r} does not exist")
             if decision_id is not None:
                 columns = decisions.c
                 of_request = columns.request_id == request_id, columns.ts == ts

@@ -18,7 +18,7 @@ def _is_made(event: RequestEvent) -> bool:
     try:
         return event.request is not None
     except Exception as error:
-        _log.error("event_unmade", error=f"{type(error).__name__}: {error}")
+        _log.error("event_build_failed", error=f"{type(error).__name__}: {error}")
         return False
 
 

@@ -124,7 +124,7 @@ class EventQueries:
         async with self._database.read() as connection:
             request = (await connection.execute(select(requests).where(requests.c.request_id == request_id))).first()
             if request is None:
-                raise NotFoundError(f"there is no request {request_id!r}")
+                raise NotFoundError(f"request {request_id!r} does not exist")
             found: dict[str, list[dict[str, Any]]] = {}
             for table, order in (
                 (documents, documents.c.position),

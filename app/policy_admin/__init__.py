@@ -1,1 +1,1 @@
-"""Policies as operators manage them: documents, the store, bootstrap."""
+"""Managing policies: documents, the store, versions, bootstrap."""

@@ -1,4 +1,4 @@
-"""Policies that the configuration file brings along: in force from the start, whoever starts first."""
+"""Creates the policies of the configuration file at startup."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ _ATTEMPTS = 5
 
 
 async def put_in_force(drafts: Sequence[PolicyDraft], store: PolicyStore) -> None:
-    """Make each policy, or replace the one of its name where it differs. A second run changes nothing.
+    """Create each policy, or replace the one with its name if it differs. A second run changes nothing.
 
     Raises DatabaseUnavailableError; ConflictError or PreconditionError if others keep changing the same policies.
     """
@@ -29,7 +29,7 @@ async def _put(draft: PolicyDraft, store: PolicyStore, *, attempts: int) -> str 
     try:
         return await _put_once(draft, store)
     except (ConflictError, PreconditionError):
-        # Another worker is doing the same; what it did is seen next time.
+        # Another worker is doing the same; the next attempt sees its changes.
         if attempts == 1:
             raise
         return await _put(draft, store, attempts=attempts - 1)

@@ -1,4 +1,4 @@
-"""A policy as it is written down: in a request to the admin API, in a file, in an older version."""
+"""The document form of a policy: in requests to the admin API, in files, in earlier versions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -21,40 +21,44 @@ class ScopeDocument(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    agents: Globs = Field([], description="Agents, by name or shell glob (support-*); none: every agent")
-    models: Globs = Field([], description="Models, as requests name them, or shell globs (gpt-4o*); none: every model")
-    keys: Globs = Field([], description="Gateway keys, by name or prefix, or shell globs; none: every key, and no key")
+    agents: Globs = Field([], description="Agent names or shell globs (support-*); empty: all agents")
+    models: Globs = Field([], description="Model names as in requests, or shell globs (gpt-4o*); empty: all models")
+    keys: Globs = Field(
+        [], description="Names or prefixes of gateway keys, or shell globs; empty: all keys, and requests without a key"
+    )
 
 
 class PolicyDocument(BaseModel):
-    """What a client writes. ``rules`` are checked by their category."""
+    """A policy as a client writes it. ``rules`` are validated by their category."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    name: Annotated[str, Line, Field(description="What it is called; no two policies share a name")]
-    category: Annotated[str, Field(description="What it looks at: retrieval, the documents; grounding, the reply")]
-    rules: Annotated[dict[str, Any], Field(description="The rules of its category; left out: their defaults")] = {}
-    scope: Annotated[ScopeDocument, Field(description="Which requests it is for")] = ScopeDocument()
-    enabled: Annotated[bool, Field(description="Off, it is kept and never asked")] = True
+    name: Annotated[str, Line, Field(description="Unique name")]
+    category: Annotated[str, Field(description="What is checked: retrieval for documents, grounding for the reply")]
+    rules: Annotated[dict[str, Any], Field(description="Rules of the category; omitted rules have their defaults")] = {}
+    scope: Annotated[ScopeDocument, Field(description="Requests that the policy applies to")] = ScopeDocument()
+    enabled: Annotated[bool, Field(description="Disabled policies are kept but not evaluated")] = True
     priority: Annotated[
         int,
         Field(
             ge=-(2**31),
             lt=2**31,
-            description="Policies with a higher one are asked first, and their answer is the one given in place of a "
-            "blocked reply; the strictest action wins whatever the order",
+            description="Policies with a higher priority are evaluated first, and their abstention_response is used "
+            "first; the strictest action wins whatever the order",
         ),
     ] = 0
-    mode: Annotated[Mode, Field(description="enforce: what it decides is done; shadow: it is only logged")] = "enforce"
+    mode: Annotated[Mode, Field(description="enforce: its decisions take effect; shadow: they are only logged")] = (
+        "enforce"
+    )
     canary_percent: Annotated[
         int,
-        Field(ge=0, le=100, description="Share of requests on which it is enforced; on the others it is in shadow"),
+        Field(ge=0, le=100, description="Percentage of requests on which it is enforced; otherwise it is in shadow"),
     ] = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyDraft:
-    """A checked document. ``rules`` and ``scope`` are plain JSON with every default filled in."""
+    """A validated document. ``rules`` and ``scope`` are plain JSON with every default filled in."""
 
     name: str
     category: str
@@ -68,7 +72,7 @@ class PolicyDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPolicy:
-    """A policy as the admin API answers it."""
+    """A policy as the admin API returns it."""
 
     id: str
     name: str
@@ -89,7 +93,7 @@ class StoredPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyVersion:
-    """What a policy was. ``change``: ``create``, ``update``, ``rollback`` or ``delete``."""
+    """A version of a policy. ``change``: ``create``, ``update``, ``rollback`` or ``delete``."""
 
     policy_id: str
     version: int
@@ -106,19 +110,19 @@ class PolicyVersion:
 
 
 def draft(document: PolicyDocument) -> PolicyDraft:
-    """Check the rules of ``document``. Raises InvalidAdminRequestError, which names each rule that is wrong."""
+    """Validate the rules of ``document``. Raises InvalidAdminRequestError, which names each invalid rule."""
     try:
         rules = parse_rules(document.category, document.rules).model_dump(mode="json")
     except RulesError as error:
         raise invalid(error.errors) from None
     if any("\0" in text for text in _texts(rules)):
-        raise invalid([{"loc": ["rules"], "msg": "A text must not contain the character U+0000"}])
+        raise invalid([{"loc": ["rules"], "msg": "Texts must not contain the character U+0000"}])
     values = document.model_dump(exclude={"rules"})
     return PolicyDraft(rules=rules, **values)
 
 
 def parse_document(document: Any) -> PolicyDraft:
-    """Check a policy decoded from JSON or TOML. Raises InvalidAdminRequestError, which names each bad field."""
+    """Validate a policy decoded from JSON or TOML. Raises InvalidAdminRequestError, which names each invalid field."""
     try:
         parsed = PolicyDocument.model_validate(document)
     except ValidationError as error:
@@ -128,7 +132,7 @@ def parse_document(document: Any) -> PolicyDraft:
 
 
 def _wrong_rules(document: Any) -> Sequence[Mapping[str, Any]]:
-    """What is wrong with the rules of a document that is wrong elsewhere."""
+    """The errors in the rules of a document that has errors elsewhere."""
     match document:
         case {"category": str() as category, "rules": Mapping() as rules} if category in CATEGORIES:
             try:
@@ -139,13 +143,13 @@ def _wrong_rules(document: Any) -> Sequence[Mapping[str, Any]]:
 
 
 def patched(current: PolicyDraft, patch: Mapping[str, Any]) -> PolicyDraft:
-    """``current`` with a JSON merge patch (RFC 7396) applied: objects merge key by key, and null brings a field or rule
-    back to its default. Raises InvalidAdminRequestError."""
+    """``current`` with a JSON merge patch (RFC 7396) applied: objects are merged key by key, and null resets a field or
+    rule to its default. Raises InvalidAdminRequestError."""
     return parse_document(merge(asdict(current), patch))
 
 
 def merge(target: Any, patch: Any) -> Any:
-    """Apply a JSON merge patch, as RFC 7396 defines it; neither argument is changed."""
+    """Apply a JSON merge patch as defined in RFC 7396. Neither argument is changed."""
     if not isinstance(patch, Mapping):
         return patch
     merged = dict(target) if isinstance(target, Mapping) else {}
@@ -158,7 +162,7 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def invalid(errors: Any) -> InvalidAdminRequestError:
-    """The answer to a bad document: what is wrong, field by field, and the first of it in words."""
+    """The error for an invalid document: all ``errors`` by field, and the first as its message."""
     shown = [{"loc": list(error["loc"]), "msg": error["msg"]} for error in errors]
     first = shown[0]
     where = ".".join(str(part) for part in first["loc"]) or "body"

@@ -1,4 +1,4 @@
-"""The rows of the policies, read and written within a transaction of somebody else's."""
+"""Reads and writes the rows of policies within the caller's transaction."""
 
 from dataclasses import asdict, fields
 
@@ -14,7 +14,7 @@ from policies.types import Policy, Scope
 
 
 async def get(connection: AsyncConnection, policy_id: str, expected: int | None = None) -> StoredPolicy:
-    """``expected``: the version it must have. Raises NotFoundError or PreconditionError."""
+    """The policy. ``expected``: the version it must have. Raises NotFoundError or PreconditionError."""
     row = (await connection.execute(select(policies).where(policies.c.id == policy_id))).one_or_none()
     if row is None:
         raise unknown(policy_id)
@@ -28,13 +28,13 @@ async def check_name(connection: AsyncConnection, policy: StoredPolicy) -> None:
     """Raises ConflictError if another policy has the name."""
     query = select(policies.c.id).where(policies.c.name == policy.name, policies.c.id != policy.id)
     if (await connection.execute(query)).first() is not None:
-        raise ConflictError(f"there is a policy named {policy.name!r} already")
+        raise ConflictError(f"a policy named {policy.name!r} already exists")
 
 
 async def keep_version(
     connection: AsyncConnection, policy: StoredPolicy, change: str, *, before: StoredPolicy | None = None
 ) -> None:
-    """Note what ``policy`` is from now on, what it was ``before``, by what kind of change, and who made it."""
+    """Store ``policy`` as a version, and record the change from ``before`` in the audit log."""
     await note(
         connection,
         f"policy.{change}",
@@ -47,7 +47,7 @@ async def keep_version(
 
 
 def as_policy(stored: StoredPolicy) -> Policy:
-    """``stored`` as the engine wants it. Raises RulesError."""
+    """``stored`` in the form that the engine evaluates. Raises RulesError."""
     scope = Scope(**{field.name: tuple(stored.scope.get(field.name, ())) for field in fields(Scope)})
     rules = parse_rules(stored.category, stored.rules)
     values = asdict(stored.draft()) | {"rules": rules, "scope": scope}
@@ -55,5 +55,5 @@ def as_policy(stored: StoredPolicy) -> Policy:
 
 
 def unknown(policy_id: str) -> NotFoundError:
-    """What is said of a policy that is not there."""
-    return NotFoundError(f"there is no policy {policy_id!r}")
+    """The error for a policy that does not exist."""
+    return NotFoundError(f"policy {policy_id!r} does not exist")

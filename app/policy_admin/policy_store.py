@@ -1,4 +1,4 @@
-"""The policies: read from memory by every request, changed in the database, and seen by every worker in a moment."""
+"""The policies: requests read them from memory; changes are stored in the database and announced to all workers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -26,11 +26,11 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 class PolicyStore:
-    """All policies of one database. Requests are ruled from memory, so that they need no database.
+    """All policies of one database. Requests read them from memory and need no database.
 
-    ``refresh`` reads them; whoever owns the store calls it at the start (without its policies a gateway must not serve)
-    and when others have changed something. The store's own changes raise DatabaseUnavailableError, and are in force in
-    this worker when they return.
+    The owner of the store calls ``refresh`` at startup (a gateway must not serve without its policies) and when another
+    process has changed a policy. Changes through the store take effect in this worker before they return. They raise
+    DatabaseUnavailableError.
     """
 
     def __init__(self, database: Database) -> None:
@@ -44,17 +44,17 @@ class PolicyStore:
 
     @property
     def engine(self) -> PolicyEngine:
-        """The policies in force: an immutable snapshot, to be taken once a request."""
+        """The policies in force: an immutable snapshot. Take it once per request."""
         return self._engine
 
     @property
     def ready(self) -> bool:
-        """True once the policies were read."""
+        """True once the policies have been read."""
         return self._ready
 
     @property
     def unreadable(self) -> Mapping[str, str]:
-        """Stored policies whose rules this version does not understand, by id, and why."""
+        """Errors of the stored policies whose rules this version cannot read, by policy id."""
         return dict(self._unreadable)
 
     @property
@@ -62,9 +62,9 @@ class PolicyStore:
         """The version of each policy that this worker has loaded, by id."""
         return {policy.id: policy.version for policy in self._loaded.values()}
 
-    def watch(self, told: Callable[[], None]) -> None:
-        """Call ``told`` each time that policies were loaded; they are in force by then."""
-        self._watchers.append(told)
+    def watch(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` each time policies have been loaded. They are in force by then."""
+        self._watchers.append(callback)
 
     async def refresh(self) -> None:
         """Read the policies now. Raises DatabaseUnavailableError."""
@@ -82,14 +82,14 @@ class PolicyStore:
                 loaded[policy.id] = policy_rows.as_policy(policy)
             except RulesError as error:
                 unreadable[policy.id] = str(error)
-                # A policy must not fall silently out of force: what was known of it stands.
+                # A policy must not silently stop being enforced: the last readable version stays in force.
                 if policy.id in self._loaded:
                     loaded[policy.id] = self._loaded[policy.id]
                 if policy.id not in self._unreadable:
                     _log.error("policy_unreadable", policy_id=policy.id, error=str(error))
         self._engine, self._loaded, self._unreadable = PolicyEngine(list(loaded.values())), loaded, unreadable
-        for told in self._watchers:
-            told()
+        for callback in self._watchers:
+            callback()
 
     # Reading.
 
@@ -102,7 +102,7 @@ class PolicyStore:
         after: str | None = None,
         limit: int = 50,
     ) -> Sequence[StoredPolicy]:
-        """Up to ``limit`` policies by name, from the first name after ``after`` on."""
+        """Up to ``limit`` policies by name, starting after the name ``after``."""
         query = select(policies).order_by(policies.c.name).limit(limit)
         for column, value in ((policies.c.category, category), (policies.c.enabled, enabled), (policies.c.name, name)):
             if value is not None:
@@ -113,12 +113,12 @@ class PolicyStore:
             return [StoredPolicy(**row._mapping) for row in (await connection.execute(query)).all()]
 
     async def get(self, policy_id: str) -> StoredPolicy:
-        """Raises NotFoundError."""
+        """The policy. Raises NotFoundError."""
         async with self._database.read() as connection:
             return await policy_rows.get(connection, policy_id)
 
     async def versions(self, policy_id: str, *, before: int | None = None, limit: int = 50) -> Sequence[PolicyVersion]:
-        """Up to ``limit`` versions, newest first, from the first below ``before`` on; also of a deleted policy.
+        """Up to ``limit`` versions, newest first, starting below ``before``; also of a deleted policy.
 
         Raises NotFoundError.
         """
@@ -131,10 +131,10 @@ class PolicyStore:
             raise policy_rows.unknown(policy_id)
         return [PolicyVersion(**row._mapping) for row in found]
 
-    # Changing. ``expected`` is the version that the caller has seen; PreconditionError if it is no longer the newest.
+    # Changing. ``expected`` is the version the caller has seen; PreconditionError if it is no longer the newest.
 
     async def create(self, draft: PolicyDraft) -> StoredPolicy:
-        """Raises ConflictError if the name is taken."""
+        """Create a policy. Raises ConflictError if the name is taken."""
         now = datetime.now(UTC)
         new = StoredPolicy(id=f"pol_{uuid4().hex}", version=1, created_at=now, updated_at=now, **asdict(draft))
         async with self._changing() as connection:
@@ -144,29 +144,30 @@ class PolicyStore:
         return new
 
     async def replace(self, policy_id: str, draft: PolicyDraft, *, expected: int | None = None) -> StoredPolicy:
-        """Raises NotFoundError, PreconditionError, or ConflictError if the name is taken."""
+        """Replace the policy by ``draft``. Raises NotFoundError, PreconditionError, or ConflictError if the name is
+        taken."""
         return await self._update(policy_id, lambda _: draft, expected)
 
     async def patch(self, policy_id: str, patch: Mapping[str, Any], *, expected: int | None = None) -> StoredPolicy:
-        """Apply a JSON merge patch. Raises what ``replace`` raises, and InvalidAdminRequestError."""
+        """Apply a JSON merge patch. Raises the errors of ``replace``, and InvalidAdminRequestError."""
         return await self._update(policy_id, lambda current: patched(current, patch), expected)
 
     async def rollback(self, policy_id: str, version: int, *, expected: int | None = None) -> StoredPolicy:
-        """Make ``version`` the newest again, as a version of its own. Raises what ``replace`` raises, and
-        InvalidAdminRequestError if its rules are no longer valid."""
+        """Restore ``version`` as a new version. Raises the errors of ``replace``, and InvalidAdminRequestError if its
+        rules are no longer valid."""
         async with self._database.read() as connection:
             query = select(policy_versions).where(
                 policy_versions.c.policy_id == policy_id, policy_versions.c.version == version
             )
             row = (await connection.execute(query)).one_or_none()
         if row is None:
-            raise NotFoundError(f"there is no version {version} of policy {policy_id!r}")
+            raise NotFoundError(f"policy {policy_id!r} has no version {version}")
         earlier = {field.name: row._mapping[field.name] for field in fields(PolicyDraft)}
-        # The empty patch checks it by the rules of today.
+        # The empty patch validates it against the current rules.
         return await self._update(policy_id, lambda _: patched(PolicyDraft(**earlier), {}), expected, "rollback")
 
     async def delete(self, policy_id: str, *, expected: int | None = None) -> None:
-        """Its versions stay. Raises NotFoundError or PreconditionError."""
+        """Delete the policy but keep its versions. Raises NotFoundError or PreconditionError."""
         async with self._changing() as connection:
             current = await policy_rows.get(connection, policy_id, expected)
             await connection.execute(delete(policies).where(policies.c.id == policy_id))
@@ -198,4 +199,4 @@ class PolicyStore:
         try:
             await self.refresh()
         except DatabaseUnavailableError:
-            _log.warning("policy_refresh_failed")  # the change is made; the next look will see it
+            _log.warning("policy_refresh_failed")  # the change is stored; the next refresh loads it

@@ -1,1 +1,1 @@
-"""What worker processes tell each other: changes of policies and keys, and which workers serve."""
+"""How worker processes keep in sync: change notifications for policies, keys and secrets, and worker heartbeats."""

@@ -1,4 +1,4 @@
-"""Counters in the database by which a process sees what others have changed."""
+"""Tells all workers of a change to policies, keys or secrets: a revision counter for each in the database."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,73 +17,73 @@ _log = structlog.stdlib.get_logger(__name__)
 _CLOSE_S = 1.0
 
 Reload = Callable[[], Awaitable[None]]
-"""Reads again what a counter stands for. Raises DatabaseUnavailableError."""
+"""Reloads the data that a counter stands for. Raises DatabaseUnavailableError."""
 
 
 async def announce_change(database: Database, connection: AsyncConnection, name: str) -> None:
-    """Count a change, first of all in its transaction: on PostgreSQL its lock puts changes into one order."""
+    """Announce a change to all workers. Call it first in the transaction: its lock serialises changes on PostgreSQL."""
     await connection.execute(database.insert_ignore(meta), [{"key": name, "value": "0"}])
-    raised = cast(cast(meta.c.value, Integer) + 1, String)
-    await connection.execute(update(meta).where(meta.c.key == name).values(value=raised))
+    next_revision = cast(cast(meta.c.value, Integer) + 1, String)
+    await connection.execute(update(meta).where(meta.c.key == name).values(value=next_revision))
     await notify(database, connection, name)
 
 
 class ChangeWatcher:
-    """Calls the reader of a counter whenever that has another value.
+    """Reloads data whenever its counter changes.
 
-    On PostgreSQL it is told of changes and looks at once. Beside that, and on SQLite only so, it looks every ``poll_s``
-    seconds. While the database is away, everybody goes on with what they know.
+    On PostgreSQL it is notified and checks at once. In addition, and on SQLite only, it checks every ``poll_s``
+    seconds. While the database is unavailable, workers continue with the data they have.
     """
 
-    def __init__(self, database: Database, readers: Mapping[str, Reload], *, poll_s: float = 0.5) -> None:
-        self._database, self._readers, self._poll_s = database, readers, poll_s
-        # Made once, since it is asked over and over.
-        self._query = select(meta.c.key, meta.c.value).where(meta.c.key.in_(list(readers)))
+    def __init__(self, database: Database, reloads: Mapping[str, Reload], *, poll_s: float = 0.5) -> None:
+        self._database, self._reloads, self._poll_s = database, reloads, poll_s
+        # Built once, because it runs again and again.
+        self._query = select(meta.c.key, meta.c.value).where(meta.c.key.in_(list(reloads)))
         self._seen: dict[str, str] = {}
         self._scope = TaskScope()
         self._wake = asyncio.Event()
         self._stopping = False
-        self._looking: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._listener = NotifyListener(database, self._wake.set) if database.dialect == "postgresql" else None
 
     async def start(self) -> None:
-        """Call every reader once and keep looking. Raises DatabaseUnavailableError."""
+        """Reload everything once and start watching. Raises DatabaseUnavailableError."""
         self._seen = await self._stored()
-        for read in self._readers.values():
-            await read()
-        self._looking = self._scope.start(self._run())
+        for reload in self._reloads.values():
+            await reload()
+        self._task = self._scope.start(self._run())
         if self._listener is not None:
             self._listener.start()
 
     async def aclose(self) -> None:
-        """Stop looking. A query in progress may end; one that hangs is cancelled."""
+        """Stop watching. A running query may finish; one that hangs is cancelled."""
         if self._listener is not None:
             await self._listener.aclose()
         self._stopping = True
         self._wake.set()
-        if self._looking is not None:
-            await asyncio.wait({self._looking}, timeout=_CLOSE_S)
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=_CLOSE_S)
         await self._scope.aclose()
 
     async def _run(self) -> None:
-        away = False
+        failing = False
         while not await self._stopped():
             try:
-                await self._look()
-            except Exception as error:  # whatever went wrong, who looked no more would miss every change to come
-                if not away:
-                    _log.warning("revision_database_away", error=type(error).__name__)
-                away = True
+                await self._check()
+            except Exception as error:  # whatever the error, a stopped watcher would miss all later changes
+                if not failing:
+                    _log.warning("change_check_failed", error=type(error).__name__)
+                failing = True
             else:
-                if away:
-                    _log.info("revision_database_back")
-                away = False
+                if failing:
+                    _log.info("change_check_recovered")
+                failing = False
 
-    async def _look(self) -> None:
-        # The counters first: a change in between is then seen twice rather than not at all.
+    async def _check(self) -> None:
+        # Counters are read first: a change in between is then seen twice rather than missed.
         for name, revision in (await self._stored()).items():
             if revision != self._seen.get(name):
-                await self._readers[name]()
+                await self._reloads[name]()
                 self._seen[name] = revision
 
     async def _stored(self) -> dict[str, str]:
@@ -92,7 +92,7 @@ class ChangeWatcher:
         return {key: value for key, value in rows}
 
     async def _stopped(self) -> bool:
-        """Wait until it is time to look; True: no more."""
+        """Wait until the next check is due. True if the watcher is to stop."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._poll_s):
                 await self._wake.wait()

@@ -1,4 +1,4 @@
-"""PostgreSQL's LISTEN and NOTIFY: a process hears of a change as soon as it is committed."""
+"""PostgreSQL's LISTEN and NOTIFY: processes learn of a change as soon as it is committed."""
 
 import asyncio
 import random
@@ -19,29 +19,29 @@ _SILENT_S = 5.0
 _RANDOM = random.SystemRandom()
 
 
-async def notify(database: Database, connection: AsyncConnection, what: str) -> None:
-    """Tell every listener when the transaction of ``connection`` is committed. Does nothing on SQLite."""
+async def notify(database: Database, connection: AsyncConnection, payload: str) -> None:
+    """Notify all listeners when the transaction of ``connection`` commits. Does nothing on SQLite."""
     if database.dialect == "postgresql":
-        await connection.execute(select(func.pg_notify(_CHANNEL, what)))
+        await connection.execute(select(func.pg_notify(_CHANNEL, payload)))
 
 
 class NotifyListener:
-    """Calls ``told`` when somebody has notified, and when it begins to listen: what came before that it has not heard.
+    """Calls ``callback`` on every notification, and when it starts to listen, because earlier ones were missed.
 
-    It has a connection of its own, outside the pool, and gets another when that is lost, at growing intervals between
-    ``retry_s``, in seconds. Every ``probe_s`` seconds it makes sure that the connection is still there. A notice may be
-    missed all the same (a proxy that pools by transaction delivers none), so that nobody should rely on it alone.
+    It uses its own connection, outside the pool, and reconnects when that is lost, at intervals that grow within
+    ``retry_s`` (seconds). Every ``probe_s`` seconds it checks the connection. Notifications can still be missed (a
+    proxy that pools by transaction delivers none), so do not rely on them alone.
     """
 
     def __init__(
         self,
         database: Database,
-        told: Callable[[], None],
+        callback: Callable[[], None],
         *,
         retry_s: tuple[float, float] = (0.2, 15.0),
         probe_s: float = 30.0,
     ) -> None:
-        self._told = told
+        self._callback = callback
         self._first_retry_s, self._last_retry_s = retry_s
         self._probe_s = probe_s
         self._engine = create_async_engine(
@@ -52,7 +52,7 @@ class NotifyListener:
         self._scope = TaskScope()
 
     def start(self) -> None:
-        """Begin; returns at once. A database that is away is waited for."""
+        """Start listening; returns at once. Retries while the database is unavailable."""
         self._scope.start(self._run())
 
     async def aclose(self) -> None:
@@ -61,35 +61,35 @@ class NotifyListener:
         await self._engine.dispose()
 
     async def _run(self) -> None:
-        away, retry_s = False, self._first_retry_s
+        failing, retry_s = False, self._first_retry_s
         while True:
             try:
                 async with self._connected() as (connection, lost):
-                    if away:
-                        _log.info("change_notices_back")
-                    away, retry_s = False, self._first_retry_s
-                    self._told()
+                    if failing:
+                        _log.info("change_notifications_restored")
+                    failing, retry_s = False, self._first_retry_s
+                    self._callback()
                     await self._until(lost, connection)
-            except Exception as error:  # drivers raise what they like; the changes are looked for meanwhile
-                if not away:
-                    _log.warning("change_notices_away", error=type(error).__name__)
-                away = True
-            # All workers lose the database in the same moment, and should not all come back in the same one.
+            except Exception as error:  # drivers raise all kinds of errors; changes are polled meanwhile
+                if not failing:
+                    _log.warning("change_notifications_lost", error=type(error).__name__)
+                failing = True
+            # All workers lose the database at the same moment but must not all reconnect at the same moment.
             await asyncio.sleep(retry_s * _RANDOM.uniform(0.5, 1.0))
             retry_s = min(retry_s * 2, self._last_retry_s)
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[tuple[Any, asyncio.Event]]:
-        """The driver's connection, listening, and an event for when it is lost."""
+        """The driver's listening connection, and an event that is set when it is lost."""
         lost = asyncio.Event()
         async with self._engine.connect() as connection:
             driver: Any = (await connection.get_raw_connection()).driver_connection
             try:
                 driver.add_termination_listener(lambda _: lost.set())
-                await driver.add_listener(_CHANNEL, lambda *_: self._told())
+                await driver.add_listener(_CHANNEL, lambda *_: self._callback())
                 yield driver, lost
             finally:
-                await connection.invalidate()  # whoever is away is not waited for
+                await connection.invalidate()  # do not wait for an unavailable server
 
     async def _until(self, lost: asyncio.Event, connection: Any) -> None:
         while not lost.is_set():

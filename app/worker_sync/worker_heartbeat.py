@@ -1,4 +1,4 @@
-"""Which worker processes serve, and which version of each policy every one of them has loaded."""
+"""The live worker processes, and the policy versions that each of them has loaded."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ _CLOSE_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveWorker:
-    """A process that serves. ``versions``: what it has loaded, by policy id, since ``loaded_at``."""
+    """A worker process. ``versions``: the policy versions it has loaded, by policy id, since ``loaded_at``."""
 
     id: str
     host: str
@@ -40,26 +40,26 @@ class LiveWorker:
 
 
 class LoadedPolicies(Protocol):
-    """What the register reports."""
+    """The policies whose versions the heartbeat reports."""
 
     @property
     def loaded_versions(self) -> Mapping[str, int]: ...
 
-    def watch(self, told: Callable[[], None]) -> None:
-        """``told`` is called each time that policies were loaded."""
+    def watch(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` each time policies have been loaded."""
         ...
 
 
 async def live_workers(database: Database) -> Sequence[LiveWorker]:
-    """The workers that were heard of lately, the oldest first. Raises DatabaseUnavailableError."""
+    """The workers with a recent heartbeat, the oldest first. Raises DatabaseUnavailableError."""
     query = select(workers).where(workers.c.seen_at >= datetime.now(UTC) - _ALIVE).order_by(workers.c.started_at)
     async with database.read() as connection:
         return [LiveWorker(**row._mapping) for row in (await connection.execute(query)).all()]
 
 
 class WorkerHeartbeat:
-    """Keeps this process's row up to date: at once when policies were loaded, and every ``renew_s`` seconds so that the
-    others know it is alive. While the database is away it waits for it; nothing else depends on it."""
+    """Keeps this worker's row up to date: at once when policies are loaded, and every ``renew_s`` seconds to show that
+    it is alive. Retries while the database is unavailable; nothing else depends on it."""
 
     def __init__(self, database: Database, policies: LoadedPolicies, *, renew_s: float = RENEW_S) -> None:
         self._database, self._policies, self._renew_s = database, policies, renew_s
@@ -72,12 +72,12 @@ class WorkerHeartbeat:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start; returns at once."""
         self._policies.watch(self._note)
         self._task = self._scope.start(self._run())
 
     async def aclose(self) -> None:
-        """Take the row out. Does not wait long for a database that is away."""
+        """Remove the row. Does not wait long for an unavailable database."""
         self._stopping = True
         self._wake.set()
         if self._task is not None:
@@ -89,17 +89,17 @@ class WorkerHeartbeat:
         self._wake.set()
 
     async def _run(self) -> None:
-        away = False
+        failing = False
         while not self._stopping:
             self._wake.clear()
             try:
                 await self._renew()
             except (DatabaseUnavailableError, SQLAlchemyError) as error:
-                if not away:
-                    _log.warning("worker_register_away", error=type(error).__name__)
-                away = True
+                if not failing:
+                    _log.warning("worker_heartbeat_failed", error=type(error).__name__)
+                failing = True
             else:
-                away = False
+                failing = False
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._renew_s):
                     await self._wake.wait()
@@ -113,7 +113,7 @@ class WorkerHeartbeat:
         async with self._database.write() as connection:
             changes = {"seen_at": now} if loaded == self._written else {"seen_at": now, **loaded}
             mine = update(workers).where(workers.c.id == self.id).values(changes)
-            # The row is not there at first, nor after others have taken this process for dead.
+            # The row does not exist at first, nor after others have deleted it as stale.
             if (await connection.execute(mine)).rowcount == 0:
                 row = {"id": self.id, "host": socket.gethostname(), "pid": os.getpid(), "started_at": self._started_at}
                 await connection.execute(insert(workers), row | {"seen_at": now, **loaded})

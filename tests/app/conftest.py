@@ -10,7 +10,8 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import make_url
 
-from app.db.database import Database, upgrade
+from app.db.database import Database
+from app.db.schema import upgrade
 from app.events.records import ClaimRow, DocumentRow, RequestEvent, RequestRow
 from policies.types import Action, Decision, Phase
 from tests.support.database_templates import put_tables

@@ -6,7 +6,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from app.db.database import upgrade
+from app.db.schema import upgrade
 
 
 def put_tables(file: Path) -> None:

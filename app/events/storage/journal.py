@@ -85,7 +85,7 @@ class JournalFile:
                 mark += len(line)
                 payload = _payload(line)
                 if payload is None:
-                    _log.warning("journal_line_torn", path=str(self.path), bytes=len(line))
+                    _log.warning("journal_line_corrupt", path=str(self.path), bytes=len(line))
                 else:
                     payloads.append(payload)
         return payloads, mark

@@ -154,7 +154,7 @@ class Retention:
         jump = now[0] - before[0] - timedelta(seconds=now[1] - before[1])
         if abs(jump) <= _JUMP:
             return False
-        _log.warning("clock_was_set", by_s=round(jump.total_seconds()), pruning="put off")
+        _log.warning("clock_changed", by_s=round(jump.total_seconds()), pruning="put off")
         return True
 
     async def _turn(self) -> bool:

@@ -38,7 +38,7 @@ class _Entry:
         try:
             return event_rows(self.event)
         except Exception as error:
-            _log.error("event_without_rows", error=f"{type(error).__name__}: {error}")
+            _log.error("event_not_serializable", error=f"{type(error).__name__}: {error}")
             return None
 
     def settle(self, error: Exception | None = None) -> None:
@@ -293,13 +293,13 @@ class EventWriter:
         except Exception as error:  # whatever went wrong, the events are kept and the writer goes on
             self.failures += 1
             if self._retry_at is None:
-                _log.warning("event_database_away", error=f"{type(error).__name__}: {error}")
+                _log.warning("event_database_unavailable", error=f"{type(error).__name__}: {error}")
             else:
                 self._retry_s = min(self._retry_s * 2, self._last_retry_s)
             self._retry_at = asyncio.get_running_loop().time() + self._retry_s
             return False
         if self._retry_at is not None:
-            _log.info("event_database_back")
+            _log.info("event_database_recovered")
             self._retry_at, self._retry_s = None, self._first_retry_s
         return True
 
@@ -308,7 +308,7 @@ class EventWriter:
             unmade = await asyncio.to_thread(self._journal_rows, batch)
         except OSError as error:
             if not self._disk_full:
-                _log.error("event_journal_away", error=f"{type(error).__name__}: {error}")
+                _log.error("event_journal_unwritable", error=f"{type(error).__name__}: {error}")
             self._disk_full = True
             return False
         self._disk_full = False

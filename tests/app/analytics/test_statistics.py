@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from sqlalchemy import delete, insert, select
 
 from app.analytics.statistics import Statistics
-from app.db.database import Database, DatabaseUnavailableError, _alembic, upgrade
+from app.db.database import Database, DatabaseUnavailableError
 from app.db.rollup_tables import STATISTICS, STATUSES, VERDICTS
+from app.db.schema import alembic_config, upgrade
 from app.db.tables import EVENT_TABLES
 from app.events.queries import EventFilter, EventQueries, Key
 from app.events.records import RequestEvent
@@ -298,7 +299,7 @@ def test_rows_that_were_there_are_counted_by_the_migration(
         assert await store(database, rows) == []
         return await counted(database)
 
-    command.upgrade(_alembic(empty_url), "0006")
+    command.upgrade(alembic_config(empty_url), "0006")
     asyncio.run(run(put))
     upgrade(empty_url)
     filled = asyncio.run(run(counted))

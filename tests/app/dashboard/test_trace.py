@@ -55,7 +55,7 @@ def test_an_unknown_request_is_said_to_be_so(client: httpx.Client) -> None:
     for path in (path_of("req_none"), f"{path_of('req_none')}/trace.json"):
         answer = client.get(path)
         assert answer.status_code == 404
-        assert "there is no request" in answer.text
+        assert "does not exist" in answer.text
 
 
 @pytest.mark.parametrize(

@@ -14,15 +14,8 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import insert, select, text, update
 from sqlalchemy.exc import IntegrityError, StatementError
 
-from app.db.database import (
-    Database,
-    DatabaseUnavailableError,
-    DatabaseUrlError,
-    SchemaError,
-    check_schema,
-    compared,
-    upgrade,
-)
+from app.db.database import Database, DatabaseUnavailableError, DatabaseUrlError
+from app.db.schema import SchemaError, autogenerate_options, check_schema, upgrade
 from app.db.tables import decisions, meta, metadata, run_steps, runs
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +26,9 @@ Open = Callable[[], AbstractAsyncContextManager[Database]]
 async def test_the_migrated_schema_is_that_of_the_tables(open_database: Open) -> None:
     async with open_database() as database, database.read() as connection:
         differences = await connection.run_sync(
-            lambda sync: compare_metadata(MigrationContext.configure(sync, opts=compared(database.dialect)), metadata)
+            lambda sync: compare_metadata(
+                MigrationContext.configure(sync, opts=autogenerate_options(database.dialect)), metadata
+            )
         )
     assert differences == []
 
@@ -55,7 +50,7 @@ def test_upgrading_again_keeps_what_is_there(database_url: str) -> None:
 
 @pytest.mark.slow
 def test_workers_that_start_at_once_all_find_the_tables_made(empty_url: str) -> None:
-    code = f"from app.db.database import upgrade; input(); upgrade({empty_url!r})"
+    code = f"from app.db.schema import upgrade; input(); upgrade({empty_url!r})"
     workers = [subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) for _ in range(3)]
     for worker in workers:
         assert worker.stdin is not None
@@ -74,7 +69,7 @@ def test_workers_that_start_at_once_all_find_the_tables_made(empty_url: str) -> 
 @pytest.mark.slow
 def test_the_migrations_are_found_from_any_working_directory(sqlite_url: str, tmp_path: Path) -> None:
     (tmp_path / "migrations").mkdir()
-    code = f"from app.db.database import upgrade; upgrade({sqlite_url!r})"
+    code = f"from app.db.schema import upgrade; upgrade({sqlite_url!r})"
     subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, check=True)
     assert (tmp_path / "groundlane.db").exists()
 
@@ -196,13 +191,13 @@ async def test_a_server_that_is_not_there_is_unavailable() -> None:
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("nonsense", "cannot be read"),
-        ("mysql+aiomysql://host/name", "'mysql\\+aiomysql' is no known database"),
+        ("nonsense", "invalid database URL"),
+        ("mysql+aiomysql://host/name", "unsupported database 'mysql\\+aiomysql'"),
         ("sqlite+aiosqlite://", "needs a file"),
         ("sqlite+aiosqlite:///:memory:", "needs a file"),
         ("sqlite+aiosqlite:///file:x?mode=memory&uri=true", "needs a file"),
-        ("sqlite+aiosqlite:///x.db?timeout=long", "option that cannot be read"),
-        ("postgresql+asyncpg://host:port/name", "cannot be read"),
+        ("sqlite+aiosqlite:///x.db?timeout=long", "has an invalid option"),
+        ("postgresql+asyncpg://host:port/name", "invalid database URL"),
     ],
 )
 def test_a_url_that_cannot_serve_is_refused_in_one_line(url: str, message: str) -> None:

@@ -10,8 +10,9 @@ from alembic import command
 from sqlalchemy import Connection, insert, inspect, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.db.database import Database, SchemaError, _alembic, upgrade
+from app.db.database import Database
 from app.db.rollup_tables import STATISTICS
+from app.db.schema import SchemaError, alembic_config, upgrade
 from app.db.tables import EVENT_TABLES, feedback
 from app.events.queries import EventQueries
 from app.events.records import RequestEvent
@@ -93,7 +94,7 @@ async def keys(database: Database) -> dict[str, list[str]]:
 
 def test_the_event_log_gets_its_months_and_loses_them(empty_url: str, event: Callable[..., RequestEvent]) -> None:
     events = [event(number, ts=ts) for number, ts in enumerate(TIMES)]
-    config = _alembic(empty_url)
+    config = alembic_config(empty_url)
     command.upgrade(config, "0005")
     on(empty_url, lambda database: put_plain(database, events))
     before = on(empty_url, shape), on(empty_url, rows)
@@ -147,7 +148,7 @@ def test_statistics_are_moved_and_moved_back_as_they_are(empty_url: str, event: 
             (3_600, True, "request_statistics_hours_all"), (3_600, False, "request_statistics_hours_each"),
             (86_400, True, "request_statistics_days_all"), (86_400, False, "request_statistics_days_each"),
         }  # fmt: skip
-    for turn in (lambda: command.downgrade(_alembic(empty_url), "0007"), lambda: upgrade(empty_url)):
+    for turn in (lambda: command.downgrade(alembic_config(empty_url), "0007"), lambda: upgrade(empty_url)):
         turn()
         assert on(empty_url, counted) == before
 

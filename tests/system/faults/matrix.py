@@ -128,8 +128,8 @@ DATABASE_FAULTS = (
         about="PostgreSQL is stopped or unreachable",
         client="Normal service; policies and keys come from memory, and calls of a run use the policies in force. "
         "Calls that need the database (the admin API, `/v1/runs`): 503.",
-        seen="`event_database_away`, then `event_database_back`; `groundlane_events_journaled_total`; `/readyz`: "
-        "`degraded` (`sync`: 503); `run_unavailable`, `run_call_lost` for calls of a run",
+        seen="`event_database_unavailable`, then `event_database_recovered`; `groundlane_events_journaled_total`; "
+        "`/readyz`: `degraded` (`sync`: 503); `run_unavailable`, `run_call_lost` for calls of a run",
         kept="Events go to the journal and are replayed later. None is lost or duplicated.",
         test="test_database.py::test_a_server_that_is_away",
     ),
@@ -161,7 +161,7 @@ DATABASE_FAULTS = (
         id="database-locked",
         about="another process locks the SQLite file",
         client="`batched`: normal service. `sync`: the reply waits 5 s for the lock, then the journal is used.",
-        seen="`event_database_away` (`database is locked`)",
+        seen="`event_database_unavailable` (`database is locked`)",
         kept="All events, as above.",
         test="test_database.py::test_a_locked_file",
     ),
@@ -169,8 +169,8 @@ DATABASE_FAULTS = (
         id="disk-full",
         about="the disk is full, so neither the database nor the journal can be written",
         client="`batched`: normal service. `sync`: 503 `event_not_stored`; on a stream, an error with that code.",
-        seen="`event_database_away` and `event_journal_away`; if the memory queue is full too, `events_lost` and "
-        "`groundlane_events_dropped_total`",
+        seen="`event_database_unavailable` and `event_journal_unwritable`; if the memory queue is full too, "
+        "`events_lost` and `groundlane_events_dropped_total`",
         kept="Up to `GROUNDLANE_EVENT_QUEUE_LIMIT` events wait in memory until there is space.",
         test="test_database.py::test_a_full_disk",
     ),
@@ -186,7 +186,7 @@ DATABASE_FAULTS = (
         id="replay-in-pieces",
         about="a replay is interrupted, before or after the commit of any batch",
         client="–",
-        seen="`event_database_away`",
+        seen="`event_database_unavailable`",
         kept="The next replay continues; each event is stored once.",
         test="test_replay.py::test_a_replay_that_is_cut_short_is_made_up_for",
     ),
@@ -296,7 +296,7 @@ PROCESS_FAULTS = (
         id="clock-retention",
         about="the clock jumps ahead, so that the whole log seems too old",
         client="–",
-        seen="`clock_was_set`",
+        seen="`clock_changed`",
         kept="Nothing is deleted until the next run, an hour later.",
         test="test_clock.py::test_a_clock_that_was_set_deletes_nothing",
     ),

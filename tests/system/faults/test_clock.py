@@ -84,7 +84,7 @@ async def test_a_clock_that_was_set_deletes_nothing(
                 return sum(line["event"] == name for line in lines)
 
             retention.start()
-            await until(lambda: told("clock_was_set") == 1)
+            await until(lambda: told("clock_changed") == 1)
             clock.ahead = timedelta()
             await until(lambda: told("events_pruned") > 0)
             await retention.aclose()

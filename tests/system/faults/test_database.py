@@ -206,7 +206,7 @@ def test_a_full_disk(tmp_path: Path, durability: str) -> None:
         assert told[0].status_code == 200
         with full_disk(gateway.child.pid):
             while_full = [call(), call(stream=True)]
-            gateway.wait_for("event_journal_away")
+            gateway.wait_for("event_journal_unwritable")
         if durability == "batched":
             assert [answer.status_code for answer in while_full] == [200, 200]
             told += while_full

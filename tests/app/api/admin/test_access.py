@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from app.db.database import Database, DatabaseUnavailableError, upgrade
+from app.db.database import Database, DatabaseUnavailableError
+from app.db.schema import upgrade
 
 pytestmark = pytest.mark.anyio
 

@@ -186,7 +186,7 @@ async def test_a_trace_holds_everything_of_a_request(client: httpx.AsyncClient, 
     ] == [(0, 0, "contradicted", 3.5, 2), (0, 1, "supported", 3.5, 1)]
     assert [claim["label"] for claim in trace["sentences"][0]["claims"]] == ["supported", "contradicted"]
     missing = await client.get("/admin/v1/requests/req_nothing")
-    assert (missing.status_code, missing.json()["detail"]) == (404, "there is no request 'req_nothing'")
+    assert (missing.status_code, missing.json()["detail"]) == (404, "request 'req_nothing' does not exist")
 
 
 @pytest.mark.parametrize(("kind", "rows"), [("requests", 10), ("events", 15)])

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, text
 
-from app.db.database import Database, upgrade
+from app.db.database import Database
+from app.db.schema import upgrade
 from app.db.tables import claims, decisions, documents, requests
 from app.events.records import RequestEvent
 from app.events.storage.journal import Journal
