@@ -1,8 +1,8 @@
-"""Pictures of every page of the dashboard, light and dark, on a desk and on a phone, in ``docs/images``:
+"""Takes screenshots of every dashboard page, light and dark, desktop and phone, into ``docs/images``:
 ``python -m docs.screenshots [--only NAME]``.
 
-The gateway of the demo is started, its walk-through played, and a week of requests put in that were never made. Needs
-the extra ``browser`` and a Chromium.
+Starts the demo's gateway, plays its walkthrough and adds a week of invented requests. Needs the extra ``browser`` and
+Chromium.
 """
 
 import argparse
@@ -42,7 +42,7 @@ _WEEK = timedelta(days=7)
 
 
 def pages(client: httpx.Client) -> dict[str, str]:
-    """The path of each page, by the name of its picture."""
+    """The path of each page, by the name of its screenshot."""
     policies = client.get("/admin/v1/policies", params={"limit": 200}).json()["items"]
     policy = next(policy["id"] for policy in policies if "leaflets" in policy["name"])
     blocked = client.get("/admin/v1/requests", params={"agent": "leaflet-desk", "action": "block"}).json()["items"]
@@ -62,12 +62,17 @@ def pages(client: httpx.Client) -> dict[str, str]:
     }
 
 
+_REASONS = {
+    "allow": "Grounding audit passed (2 citations)",
+    "warn": "Unverifiable claims 60% (max 50%)",
+    "block": "Claim contradicts source 'handbook.pdf'",
+}
 _KEY = "gl-history"
-"""Marks requests that were never made."""
+"""Marks invented requests."""
 
 
 def history(policies: dict[str, str]) -> list[RequestEvent]:
-    """A week of requests, by day more than by night, of which some were blocked."""
+    """A week of invented requests, more by day than by night, some of them warned or blocked."""
     chance, now = random.Random(3), datetime.now(UTC)
     made = []
     while len(made) < _REQUESTS:
@@ -95,7 +100,7 @@ def history(policies: dict[str, str]) -> list[RequestEvent]:
         decision = Decision(
             policy_id=named[0], policy_version=1, policy_name=named[1], category="grounding",
             phase=Phase.AFTER_WORKFLOW, action=Action(action), reason_code=code, metadata={}, latency_ms=0.2,
-            reason="All claims are supported" if code is None else "A claim is not what the documents say",
+            reason=_REASONS[action],
         )  # fmt: skip
         made.append(RequestEvent(request=row, decisions=(decision,)))
     return sorted(made, key=lambda event: event.request.ts)
@@ -112,11 +117,11 @@ async def write(database: Path, events: list[RequestEvent]) -> None:
 
 
 def prepare(running: Stage, client: httpx.Client) -> None:
-    """Play the walk-through, and put in what makes the pages worth a look."""
+    """Play the walkthrough and add requests, a policy version and keys, so that no page is empty."""
     with redirect_stdout(io.StringIO()):
         running.walkthrough(Screen()).run()
     policies = {policy["id"]: policy["name"] for policy in client.get("/admin/v1/policies?limit=200").json()["items"]}
-    # In a thread of its own, as Playwright keeps an event loop in this one.
+    # In another thread, because Playwright runs an event loop in this one.
     with ThreadPoolExecutor(1) as thread:
         thread.submit(lambda: asyncio.run(write(running.folder / "groundlane.db", history(policies)))).result()
     watched = next(id for id, name in policies.items() if "leaflets" in name)
@@ -127,7 +132,7 @@ def prepare(running: Stage, client: httpx.Client) -> None:
 
 @contextmanager
 def browsers(url: str, token: str) -> Iterator[Page]:
-    """A page that has signed in."""
+    """A signed-in page."""
     path = os.environ.get("GROUNDLANE_TEST_CHROMIUM") or shutil.which("chromium")
     with sync_playwright() as driver:
         browser = driver.chromium.launch(
@@ -145,19 +150,21 @@ def browsers(url: str, token: str) -> Iterator[Page]:
 
 
 def take(page: Page, name: str, path: str) -> None:
-    """Four pictures of a page."""
+    """Take four screenshots of a page."""
     for size, (width, height) in _SIZES.items():
         page.set_viewport_size({"width": width, "height": height})
-        # The overview goes on listening, so that its network is never idle.
+        # The overview keeps a connection open, so waiting for an idle network would never end.
         page.goto(f"/dashboard/{path}", wait_until="load")
         for _ in range(_TRIES):
             if not page.get_by_text("Degraded").count():
                 break
-            page.reload(wait_until="load")  # a machine that is busy enough makes its own database wait
+            page.reload(wait_until="load")  # on a busy machine the database check may time out
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
-            (FOLDER / f"{name}-{size}-{scheme}.webp").write_bytes(_webp(page))
-            print(f"{name}-{size}-{scheme}", flush=True)
+            file = FOLDER / name / f"{size}-{scheme}.webp"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(_webp(page))
+            print(f"{name}/{size}-{scheme}", flush=True)
 
 
 def _webp(page: Page) -> bytes:
@@ -171,9 +178,8 @@ def _webp(page: Page) -> bytes:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="pages whose names match this pattern")
+    parser.add_argument("--only", default="", help="regular expression: take only pages whose names match")
     wanted = parser.parse_args()
-    FOLDER.mkdir(exist_ok=True)
     with stage(Settings(), port=0, folder=None) as running:
         headers = {"authorization": f"Bearer {running.token}"}
         with httpx.Client(base_url=running.url, headers=headers, timeout=120) as client:
@@ -183,10 +189,10 @@ def main() -> None:
             for name, path in paths.items():
                 if re.search(wanted.only, name):
                     take(page, name, path)
-    size = sum(file.stat().st_size for file in FOLDER.glob("*.webp"))
+    size = sum(file.stat().st_size for file in FOLDER.glob("*/*.webp"))
     print(f"{size / 1e6:.2f} MB")
     if size > _LARGEST:
-        raise SystemExit(f"more than {_LARGEST / 1e6:.1f} MB: take a lower quality")
+        raise SystemExit(f"more than {_LARGEST / 1e6:.1f} MB: lower the quality")
 
 
 if __name__ == "__main__":

@@ -24,18 +24,25 @@ def percent(value: float | None, digits: int = 1) -> str:
     return NOTHING if value is None else f"{value * 100:.{digits}f}%"
 
 
+def whole_percent(value: float | None) -> str:
+    """A fraction as ``12%``."""
+    return percent(value, digits=0)
+
+
 def number(value: float | None, digits: int = 2) -> str:
     """A score as ``0.93``."""
     return NOTHING if value is None else f"{value:.{digits}f}"
 
 
 def duration(ms: float | None) -> str:
-    """Milliseconds as ``0.4 ms``, ``120 ms``, ``1.25 s`` or ``2 min 5 s``."""
+    """Milliseconds as ``<0.1 ms``, ``0.4 ms``, ``120 ms``, ``1.25 s`` or ``2 min 5 s``."""
     match ms:
         case None:
             return NOTHING
         case 0:
             return "0 ms"
+        case _ if ms < 0.05:
+            return "<0.1 ms"
         case _ if ms < 10:
             return f"{ms:.1f} ms"
         case _ if ms < 1_000:
@@ -98,4 +105,4 @@ def pretty_json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
-FILTERS = (count, many, percent, number, duration, size, time, ago, clip, pretty_json)
+FILTERS = (count, many, percent, whole_percent, number, duration, size, time, ago, clip, pretty_json)

@@ -1,4 +1,4 @@
-"""A real Chromium on a real dashboard, that tells what no reader should meet: errors, foreign hosts, barriers."""
+"""A real Chromium on a real dashboard. Reports errors, requests to other hosts, accessibility and layout faults."""
 
 import os
 import shutil
@@ -13,15 +13,16 @@ import pytest
 from app.dashboard.session import COOKIE
 from tests.support.live_gateway import ADMIN_TOKEN, Gateway
 
+WIDE = {"width": 1440, "height": 900}
 DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 390, "height": 844}
 TIMEOUT_MS = 90_000
-"""Long enough for a machine that has a lot else to do."""
+"""Long enough for a busy machine."""
 
 
 @contextmanager
 def sign_in(gateway: Gateway) -> Iterator[httpx.Client]:
-    """A client that has signed in as a browser would. ``client.headers`` hold the token that a change needs."""
+    """A client that has signed in as a browser would. ``client.headers`` contains the CSRF token for changes."""
     with httpx.Client(base_url=f"http://127.0.0.1:{gateway.port}", timeout=20) as client:
         form = client.get("/dashboard/sign-in").text
         answer = client.post("/dashboard/sign-in", data={"csrf": csrf_of(form), "token": ADMIN_TOKEN})
@@ -31,13 +32,13 @@ def sign_in(gateway: Gateway) -> Iterator[httpx.Client]:
 
 
 def csrf_of(page: str) -> str:
-    """The token in the first form of a page."""
+    """The CSRF token in the first form of a page."""
     return page.partition('name="csrf" value="')[2].partition('"')[0]
 
 
 @contextmanager
 def chromium() -> Iterator[Any]:
-    """A headless Chromium; skips where there is none, or the extra is missing."""
+    """A headless Chromium; skips the test if Chromium or the extra is missing."""
     playwright = pytest.importorskip("playwright.sync_api", reason="pages in a browser: needs the extra 'browser'")
     names = ("chromium", "chromium-browser", "google-chrome")
     path = os.environ.get("GROUNDLANE_TEST_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
@@ -54,29 +55,30 @@ def chromium() -> Iterator[Any]:
 
 @contextmanager
 def open_page(browser: Any, gateway: Gateway, client: httpx.Client | None, **options: Any) -> Iterator[Any]:
-    """A page of a browser of its own, signed in as ``client``. At the end there must have been no error on its console,
-    no answer of 500 or more, and no request to another host. ``options``: of the context, such as ``viewport``.
+    """A page in a new browser context, signed in as ``client``. Fails at the end if there was an error on the console,
+    a response of 500 or more, or a request to another host. ``options``: of the context, such as ``viewport``.
 
-    ``page.wait_for_function`` is of no use: it evaluates a text within the page, which the pages' policy forbids."""
+    ``page.wait_for_function`` doesn't work: it evaluates a string in the page, which the content security policy
+    forbids."""
     host = f"127.0.0.1:{gateway.port}"
     context = browser.new_context(
         base_url=f"http://{host}", **{"viewport": DESKTOP, "reduced_motion": "reduce", **options}
     )
     context.set_default_timeout(TIMEOUT_MS)
     if client is not None:
-        # The session alone: a colour that another test chose with the same client would stand beside one chosen here.
+        # Only the session cookie: another test may have chosen a theme with the same client.
         context.add_cookies([{"name": COOKIE, "value": client.cookies[COOKIE], "url": f"http://{host}/dashboard"}])
     page = context.new_page()
     faults: list[str] = []
 
     def got(response: Any) -> None:
-        # A page that says what is wrong with a form is no fault; a file that is missing is.
+        # A page that reports a form's errors is no fault; a missing file is.
         pages = response.request.resource_type in ("document", "fetch", "xhr")
         if response.status >= (500 if pages else 400):
             faults.append(f"{response.status}: {response.url}")
 
     def said(message: Any) -> None:
-        # What the browser says of such answers is told apart above.
+        # Failed responses are handled above.
         if message.type == "error" and "Failed to load resource" not in message.text:
             faults.append(f"console: {message.text}")
 
@@ -97,7 +99,7 @@ def open_page(browser: Any, gateway: Gateway, client: httpx.Client | None, **opt
 
 
 def check(page: Any) -> None:
-    """The page as it stands has no serious barrier (axe-core), and does not have to be scrolled sideways."""
+    """The page has no serious accessibility violation (axe-core), doesn't scroll sideways and has no layout fault."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-core: needs the extra 'browser'")
     found = axe.Axe().run(page).response["violations"]
     serious = [
@@ -106,13 +108,32 @@ def check(page: Any) -> None:
         if each["impact"] in ("serious", "critical")
     ]
     wider = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-    if serious or wider > 0:
-        raise AssertionError("\n".join([*serious, f"{wider} px wider than the screen"]))
+    faults = [*serious, *page.evaluate(_LAYOUT_FAULTS), *([f"{wider} px wider than the screen"] if wider > 0 else ())]
+    if faults:
+        raise AssertionError("\n".join(faults))
+
+
+_LAYOUT_FAULTS = """() => {
+  const faults = [];
+  // A basis meant as a width becomes a height in a column, and leaves a gap.
+  for (const child of document.querySelectorAll("main *")) {
+    const { display, flexDirection } = getComputedStyle(child.parentElement);
+    const basis = getComputedStyle(child).flexBasis;
+    if (display === "flex" && flexDirection === "column" && parseFloat(basis) > 0 && basis.endsWith("px"))
+      faults.push(`flex-basis ${basis} in a column: ${child.outerHTML.slice(0, 120)}`);
+  }
+  // The last row of a grid of equal panels must be full.
+  for (const grid of document.querySelectorAll(".columns.even")) {
+    const columns = getComputedStyle(grid).gridTemplateColumns.split(" ").length;
+    if (grid.children.length % columns) faults.push(`${grid.children.length} panels in ${columns} columns`);
+  }
+  return faults;
+}"""
 
 
 def check_everywhere(page: Any) -> None:
-    """``check``, in light on a desk and in dark on a phone: that is every layout and every colour."""
-    for viewport, scheme in ((DESKTOP, "light"), (PHONE, "dark")):
+    """``check`` on a wide screen, a desktop and a phone, in light and dark: every layout and every colour."""
+    for viewport, scheme in ((WIDE, "light"), (DESKTOP, "light"), (PHONE, "dark")):
         page.set_viewport_size(viewport)
         page.emulate_media(color_scheme=scheme)
         check(page)

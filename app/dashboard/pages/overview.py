@@ -16,7 +16,7 @@ from app.analytics.statistics import RequestStats, Statistics
 from app.api.admin.common import Word
 from app.dashboard import charts
 from app.dashboard.charts import BarPart, Series
-from app.dashboard.formatting import duration, number
+from app.dashboard.formatting import duration, whole_percent
 from app.dashboard.known_values import distinct_values
 from app.dashboard.live_feed import DecisionFeed
 from app.dashboard.page_security import DashboardRoute
@@ -155,7 +155,7 @@ def _charts(buckets: Buckets, span: TimeSpan) -> list[Markup]:
     return [
         charts.stacked("Requests by action", axis, series(_ACTIONS, lambda of, key: of.actions[key])),
         charts.stacked("Requests by verdict", axis, series(_VERDICTS, lambda of, key: of.verdicts[key])),
-        charts.lines("Trust", axis, trust, show=number, top=1.0),
+        charts.lines("Trust", axis, trust, show=whole_percent, top=1.0),
         charts.stacked("Mean latency by part", axis, series(_PARTS, _mean), show=duration),
     ]
 
@@ -167,7 +167,7 @@ def _mean(numbers: RequestStats, part: str) -> float | None:
 
 
 def _split(totals: RequestStats) -> list[dict[str, Any]]:
-    named = (*_PARTS, ("total", "Whole request"))
+    named = (*_PARTS, ("total", "Total"))
     return [
         {"key": key, "name": name, "mean": _mean(totals, key), **totals.latency_ms.get(key, {})} for key, name in named
     ]

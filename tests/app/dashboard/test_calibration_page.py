@@ -96,7 +96,7 @@ def test_a_threshold_is_written_into_the_form_of_a_policy_and_not_saved(gateway:
 def test_a_threshold_is_dragged_and_moved_by_keys_and_becomes_a_draft(page: Any, gateway: Gateway) -> None:
     policy = gateway.policy("grounding", {"min_citations": 0}, scope={"agents": [AGENT]}, mode="shadow")
     page.goto("/dashboard/calibration")
-    page.get_by_label("For the policy").select_option(policy["id"])
+    page.get_by_label("Policy").select_option(policy["id"])
     page.get_by_label("Agent").fill(AGENT)
     page.wait_for_url(f"**agent={AGENT}**")
     assert page.get_by_role("heading", name="Scores of 40 runs").is_visible()
@@ -115,7 +115,7 @@ def test_a_threshold_is_dragged_and_moved_by_keys_and_becomes_a_draft(page: Any,
     assert page.locator("[data-figure=at]").inner_text() == "0.30"
     assert page.locator("[data-figure=runs]").inner_text() == "11"
     check_everywhere(page)
-    page.get_by_role("button", name="Write it into the policy").click()
+    page.get_by_role("button", name="Use in this policy").click()
     page.wait_for_url("**/edit?**")
     assert page.get_by_label("min_grounding_score", exact=True).input_value() == "0.3"
     page.get_by_role("button", name="Save").last.click()

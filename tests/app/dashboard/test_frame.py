@@ -9,7 +9,6 @@ import pytest
 from fastapi.routing import APIRoute
 
 from app.dashboard import session
-from app.dashboard.formatting import many
 from app.dashboard.router import PARTS
 from app.dashboard.static_files import static_url
 from app.dashboard.templating import SECTIONS
@@ -192,11 +191,6 @@ def test_a_method_that_a_page_does_not_have_is_told_on_a_page(client: httpx.Clie
     answer = client.request(method, "/dashboard/requests", headers=token)
     assert answer.status_code == 405
     assert f"{method} is not allowed here." in answer.text
-
-
-def test_one_of_something_is_not_many() -> None:
-    assert [many(number, "request") for number in (0, 1, 2_000)] == ["0 requests", "1 request", "2,000 requests"]
-    assert many(2, "policy", "policies") == "2 policies"
 
 
 def test_light_and_dark_are_a_choice_that_is_kept(client: httpx.Client) -> None:

@@ -82,7 +82,7 @@ def test_the_overview_in_a_browser(page: object, gateway: Gateway, played: dict[
     page.wait_for_selector("#live.on")
     request_id = ask(gateway, FINE)
     page.wait_for_selector(f'#tail a[href$="{request_id}"]')
-    page.click('nav[aria-label="Whom the table is about"] >> text=Policy')
+    page.click('nav[aria-label="Group by"] >> text=Policy')
     page.wait_for_selector("h2:has-text('By policy')")
     page.keyboard.press("Home")
     check_everywhere(page)

@@ -162,6 +162,6 @@ def test_a_reply_is_watched_in_the_browser(page: Any, gateway: Gateway) -> None:
     page.locator("#live-left .said.supported").first.wait_for(state="attached")
     page.locator("#result .said.contradicted").click()
     evidence = page.locator("#result .evidence:visible")
-    assert "the document 25 days" in evidence.inner_text()
+    assert "the document says 25 days" in evidence.inner_text()
     assert page.title().startswith("Playground")
     check(page)

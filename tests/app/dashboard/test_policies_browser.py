@@ -23,13 +23,13 @@ def test_from_a_template_to_the_first_block(browser: Any, start_gateway: Callabl
     with sign_in(gateway) as client, open_page(browser, gateway, client) as page:
         page.goto("/dashboard/policies")
         check(page)
-        page.get_by_role("link", name="Make the first one").click()
+        page.get_by_role("link", name="Create a policy").click()
         check(page)
         page.get_by_role("link", name=re.compile("^Customer support")).click()
-        page.get_by_label("agents, no. 1").fill("leaflet-desk")
+        page.get_by_label("agents, item 1").fill("leaflet-desk")
         page.get_by_label("abstention_response").fill("Please ask your pharmacist.")
         page.get_by_role("button", name="Create").click()
-        page.get_by_text("The policy is made.").wait_for()
+        page.get_by_text("Policy created.").wait_for()
         check(page)
 
         gateway.upstream.script(answer(f"{FINE} {FALSE}", stream=False))
@@ -43,14 +43,14 @@ def test_from_a_template_to_the_first_block(browser: Any, start_gateway: Callabl
         row = page.locator("[data-policy='Customer support']")
         assert "1 blocked" in row.inner_text()
         row.get_by_role("link").click()
-        flagged = page.get_by_role("region", name="What it did not allow")
+        flagged = page.get_by_role("region", name="Flagged requests")
         assert "Claim contradicts source 'hr.pdf'" in flagged.inner_text()
         check_everywhere(page)
         flagged.get_by_role("listitem").get_by_role("link").click()
         page.wait_for_url(f"**/dashboard/requests/{call.request_id}")
 
         page.goto("/dashboard/policies")
-        page.get_by_role("switch", name="Customer support is in use").click()
+        page.get_by_role("switch", name="Customer support enabled").click()
         page.get_by_text("Done.").wait_for()
         assert page.get_by_role("switch").get_attribute("aria-checked") == "false"
 
@@ -66,7 +66,7 @@ def test_a_change_is_tried_saved_and_rolled_back(page: Any, gateway: Gateway, pl
     page.get_by_label("max_unverifiable_ratio, slider").fill("0.1")
     assert ratio.input_value() == "0.1"
     page.get_by_role("radiogroup", name="unverifiable_action").get_by_role("radio", name="block").check()
-    page.get_by_role("button", name="Try it on").click()
+    page.get_by_role("button", name="Simulate on").click()
     tried = page.get_by_role("region", name=re.compile("requests would change"))
     tried.wait_for()
     assert played["open"] in str(tried.get_by_role("link").evaluate_all("links => links.map(link => link.href)"))
@@ -81,7 +81,7 @@ def test_a_change_is_tried_saved_and_rolled_back(page: Any, gateway: Gateway, pl
     gateway.admin.patch(f"/policies/{policy['id']}", json={"priority": 4})
     ratio.fill("0.1")
     page.get_by_role("button", name="Save").last.click()
-    page.get_by_role("region", name="Not saved: somebody saved version 2 meanwhile").wait_for()
+    page.get_by_role("region", name="Not saved: someone else saved version 2 meanwhile").wait_for()
     check_everywhere(page)
     page.get_by_role("button", name="Save").last.click()
     page.wait_for_url(f"**{url}?done=saved")
@@ -102,8 +102,8 @@ def test_without_a_script_the_form_does_the_same(browser: Any, gateway: Gateway,
     with open_page(browser, gateway, client, java_script_enabled=False) as page:
         page.goto(f"{url}/edit")
         page.get_by_label("min_chunks").fill("4")
-        page.get_by_label("blocked_sources, no. 1").fill("drafts")
-        page.get_by_role("button", name="Try it on").click()
+        page.get_by_label("blocked_sources, item 1").fill("drafts")
+        page.get_by_role("button", name="Simulate on").click()
         assert page.get_by_role("region", name=re.compile("requests would change")).is_visible()
         page.get_by_role("button", name="Save").last.click()
         page.wait_for_url(f"**{url}?done=saved")
