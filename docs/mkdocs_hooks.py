@@ -1,5 +1,5 @@
-"""What the site has beyond this folder, as hooks of MkDocs: pages that stand elsewhere in the repository, links that
-lead out of the folder, and a look at the result, which must load nothing from other hosts."""
+"""MkDocs hooks: pages from outside this folder, links that leave the folder, and a check that the site loads nothing
+from other hosts."""
 
 import logging
 import posixpath
@@ -13,7 +13,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 ELSEWHERE = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "judges/embedded/CARD.md": "card.md"}
-"""File in the repository, page of the site."""
+"""Page of the site, by file in the repository."""
 
 _HOME = {page: file for file, page in ELSEWHERE.items()}
 _LINK = re.compile(r"(?P<fence>^(?P<ticks>```+)[\s\S]*?^(?P=ticks)$)|\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)", re.M)
@@ -31,7 +31,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Links as they stand in the repository become links of the site; those to source files become plain text."""
+    """Convert links of the repository to links of the site; links to source files become plain text."""
     here = page.file.src_uri
     folder = posixpath.dirname(_HOME.get(here, f"docs/{here}"))
 
@@ -50,7 +50,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """A warning, which ends a strict build, for each page that loads something from another host."""
+    """Warn about each page that loads something from another host. In a strict build, this is an error."""
     for page in sorted(Path(config.site_dir).rglob("*.html")):
         for found in _LOADED.findall(page.read_text("utf-8")):
             _log.warning("%s loads from another host: %s", page.name, found)

@@ -1,7 +1,7 @@
-"""The fenced code blocks of the documentation, and the comments that say what is to be made of them.
+"""The fenced code blocks of the documentation, and the comments that say how to test them.
 
-A comment stands on a line of its own right before its block, and shows on no page: ``<!-- not run: needs Docker -->``.
-CONTRIBUTING.md, "Code in the documentation", lists them for those who write.
+A comment is on the line before its block and isn't shown on the page: ``<!-- not run: needs Docker -->``.
+CONTRIBUTING.md, "Code in the documentation", lists the comments for authors.
 """
 
 import re
@@ -26,23 +26,23 @@ ELSEWHERE: Mapping[str, frozenset[str]] = {
 tests/system/integrations/test_page.py, sdk/tests/test_sdk_pages.py."""
 
 COMMENTS = {
-    "not run": "why it cannot be run here; its syntax, and the commands and settings it names, are checked",
-    "parsed": "whose format it is; it is parsed and nothing else",
-    "drawing": "no code: a picture made of characters",
-    "file": "the name under which the blocks after it find it in their folder",
-    "prints": "what the last block printed, as JSON",
-    "given": "`NAME: TEXT`, a file that readers have of their own",
-    "says": "what the model answers to the requests of this block",
-    "exits": "the exit code that the block ends with",
-    "status": "the HTTP status that its requests are answered with",
-    "replace": "`this => that`: what is to be put in the place of what a reader has of their own",
+    "not run": "why it can't be run here; its syntax, commands and settings are checked",
+    "parsed": "whose format it is; it is only parsed",
+    "drawing": "not code: a drawing made of characters",
+    "file": "the name under which it is saved for the blocks after it",
+    "prints": "the output of the last block, as JSON",
+    "given": "`NAME: TEXT`, a file that readers are assumed to have",
+    "says": "the model's answer to the requests of this block",
+    "exits": "the expected exit code of the block",
+    "status": "the expected HTTP status of its requests",
+    "replace": "`this => that`: replaces a placeholder for something that readers have",
     "demo": "the policies of the demo are in force on the rest of the page",
-    # of pages with tests of their own
-    "policy": "a policy that is in force for the block",
-    "label": "what the judge says of a text",
+    # on pages with separate tests
+    "policy": "a policy in force for the block",
+    "label": "the judge's verdict on a text",
     "replies": "whether the replies to its requests are streamed",
-    "proxy": "it calls LiteLLM's proxy",
-    "beside": "the package groundlane is installed beside the library",
+    "proxy": "it calls the LiteLLM proxy",
+    "beside": "the package groundlane is installed next to the library",
 }
 
 _OPEN = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}|~{3,})(?P<info>[^`]*)$")
@@ -50,20 +50,20 @@ _COMMENT = re.compile(r"^ *<!-- (?P<name>[a-z ]+?)(?:: (?P<value>.*?))? -->$")
 
 
 class Use(Enum):
-    """What becomes of a block."""
+    """How a block is tested."""
 
-    ELSEWHERE = "run by tests of the page's own"
+    ELSEWHERE = "run by separate tests of the page"
     RUN = "run"
     CHECKED = "checked without being run"
-    OUTPUT = "compared with what the block before it prints"
+    OUTPUT = "compared with the output of the block before it"
     DATA = "parsed and validated"
-    NONE = "no code"
+    NONE = "not code"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """One block. ``where`` is page and line of its fence; ``comments`` those before it; ``use`` is None if nobody
-    knows what to make of it."""
+    """One block. ``where``: page and line of its fence. ``comments``: the comments before it. ``use``: None if it is
+    unknown how to test it."""
 
     page: str
     line: int
@@ -99,7 +99,7 @@ _USES = {
 
 
 def read_blocks(text: str, page: str) -> list[Block]:
-    """All blocks of a page's text. Raises ValueError for a fence that is never closed."""
+    """All blocks of a page's text. Raises ValueError for an unclosed fence."""
     found = []
     lines = text.split("\n")
     number = 0
@@ -113,7 +113,7 @@ def read_blocks(text: str, page: str) -> list[Block]:
             None,
         )
         if end is None:
-            raise ValueError(f"{page}:{number + 1}: the block is not closed")
+            raise ValueError(f"{page}:{number + 1}: the block isn't closed")
         found.append(
             Block(
                 page=page,

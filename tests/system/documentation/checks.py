@@ -1,4 +1,4 @@
-"""What can be said of a block without running it."""
+"""Checks blocks without running them."""
 
 import ast
 import json
@@ -36,7 +36,7 @@ def check_python(block: Block) -> None:
 
 
 def check_data(block: Block, folder: Path) -> None:
-    """Raises, or fails, where the block is not what its language says, or not what the gateway would take."""
+    """Fails if the block isn't valid in its language, or if the gateway would reject it."""
     value = _parsed(block)
     if "parsed" in block.comments or "prints" in block.comments:
         return
@@ -46,9 +46,9 @@ def check_data(block: Block, folder: Path) -> None:
     for item in value if isinstance(value, list) else [value]:
         if not (isinstance(item, dict) and check_object(item)):
             pytest.fail(
-                f"{block.where}: this {block.language.upper()} is no policy, request, check or case that the gateway "
-                f"could be asked to take. Is it what a command before it prints? Say <!-- prints -->. Does another "
-                f"program read it? Say <!-- parsed: WHOSE FORMAT -->.",
+                f"{block.where}: this {block.language.upper()} isn't a policy, request, check or case for the gateway. "
+                f"If it is the output of the block before it, add <!-- prints -->; if it is for another program, add "
+                f"<!-- parsed: WHOSE FORMAT -->.",
                 pytrace=False,
             )
 
@@ -67,8 +67,7 @@ def _parsed(block: Block) -> Any:
 
 
 def check_object(item: Mapping[str, Any]) -> bool:
-    """Have the gateway's own reader look at ``item``. False: it is nothing that the gateway reads. Raises what that
-    reader raises."""
+    """Parse ``item`` with the gateway's own reader, and raise its errors. False if the gateway has no reader for it."""
     if item.keys() >= _POLICY and "policy_id" not in item:
         parse_document(dict(item))
     elif "messages" in item:
@@ -83,7 +82,7 @@ def check_object(item: Mapping[str, Any]) -> bool:
 
 
 def check_file(block: Block, tables: Mapping[str, Any], folder: Path) -> None:
-    """A configuration of the gateway, of which every variable counts as set; policies; or prices of models."""
+    """Check a configuration of the gateway (with all its variables set), policies, or model prices."""
     file = folder / "block.toml"
     file.write_text(block.code, "utf-8")
     if "upstreams" in tables:
@@ -98,7 +97,7 @@ def check_file(block: Block, tables: Mapping[str, Any], folder: Path) -> None:
 
 
 def check_shell(block: Block) -> None:
-    """Its syntax, and that what it names is there: commands and options of ours, targets, extras, modules, settings."""
+    """Check the syntax, and that Groundlane's commands and options, targets, extras, modules and settings exist."""
     done = subprocess.run(["bash", "-n"], input=block.code, text=True, capture_output=True, timeout=60, check=False)
     assert done.returncode == 0, f"{block.where}: {done.stderr}"
     wrong = [what for line in _lines(block.code) for what in _wrong(line)]
@@ -114,7 +113,7 @@ def _settings() -> set[str]:
 
 
 def _lines(code: str) -> Iterator[list[str]]:
-    """The commands of a script, word by word, as far as they can be told apart by looking."""
+    """The commands of a script, split into words, as far as possible without running it."""
     for line in code.replace("\\\n", " ").split("\n"):
         lexer = shlex.shlex(line, posix=True, punctuation_chars="();&|<>")
         lexer.whitespace_split = True
@@ -126,7 +125,7 @@ def _lines(code: str) -> Iterator[list[str]]:
                     words = []
                 else:
                     words.append(word.removeprefix("KEY=$").removeprefix("$"))
-        except ValueError:  # a quotation that goes on in the next line: its first line has the command
+        except ValueError:  # a quotation that continues on the next line; the command is on its first line
             pass
         yield words
 
@@ -140,7 +139,7 @@ def _wrong(words: list[str]) -> Iterator[str]:
     if program == "groundlane":
         yield from _wrong_command(arguments)
     elif program == "make" and arguments and arguments[0] not in _TARGETS and "=" not in arguments[0]:
-        yield f"the Makefile has no {arguments[0]!r}"
+        yield f"the Makefile has no target {arguments[0]!r}"
     elif program.startswith("python") and arguments[:1] == ["-m"]:
         if arguments[1] == "pip":
             yield from _wrong_extras(arguments[2:])

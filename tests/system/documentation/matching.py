@@ -1,4 +1,4 @@
-"""What a page shows held against what came: ``…`` stands for anything."""
+"""Compares the output shown on a page with the actual output; ``…`` matches anything."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,8 +9,10 @@ _VARYING = re.compile(r"^(req|run|pol|dec|aud)_[0-9a-f…]+$|^\d{4}-\d\d-\d\dT[\
 
 
 def same_text(shown: str, printed: str, where: str) -> None:
-    """Fails unless ``printed`` is what is ``shown``: a line that is ``…`` stands for any number of lines, within a
-    line it stands for any characters."""
+    """Fails unless ``printed`` matches ``shown``.
+
+    ``…`` on a line by itself matches any number of lines; within a line it matches any characters.
+    """
     pieces = []
     for line in shown.rstrip().split("\n"):
         if line.strip() == _ANY:
@@ -20,31 +22,31 @@ def same_text(shown: str, printed: str, where: str) -> None:
                 _ANY.join(re.escape(part) for part in line.rstrip().split(_ANY)).replace(_ANY, ".*?") + r" *\n"
             )
     got = printed.rstrip() + "\n"
-    assert re.fullmatch("".join(pieces), got), f"{where}: the page shows\n{shown}\nand it prints\n{printed}"
+    assert re.fullmatch("".join(pieces), got), f"{where}: the page shows\n{shown}\nbut the output is\n{printed}"
 
 
 def same_json(shown: Any, got: Any, where: str, path: str = "$") -> None:
-    """Fails unless ``got`` is what is ``shown``. Ids and times vary, and so do numbers with a fraction: of those only
-    the kind counts. ``…`` as a value stands for any, as a key for more keys, as a last item for more items."""
+    """Fails unless ``got`` matches ``shown``. Ids, times and fractions may vary as long as the type is the same. ``…``
+    matches any value; as a key it allows more keys, as the last item more items."""
     place = f"{where}, {path}"
     if shown == _ANY or (isinstance(shown, str) and _VARYING.match(shown) and isinstance(got, str)):
         return
     if isinstance(shown, Mapping):
-        assert isinstance(got, Mapping), f"{place}: {got!r} is no object"
+        assert isinstance(got, Mapping), f"{place}: {got!r} isn't an object"
         named = shown.keys() - {_ANY}
-        assert named <= got.keys(), f"{place}: there is no {sorted(named - got.keys())}"
-        assert _ANY in shown or named == got.keys(), f"{place}: not shown are {sorted(got.keys() - named)}"
+        assert named <= got.keys(), f"{place}: missing keys {sorted(named - got.keys())}"
+        assert _ANY in shown or named == got.keys(), f"{place}: keys not shown: {sorted(got.keys() - named)}"
         for name in named:
             same_json(shown[name], got[name], where, f"{path}.{name}")
     elif isinstance(shown, Sequence) and not isinstance(shown, str):
-        assert isinstance(got, Sequence), f"{place}: {got!r} is no list"
+        assert isinstance(got, Sequence), f"{place}: {got!r} isn't a list"
         more = bool(shown) and shown[-1] == _ANY
         kept = shown[:-1] if more else shown
         assert len(got) >= len(kept) if more else len(got) == len(kept), f"{place}: it has {len(got)} items"
         for index, item in enumerate(kept):
             same_json(item, got[index], where, f"{path}[{index}]")
     elif isinstance(shown, float) and shown != int(shown):
-        assert isinstance(got, float), f"{place}: {got!r} is no number with a fraction"
+        assert isinstance(got, float), f"{place}: {got!r} isn't a fraction"
     elif isinstance(shown, str) and _ANY in shown:
         same_text(shown, str(got), place)
     else:

@@ -1,4 +1,4 @@
-"""Runs the blocks of a page in order, as a reader would: one folder, one Python namespace, one shell's variables."""
+"""Runs the blocks of a page in order, as a reader would, with shared files, Python names and shell variables."""
 
 import ast
 import asyncio
@@ -34,7 +34,7 @@ from tests.system.documentation.upstream import Upstream
 
 LIMIT_S = 300.0
 PATIENCE_MS = 120_000
-"""A busy machine is to change no verdict."""
+"""Long enough that a busy machine changes no verdict."""
 
 TOKEN = "admin-token-for-the-documentation"
 _CODE = re.compile(r"^HTTP (\d+)$", re.MULTILINE)
@@ -60,7 +60,7 @@ curl() { command curl --write-out '%{stderr}HTTP %{http_code}\\n' "$@"; }
 
 @dataclass(kw_only=True)
 class Stage:
-    """The gateway that the blocks call, with the embedded judge; its model; its database."""
+    """The gateway that the blocks call, with the embedded judge, its model and its database."""
 
     address: str
     upstream: Upstream
@@ -69,7 +69,7 @@ class Stage:
     secret_key: str
 
     def forget(self) -> None:
-        """Make policies, and what the model says, those of a gateway that nobody has used."""
+        """Reset policies and the model's answer to those of a new gateway."""
         self.upstream.said = None
         for policy in self.admin.get("/policies", params={"limit": 200}).raise_for_status().json()["items"]:
             self.admin.delete(f"/policies/{policy['id']}").raise_for_status()
@@ -79,7 +79,7 @@ class Stage:
             self.admin.post("/policies", json=policy.model_dump()).raise_for_status()
 
     def request(self) -> str:
-        """The id of a request that stands in the event log."""
+        """The id of a request in the event log."""
         text = "Descale the machine every 3 months."
         self.upstream.said = text
         body = {"model": "scripted-1", "messages": [{"role": "user", "content": "How often?"}], "documents": [text]}
@@ -89,14 +89,14 @@ class Stage:
         return str(reply.headers["x-groundlane-request-id"])
 
     def caught_up(self) -> None:
-        """Returns once the event log holds every request that has ended: a reader is not as fast as this one."""
+        """Returns once the event log contains all finished requests; human readers are slower than this one."""
         tick = Event()
         for _ in range(int(LIMIT_S / 0.02)):
             lines = self.admin.get(f"http://{self.address}/metrics").raise_for_status().text.splitlines()
             if _NONE_WAITS in lines:
                 return
             tick.wait(0.02)
-        raise AssertionError("the event log does not get the requests")
+        raise AssertionError("the event log doesn't receive the requests")
 
 
 @contextmanager
@@ -136,7 +136,7 @@ def stage(folder: Path) -> Iterator[Stage]:
 
 @dataclass(kw_only=True)
 class Reader:
-    """Somebody who works through a page."""
+    """A reader who works through a page."""
 
     stage: Stage
     folder: Path
@@ -144,7 +144,7 @@ class Reader:
     names: dict[str, Any] = field(default_factory=lambda: {"__name__": "__main__"})
 
     def read(self, block: Block) -> None:
-        """Run the block, or hold it against what was printed last. Raises AssertionError with the block's place."""
+        """Run the block, or compare it with the last output. Raises AssertionError with the block's position."""
         if "demo" in block.comments:
             self.stage.demo()
         for line in filter(None, block.comments.get("given", "").split("\n")):
@@ -174,7 +174,7 @@ class Reader:
         code = block.code.replace("localhost:8080", self.stage.address)
         if replacement := block.comments.get("replace"):
             old, _, new = replacement.partition(" => ")
-            assert old in code, f"{block.where}: {old!r}, which is to be replaced, is not in it"
+            assert old in code, f"{block.where}: {old!r}, which should be replaced, isn't in the block"
             code = code.replace(old, self.stage.request() if new == "$REQUEST" else new)
         return code
 
@@ -183,7 +183,7 @@ class Reader:
         return self._shell(block, code) if block.language in SHELL else self._python(block, code)
 
     def variables(self) -> dict[str, str]:
-        """The environment of whatever runs."""
+        """The environment of all blocks."""
         return {
             "TOKEN": TOKEN,
             "GROUNDLANE_ADMIN_TOKEN": TOKEN,

@@ -1,4 +1,4 @@
-"""The page of figures is that of the model in the package."""
+"""The page on accuracy describes the model in the package."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ def report() -> dict[str, dict[str, dict[str, float]]]:
 def test_the_page_says_what_the_report_of_the_shipped_model_says(
     report: dict[str, dict[str, dict[str, float]]],
 ) -> None:
-    """If this fails a model was shipped: run ``python -m benchmarks.public`` again."""
+    """If this fails, the model has changed: run ``python -m benchmarks.public`` again."""
     text = (ROOT / "docs" / "judging" / "accuracy.md").read_text("utf-8")
     for name, figures in report["judge"].items():
         assert f"| {name} | {figures['rows']} | {figures['balanced_accuracy']:.3f}" in text

@@ -1,4 +1,4 @@
-"""Every block of code in the documentation is run, or checked as far as it can be here."""
+"""Every code block in the documentation is run, or checked as far as possible."""
 
 from pathlib import Path
 
@@ -9,15 +9,15 @@ from tests.system.documentation.checks import check_data, check_python, check_sh
 from tests.system.documentation.matching import same_json, same_text
 from tests.system.documentation.running import Reader
 
-_HELP = """{where}: nobody knows what to make of this block (```{language}).
-Every block in the documentation is run by tests/documentation, in order, against a gateway with the demo's model:
-  python, sh, bash   run; `localhost:8080` becomes the gateway, $TOKEN is its admin token
-  text               what the block before it prints; … stands for anything
-  json, toml, yaml   parsed, and read by the gateway's own readers
-What cannot be run here gets a comment on the line before the block, which shows on no page:
+_HELP = """{where}: unknown kind of block (```{language}).
+tests/system/documentation runs the blocks of a page in order, against a gateway with the demo's model:
+  python, sh, bash   run; `localhost:8080` is the gateway, $TOKEN its admin token
+  text               compared with the output of the block before it; … matches anything
+  json, toml, yaml   parsed by the gateway's own readers
+For a block that can't be run here, add a comment on the line before it, which isn't shown on the page:
   <!-- not run: WHY -->   only its syntax, commands, options, extras and settings are checked
-  <!-- drawing -->        no code at all
-All of them stand in CONTRIBUTING.md, "Code in the documentation"."""
+  <!-- drawing -->        not code
+CONTRIBUTING.md, "Code in the documentation", lists all of them."""
 
 
 def named(block: Block) -> str:
@@ -59,7 +59,7 @@ def test_a_page_works_from_top_to_bottom(page: str, reader: Reader) -> None:
         reader.read(block)
 
 
-# The tools themselves
+# Tests of the helpers
 
 
 def test_blocks_are_found_with_their_comments() -> None:
@@ -112,7 +112,7 @@ def test_commands_that_are_not_there_are_found(code: str) -> None:
 )
 def test_data_that_the_gateway_would_not_take_is_found(code: str, tmp_path: Path) -> None:
     (block,) = read_blocks(f"```json\n{code}\n```\n", "p.md")
-    with pytest.raises((Exception, pytest.fail.Exception)):  # of whichever reader
+    with pytest.raises((Exception, pytest.fail.Exception)):  # any reader's error
         check_data(block, tmp_path)
 
 

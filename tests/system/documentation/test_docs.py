@@ -21,7 +21,7 @@ FILE = re.compile(
     r"`((?:app|judges|migrations|tests|sdk|docs|deploy|benchmarks|\.ci)/[\w./-]*|policies/[\w./-]*(?:\.\w+|/))`"
 )
 RECORDS = ROOT / "docs" / "adr"
-"""What they say of files was true when they were written."""
+"""Records describe the files of their time."""
 
 
 def commands() -> list[str]:
@@ -94,6 +94,6 @@ def test_files_that_are_named_exist(page: Path) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors that a Markdown renderer makes of a page's headings."""
+    """The anchors of a page's headings, as Markdown renderers generate them."""
     headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text("utf-8")), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

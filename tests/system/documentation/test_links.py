@@ -1,4 +1,4 @@
-"""Links that lead out of the documentation, by their form: where they lead is not looked up."""
+"""External links are well-formed. Their targets aren't requested."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ def links(text: str) -> list[str]:
 
 
 def is_well_formed(link: str) -> bool:
-    """A page of the open web, over TLS, without a user, a port or a space in it."""
+    """Whether it is a public HTTPS page, without user, port or space."""
     url = urlsplit(link)
     return url.scheme == "https" and _HOST.match(url.netloc) is not None and "%20" not in url.path
 

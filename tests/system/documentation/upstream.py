@@ -1,4 +1,4 @@
-"""The model behind the documentation's gateway: the demo's, which speaks three APIs here, and says what it is told."""
+"""The model behind the documentation's gateway: the demo's, with three APIs and configurable answers."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ _USAGE = {"input_tokens": 50, "output_tokens": 20}
 
 
 class Upstream(ScriptedUpstream):
-    """``said``: the answer to everything, if set; else the demo's."""
+    """``said``: the answer to every request; None for the demo's answers."""
 
     def __init__(self) -> None:
         super().__init__(load_content().answers, delay_s=0)
