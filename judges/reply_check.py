@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from judges.protocols import ClaimExtractor, JudgeError, JudgeOverloadedError, SentenceSplitter
-from judges.report import SKIPPED, build_report, worst
+from judges.report import SKIPPED, build_report, worst_label
 from judges.types import Claim, ClaimVerdict, GroundingReport, Label, LlmCall, Sentence, SentenceVerdict, Span
 from judges.verdicts.claim_judge import ClaimJudge
 from judges.verdicts.language_gate import LanguageGate
@@ -153,7 +153,7 @@ class ReplyCheck:
         else:
             judged = await self._judge_all(claims, deadline)
             verdicts = [*judged, *(_unjudged(claim, SKIPPED) for claim in skipped)]
-        return SentenceVerdict(sentence=sentence, label=worst(verdicts), claims=tuple(verdicts))
+        return SentenceVerdict(sentence=sentence, label=worst_label(verdicts), claims=tuple(verdicts))
 
     async def _claims_of(self, sentence: Sentence) -> tuple[Sequence[Claim], Sequence[Claim]]:
         """The claims of ``sentence`` to judge, and those beyond ``max_claims``."""

@@ -10,7 +10,7 @@ SKIPPED = "skipped"
 """The reason of a claim beyond the number that may be judged."""
 
 
-def worst(claims: Sequence[ClaimVerdict]) -> Label:
+def worst_label(claims: Sequence[ClaimVerdict]) -> Label:
     """The label of a sentence: contradicted, then unverifiable, then supported; ``not_a_claim`` without any claim."""
     labels = {claim.label for claim in claims}
     return next((label for label in LABELS_WORST_FIRST if label in labels), Label.NOT_A_CLAIM)

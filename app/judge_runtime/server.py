@@ -25,7 +25,7 @@ from app.observability import configure_logging
 from app.settings import Settings, SettingsError, load_settings
 from judges.cross_encoder import open_scorer, spec_languages
 from judges.cross_encoder.judge_spec import parse_spec
-from judges.cross_encoder.remote.groundlane_protocol import answer_of, info_of, pairs_of
+from judges.cross_encoder.remote.groundlane_protocol import info_response, judge_response, parse_judge_request
 from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableError, PairScorer
 
 _PAIRS: Final = 64
@@ -83,7 +83,7 @@ class _Server:
 
     async def info(self, _request: Request) -> Response:
         languages = self._languages or getattr(self._judge, "languages", None)
-        return JSONResponse(info_of(self._judge, batch=_PAIRS, languages=languages, tokenizer=self._digest))
+        return JSONResponse(info_response(self._judge, batch=_PAIRS, languages=languages, tokenizer=self._digest))
 
     async def tokenizer(self, _request: Request) -> Response:
         if self._tokenizer is None:
@@ -96,7 +96,7 @@ class _Server:
             return _refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {_MAX_BODY_BYTES} bytes")
         try:
             # Not orjson: a text may have half a surrogate pair, which is no matter for a judge to fail at.
-            pairs = pairs_of(json.loads(body), batch=_PAIRS)
+            pairs = parse_judge_request(json.loads(body), batch=_PAIRS)
         except (ValueError, RecursionError) as error:
             told = error if type(error) is ValueError else "the body is no JSON"
             return _refused(HTTPStatus.BAD_REQUEST, str(told))
@@ -108,7 +108,7 @@ class _Server:
             return _refused(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
         except JudgeError as error:
             return _refused(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
-        return Response(orjson.dumps(answer_of(scores, self._judge.name)), media_type="application/json")
+        return Response(orjson.dumps(judge_response(scores, self._judge.name)), media_type="application/json")
 
 
 async def _alive(_request: Request) -> Response:

@@ -1,1 +1,1 @@
-"""Claims: what a sentence states."""
+"""Finds the claims of a sentence."""

@@ -84,7 +84,7 @@ class ContextFinder:
                 listed = False
         return OuterLines("", tuple(reversed(lines)), nearest)
 
-    def of(
+    def context_of(
         self,
         sentence: Sentence,
         text: str,

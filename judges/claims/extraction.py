@@ -67,7 +67,9 @@ class HeuristicClaimExtractor:
         claims: list[Claim] = []
         before: str | None = None
         for clause in self._clauses(sentence):
-            context, question = self._contexts.of(sentence, clause.text, clause.question, previous, before, above)
+            context, question = self._contexts.context_of(
+                sentence, clause.text, clause.question, previous, before, above
+            )
             claims.append(
                 Claim(
                     text=clause.text,

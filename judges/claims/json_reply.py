@@ -130,7 +130,7 @@ class JsonReply:
         return sentences
 
     def pause(self) -> Sequence[Sentence]:
-        """Something other than text comes between; return the rest of what has arrived."""
+        """Something other than text follows; return the rest of what has arrived."""
         return self._rest(lambda splitter: splitter.pause())
 
     def flush(self, *, truncated: bool = False) -> Sequence[Sentence]:

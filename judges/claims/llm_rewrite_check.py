@@ -42,7 +42,7 @@ def _is_content(term: str) -> bool:
     return substance(term) == 1.0 and term not in _FUNCTION_WORDS and term not in _NEGATIONS
 
 
-def is_drawn_from(text: str, *given: str) -> bool:
+def uses_only_words_of(text: str, *given: str) -> bool:
     """Whether ``text`` uses only what was ``given``: all of its numbers, and most of its words."""
     known = {term for source in given for term in terms(source)}
     new = [term for term in set(terms(text)) if term not in known]

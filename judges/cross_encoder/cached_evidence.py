@@ -25,7 +25,7 @@ import onnxruntime
 from tokenizers import Tokenizer
 
 from judges.cross_encoder.label_mapping import LabelMapping, read_label_mapping
-from judges.cross_encoder.model_files import cores, digest_of, verify
+from judges.cross_encoder.model_files import cores, sha256_of, verify_checksums
 from judges.cross_encoder.thread_pool import JudgeThreadPool
 from judges.protocols import JudgeError, JudgeUnavailableError
 from judges.types import EvidenceWindows, Probabilities
@@ -90,11 +90,11 @@ class CachedEvidenceScorer:
         """Calls of ``score`` that run in parallel."""
         self._threads = JudgeThreadPool(self.concurrency)
         self._states_bytes = states_bytes
-        self._kept: OrderedDict[bytes, States] = OrderedDict()
-        self._reading: dict[bytes, asyncio.Future[States]] = {}
-        self.kept_bytes = 0
+        self._states: OrderedDict[bytes, States] = OrderedDict()
+        self._encoding: dict[bytes, asyncio.Future[States]] = {}
+        self.cached_bytes = 0
         """Bytes of the states in the cache."""
-        self.windows_read = 0
+        self.windows_encoded = 0
         """Windows encoded so far."""
         self.pairs_cut = 0
 
@@ -130,8 +130,8 @@ class CachedEvidenceScorer:
         """Wait some seconds for running inferences and release the model. It cannot be started again."""
         await self._threads.aclose()
         self._model = None
-        self._kept.clear()
-        self.kept_bytes = 0
+        self._states.clear()
+        self.cached_bytes = 0
 
     async def prefill(self, texts: Sequence[str]) -> None:
         """Encode evidence before a claim asks for it. Raises JudgeError."""
@@ -148,9 +148,10 @@ class CachedEvidenceScorer:
         by the largest of all rows.
         """
         model = self._loaded()
-        asked = [_Query(_parts(model, evidence), self._claim(model, claim)) for evidence, claim in pairs]
-        states = await self._states_of(model, [window for one in asked for window in one.windows], self._threads)
-        return await self._in_worker(self._judge, model, asked, states) if asked else []
+        queries = [_Query(_parts(model, evidence), self._claim(model, claim)) for evidence, claim in pairs]
+        windows = [window for query in queries for window in query.windows]
+        states = await self._states_of(model, windows, self._threads)
+        return await self._in_worker(self._score_queries, model, queries, states) if queries else []
 
     def _claim(self, model: _Model, text: str) -> Tokens:
         claim = model.encode(text)
@@ -165,51 +166,53 @@ class CachedEvidenceScorer:
         awaited: dict[Tokens, asyncio.Future[States]] = {}
         for window in dict.fromkeys(windows):
             key = _key(window)
-            if (states := self._kept.get(key)) is not None:
-                self._kept.move_to_end(key)
+            if (states := self._states.get(key)) is not None:
+                self._states.move_to_end(key)
                 found[window] = states
             else:
-                awaited[window] = self._reading.get(key) or self._begin(model, key, window, threads)
+                awaited[window] = self._encoding.get(key) or self._start_encoding(model, key, window, threads)
         for window, future in awaited.items():
             found[window] = await asyncio.shield(future)
         return found
 
-    def _begin(self, model: _Model, key: bytes, window: Tokens, threads: Executor) -> "asyncio.Future[States]":
-        future: asyncio.Future[States] = self._submit(threads, self._read, model, window)
-        self._reading[key] = future
-        self.windows_read += 1
+    def _start_encoding(self, model: _Model, key: bytes, window: Tokens, threads: Executor) -> "asyncio.Future[States]":
+        future: asyncio.Future[States] = self._submit(threads, self._encode_window, model, window)
+        self._encoding[key] = future
+        self.windows_encoded += 1
 
-        def keep(done: "asyncio.Future[States]") -> None:
-            del self._reading[key]
+        def store(done: "asyncio.Future[States]") -> None:
+            del self._encoding[key]
             if not done.cancelled() and done.exception() is None:
-                self._keep(key, done.result())
+                self._store(key, done.result())
 
-        future.add_done_callback(keep)
+        future.add_done_callback(store)
         return future
 
-    def _keep(self, key: bytes, states: States) -> None:
-        self._kept[key] = states
-        self.kept_bytes += _nbytes(states)
-        while self.kept_bytes > self._states_bytes and len(self._kept) > 1:
-            self.kept_bytes -= _nbytes(self._kept.popitem(last=False)[1])
+    def _store(self, key: bytes, states: States) -> None:
+        self._states[key] = states
+        self.cached_bytes += _nbytes(states)
+        while self.cached_bytes > self._states_bytes and len(self._states) > 1:
+            self.cached_bytes -= _nbytes(self._states.popitem(last=False)[1])
 
-    def _read(self, model: _Model, window: Tokens) -> States:
+    def _encode_window(self, model: _Model, window: Tokens) -> States:
         return tuple(self._run(model.evidence, {"ids": np.array([[*window, model.sep]], dtype=np.int64)}))
 
-    def _judge(self, model: _Model, asked: Sequence["_Query"], states: Mapping[Tokens, States]) -> list[Probabilities]:
+    def _score_queries(
+        self, model: _Model, queries: Sequence["_Query"], states: Mapping[Tokens, States]
+    ) -> list[Probabilities]:
         found: list[Probabilities] = []
-        for one in asked:
-            mine = [states[window] for window in one.windows]
-            lengths = [window[0].shape[3] for window in mine]
-            stacked = chain.from_iterable(_stack(kind, lengths) for kind in zip(*mine, strict=True))
+        for query in queries:
+            cached = [states[window] for window in query.windows]
+            lengths = [window[0].shape[3] for window in cached]
+            stacked = chain.from_iterable(_stack(kind, lengths) for kind in zip(*cached, strict=True))
             feeds = dict(zip(model.inputs, stacked, strict=True))
-            feeds["ids"] = np.array([[model.cls, *one.claim, model.sep]], dtype=np.int64)
-            feeds["present"] = _present(lengths)
+            feeds["ids"] = np.array([[model.cls, *query.claim, model.sep]], dtype=np.int64)
+            feeds["present"] = _mask(lengths)
             (logits,) = self._run(model.claim, feeds)
             if not np.isfinite(logits).all():
                 raise JudgeError(f"{self._label}: the model's output is not finite")
             rows = model.labels.probabilities(logits)
-            found.append(replace(rows[-1], parts=one.of_parts(rows)))
+            found.append(replace(rows[-1], parts=query.of_parts(rows)))
         return found
 
     def _run(self, session: onnxruntime.InferenceSession, feeds: Mapping[str, npt.NDArray[Any]]) -> list[Any]:
@@ -235,7 +238,7 @@ class CachedEvidenceScorer:
     def _load(self) -> _Model:
         folder = self._folder
         try:
-            verify(folder, needed=(EVIDENCE_GRAPH, _CLAIM_GRAPH, _WEIGHTS, "tokenizer.json", "config.json"))
+            verify_checksums(folder, needed=(EVIDENCE_GRAPH, _CLAIM_GRAPH, _WEIGHTS, "tokenizer.json", "config.json"))
             config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
             tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
             tokenizer.no_truncation()
@@ -255,7 +258,7 @@ class CachedEvidenceScorer:
                 labels=read_label_mapping(config["id2label"], size=claim.get_outputs()[0].shape[-1]),
                 window_tokens=int(config["window_tokens"]),
                 claim_tokens=int(config["claim_tokens"]) - _SPECIALS_OF_CLAIM,
-                digest=digest_of(folder / _WEIGHTS),
+                digest=sha256_of(folder / _WEIGHTS),
             )
         except JudgeUnavailableError:
             raise
@@ -325,7 +328,7 @@ def _stack(windows: Sequence[Half], lengths: Sequence[int]) -> Half:
     return stacked
 
 
-def _present(lengths: Sequence[int]) -> npt.NDArray[np.float32]:
+def _mask(lengths: Sequence[int]) -> npt.NDArray[np.float32]:
     """The mask of shape (windows, tokens): 1 for each token, 0 for padding."""
     return (np.arange(max(lengths)) < np.array(lengths)[:, None]).astype(np.float32)
 

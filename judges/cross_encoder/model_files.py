@@ -11,7 +11,7 @@ from judges.protocols import JudgeUnavailableError
 _CHECKSUMS: Final = "SHA256SUMS"
 
 
-def verify(folder: Path, *, needed: Collection[str] = ()) -> None:
+def verify_checksums(folder: Path, *, needed: Collection[str] = ()) -> None:
     """Verify the files that ``SHA256SUMS`` lists, which must include those ``needed``; if none are, the list is
     optional.
 
@@ -25,11 +25,11 @@ def verify(folder: Path, *, needed: Collection[str] = ()) -> None:
     if missing := sorted(set(needed) - digests.keys()):
         raise JudgeUnavailableError(f"{folder}: {_CHECKSUMS} does not list {', '.join(missing)}")
     for name, digest in digests.items():
-        if digest_of(folder / name) != digest:
+        if sha256_of(folder / name) != digest:
             raise JudgeUnavailableError(f"{folder / name} is damaged: its SHA-256 differs from {_CHECKSUMS}")
 
 
-def digest_of(file: Path) -> str:
+def sha256_of(file: Path) -> str:
     """The SHA-256 of a file, in hexadecimal."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -12,7 +12,7 @@ import onnxruntime
 from tokenizers import Tokenizer
 
 from judges.cross_encoder.label_mapping import LabelMapping, read_label_mapping
-from judges.cross_encoder.model_files import cores, digest_of, verify
+from judges.cross_encoder.model_files import cores, sha256_of, verify_checksums
 from judges.cross_encoder.model_metadata import warn_if_reranker
 from judges.cross_encoder.thread_pool import JudgeThreadPool
 from judges.cross_encoder.tokenization import PairEncoder, read_limit
@@ -138,7 +138,7 @@ class OnnxScorer:
 
     def _load(self) -> _Model:
         try:
-            verify(self._folder)
+            verify_checksums(self._folder)
             file = _model_file(self._folder)
             config = json.loads((self._folder / "config.json").read_text(encoding="utf-8"))
             tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
@@ -157,7 +157,7 @@ class OnnxScorer:
             inputs=frozenset(one.name for one in session.get_inputs()),
             encoder=PairEncoder(tokenizer, limit=limit, pad_id=config.get("pad_token_id") or 0),
             labels=labels,
-            digest=digest_of(file),
+            digest=sha256_of(file),
         )
 
     def _options(self) -> onnxruntime.SessionOptions:

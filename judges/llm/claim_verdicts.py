@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from judges.llm.batch_merging import gather, merge_verdicts
-from judges.llm.context_window import batches, ends_first, estimate_tokens
+from judges.llm.context_window import batches, best_at_ends, estimate_tokens
 from judges.llm.injection_fences import Fence
 from judges.llm.llm_client import LlmClient, Observe
 from judges.llm.prompts import claim_prompt
@@ -38,7 +38,7 @@ class ClaimVerifier:
         self, model: str, claim: str, context: str, group: Sequence[Numbered], record: Observe
     ) -> LlmVerdict:
         shown = [(place, passage) for place, (_, passage) in enumerate(group, 1)]
-        prompt = claim_prompt(self._fence(), claim, context, ends_first(shown))
+        prompt = claim_prompt(self._fence(), claim, context, best_at_ends(shown))
 
         def read(text: str) -> LlmVerdict | None:
             verdict = read_claim_verdict(text, sources=len(group))

@@ -21,13 +21,13 @@ def estimate_tokens(text: str) -> int:
     return ceil((len(text) - wide) / _CHARS_PER_TOKEN) + wide
 
 
-def ends_first(ranked: Sequence[T]) -> list[T]:
+def best_at_ends(ranked: Sequence[T]) -> list[T]:
     """``ranked`` (best first) reordered so that the best two are at the ends, which models read best (Liu et al., 2023,
     "Lost in the Middle")."""
     return list(ranked) if len(ranked) < 3 else [ranked[0], *ranked[2:], ranked[1]]
 
 
-def whole(chunks: Sequence[Chunk]) -> list[Evidence]:
+def whole_sources(chunks: Sequence[Chunk]) -> list[Evidence]:
     """``chunks`` uncut, most relevant first; those without a score come last."""
     order = sorted(range(len(chunks)), key=lambda place: -_rank(chunks[place]))
     return [
@@ -42,7 +42,7 @@ def whole(chunks: Sequence[Chunk]) -> list[Evidence]:
     ]
 
 
-def pieces(chunks: Sequence[Chunk], limit: int) -> Sequence[Evidence]:
+def split_sources(chunks: Sequence[Chunk], limit: int) -> Sequence[Evidence]:
     """``chunks`` cut into pieces of whole sentences, most relevant chunk first.
 
     Each piece has at most ``limit`` tokens, not counting white space; neighbouring pieces share one sentence, and the

@@ -86,11 +86,11 @@ class LlmClient:
             self._failures.pop((endpoint.name, name), None)
         except asyncio.CancelledError:  # the caller reached its own deadline or is gone
             if monotonic() - started > SLOW_S:
-                self._fail(endpoint, name)
+                self._count_failure(endpoint, name)
             raise
         except (JudgeError, TimeoutError) as error:
             outcome = why_skipped(error)
-            self._fail(endpoint, name)
+            self._count_failure(endpoint, name)
             raise
         finally:
             call = LlmCall(
@@ -124,7 +124,7 @@ class LlmClient:
             )
         return endpoint, name, key
 
-    def _fail(self, endpoint: Endpoint, name: str) -> None:
+    def _count_failure(self, endpoint: Endpoint, name: str) -> None:
         service = endpoint.name, name
         failures = self._failures[service] = self._failures.get(service, 0) + 1
         if failures >= MAX_FAILURES:

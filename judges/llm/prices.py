@@ -41,7 +41,7 @@ class PriceTable:
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
 
-    def of(self, model: str) -> Price | None:
+    def price(self, model: str) -> Price | None:
         """The price of ``model``, which may be ``endpoint/model``; None if it is unknown."""
         for table in self._tables:
             for name in dict.fromkeys((model, model.partition("/")[2] or model)):
@@ -52,7 +52,7 @@ class PriceTable:
 
     def cost(self, model: str, prompt_tokens: int, completion_tokens: int) -> float | None:
         """The cost in US dollars; None if the price is unknown."""
-        price = self.of(model)
+        price = self.price(model)
         if price is None:
             return None
         return (prompt_tokens * price.input + completion_tokens * price.output) / _PER

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from judges.llm.batch_merging import gather, merge_labels
-from judges.llm.context_window import batches, ends_first, estimate_tokens, pieces, whole
+from judges.llm.context_window import batches, best_at_ends, estimate_tokens, split_sources, whole_sources
 from judges.llm.injection_fences import Fence
 from judges.llm.llm_client import LlmClient, Observe
 from judges.llm.prompts import score_prompt, statements_prompt
@@ -47,13 +47,13 @@ class ReplyScorer:
     ) -> tuple[float, str | None]:
         """The score of ``reply``, 0–1, and its reasoning. Raises JudgeError or TimeoutError."""
         self._client.check(request.model)
-        sources = whole(chunks)
+        sources = whole_sources(chunks)
         if estimate_tokens(reply) + sum(estimate_tokens(source.text) for source in sources) > self._budget:
             return await self._score_in_parts(request, reply, chunks, record)
         prompt = score_prompt(
             self._fence(),
             reply,
-            _numbered(ends_first(sources)),
+            _numbered(best_at_ends(sources)),
             scale=self._scale,
             criteria=request.criteria,
             reasoning=self._reasoning,
@@ -68,7 +68,7 @@ class ReplyScorer:
         for_statements = int(self._budget * _STATEMENTS_SHARE)
         for_sources = self._budget - for_statements
         statements = list(enumerate(await asyncio.to_thread(_statements, reply, for_statements), 1))
-        sources = await asyncio.to_thread(pieces, chunks, for_sources)
+        sources = await asyncio.to_thread(split_sources, chunks, for_sources)
         groups = batches(statements, for_statements, lambda statement: estimate_tokens(statement[1]))
         parts = batches(sources, for_sources, lambda source: estimate_tokens(source.text))
         if len(groups) * len(parts) > MAX_CALLS:
@@ -86,7 +86,7 @@ class ReplyScorer:
     async def _verdicts(
         self, request: ScoreRequest, group: Sequence[Numbered], part: Sequence[Evidence], record: Observe
     ) -> list[tuple[int, Label]]:
-        prompt = statements_prompt(self._fence(), group, _numbered(ends_first(part)), criteria=request.criteria)
+        prompt = statements_prompt(self._fence(), group, _numbered(best_at_ends(part)), criteria=request.criteria)
         found = await self._client.ask("statements", request.model, prompt, read_statement_verdicts, record) or {}
         return [(number, found[number]) for number, _ in group if number in found]
 

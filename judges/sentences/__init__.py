@@ -1,1 +1,1 @@
-"""Sentences of text that is still arriving."""
+"""Splits text into sentences while it arrives."""

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from judges.claims.llm_rewrite_check import is_drawn_from
+from judges.claims.llm_rewrite_check import uses_only_words_of
 from judges.evidence.index import EvidenceIndex
 from judges.evidence.llm_passages import passages_for
 from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableError, LlmClaimJudge
@@ -68,7 +68,7 @@ class LlmEscalation:
 
 def _is_sourced(correction: str, claim: Claim, passages: Sequence[Evidence]) -> bool:
     """A correction may be inserted into the reply, so it may only use what the claim and the sources say."""
-    return correction != claim.text and is_drawn_from(
+    return correction != claim.text and uses_only_words_of(
         correction, claim.text, claim.context, *(passage.text for passage in passages)
     )
 

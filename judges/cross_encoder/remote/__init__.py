@@ -1,1 +1,1 @@
-"""Judges that are served over HTTP."""
+"""Remote judges, over HTTP."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
 
-from judges.cross_encoder.remote.response_parsing import SUM_TOLERANCE, items, number, objects, whole
+from judges.cross_encoder.remote.response_parsing import SUM_TOLERANCE, list_of, number, objects, positive_integer
 from judges.protocols import JudgeError, PairScorer
 from judges.types import EvidenceWindows, Probabilities
 
@@ -35,20 +35,20 @@ class GroundlaneProtocol:
     fuses: bool = False
     tokenizer: str | None = None
 
-    def ask(self, pairs: Sequence[Pair]) -> dict[str, Any]:
+    def request_body(self, pairs: Sequence[Pair]) -> dict[str, Any]:
         return {"pairs": [{"evidence": self._evidence(evidence), "claim": claim} for evidence, claim in pairs]}
 
     def _evidence(self, evidence: str) -> str | list[str]:
         return list(evidence.parts) if self.fuses and isinstance(evidence, EvidenceWindows) else evidence
 
-    def read(self, answer: Any, pairs: Sequence[Pair]) -> list[Probabilities]:
-        rows = objects(items(answer.get("scores") if isinstance(answer, dict) else None, len(pairs)))
-        return [self._read(row, evidence) for row, (evidence, _) in zip(rows, pairs, strict=True)]
+    def parse(self, answer: Any, pairs: Sequence[Pair]) -> list[Probabilities]:
+        rows = objects(list_of(answer.get("scores") if isinstance(answer, dict) else None, len(pairs)))
+        return [self._parse_row(row, evidence) for row, (evidence, _) in zip(rows, pairs, strict=True)]
 
-    def _read(self, row: Mapping[str, Any], evidence: str) -> Probabilities:
+    def _parse_row(self, row: Mapping[str, Any], evidence: str) -> Probabilities:
         if not self.fuses or not isinstance(evidence, EvidenceWindows) or len(evidence.parts) < 2:
             return _probabilities(row)
-        parts = objects(items(row.get("parts"), len(evidence.parts)))
+        parts = objects(list_of(row.get("parts"), len(evidence.parts)))
         return _probabilities(row, tuple(map(_probabilities, parts)))
 
     def model_changed(self, answer: Any) -> bool:
@@ -62,8 +62,8 @@ def groundlane_protocol(info: Mapping[str, Any]) -> GroundlaneProtocol:
     languages, tokenizer = info.get("languages"), info.get("tokenizer")
     return GroundlaneProtocol(
         model=str(info.get("model")),
-        max_tokens=whole(info, "max_tokens"),
-        max_batch=whole(info, "max_batch"),
+        max_tokens=positive_integer(info, "max_tokens"),
+        max_batch=positive_integer(info, "max_batch"),
         languages=frozenset(map(str, languages)) if isinstance(languages, list) else None,
         fuses=info.get("fuses") is True,
         tokenizer=tokenizer if isinstance(tokenizer, str) else None,
@@ -96,7 +96,7 @@ def _probabilities(row: Mapping[str, Any], parts: tuple[Probabilities, ...] = ()
 # The judge's side
 
 
-def info_of(
+def info_response(
     scorer: PairScorer, *, batch: int, languages: Collection[str] | None, tokenizer: str | None
 ) -> dict[str, Any]:
     """The answer of ``GET /info``.
@@ -118,7 +118,7 @@ def info_of(
     }
 
 
-def pairs_of(body: Any, *, batch: int) -> list[Pair]:
+def parse_judge_request(body: Any, *, batch: int) -> list[Pair]:
     """The pairs in the body of ``POST /judge``. Raises ValueError, which names the field, for an invalid body."""
     rows = body.get("pairs") if isinstance(body, dict) else None
     if not isinstance(rows, list):
@@ -141,7 +141,7 @@ def _pair(row: Any, where: str) -> Pair:
     return EvidenceWindows(evidence), row["claim"]
 
 
-def answer_of(scores: Sequence[Probabilities], model: str) -> dict[str, Any]:
+def judge_response(scores: Sequence[Probabilities], model: str) -> dict[str, Any]:
     """The answer of ``POST /judge``."""
     return {"scores": [_row(score) for score in scores], "model": model}
 

@@ -160,9 +160,11 @@ class HttpScorer:
     ) -> Sequence[Probabilities]:
         headers = {_AFFINITY_HEADER: affinity(pairs)} if server.fuses else {}
         async with self._slots:
-            answer = await client.post(server.path, server.ask(pairs), headers=headers, retry_s=self._timeout_s)
+            answer = await client.post(
+                server.path, server.request_body(pairs), headers=headers, retry_s=self._timeout_s
+            )
         try:
-            scores = server.read(answer, pairs)
+            scores = server.parse(answer, pairs)
         except JudgeError as error:
             raise JudgeError(f"{self.name}: {error}") from error
         if isinstance(server, GroundlaneProtocol) and server.model_changed(answer):

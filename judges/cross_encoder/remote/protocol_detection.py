@@ -118,7 +118,7 @@ async def _classifies(client: JsonClient, model: str) -> bool:
 async def _score(client: JsonClient, model: str, max_tokens: int) -> VllmScoreProtocol:
     """A model whose config has no activation returns logits; only the range of its answers shows that."""
     asked = VllmScoreProtocol(model=model, max_tokens=max_tokens)
-    scores = asked.scores(await client.post(asked.path, asked.ask(_EXAMPLES)), len(_EXAMPLES))
+    scores = asked.scores(await client.post(asked.path, asked.request_body(_EXAMPLES)), len(_EXAMPLES))
     return VllmScoreProtocol(
         model=model, max_tokens=max_tokens, is_logit=not all(0.0 <= score <= 1.0 for score in scores)
     )

@@ -10,7 +10,7 @@ SUM_TOLERANCE = 0.02
 """How far the sum of half-precision probabilities may be from 1."""
 
 
-def whole(info: Mapping[str, Any], name: str) -> int:
+def positive_integer(info: Mapping[str, Any], name: str) -> int:
     """The positive integer ``name`` of ``info``. Raises JudgeUnavailableError if there is none."""
     value = info.get(name)
     if not isinstance(value, int) or value < 1:
@@ -18,7 +18,7 @@ def whole(info: Mapping[str, Any], name: str) -> int:
     return value
 
 
-def items(rows: Any, count: int) -> list[Any]:
+def list_of(rows: Any, count: int) -> list[Any]:
     """``rows``, if it is a list of ``count`` items."""
     if not isinstance(rows, list) or len(rows) != count:
         raise JudgeError(f"the answer does not have {count} results")

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from judges.cross_encoder.label_mapping import LabelMapping, read_label_mapping
-from judges.cross_encoder.remote.response_parsing import SUM_TOLERANCE, items, number, objects, whole
+from judges.cross_encoder.remote.response_parsing import SUM_TOLERANCE, list_of, number, objects, positive_integer
 from judges.protocols import JudgeError, JudgeUnavailableError
 from judges.types import Probabilities
 
@@ -48,7 +48,7 @@ class JudgeServerProtocol(Protocol):
     @property
     def languages(self) -> frozenset[str] | None: ...
 
-    def ask(self, pairs: Sequence[Pair]) -> dict[str, Any]:
+    def request_body(self, pairs: Sequence[Pair]) -> dict[str, Any]:
         """The body of the request for ``pairs``."""
         ...
 
@@ -57,7 +57,7 @@ class JudgeServerProtocol(Protocol):
         """Whether it takes the parts of ``EvidenceWindows`` separately and scores each."""
         ...
 
-    def read(self, answer: Any, pairs: Sequence[Pair]) -> list[Probabilities]:
+    def parse(self, answer: Any, pairs: Sequence[Pair]) -> list[Probabilities]:
         """The results in ``answer``, one for each of ``pairs``, in order. Raises JudgeError for an invalid answer."""
         ...
 
@@ -78,11 +78,11 @@ class TextEmbeddingsInferenceProtocol:
     languages: frozenset[str] | None = None
     fuses: bool = False
 
-    def ask(self, pairs: Sequence[Pair]) -> dict[str, Any]:
+    def request_body(self, pairs: Sequence[Pair]) -> dict[str, Any]:
         return {"inputs": [list(pair) for pair in pairs], "raw_scores": True, "truncate": True}
 
-    def read(self, answer: Any, pairs: Sequence[Pair]) -> list[Probabilities]:
-        rows = [self._logits(row) for row in items(answer, len(pairs))]
+    def parse(self, answer: Any, pairs: Sequence[Pair]) -> list[Probabilities]:
+        rows = [self._logits(row) for row in list_of(answer, len(pairs))]
         return self.labels.probabilities(np.array(rows))
 
     def _logits(self, row: Any) -> list[float]:
@@ -107,8 +107,8 @@ def text_embeddings_inference(info: Mapping[str, Any]) -> TextEmbeddingsInferenc
         model=str(info.get("model_id")) + (f"@{str(version)[:8]}" if version else ""),
         names=tuple(names[place] for place in sorted(names)),
         labels=labels,
-        max_tokens=max(2, whole(info, "max_input_length") - SPECIAL_TOKENS),
-        max_batch=whole(info, "max_client_batch_size"),
+        max_tokens=max(2, positive_integer(info, "max_input_length") - SPECIAL_TOKENS),
+        max_batch=positive_integer(info, "max_client_batch_size"),
     )
 
 
@@ -127,7 +127,7 @@ class VllmScoreProtocol:
     languages: frozenset[str] | None = None
     fuses: bool = False
 
-    def ask(self, pairs: Sequence[Pair]) -> dict[str, Any]:
+    def request_body(self, pairs: Sequence[Pair]) -> dict[str, Any]:
         return {
             "model": self.model,
             "text_1": [evidence for evidence, _ in pairs],
@@ -135,7 +135,7 @@ class VllmScoreProtocol:
             "truncate_prompt_tokens": -1,
         }
 
-    def read(self, answer: Any, pairs: Sequence[Pair]) -> list[Probabilities]:
+    def parse(self, answer: Any, pairs: Sequence[Pair]) -> list[Probabilities]:
         scores = self.scores(answer, len(pairs))
         if self.is_logit:
             return LabelMapping(size=1).probabilities(np.array(scores))
@@ -164,10 +164,10 @@ class VllmClassifyProtocol:
     languages: frozenset[str] | None = None
     fuses: bool = False
 
-    def ask(self, pairs: Sequence[Pair]) -> dict[str, Any]:
+    def request_body(self, pairs: Sequence[Pair]) -> dict[str, Any]:
         return classify_body(self.model, self.template, pairs)
 
-    def read(self, answer: Any, pairs: Sequence[Pair]) -> list[Probabilities]:
+    def parse(self, answer: Any, pairs: Sequence[Pair]) -> list[Probabilities]:
         rows = classified(answer, len(pairs))
         for row in rows:
             if len(row.probabilities) != len(self.names) or not _is(row.label, self.names[row.highest]):
@@ -248,7 +248,7 @@ class LabelsSeen:
 
 
 def _data(answer: Any, count: int) -> list[Mapping[str, Any]]:
-    rows = objects(items(answer.get("data") if isinstance(answer, dict) else None, count))
+    rows = objects(list_of(answer.get("data") if isinstance(answer, dict) else None, count))
     return sorted(rows, key=lambda row: number(row.get("index")))
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from judges.claims.extraction import HeuristicClaimExtractor
 from judges.claims.llm_decomposition import DecomposingClaimExtractor, is_complex
-from judges.claims.llm_rewrite_check import is_drawn_from, is_faithful
+from judges.claims.llm_rewrite_check import is_faithful, uses_only_words_of
 from judges.protocols import JudgeError
 from judges.sentences.splitter import IncrementalSplitter
 from judges.testing import ScriptedLlm
@@ -130,4 +130,4 @@ async def test_where_the_llm_is_late_the_sentence_stands() -> None:
     ],
 )
 def test_a_correction_is_made_of_claim_and_source(text: str, drawn: bool) -> None:
-    assert is_drawn_from(text, "Staff receive 40 days of leave.", "All staff receive 25 days.") is drawn
+    assert uses_only_words_of(text, "Staff receive 40 days of leave.", "All staff receive 25 days.") is drawn

@@ -50,19 +50,19 @@ async def test_it_tells_what_the_evidence_says_from_what_it_does_not() -> None:
 async def test_a_window_is_read_once_whatever_is_asked_of_it() -> None:
     scorer = await started()
     await scorer.prefill([LEAVE, CANTEEN])
-    assert scorer.windows_read == 2
+    assert scorer.windows_encoded == 2
     claims = [CLAIM, "The canteen opens at nine.", "Leave is unpaid."]
     pairs = [(text, claim) for claim in claims for text in (LEAVE, CANTEEN)]
     await asyncio.gather(*(scorer.score([pair]) for pair in pairs), scorer.score(pairs))
     await scorer.score([(EvidenceWindows([LEAVE, CANTEEN]), CLAIM)])
-    assert scorer.windows_read == 2
+    assert scorer.windows_encoded == 2
     await scorer.aclose()
 
 
 async def test_many_that_ask_for_the_same_window_at_once_wait_for_one_reading() -> None:
     scorer = await started()
     found = await asyncio.gather(*(scorer.score([(LEAVE, CLAIM)]) for _ in range(8)))
-    assert scorer.windows_read == 1
+    assert scorer.windows_encoded == 1
     assert all(near(one[0], found[0][0]) for one in found)
     await scorer.aclose()
 
@@ -93,14 +93,14 @@ async def test_a_window_that_a_claim_waits_for_is_read_before_those_that_none_do
 async def test_what_is_kept_is_bounded_and_comes_back_when_read_again() -> None:
     scorer = await started()
     (first,) = await scorer.score([(LEAVE, CLAIM)])
-    one = scorer.kept_bytes
+    one = scorer.cached_bytes
     await scorer.aclose()
     small = await started(states_bytes=one + 1)
     (again,) = await small.score([(LEAVE, CLAIM)])
     await small.prefill([f"Room {number} has {number} windows that face the garden." for number in range(20)])
-    assert small.kept_bytes <= one + 1
+    assert small.cached_bytes <= one + 1
     (after,) = await small.score([(LEAVE, CLAIM)])
-    assert small.windows_read == 22
+    assert small.windows_encoded == 22
     assert near(first, again)
     assert near(again, after)
     await small.aclose()
@@ -120,7 +120,7 @@ async def test_a_text_longer_than_a_window_is_read_to_its_end() -> None:
     scorer = await started()
     filler = " ".join(f"Shelf {number} holds grey paper." for number in range(50))
     found, without = await scorer.score([(f"{filler} {LEAVE}", CLAIM), (filler, CLAIM)])
-    assert scorer.windows_read > 3
+    assert scorer.windows_encoded > 3
     assert found.entailed > 0.5 > 10 * without.entailed
     assert scorer.count_tokens(EvidenceWindows([filler, LEAVE])) == scorer.count_tokens(filler) + scorer.count_tokens(
         LEAVE

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judges.llm.context_window import batches, ends_first, estimate_tokens, pieces, whole
+from judges.llm.context_window import batches, best_at_ends, estimate_tokens, split_sources, whole_sources
 from judges.types import Chunk
 
 
@@ -11,7 +11,7 @@ from judges.types import Chunk
     [([], []), ([1], [1]), ([1, 2], [1, 2]), ([1, 2, 3], [1, 3, 2]), ([1, 2, 3, 4], [1, 3, 4, 2])],
 )
 def test_the_best_two_stand_at_the_ends(ranked: list[int], ordered: list[int]) -> None:
-    assert ends_first(ranked) == ordered
+    assert best_at_ends(ranked) == ordered
 
 
 @given(st.lists(st.integers(1, 30)), st.integers(1, 40))
@@ -28,12 +28,12 @@ def test_scripts_beyond_ascii_count_a_token_a_letter() -> None:
 
 def test_whole_sources_stand_by_relevance_and_those_without_a_score_last() -> None:
     chunks = [Chunk(id="a", text="A."), Chunk(id="b", text="B.", relevance_score=0.0), Chunk(id="c", text="C.")]
-    assert [source.document_id for source in whole(chunks)] == ["b", "a", "c"]
+    assert [source.document_id for source in whole_sources(chunks)] == ["b", "a", "c"]
 
 
 @given(st.lists(st.text(alphabet="ab. ", min_size=1, max_size=200), min_size=1, max_size=3), st.integers(2, 20))
 def test_pieces_hold_every_character_of_every_chunk(texts: list[str], limit: int) -> None:
-    made = pieces([Chunk(id=str(n), text=text) for n, text in enumerate(texts)], limit)
+    made = split_sources([Chunk(id=str(n), text=text) for n, text in enumerate(texts)], limit)
     for number, text in enumerate(texts):
         held = {
             place for piece in made if piece.chunk_index == number for place in range(piece.span.start, piece.span.end)
