@@ -121,7 +121,7 @@ async def _lines(resources: Resources, run: PlaygroundRun) -> AsyncGenerator[byt
             async for event in events:
                 yield orjson.dumps(renderer.render(event)) + b"\n"
     except GatewayError as error:
-        yield orjson.dumps({"kind": "over", "html": "", "error": error.message}) + b"\n"
+        yield orjson.dumps({"kind": "finished", "html": "", "error": error.message}) + b"\n"
 
 
 async def _page(

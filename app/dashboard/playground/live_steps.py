@@ -34,16 +34,16 @@ class StepRenderer:
         self._sentences = 0
 
     def render(self, event: PlaygroundEvent) -> dict[str, Any]:
-        """``kind`` is ``heard`` (not judged yet), ``left`` (sent to the client) or ``over``."""
+        """``kind`` is ``text`` (not judged yet), ``sent`` (to the client) or ``finished``."""
         match event:
             case ModelText(text=text):
-                return {"kind": "heard", "text": text}
+                return {"kind": "text", "text": text}
             case SentenceReleased():
-                return {"kind": "left", "html": self._sentence(event), "held": event.held}
+                return {"kind": "sent", "html": self._sentence(event), "held": event.held}
             case ReplacementSent(text=text):
-                return {"kind": "left", "html": render("playground/step.html", instead=shown(text)), "held": ""}
+                return {"kind": "sent", "html": render("playground/step.html", instead=shown(text)), "held": ""}
             case RunFinished():
-                return {"kind": "over", "html": _result(event)}
+                return {"kind": "finished", "html": _result(event)}
 
     def _sentence(self, event: SentenceReleased) -> str:
         context: dict[str, Any] = {

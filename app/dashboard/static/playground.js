@@ -5,7 +5,7 @@ import { pairUp } from "./trace.js";
 
 const form = document.getElementById("playground");
 const live = document.getElementById("live");
-const left = document.getElementById("live-left");
+const sent = document.getElementById("live-sent");
 const held = document.getElementById("live-held");
 const pane = document.getElementById("live-pane");
 const reply = document.getElementById("live-reply");
@@ -45,7 +45,7 @@ async function watch() {
 
 function begin() {
   result.replaceChildren();
-  left.replaceChildren();
+  sent.replaceChildren();
   held.textContent = "";
   pane.replaceChildren(waiting);
   pane.classList.remove("closed");
@@ -58,13 +58,13 @@ function begin() {
   live.scrollIntoView({ block: "start", behavior: calm() });
 }
 
-function step(told) {
-  if (told.kind === "heard") held.append(told.text);
-  else if (told.kind === "left") {
-    const made = parsed(told.html);
-    const evidence = made.querySelector(".evidence");
-    left.append(...made.querySelector("[data-said]").childNodes);
-    held.textContent = told.held;
+function step(event) {
+  if (event.kind === "text") held.append(event.text);
+  else if (event.kind === "sent") {
+    const fragment = parsed(event.html);
+    const evidence = fragment.querySelector(".evidence");
+    sent.append(...fragment.querySelector("[data-said]").childNodes);
+    held.textContent = event.held;
     if (evidence) {
       waiting.remove();
       pane.append(evidence);
@@ -72,15 +72,15 @@ function step(told) {
     }
   } else {
     const chosen = touched ? pane.querySelector(".evidence.chosen")?.dataset.key : null;
-    const made = parsed(told.html);
-    result.replaceChildren(...made.childNodes);
+    const fragment = parsed(event.html);
+    result.replaceChildren(...fragment.childNodes);
     live.hidden = true;
     const root = result.querySelector("[data-trace]");
     if (root) {
       const { choose, close } = pairUp(root);
       if (!chosen || !choose(chosen, { scroll: false })) close();
     }
-    if (told.error) document.getElementById("say").textContent = told.error;
+    if (event.error) document.getElementById("say").textContent = event.error;
     else document.getElementById("say").textContent = "The reply has been judged.";
   }
   reply.scrollTop = reply.scrollHeight;
@@ -117,12 +117,12 @@ const fresh = document.getElementById("given-new");
 let count = document.querySelectorAll("#given .given").length;
 
 function addDocument() {
-  const made = fresh.content.cloneNode(true);
-  for (const element of made.querySelectorAll("[id]")) element.id = element.id.replace("new", count);
-  for (const label of made.querySelectorAll("label[for]")) label.htmlFor = label.htmlFor.replace("new", count);
-  for (const button of made.querySelectorAll("[data-script-only]")) button.hidden = false;
+  const fragment = fresh.content.cloneNode(true);
+  for (const element of fragment.querySelectorAll("[id]")) element.id = element.id.replace("new", count);
+  for (const label of fragment.querySelectorAll("label[for]")) label.htmlFor = label.htmlFor.replace("new", count);
+  for (const button of fragment.querySelectorAll("[data-script-only]")) button.hidden = false;
   count += 1;
-  document.getElementById("given").append(made);
+  document.getElementById("given").append(fragment);
   document.querySelector("#given .given:last-child input").focus();
 }
 

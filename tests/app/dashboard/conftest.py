@@ -1,5 +1,5 @@
-"""A gateway with something to show, a client that has signed in, and a browser. Tests here are plain functions: a
-browser that is driven synchronously and an event loop of a test's own do not go together in one module."""
+"""A gateway with data, a signed-in client and a browser. Browser tests must not be async: Playwright's synchronous API
+can't run in a module whose tests have an event loop."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.support.live_gateway import Gateway
 
 @pytest.fixture(scope="session")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """The gateway that tests share: three hundred requests of the last hours, and those of ``played``."""
+    """The shared gateway, with 300 requests of the last hours and those of ``played``."""
     gateway = Gateway(tmp_path_factory.mktemp("dashboard")).start()
     write(gateway.database, events(300))
     yield gateway
@@ -24,13 +24,13 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 
 @pytest.fixture(scope="session")
 def played(gateway: Gateway) -> dict[str, str]:
-    """The ids of requests that were really made of the shared gateway: ``fine``, ``false``, ``open``, ``stale``."""
+    """The ids of real requests to the shared gateway: ``fine``, ``false``, ``open``, ``stale``."""
     return play(gateway)
 
 
 @pytest.fixture
 def start_gateway(tmp_path: Path) -> Iterator[Callable[..., Gateway]]:
-    """Starts a gateway of the test's own, with other settings."""
+    """Starts a separate gateway with other settings."""
     started: list[Gateway] = []
 
     def start(**settings: Any) -> Gateway:
@@ -47,20 +47,20 @@ def start_gateway(tmp_path: Path) -> Iterator[Callable[..., Gateway]]:
 
 @pytest.fixture(scope="session")
 def client(gateway: Gateway) -> Iterator[httpx.Client]:
-    """A client of the shared gateway that has signed in; redirects are not followed."""
+    """A signed-in client of the shared gateway; it doesn't follow redirects."""
     with sign_in(gateway) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A headless Chromium. Skips where there is none."""
+    """A headless Chromium; skips the test if there is none."""
     with chromium() as browser:
         yield browser
 
 
 @pytest.fixture
 def page(browser: Any, gateway: Gateway, client: httpx.Client) -> Iterator[Any]:
-    """A page of the shared gateway, signed in: errors on its console and requests to other hosts fail the test."""
+    """A signed-in page of the shared gateway. Console errors and requests to other hosts fail the test."""
     with open_page(browser, gateway, client) as page:
         yield page

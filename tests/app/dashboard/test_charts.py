@@ -1,4 +1,4 @@
-"""Charts: shapes in proportion, words escaped, every number in the table too."""
+"""Charts are drawn in proportion, escape their texts and list every number in a table."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -31,7 +31,7 @@ def rects(chart: str, tone: str) -> list[dict[str, str]]:
     ]
 
 
-def test_columns_add_up_in_proportion() -> None:
+def test_columns_are_stacked_in_proportion() -> None:
     chart = stacked(
         "T", AXIS, [Series(name="A", values=[30, 0], tone="allow"), Series(name="B", values=[10, 20], tone="block")]
     )
@@ -41,7 +41,7 @@ def test_columns_add_up_in_proportion() -> None:
     assert (float(alone["height"]), float(alone["y"])) == (50, 50)
 
 
-def test_a_curve_breaks_where_there_is_no_value_and_ends_at_the_axis() -> None:
+def test_a_line_has_gaps_for_missing_values_and_ends_at_the_axis() -> None:
     chart = lines("T", ["a", "b", "c", "d"], [Series(name="A", values=[0, 1, None, 9], tone="good")], top=2.0)
     path = re.search(r' d="([^"]+)"', chart)
     assert path is not None
@@ -50,7 +50,7 @@ def test_a_curve_breaks_where_there_is_no_value_and_ends_at_the_axis() -> None:
     assert "M875.0 0.0" in path.group(1)
 
 
-def test_names_are_text_whatever_is_in_them() -> None:
+def test_names_are_escaped() -> None:
     chart = stacked("<b>", ['"><script>'], [Series(name="<i>", values=[1], tone="allow")])
     assert "<script" not in chart
     assert "<b>" not in chart
@@ -64,18 +64,18 @@ def test_every_number_is_in_the_table() -> None:
     assert cells == ["1,234", "–"]
 
 
-def test_nothing_at_all_is_drawn_without_fault() -> None:
+def test_empty_charts_are_drawn() -> None:
     for chart in (stacked("T", [], []), lines("T", [], []), share_bar([], label="x"), spark([], label="x")):
         ElementTree.fromstring(chart)
 
 
-def test_a_histogram_has_its_marker_where_the_value_is() -> None:
+def test_a_histogram_draws_its_marker_at_the_value() -> None:
     chart = histogram("T", [0, 0.5, 1], [Series(name="A", values=[1, 2], tone="good")], marker=0.25)
     (marker,) = [line for line in ElementTree.fromstring(chart).iter("line") if line.get("class") == "marker"]
     assert marker.get("x1") == marker.get("x2") == "250"
 
 
-def test_parts_of_a_bar_lie_at_their_time() -> None:
+def test_parts_of_a_timing_bar_are_placed_at_their_time() -> None:
     bar = timing_bar(
         [BarPart(name="A", value=20, tone="judge", start=30), BarPart(name="B", value=50, tone="idle")], 100, label="x"
     )
@@ -90,11 +90,11 @@ def test_an_axis_ends_at_a_round_number(value: float, top: float) -> None:
 
 
 @pytest.mark.parametrize(("value", "top"), [(0, 2), (1, 2), (3, 4), (5, 6), (9, 10), (14, 20), (25, 30), (45, 50)])
-def test_an_axis_of_whole_numbers_can_be_halved(value: int, top: int) -> None:
+def test_an_axis_of_integers_has_an_integer_half(value: int, top: int) -> None:
     assert nice_top(value, whole=True) == top
 
 
-def test_times_are_as_short_as_they_can_be_told_apart() -> None:
+def test_time_labels_include_the_date_only_if_needed() -> None:
     start = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
     texts = [
         re.sub("<[^>]+>", "", time_axis([start, start + timedelta(hours=hours)], step)[0])
@@ -103,5 +103,5 @@ def test_times_are_as_short_as_they_can_be_told_apart() -> None:
     assert texts == ["09:30", "1 Mar 09:30", "1 Mar"]
 
 
-def test_attributes_that_are_none_are_left_out() -> None:
+def test_attributes_that_are_none_are_omitted() -> None:
     assert tag("a", "x", class_="y", data_z=None, aria_label='"') == '<a class="y" aria-label="&#34;">x</a>'

@@ -1,4 +1,4 @@
-"""Forms never show a raw message of Pydantic's, whatever the rule that a value breaks."""
+"""Forms never show Pydantic's wording, whichever rule a value violates."""
 
 from typing import Annotated, Any, Literal
 

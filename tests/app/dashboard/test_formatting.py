@@ -1,4 +1,4 @@
-"""Numbers as pages show them."""
+"""Formatting of numbers."""
 
 import pytest
 

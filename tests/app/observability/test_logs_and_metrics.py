@@ -1,4 +1,4 @@
-"""Log lines keep secrets and texts to themselves; metrics count what happened, with few label values."""
+"""Logs mask secrets and texts; metrics count events, with bounded label values."""
 
 import asyncio
 import io
@@ -27,7 +27,7 @@ from policies.types import Action, Decision, Phase
 
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
-    """A configured JSON log that is put back afterwards."""
+    """A JSON log; logging is restored afterwards."""
     root = logging.getLogger()
     handlers, level = root.handlers, root.level
     stream = io.StringIO()
@@ -106,7 +106,7 @@ def decision(reason_code: str | None) -> Decision:
     )
 
 
-def test_a_line_is_json_with_level_time_and_bound_request_id(log: io.StringIO) -> None:
+def test_a_line_is_json_with_level_time_and_request_id(log: io.StringIO) -> None:
     with structlog.contextvars.bound_contextvars(request_id="req_1"):
         structlog.get_logger("gateway").info("request.done", status=200)
     (line,) = lines(log)
@@ -115,13 +115,13 @@ def test_a_line_is_json_with_level_time_and_bound_request_id(log: io.StringIO) -
     assert line["timestamp"].endswith("Z")
 
 
-def test_the_servers_own_lines_take_the_same_way(log: io.StringIO) -> None:
+def test_uvicorn_logs_through_the_same_handler(log: io.StringIO) -> None:
     logging.getLogger("uvicorn.error").info("Started server process [%d]", 7)
     (line,) = lines(log)
     assert (line["event"], line["logger"]) == ("Started server process [7]", "uvicorn.error")
 
 
-def test_noise_is_left_out(log: io.StringIO) -> None:
+def test_noisy_loggers_are_silenced(log: io.StringIO) -> None:
     structlog.get_logger("gateway").debug("noise")
     logging.getLogger("httpx").info("HTTP Request: GET /")
     logging.getLogger("uvicorn.access").info("GET / 200")
@@ -136,17 +136,17 @@ def test_a_value_under_a_secret_name_is_masked(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["messages", "content", "text", "prompt", "documents", "reply"])
-def test_texts_are_left_out(key: str) -> None:
+def test_texts_are_redacted(key: str) -> None:
     assert redact(None, "info", {"request": {key: "our patients"}}) == {"request": {key: "[redacted]"}}
 
 
-def test_counts_that_only_sound_like_secrets_stay() -> None:
+def test_counts_named_like_secrets_are_kept() -> None:
     counts = {"prompt_tokens": 5, "key_prefix": "gl-ab", "documents": 3, "token": None}
     assert redact(None, "info", dict(counts)) == counts
 
 
 @given(secret=st.from_regex(r"[A-Za-z0-9]{12,40}", fullmatch=True))
-def test_a_bearer_token_is_masked_wherever_it_stands(secret: str) -> None:
+def test_a_bearer_token_is_masked_anywhere(secret: str) -> None:
     cleaned = redact(None, "info", {"event": f"sent 'Bearer {secret}' on", "headers": [["x", f"bearer {secret}"]]})
     assert secret not in json.dumps(cleaned)
 
@@ -171,7 +171,7 @@ AT = datetime(2026, 1, 1, 12, 30, 0, 250, tzinfo=UTC)
 
 @pytest.mark.parametrize("listens", [False, True], ids=["alone", "beside another handler"])
 def test_lines_written_together_are_those_written_one_by_one(log: io.StringIO, listens: bool) -> None:
-    """Each of its own time, in order, without secrets, and with nothing that happens to be bound."""
+    """Each with its timestamp, in order, without secrets and without bound context variables."""
     if listens:
         logging.getLogger().addHandler(logging.NullHandler())
     fields = {"model": "m", "error": "sent 'Bearer abc' on", "codes": ["A", "sk-abcdefgh"], "token": "t", "text": "x"}
@@ -195,15 +195,15 @@ def test_lines_written_together_are_those_written_one_by_one(log: io.StringIO, l
 
 
 @pytest.mark.parametrize("others", [False, True])
-def test_a_text_that_is_no_unicode_costs_no_line(log: io.StringIO, others: bool) -> None:
-    """As an upstream's error may be that was cut in the middle of a character."""
+def test_a_lone_surrogate_does_not_lose_the_line(log: io.StringIO, others: bool) -> None:
+    """An upstream's error may have been cut in the middle of a character."""
     if others:
         logging.getLogger().addHandler(logging.NullHandler())
     log_often("gateway", "request", [(AT, {"n": 1}), (AT, {"n": 2, "error": "cut: é\ud83d"}), (AT, {"n": 3})])
     assert [(line["n"], line.get("error")) for line in lines(log)] == [(1, None), (2, "cut: é?"), (3, None)]
 
 
-def test_the_console_format_is_for_people() -> None:
+def test_the_console_format_is_readable() -> None:
     root = logging.getLogger()
     handlers, level = root.handlers, root.level
     stream = io.StringIO()
@@ -257,7 +257,7 @@ def test_claims_and_decisions_are_counted_by_label_and_reason() -> None:
     assert 'groundlane_decisions_total{action="block",category="retrieval",reason_code="none"} 1.0' in text
 
 
-def test_decisions_in_shadow_are_counted_apart() -> None:
+def test_shadow_decisions_are_counted_separately() -> None:
     metrics = Metrics()
     metrics.observe_requests([RequestEvent(request=event().request, shadow=(decision(None), decision(None)))])
     text = metrics.render().decode()
@@ -265,7 +265,7 @@ def test_decisions_in_shadow_are_counted_apart() -> None:
     assert "groundlane_decisions_total{" not in text
 
 
-def test_a_label_never_takes_more_than_its_share_of_values() -> None:
+def test_a_labels_cardinality_is_bounded() -> None:
     metrics = Metrics()
     for number in range(500):
         metrics.observe_upstream_error(f"kind{number}")
@@ -276,7 +276,7 @@ def test_a_label_never_takes_more_than_its_share_of_values() -> None:
     assert 'groundlane_upstream_errors_total{kind="other"} 436.0' in series
 
 
-def test_open_streams_go_up_and_come_down_even_on_failure() -> None:
+def test_open_streams_are_counted_even_on_failure() -> None:
     metrics = Metrics()
     seen = []
 
@@ -335,7 +335,7 @@ def test_totals_of_judge_and_events_become_counters() -> None:
     assert "groundlane_requests_total" not in readings  # it has labels
 
 
-def test_what_waits_to_be_counted_is_counted_before_a_scrape() -> None:
+def test_pending_events_are_counted_before_a_scrape() -> None:
     waiting = [event(), event()]
 
     def count() -> None:
@@ -348,17 +348,17 @@ def test_what_waits_to_be_counted_is_counted_before_a_scrape() -> None:
     assert counted in metrics.render().decode()
 
 
-def test_two_apps_in_one_process_keep_their_counts_apart() -> None:
+def test_two_apps_in_one_process_have_separate_metrics() -> None:
     one, two = Metrics(), Metrics()
     one.observe_requests([event()])
     assert "groundlane_requests_total{" not in two.render().decode()
 
 
 EMPTY = (8).to_bytes(4, sys.byteorder) + bytes(60)
-"""A worker's file without any number in it."""
+"""A worker's metrics file without any values."""
 
 
-def test_the_gauges_of_a_dead_worker_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gauges_of_a_dead_worker_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     dead, alive = (tmp_path / f"gauge_livesum_{pid}.db" for pid in (gone.pid, os.getpid()))
@@ -371,7 +371,7 @@ def test_the_gauges_of_a_dead_worker_are_forgotten(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.anyio
-async def test_with_several_workers_where_one_stands_is_told_while_it_does_nothing(
+async def test_an_idle_worker_publishes_its_values_for_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: Callable[..., Any]
 ) -> None:
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
@@ -403,8 +403,8 @@ else:
 
 
 @pytest.mark.slow
-def test_with_several_workers_any_one_answers_for_all(tmp_path: Path) -> None:
-    """Counters of a worker that is gone still count; its open streams do not."""
+def test_any_worker_answers_a_scrape_for_all(tmp_path: Path) -> None:
+    """The counters of an exited worker still count; its open streams don't."""
     env = {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[3])}
     for mode in ("work", "scrape"):
         done = subprocess.run([sys.executable, "-c", WORKER, mode], env=env, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Traces: what spans a call leaves, whose trace they continue, what the upstream is told, and when there are none."""
+"""Tracing: the spans of a call, trace propagation, and when tracing is off."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ TRACEPARENT = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
 
 
 class Traced:
-    """A gateway that traces, and its spans."""
+    """A gateway with tracing, and its spans."""
 
     def __init__(self, gateway: Gateway, spans: InMemorySpanExporter) -> None:
         self.gateway, self._spans = gateway, spans
@@ -37,7 +37,7 @@ class Traced:
             return call.status
 
     def spans(self) -> dict[str, ReadableSpan]:
-        """Those of the call, by name, as soon as it has ended."""
+        """The spans of the call by name, once it has ended."""
 
         def look() -> dict[str, ReadableSpan] | None:
             found = {span.name: span for span in self._spans.get_finished_spans()}
@@ -105,7 +105,7 @@ def test_a_blocked_reply_is_traced_from_the_callers_span_to_the_upstreams(traced
     assert LIE not in json.dumps([json.loads(span.to_json()) for span in spans.values()]), "no text of anybody's"
 
 
-def test_a_refused_document_has_its_decision_in_the_trace_and_no_upstream(traced: Traced) -> None:
+def test_a_blocked_document_is_traced_without_an_upstream_span(traced: Traced) -> None:
     agent = traced.gateway.agent(retrieval={})
     assert traced.ask(documents=list(STALE), grounding={"agent": agent}) == 400
     spans = traced.spans()
@@ -117,7 +117,7 @@ def test_a_refused_document_has_its_decision_in_the_trace_and_no_upstream(traced
     ]
 
 
-def test_an_upstream_that_fails_is_an_error_of_the_trace(traced: Traced) -> None:
+def test_an_upstream_failure_is_an_error_in_the_trace(traced: Traced) -> None:
     traced.gateway.upstream.script(json_reply({"error": {"message": "Out of order."}}, status=500))
     assert traced.ask(documents=list(DOCUMENTS)) == 500
     spans = traced.spans()
@@ -126,7 +126,7 @@ def test_an_upstream_that_fails_is_an_error_of_the_trace(traced: Traced) -> None
         assert dict(spans[name].attributes or {})["error.type"] == "upstream_error"
 
 
-def test_what_passes_untouched_is_a_span_of_the_call_and_one_of_the_upstream(traced: Traced) -> None:
+def test_a_passed_through_call_has_its_own_and_an_upstream_span(traced: Traced) -> None:
     traced.gateway.upstream.script(answer(PLANS, stream=False))
     assert traced.ask(path="/v1/embeddings", input="x") == 200
     spans = traced.spans()
@@ -147,8 +147,8 @@ META = f"00-{TRACE[::-1]}-{PARENT[::-1]}-01"
 
 
 @pytest.mark.parametrize("meta", [{}, {"traceparent": META}, {"traceparent": 3, "progressToken": "p"}])
-def test_a_call_of_the_tool_is_traced_in_the_trace_that_its_message_names(traced: Traced, meta: dict[str, Any]) -> None:
-    """The semantic conventions for MCP: the message's own ``_meta`` goes before the headers of the call."""
+def test_a_tool_call_continues_the_trace_of_its_message(traced: Traced, meta: dict[str, Any]) -> None:
+    """As the semantic conventions for MCP require, the message's ``_meta`` takes precedence over the headers."""
     spans = call_tool(traced, {"text": PLANS, "sources": [PLANS]}, meta)
     http, tool = spans["POST /mcp"], spans["tools/call check_grounding"]
     assert http.context is not None
@@ -168,7 +168,7 @@ def test_a_call_of_the_tool_is_traced_in_the_trace_that_its_message_names(traced
     assert PLANS not in json.dumps([json.loads(span.to_json()) for span in spans.values()]), "no text of anybody's"
 
 
-def test_a_call_of_the_tool_that_fails_is_an_error_of_the_trace(traced: Traced) -> None:
+def test_a_failed_tool_call_is_an_error_in_the_trace(traced: Traced) -> None:
     wrong = call_tool(traced, {"text": 3}, {})["tools/call check_grounding"]
     assert (dict(wrong.attributes or {})["error.type"], wrong.status.status_code) == ("tool_error", StatusCode.ERROR)
     traced._spans.clear()
@@ -203,20 +203,20 @@ def call_tool(
         {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
     ],
 )
-def test_nothing_is_traced_unless_it_is_wanted_and_can_be_had(environment: dict[str, str]) -> None:
+def test_tracing_is_off_unless_configured_and_installed(environment: dict[str, str]) -> None:
     assert open_tracing(environment) is None
 
 
 @pytest.mark.parametrize(
     "environment", [{"OTEL_TRACES_EXPORTER": "console"}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}]
 )
-def test_the_standard_variables_turn_it_on(environment: dict[str, str]) -> None:
+def test_the_standard_variables_turn_tracing_on(environment: dict[str, str]) -> None:
     tracing = open_tracing(environment)
     assert isinstance(tracing, OtelTracing)
     tracing.shutdown()
 
 
-def test_a_gateway_that_does_not_trace_has_no_sdk_in_memory() -> None:
+def test_a_gateway_without_tracing_does_not_import_the_sdk() -> None:
     code = "import sys, app.main; print([name for name in sys.modules if name.startswith('opentelemetry.sdk')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"

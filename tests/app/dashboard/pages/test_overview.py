@@ -1,4 +1,4 @@
-"""The overview: the same numbers as the admin API's, by span, agent, model and policy; and decisions as they come."""
+"""The overview: the admin API's statistics by time range, agent, model and policy, and the live feed."""
 
 import json
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from tests.support.live_gateway import Gateway
 HOSTILE = "<script>alert(1)</script>\u202eevil"
 
 
-def test_the_numbers_are_those_of_the_admin_api(client: httpx.Client, gateway: Gateway, played: dict[str, str]) -> None:
+def test_the_statistics_match_the_admin_api(client: httpx.Client, gateway: Gateway, played: dict[str, str]) -> None:
     told = gateway.admin.get("/stats", params={"agent": "leaflet-desk"}).json()["totals"]
     shown = client.get("/dashboard/", params={"agent": "leaflet-desk"}).text
     assert told["requests"] > 50
@@ -24,27 +24,29 @@ def test_the_numbers_are_those_of_the_admin_api(client: httpx.Client, gateway: G
 
 @pytest.mark.parametrize("span", ["hour", "day", "week", "month", "quarter"])
 @pytest.mark.parametrize("by", ["agent", "model", "policy"])
-def test_every_span_and_table_is_shown(client: httpx.Client, span: str, by: str) -> None:
+def test_every_time_range_and_grouping_is_shown(client: httpx.Client, span: str, by: str) -> None:
     answer = client.get("/dashboard/", params={"span": span, "by": by})
     assert answer.status_code == 200
     assert f"By {by}" in answer.text
     assert answer.text.count('<figure class="chart">') == 4
 
 
-def test_without_requests_the_page_says_what_to_do(client: httpx.Client) -> None:
+def test_without_requests_the_page_suggests_what_to_do(client: httpx.Client) -> None:
     shown = client.get("/dashboard/", params={"agent": HOSTILE}).text
     assert "No requests in this time range" in shown
     assert "<script>alert" not in shown
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in shown
 
 
-def test_what_cannot_be_looked_at_is_told_on_a_page(client: httpx.Client) -> None:
+def test_an_invalid_time_range_is_an_error_page(client: httpx.Client) -> None:
     answer = client.get("/dashboard/", params={"span": "century"})
     assert answer.status_code == 422
     assert "span: must be " in answer.text
 
 
-def test_decisions_come_as_they_are_made(client: httpx.Client, gateway: Gateway, played: dict[str, str]) -> None:
+def test_the_live_feed_sends_decisions_as_they_are_made(
+    client: httpx.Client, gateway: Gateway, played: dict[str, str]
+) -> None:
     with client.stream("GET", "/dashboard/live", params={"agent": AGENT}) as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
         request_id = ask(gateway, FINE)
@@ -56,12 +58,12 @@ def test_decisions_come_as_they_are_made(client: httpx.Client, gateway: Gateway,
                 break
     assert fields["event"] == "decision"
     assert f"/dashboard/requests/{request_id}" in fields["data"]
-    # A browser that was away says up to where it has seen.
+    # A browser that reconnects sends the id of the last event it received.
     with client.stream("GET", "/dashboard/live", headers={"last-event-id": "2020-01-01T00:00:00+00:00"}) as stream:
         assert "data: " in next(line for line in stream.iter_lines() if line.startswith("data"))
 
 
-def test_a_live_tail_ends_with_its_session(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_live_feed_ends_with_its_session(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.dashboard.live_feed.LOOK_S", 0.01)
     with sign_in(gateway) as own, sign_in(gateway) as other:
         other.cookies = own.cookies
@@ -72,7 +74,7 @@ def test_a_live_tail_ends_with_its_session(gateway: Gateway, monkeypatch: pytest
 
 @pytest.mark.browser
 def test_the_overview_in_a_browser(page: object, gateway: Gateway, played: dict[str, str]) -> None:
-    """Figures, filters without a page load, columns that tell what they stand for, and a decision that arrives."""
+    """Tooltips, filtering without a page load, grouping, and a decision that arrives."""
     page.goto("/dashboard/")
     page.wait_for_selector("#live.on")
     page.locator(".hit").nth(23).hover()
@@ -89,7 +91,7 @@ def test_the_overview_in_a_browser(page: object, gateway: Gateway, played: dict[
 
 
 @pytest.mark.browser
-def test_keys_alone_lead_through_the_page(page: object) -> None:
+def test_the_page_works_with_the_keyboard_alone(page: object) -> None:
     page.goto("/dashboard/keys")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
@@ -122,14 +124,14 @@ def test_signing_in_the_theme_and_signing_out_in_a_browser(browser: object, gate
 
 
 @pytest.mark.browser
-def test_without_scripts_the_pages_do_their_work(browser: object, gateway: Gateway, client: httpx.Client) -> None:
+def test_the_pages_work_without_javascript(browser: object, gateway: Gateway, client: httpx.Client) -> None:
     with open_page(browser, gateway, client, java_script_enabled=False) as page:
         page.goto("/dashboard/")
         page.select_option("#f-agent", "research")
         page.click("text=Apply")
         page.wait_for_url("**agent=research*")
         assert page.locator("#tail li").count() > 0
-        # By the keyboard: a click goes to a place, and what is there may move while no script can look.
+        # Use the keyboard: without scripts, Playwright can't wait for an element to stop moving before a click.
         page.focus(".wide button[value=dark]")
         with page.expect_request("**/dashboard/theme") as sent:
             page.keyboard.press("Enter")
@@ -137,7 +139,7 @@ def test_without_scripts_the_pages_do_their_work(browser: object, gateway: Gatew
         page.wait_for_selector("html[data-theme=dark]", state="attached")
 
 
-def test_a_fresh_gateway_has_an_overview_too(start_gateway: Callable[..., Gateway]) -> None:
+def test_a_fresh_gateway_has_an_overview(start_gateway: Callable[..., Gateway]) -> None:
     gateway = start_gateway()
     with sign_in(gateway) as client:
         empty = client.get("/dashboard/").text

@@ -1,4 +1,4 @@
-"""The ways of an operator with policies, in a real browser: the first one and its first block; try, save, roll back."""
+"""Working with policies in a real browser: the first policy and its first block; simulate, save, roll back."""
 
 import re
 from collections.abc import Callable
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.browser
 
 
 def test_from_a_template_to_the_first_block(browser: Any, start_gateway: Callable[..., Gateway]) -> None:
-    """An empty gateway: a policy out of a template, a request that it blocks, and what the operator sees of that."""
+    """On an empty gateway: create a policy from a template, have it block a request, and look at both."""
     gateway = start_gateway()
     gateway.judge.labels = {"40 days": Label.CONTRADICTED}
     with sign_in(gateway) as client, open_page(browser, gateway, client) as page:
@@ -55,7 +55,7 @@ def test_from_a_template_to_the_first_block(browser: Any, start_gateway: Callabl
         assert page.get_by_role("switch").get_attribute("aria-checked") == "false"
 
 
-def test_a_change_is_tried_saved_and_rolled_back(page: Any, gateway: Gateway, played: dict[str, str]) -> None:
+def test_a_change_is_simulated_saved_and_rolled_back(page: Any, gateway: Gateway, played: dict[str, str]) -> None:
     rules = {"min_citations": 0, "unverifiable_action": "flag"}
     policy = gateway.policy("grounding", rules, scope={"agents": [AGENT]}, mode="shadow")
     url = f"/dashboard/policies/{policy['id']}"
@@ -96,7 +96,7 @@ def test_a_change_is_tried_saved_and_rolled_back(page: Any, gateway: Gateway, pl
     assert (now["version"], now["rules"]["unverifiable_action"]) == (4, "flag")
 
 
-def test_without_a_script_the_form_does_the_same(browser: Any, gateway: Gateway, client: httpx.Client) -> None:
+def test_the_form_works_without_javascript(browser: Any, gateway: Gateway, client: httpx.Client) -> None:
     policy = gateway.policy("retrieval", scope={"agents": ["nobody"]})
     url = f"/dashboard/policies/{policy['id']}"
     with open_page(browser, gateway, client, java_script_enabled=False) as page:

@@ -1,4 +1,4 @@
-"""The frame: who gets in, what every page carries, and what is refused."""
+"""Access to pages, security headers, CSRF protection and error pages."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -25,7 +25,7 @@ Visit = Callable[..., httpx.Client]
 
 @pytest.fixture
 def visit() -> Iterator[Visit]:
-    """Makes clients of a gateway's dashboard, which have the cookies given and close at the end."""
+    """Creates clients of a gateway's dashboard with the given cookies; they are closed at the end."""
     with ExitStack() as stack:
 
         def made(gateway: Gateway, cookies: httpx.Cookies | None = None) -> httpx.Client:
@@ -41,9 +41,7 @@ def stranger(gateway: Gateway, visit: Visit) -> httpx.Client:
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_pages_carry_no_inline_script_or_style_and_the_headers_that_forbid_them(
-    client: httpx.Client, path: str
-) -> None:
+def test_pages_have_no_inline_script_or_style_and_send_security_headers(client: httpx.Client, path: str) -> None:
     answer = client.get(path)
     assert answer.status_code == 200
     policy = dict(part.strip().split(" ", 1) for part in answer.headers["content-security-policy"].split(";"))
@@ -57,7 +55,7 @@ def test_pages_carry_no_inline_script_or_style_and_the_headers_that_forbid_them(
     assert "://" not in answer.text.replace("http://127.0.0.1", "")
 
 
-def test_every_page_but_the_open_ones_sends_a_stranger_to_sign_in(stranger: httpx.Client) -> None:
+def test_pages_redirect_to_sign_in_without_a_session(stranger: httpx.Client) -> None:
     routes = [route for part in PARTS for route in part.routes if isinstance(route, APIRoute)]
     assert len(routes) > len(PAGES)
     for route in routes:
@@ -68,12 +66,12 @@ def test_every_page_but_the_open_ones_sends_a_stranger_to_sign_in(stranger: http
             assert (answer.status_code, answer.headers["location"][:18]) == (303, "/dashboard/sign-in"), route.path
 
 
-def test_a_script_without_a_session_is_told_so_rather_than_sent_elsewhere(stranger: httpx.Client) -> None:
+def test_a_script_without_a_session_gets_401_instead_of_a_redirect(stranger: httpx.Client) -> None:
     answer = stranger.get("/dashboard/requests", headers={"sec-fetch-mode": "cors"})
     assert answer.status_code == 401
 
 
-def test_signing_in_leads_to_the_page_that_was_asked_for(stranger: httpx.Client) -> None:
+def test_signing_in_redirects_to_the_requested_page(stranger: httpx.Client) -> None:
     wanted = stranger.get("/dashboard/requests?agent=hr").headers["location"]
     form = stranger.get(wanted).text
     data = {"csrf": csrf_of(form), "token": ADMIN_TOKEN, "next": "/dashboard/requests?agent=hr"}
@@ -88,17 +86,17 @@ def test_signing_in_leads_to_the_page_that_was_asked_for(stranger: httpx.Client)
     assert stranger.get("/dashboard/").status_code == 200
 
 
-def test_behind_https_the_cookie_is_for_https_alone(stranger: httpx.Client) -> None:
+def test_the_cookie_is_secure_behind_an_https_proxy(stranger: httpx.Client) -> None:
     answer = stranger.get("/dashboard/sign-in", headers={"x-forwarded-proto": "https"})
     assert "Secure" in answer.headers["set-cookie"]
 
 
 @pytest.mark.parametrize("next", ["https://elsewhere.example/", "//elsewhere.example", "/dashboard/\\e", "/dashboardx"])
-def test_no_link_leads_elsewhere_after_signing_in(next: str) -> None:
+def test_signing_in_never_redirects_to_another_site(next: str) -> None:
     assert session.safe_next(next) == "/dashboard/"
 
 
-def test_a_wrong_token_is_refused_and_the_page_does_not_repeat_it(stranger: httpx.Client) -> None:
+def test_a_wrong_token_is_refused_and_not_repeated(stranger: httpx.Client) -> None:
     form = stranger.get("/dashboard/sign-in").text
     answer = stranger.post("/dashboard/sign-in", data={"csrf": csrf_of(form), "token": "guess-1"})
     assert answer.status_code == 401
@@ -107,7 +105,7 @@ def test_a_wrong_token_is_refused_and_the_page_does_not_repeat_it(stranger: http
     assert session.COOKIE not in stranger.cookies
 
 
-def test_a_form_without_its_token_or_from_another_site_changes_nothing(
+def test_forms_without_a_csrf_token_or_from_another_site_are_refused(
     client: httpx.Client, gateway: Gateway, visit: Visit, stranger: httpx.Client
 ) -> None:
     bare = visit(gateway, client.cookies)
@@ -128,7 +126,7 @@ def test_signing_out_ends_the_session_everywhere(gateway: Gateway, visit: Visit)
     assert again.get("/dashboard/").status_code == 303
 
 
-def test_a_session_ends_by_itself_and_nobody_can_prolong_it(
+def test_a_session_expires_and_cannot_be_extended(
     gateway: Gateway, visit: Visit, stranger: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "LIFETIME", timedelta(seconds=-1))
@@ -150,7 +148,7 @@ def test_a_new_admin_token_signs_everybody_out(start_gateway: Callable[..., Gate
     assert [visit(each, kept).get("/dashboard/").status_code for each in (same, other)] == [200, 303]
 
 
-def test_guesses_are_throttled(start_gateway: Callable[..., Gateway], visit: Visit) -> None:
+def test_sign_in_attempts_are_throttled(start_gateway: Callable[..., Gateway], visit: Visit) -> None:
     client = visit(start_gateway())
     csrf = csrf_of(client.get("/dashboard/sign-in").text)
     answers = [client.post("/dashboard/sign-in", data={"csrf": csrf, "token": "guess"}) for _ in range(11)]
@@ -158,20 +156,20 @@ def test_guesses_are_throttled(start_gateway: Callable[..., Gateway], visit: Vis
     assert client.post("/dashboard/sign-in", data={"csrf": csrf, "token": ADMIN_TOKEN}).status_code == 429
 
 
-def test_the_dashboard_can_be_left_out(start_gateway: Callable[..., Gateway], visit: Visit) -> None:
+def test_the_dashboard_can_be_disabled(start_gateway: Callable[..., Gateway], visit: Visit) -> None:
     stranger = visit(start_gateway(dashboard=False))
     assert stranger.get("/dashboard/").status_code == 404
     assert stranger.get("/", headers={"accept": "text/html"}).status_code == 404
 
 
-def test_a_browser_is_led_from_the_root_to_the_dashboard_and_nobody_else_is(stranger: httpx.Client) -> None:
+def test_only_browsers_are_redirected_from_the_root_to_the_dashboard(stranger: httpx.Client) -> None:
     led = stranger.get("/", headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
     assert (led.status_code, led.headers["location"]) == (307, "/dashboard/")
     told = stranger.get("/", headers={"accept": "*/*"})
     assert (told.status_code, told.headers["content-type"]) == (404, "application/json")
 
 
-def test_files_are_kept_for_good_under_their_version_alone(client: httpx.Client) -> None:
+def test_static_files_are_immutable_only_under_their_version(client: httpx.Client) -> None:
     answer = client.get(static_url("style.css"))
     assert answer.headers["content-type"] == "text/css; charset=utf-8"
     assert "immutable" in answer.headers["cache-control"]
@@ -179,21 +177,21 @@ def test_files_are_kept_for_good_under_their_version_alone(client: httpx.Client)
     assert client.get("/dashboard/static/older/none.css").status_code == 404
 
 
-def test_a_page_that_is_not_there_is_told_on_a_page(client: httpx.Client) -> None:
+def test_an_unknown_page_is_an_error_page(client: httpx.Client) -> None:
     answer = client.get("/dashboard/nothing/here")
     assert answer.status_code == 404
     assert "Page not found." in answer.text
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "POST"])
-def test_a_method_that_a_page_does_not_have_is_told_on_a_page(client: httpx.Client, method: str) -> None:
+def test_an_unsupported_method_is_an_error_page(client: httpx.Client, method: str) -> None:
     token = {"x-csrf-token": csrf_of(client.get("/dashboard/keys").text), "content-length": "0"}
     answer = client.request(method, "/dashboard/requests", headers=token)
     assert answer.status_code == 405
     assert f"{method} is not allowed here." in answer.text
 
 
-def test_light_and_dark_are_a_choice_that_is_kept(client: httpx.Client) -> None:
+def test_the_theme_is_remembered(client: httpx.Client) -> None:
     answer = client.post("/dashboard/theme", data={"theme": "dark", "next": "/dashboard/keys"})
     assert (answer.status_code, answer.headers["location"]) == (303, "/dashboard/keys")
     assert 'data-theme="dark"' in client.get("/dashboard/keys").text
@@ -208,7 +206,7 @@ def test_light_and_dark_are_a_choice_that_is_kept(client: httpx.Client) -> None:
         (RuntimeError("a secret of ours"), 500, "Something went wrong. The gateway&#39;s log has the details."),
     ],
 )
-def test_faults_are_told_on_a_page_that_gives_nothing_away(
+def test_errors_are_shown_on_a_page_without_details(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch, fault: Exception, status: int, said: str
 ) -> None:
     async def fail(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""The playground: a reply goes through the real pipeline while somebody watches, and leaves no trace."""
+"""The playground runs a reply through the real pipeline, and nothing is logged."""
 
 import json
 from typing import Any
@@ -25,7 +25,7 @@ def judge(gateway: Gateway) -> None:
 
 
 def told(client: httpx.Client, **fields: Any) -> list[dict[str, Any]]:
-    """What the page is told while a reply comes in."""
+    """The steps that the page receives during a run."""
     reply = client.post(WATCH, data={"mode": "answer", **DOCUMENT, **fields})
     assert reply.status_code == 200, reply.text
     return [json.loads(line) for line in reply.text.splitlines()]
@@ -36,24 +36,24 @@ def requests(gateway: Gateway) -> int:
 
 
 @pytest.mark.usefixtures("judge")
-def test_sentences_come_with_verdict_and_evidence_as_they_are_judged(client: httpx.Client, gateway: Gateway) -> None:
+def test_sentences_arrive_with_verdict_and_evidence_as_they_are_judged(client: httpx.Client, gateway: Gateway) -> None:
     lines = told(client, answer=f"{FINE} {FALSE} {OPEN}")
-    assert "".join(line["text"] for line in lines if line["kind"] == "heard") == f"{FINE} {FALSE} {OPEN}"
-    left = [line["html"] for line in lines if line["kind"] == "left"]
+    assert "".join(line["text"] for line in lines if line["kind"] == "text") == f"{FINE} {FALSE} {OPEN}"
+    left = [line["html"] for line in lines if line["kind"] == "sent"]
     for html, label in zip(left, ("supported", "contradicted", "unverifiable"), strict=True):
         assert f"said {label} sent" in html
     assert "The reply says <b>40 days</b>; the document says <b>25 days</b>" in left[1]
-    assert lines[-1]["kind"] == "over"
+    assert lines[-1]["kind"] == "finished"
     assert "33% supported" in lines[-1]["html"]
     assert requests(gateway) == 0
 
 
 @pytest.mark.usefixtures("judge")
-def test_a_policy_decides_though_it_is_off_and_for_others(client: httpx.Client, gateway: Gateway) -> None:
+def test_a_selected_policy_applies_though_disabled_and_out_of_scope(client: httpx.Client, gateway: Gateway) -> None:
     rules = {"contradiction_action": "block", "min_citations": 0, "abstention_response": "Ask somebody else."}
     policy = gateway.policy("grounding", rules, scope={"agents": ["somebody-else"]}, enabled=False)
     lines = told(client, answer=f"{FINE} {FALSE} {OPEN}", policy=policy["id"])
-    left = [line["html"] for line in lines if line["kind"] == "left"]
+    left = [line["html"] for line in lines if line["kind"] == "sent"]
     assert len(left) == 2
     assert "Ask somebody else." in left[1]
     assert "blocked" in lines[-1]["html"]
@@ -61,36 +61,34 @@ def test_a_policy_decides_though_it_is_off_and_for_others(client: httpx.Client, 
 
 
 @pytest.mark.usefixtures("judge")
-def test_what_is_left_out_is_struck_as_soon_as_the_next_sentence_leaves(client: httpx.Client, gateway: Gateway) -> None:
+def test_a_withheld_sentence_is_struck_when_the_next_one_is_sent(client: httpx.Client, gateway: Gateway) -> None:
     rules = {"unverifiable_action": "strip", "max_unverifiable_ratio": 1.0, "min_citations": 0}
     policy = gateway.policy("grounding", {**rules, "min_grounding_score": 0.0}, scope={"agents": ["nobody"]})
     lines = told(client, answer=f"{OPEN} {FINE}", policy=policy["id"])
-    left = [line["html"] for line in lines if line["kind"] == "left"]
+    left = [line["html"] for line in lines if line["kind"] == "sent"]
     assert len(left) == 1
     assert f'<bdi class="words">{OPEN}</bdi><span class="fate">withheld</span>' in left[0]
 
 
 @pytest.mark.usefixtures("judge")
-def test_text_that_leaves_before_it_is_judged_gets_its_verdict_all_the_same(
-    client: httpx.Client, gateway: Gateway
-) -> None:
+def test_text_sent_before_judging_still_gets_its_verdict(client: httpx.Client, gateway: Gateway) -> None:
     policy = gateway.policy("grounding", {"stream_mode": "live", "min_citations": 0}, scope={"agents": ["nobody"]})
     lines = told(client, answer=f"{FINE} {OPEN}", policy=policy["id"])
-    left = [line["html"] for line in lines if line["kind"] == "left"]
+    left = [line["html"] for line in lines if line["kind"] == "sent"]
     for html, label, text in zip(left, ("supported", "unverifiable"), (FINE, OPEN), strict=True):
         assert f"said {label} sent" in html
         assert f'<bdi class="words">{text}</bdi>' in html
 
 
-def test_a_document_that_a_policy_refuses_ends_it_before_a_word_is_said(client: httpx.Client, gateway: Gateway) -> None:
+def test_a_blocked_document_ends_the_run_before_the_model_is_called(client: httpx.Client, gateway: Gateway) -> None:
     policy = gateway.policy("retrieval", {"max_source_age_days": 2}, scope={"agents": ["nobody"]})
     (line,) = told(client, answer=FINE, policy=policy["id"])
-    assert line["kind"] == "over"
+    assert line["kind"] == "finished"
     assert "Source age (3 days) exceeds max (2 days)" in line["html"]
     assert "The model wasn't called" in line["html"]
 
 
-def test_the_upstream_is_asked_with_its_own_key_and_none_of_the_pages(client: httpx.Client, gateway: Gateway) -> None:
+def test_the_upstream_gets_its_own_key_and_no_header_of_the_page(client: httpx.Client, gateway: Gateway) -> None:
     gateway.upstream.script(answer(FINE, stream=True))
     lines = told(client, mode="question", question="How much leave?", model="m", answer="")
     assert "said supported" in lines[-1]["html"]
@@ -101,7 +99,7 @@ def test_the_upstream_is_asked_with_its_own_key_and_none_of_the_pages(client: ht
     assert UPSTREAM_KEY not in client.get(PAGE).text
 
 
-def test_a_refusal_of_the_upstreams_is_told_without_its_words(client: httpx.Client, gateway: Gateway) -> None:
+def test_an_upstream_error_is_shown_without_its_message(client: httpx.Client, gateway: Gateway) -> None:
     error = {"error": {"message": "Incorrect key sk-secret", "code": "invalid_api_key", "type": "x", "param": None}}
     gateway.upstream.script(json_reply(error, status=401))
     lines = told(client, mode="question", question="How much leave?", model="m")
@@ -109,7 +107,7 @@ def test_a_refusal_of_the_upstreams_is_told_without_its_words(client: httpx.Clie
     assert "sk-secret" not in lines[-1]["html"]
 
 
-def test_what_is_wrong_with_the_form_is_said_and_nothing_of_it_is_lost(client: httpx.Client) -> None:
+def test_form_errors_are_shown_and_entries_are_kept(client: httpx.Client) -> None:
     sent = {"mode": "answer", "answer": "", "doc_name": "n", "doc_text": "t", "doc_relevance": "7", "doc_age": "old"}
     page = client.post(PAGE, data=sent)
     assert page.status_code == 422
@@ -123,7 +121,7 @@ def test_what_is_wrong_with_the_form_is_said_and_nothing_of_it_is_lost(client: h
 
 
 @pytest.mark.usefixtures("judge")
-def test_without_a_script_the_page_comes_back_with_the_result(client: httpx.Client) -> None:
+def test_without_javascript_the_page_returns_with_the_result(client: httpx.Client) -> None:
     page = client.post(PAGE, data={"mode": "answer", "answer": f"{FINE} {FALSE}", **DOCUMENT})
     assert page.status_code == 200
     assert "said contradicted sent" in page.text
@@ -132,7 +130,7 @@ def test_without_a_script_the_page_comes_back_with_the_result(client: httpx.Clie
     assert "kept</textarea>" in grown
 
 
-def test_hostile_words_are_words(client: httpx.Client) -> None:
+def test_hostile_text_is_escaped(client: httpx.Client) -> None:
     page = client.post(
         PAGE, data={"mode": "answer", "answer": f"{HOSTILE} {FINE}", **DOCUMENT, "doc_text": HOSTILE}
     ).text
@@ -142,7 +140,7 @@ def test_hostile_words_are_words(client: httpx.Client) -> None:
     assert any("U+202E" in line.get("html", "") for line in lines)
 
 
-def test_a_guest_can_run_nothing(client: httpx.Client) -> None:
+def test_the_playground_requires_a_session(client: httpx.Client) -> None:
     for path in (PAGE, WATCH):
         assert httpx.post(f"{client.base_url}{path}", data={"answer": "a"}).status_code in (303, 401, 403)
 
@@ -159,7 +157,7 @@ def test_a_reply_is_watched_in_the_browser(page: Any, gateway: Gateway) -> None:
     page.locator("#given .given:last-child textarea").fill(HOSTILE)
     page.locator("#answer").fill(f"{FINE} {HOSTILE} {FALSE}")
     page.locator("#run").click()
-    page.locator("#live-left .said.supported").first.wait_for(state="attached")
+    page.locator("#live-sent .said.supported").first.wait_for(state="attached")
     page.locator("#result .said.contradicted").click()
     evidence = page.locator("#result .evidence:visible")
     assert "the document says 25 days" in evidence.inner_text()

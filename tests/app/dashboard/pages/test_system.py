@@ -1,4 +1,4 @@
-"""System: parts, workers, upstreams, and the trail of changes."""
+"""The system page: components, workers, upstreams and the audit log."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from tests.support.browser import check_everywhere
 from tests.support.live_gateway import UPSTREAM_KEY, Gateway
 
 
-def test_parts_upstreams_and_workers_are_shown_without_a_secret(
+def test_components_upstreams_and_workers_are_shown_without_secrets(
     client: httpx.Client, gateway: Gateway, played: dict[str, str]
 ) -> None:
     shown = client.get("/dashboard/system").text
@@ -21,7 +21,7 @@ def test_parts_upstreams_and_workers_are_shown_without_a_secret(
     assert UPSTREAM_KEY not in shown
 
 
-def test_the_trail_tells_what_was_and_what_is(client: httpx.Client, gateway: Gateway) -> None:
+def test_the_audit_log_shows_values_before_and_after(client: httpx.Client, gateway: Gateway) -> None:
     policy = gateway.policy("grounding", scope={"agents": ["trail"]}, name="<i>trail</i>")
     gateway.admin.patch(f"/policies/{policy['id']}", json={"priority": 7})
     shown = client.get("/dashboard/system", params={"target": policy["id"]}).text
@@ -32,7 +32,7 @@ def test_the_trail_tells_what_was_and_what_is(client: httpx.Client, gateway: Gat
     assert "policy.update" not in client.get("/dashboard/system", params={"target": "other"}).text
 
 
-def test_a_long_trail_comes_in_pages(client: httpx.Client, gateway: Gateway) -> None:
+def test_the_audit_log_is_paginated(client: httpx.Client, gateway: Gateway) -> None:
     for number in range(30):
         gateway.admin.post("/keys", json={"name": f"trail {number}"})
     first = client.get("/dashboard/system", params={"action": "key.create"}).text

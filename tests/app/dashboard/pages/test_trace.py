@@ -1,4 +1,4 @@
-"""One request's page: its sentences with their evidence, what people say of it, and what was not kept."""
+"""The page of a request: sentences with evidence, feedback, and requests whose text wasn't stored."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ def path_of(request_id: str) -> str:
     return f"/dashboard/requests/{request_id}"
 
 
-def test_a_page_has_every_sentence_with_its_evidence_and_every_decision(
+def test_a_trace_shows_every_sentence_with_evidence_and_every_decision(
     client: httpx.Client, gateway: Gateway, played: dict[str, str]
 ) -> None:
     page = client.get(path_of(played["false"])).text
@@ -37,21 +37,19 @@ def test_a_page_has_every_sentence_with_its_evidence_and_every_decision(
     assert '<li class="total"><span></span><span>Total</span>' in page
 
 
-def test_a_request_that_was_refused_says_so_and_why_its_document_was_not_used(
-    client: httpx.Client, played: dict[str, str]
-) -> None:
+def test_a_blocked_request_says_why_its_document_was_dropped(client: httpx.Client, played: dict[str, str]) -> None:
     page = client.get(path_of(played["stale"])).text
     assert "The model wasn&#39;t called" in page
     assert "Source age (400 days) exceeds max (90 days)" in page
 
 
-def test_the_json_is_the_admin_apis(client: httpx.Client, gateway: Gateway, played: dict[str, str]) -> None:
+def test_the_json_matches_the_admin_api(client: httpx.Client, gateway: Gateway, played: dict[str, str]) -> None:
     answer = client.get(f"{path_of(played['open'])}/trace.json")
     assert answer.json() == gateway.admin.get(f"/requests/{played['open']}").json()
     assert answer.headers["content-disposition"] == f'attachment; filename="{played["open"]}.json"'
 
 
-def test_an_unknown_request_is_said_to_be_so(client: httpx.Client) -> None:
+def test_an_unknown_request_is_an_error_page(client: httpx.Client) -> None:
     for path in (path_of("req_none"), f"{path_of('req_none')}/trace.json"):
         answer = client.get(path)
         assert answer.status_code == 404
@@ -66,7 +64,7 @@ def test_an_unknown_request_is_said_to_be_so(client: httpx.Client) -> None:
         ("wrong", "nonsense", False, "nonsense"),
     ],
 )
-def test_a_mark_is_the_admin_apis_mark_and_stands_on_the_page(
+def test_feedback_is_stored_as_by_the_admin_api_and_shown(
     client: httpx.Client,
     gateway: Gateway,
     played: dict[str, str],
@@ -86,7 +84,7 @@ def test_a_mark_is_the_admin_apis_mark_and_stands_on_the_page(
     assert f'value="{mark}" aria-pressed="true"' in page.partition(f'id="c-{decision}"')[2].partition("</li>")[0]
 
 
-def test_a_mark_that_makes_no_sense_is_refused(client: httpx.Client, played: dict[str, str]) -> None:
+def test_invalid_feedback_is_refused(client: httpx.Client, played: dict[str, str]) -> None:
     for data in ({"mark": "maybe"}, {"mark": "right", "note": "x" * 4_001}, {"mark": "right", "decision_id": "other"}):
         assert client.post(f"{path_of(played['fine'])}/feedback", data=data).status_code == 422
     assert client.post(f"{path_of('req_none')}/feedback", data={"mark": "right"}).status_code == 404
@@ -94,7 +92,7 @@ def test_a_mark_that_makes_no_sense_is_refused(client: httpx.Client, played: dic
 
 
 @pytest.mark.parametrize("kept", ["hash", "none"])
-def test_a_page_without_words_says_why_and_shows_the_verdicts_all_the_same(
+def test_without_stored_text_the_page_says_so_and_shows_verdicts(
     start_gateway: Callable[..., Gateway], kept: str
 ) -> None:
     gateway = start_gateway(store_text=kept)
@@ -115,7 +113,7 @@ def test_a_page_without_words_says_why_and_shows_the_verdicts_all_the_same(
 
 
 @pytest.mark.browser
-def test_sentences_are_chosen_by_pointer_and_keys_and_marked(page: Any, played: dict[str, str]) -> None:
+def test_sentences_are_selected_by_pointer_and_keyboard_and_marked(page: Any, played: dict[str, str]) -> None:
     page.goto(path_of(played["false"]))
     evidence = page.locator(".evidence:visible")
     assert "Contradicted by" in evidence.inner_text()
@@ -134,7 +132,7 @@ def test_sentences_are_chosen_by_pointer_and_keys_and_marked(page: Any, played: 
 
 
 @pytest.mark.browser
-def test_on_a_phone_the_evidence_comes_when_it_is_asked_for_and_goes(
+def test_on_a_phone_the_evidence_opens_and_closes(
     browser: Any, gateway: Gateway, client: httpx.Client, played: dict[str, str]
 ) -> None:
     with open_page(browser, gateway, client, viewport=PHONE) as page:
@@ -148,7 +146,7 @@ def test_on_a_phone_the_evidence_comes_when_it_is_asked_for_and_goes(
 
 
 @pytest.mark.browser
-def test_without_a_script_links_choose_the_sentence(
+def test_without_javascript_links_select_the_sentence(
     browser: Any, gateway: Gateway, client: httpx.Client, played: dict[str, str]
 ) -> None:
     with open_page(browser, gateway, client, java_script_enabled=False) as page:
@@ -161,7 +159,7 @@ def test_without_a_script_links_choose_the_sentence(
 
 
 @pytest.mark.browser
-def test_hostile_words_are_words(page: Any, gateway: Gateway) -> None:
+def test_hostile_text_is_escaped(page: Any, gateway: Gateway) -> None:
     hostile = {**DOCUMENT, "title": "\u202e<svg onload=alert(2)>", "text": f"{FINE} {HOSTILE}"}
     request_id = ask(gateway, f"{HOSTILE} {'x' * 1_000_000}", documents=[hostile], grounding={"agent": "hostile"})
     gateway.trace(request_id)
@@ -176,7 +174,7 @@ def test_hostile_words_are_words(page: Any, gateway: Gateway) -> None:
     check(page)
 
 
-def test_a_logged_request_goes_on_in_the_playground(client: httpx.Client, played: dict[str, str]) -> None:
+def test_a_logged_request_opens_in_the_playground(client: httpx.Client, played: dict[str, str]) -> None:
     page = client.get(f"/dashboard/playground?request={played['false']}").text
     assert f"{FINE} {FALSE}" in page
     assert f'value="{AGENT}"' in page

@@ -1,4 +1,4 @@
-"""Keys: made and shown once, changed, revoked; what is wrong is said beside the field."""
+"""The keys page: create (shown once), change and revoke."""
 
 import re
 from typing import Any
@@ -51,21 +51,19 @@ def test_a_key_is_shown_once_and_works_until_it_is_revoked(client: httpx.Client,
         ("requests_per_minute", "0"),
     ],
 )
-def test_what_is_wrong_is_said_beside_the_field_and_what_was_entered_stays(
-    client: httpx.Client, field: str, value: str
-) -> None:
+def test_errors_are_shown_at_their_field_and_entries_are_kept(client: httpx.Client, field: str, value: str) -> None:
     answer = client.post("/dashboard/keys", data={"name": "fine", "collections": "hr-*", field: value})
     assert answer.status_code == 422
     assert re.search(rf'id="f-{field}"[^>]*aria-invalid="true"', answer.text)
     assert 'value="hr-*"' in answer.text
 
 
-def test_a_key_that_is_not_there_is_told_on_a_page(client: httpx.Client) -> None:
+def test_an_unknown_key_is_an_error_page(client: httpx.Client) -> None:
     assert client.get("/dashboard/keys/key_nobody").status_code == 404
     assert client.post("/dashboard/keys/key_nobody/revoke").status_code == 404
 
 
-def test_many_keys_come_in_pages(client: httpx.Client, gateway: Gateway) -> None:
+def test_the_list_of_keys_is_paginated(client: httpx.Client, gateway: Gateway) -> None:
     for number in range(52):
         gateway.admin.post("/keys", json={"name": f"zz page {number:02d}"})
     first = client.get("/dashboard/keys").text
@@ -79,7 +77,7 @@ def test_many_keys_come_in_pages(client: httpx.Client, gateway: Gateway) -> None
 
 @pytest.mark.browser
 def test_keys_in_a_browser(page: Any) -> None:
-    """From the form to the key, and from the key to its end."""
+    """Create a key with the form, then revoke it."""
     page.goto("/dashboard/keys")
     page.fill("#f-name", "browser")
     page.fill("#f-requests_per_minute", "lots")

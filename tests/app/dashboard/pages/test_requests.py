@@ -1,4 +1,4 @@
-"""The list of requests: what one looks for, page by page."""
+"""The list of requests: filters and pagination."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -16,7 +16,7 @@ _LINK = re.compile(r'class="whole-row" href="/dashboard/requests/([^"]+)"')
 
 
 def ids(client: httpx.Client, query: str = "") -> list[str]:
-    """The requests on a page of the list, in its order."""
+    """The requests on a page of the list, in order."""
     answer = client.get(LIST + query)
     assert answer.status_code == 200, answer.text
     return _LINK.findall(answer.text)
@@ -27,7 +27,7 @@ def older(page: str) -> str | None:
     return found and found[1].replace("&amp;", "&")
 
 
-def test_pages_follow_one_another_from_the_newest_to_the_oldest(client: httpx.Client, gateway: Gateway) -> None:
+def test_the_list_is_paginated_from_newest_to_oldest(client: httpx.Client, gateway: Gateway) -> None:
     url, seen = "?agent=research&model=gpt-4o-mini", list[str]()
     while url:
         page = client.get(LIST + url if url.startswith("?") else url).text
@@ -62,7 +62,7 @@ def test_requests_are_found_by_time(client: httpx.Client, gateway: Gateway) -> N
     assert 0 < len(ids(client, "?span=hour&agent=research")) < len(ids(client, "?span=day&agent=research"))
 
 
-def test_the_begin_of_an_id_finds_all_that_begin_so_and_a_whole_one_its_request(client: httpx.Client) -> None:
+def test_an_id_prefix_filters_and_a_complete_id_redirects(client: httpx.Client) -> None:
     assert ids(client, "?id=req_seed_7_00012") == [f"req_seed_7_00012{digit}" for digit in range(10)]
     page = client.get(f"{LIST}?id=req_seed_7_0001").text
     assert len(_LINK.findall(page)) == 50
@@ -75,14 +75,14 @@ def test_the_begin_of_an_id_finds_all_that_begin_so_and_a_whole_one_its_request(
         assert "No matching requests" in client.get(LIST, params={"id": odd}).text
 
 
-def test_what_makes_no_sense_is_said_with_its_name(client: httpx.Client) -> None:
+def test_an_invalid_filter_is_named_in_the_error(client: httpx.Client) -> None:
     for query in ("since=yesterday", "action=explode", "cursor=abc", "span=century", "id=" + quote("a\0b")):
         answer = client.get(f"{LIST}?{query}")
         assert answer.status_code == 422, query
         assert query.partition("=")[0] in answer.text
 
 
-def test_names_that_clients_choose_are_text(client: httpx.Client, gateway: Gateway) -> None:
+def test_names_chosen_by_clients_are_escaped(client: httpx.Client, gateway: Gateway) -> None:
     body = {
         "model": "<b>m",
         "messages": [{"role": "user", "content": "?"}],
@@ -98,7 +98,7 @@ def test_names_that_clients_choose_are_text(client: httpx.Client, gateway: Gatew
 
 
 @pytest.mark.browser
-def test_the_list_is_filtered_as_one_types_and_opened_by_keys(page: Any, played: dict[str, str]) -> None:
+def test_the_list_is_filtered_while_typing_and_opened_by_keyboard(page: Any, played: dict[str, str]) -> None:
     page.goto(LIST)
     check_everywhere(page)
     page.select_option("#f-action", "block")

@@ -1,4 +1,4 @@
-"""The calibration: what a threshold would have blocked, counted by the server, and the way into a policy's form."""
+"""The calibration page: what a threshold would have blocked, and filling it into a policy's form."""
 
 import re
 from dataclasses import replace
@@ -27,8 +27,8 @@ def claim(score: float) -> ClaimRow:
 
 @pytest.fixture(scope="module", autouse=True)
 def scored(gateway: Gateway) -> None:
-    """Forty runs with the scores 0.025, 0.05 … 1; those below 0.25 were blocked, one of them for nothing, and of those
-    that were allowed one is known to have been bad."""
+    """Forty runs with scores 0.025, 0.05 … 1. Runs below 0.25 were blocked, one of them wrongly; one allowed run is
+    marked as bad."""
     now = datetime.now(UTC)
     made = []
     for number in range(1, 41):
@@ -45,8 +45,8 @@ def figures(page: str) -> dict[str, str]:
     return dict(re.findall(r'data-figure="(\w+)">([^<]+)<', page))
 
 
-def test_a_threshold_is_counted_as_runs_and_by_what_was_marked(client: httpx.Client) -> None:
-    """Below 0.5 lie nineteen runs: nine are bad (eight of the nine blocked, one allowed), the ten others good."""
+def test_a_threshold_counts_blocked_runs_and_feedback(client: httpx.Client) -> None:
+    """Nineteen runs score below 0.5: nine bad (eight of the nine blocked, one allowed) and ten good."""
     page = client.get("/dashboard/calibration", params={"agent": AGENT, "threshold": 0.5}).text
     assert figures(page) == {
         "at": "0.50", "runs": "19", "share": "47.5%", "good": "10", "bad": "9",
@@ -55,20 +55,20 @@ def test_a_threshold_is_counted_as_runs_and_by_what_was_marked(client: httpx.Cli
     assert "Scores of 40 runs" in page
 
 
-def test_it_begins_where_the_percentile_of_good_runs_lies(client: httpx.Client) -> None:
-    """Of 31 good runs a tenth is the fourth: 0.1 (marked as good), 0.25, 0.275, 0.325 without the bad one at 0.3."""
+def test_the_initial_threshold_is_the_percentile_of_good_runs(client: httpx.Client) -> None:
+    """The 10th percentile of 31 good runs is the fourth: 0.1 (marked good), 0.25, 0.275, 0.325 (0.3 is bad)."""
     page = client.get("/dashboard/calibration", params={"agent": AGENT, "percentile": 10}).text
     assert "10% of good runs score 0.325 or less" in page
     assert figures(page)["at"] == "0.32"
 
 
-def test_no_run_is_said_to_be_none(client: httpx.Client) -> None:
+def test_an_agent_without_runs_gets_an_empty_page(client: httpx.Client) -> None:
     page = client.get("/dashboard/calibration", params={"agent": "nobody at all"}).text
     assert "No scores yet" in page
     assert client.get("/dashboard/calibration", params={"threshold": 2}).status_code == 422
 
 
-def test_a_threshold_is_written_into_the_form_of_a_policy_and_not_saved(gateway: Gateway, client: httpx.Client) -> None:
+def test_a_threshold_is_filled_into_the_policy_form_but_not_saved(gateway: Gateway, client: httpx.Client) -> None:
     policy = gateway.policy("grounding", {"min_citations": 0}, scope={"agents": [AGENT]}, mode="shadow")
     way = f"/dashboard/calibration?policy={policy['id']}&amp;agent={AGENT}"
     assert way in client.get(f"/dashboard/policies/{policy['id']}").text
@@ -93,7 +93,7 @@ def test_a_threshold_is_written_into_the_form_of_a_policy_and_not_saved(gateway:
 
 
 @pytest.mark.browser
-def test_a_threshold_is_dragged_and_moved_by_keys_and_becomes_a_draft(page: Any, gateway: Gateway) -> None:
+def test_a_threshold_is_moved_by_pointer_and_keys_and_becomes_a_draft(page: Any, gateway: Gateway) -> None:
     policy = gateway.policy("grounding", {"min_citations": 0}, scope={"agents": [AGENT]}, mode="shadow")
     page.goto("/dashboard/calibration")
     page.get_by_label("Policy").select_option(policy["id"])

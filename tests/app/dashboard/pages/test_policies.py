@@ -1,4 +1,4 @@
-"""The pages of policies, as a browser without a script uses them: forms, and what the server answers to them."""
+"""The policy pages without JavaScript: forms and the server's responses."""
 
 import re
 from html import unescape
@@ -16,12 +16,12 @@ POLICIES = "/dashboard/policies"
 
 
 def form(category: str, rules: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
-    """What a browser sends of the form of such a policy."""
+    """The form data that a browser sends for such a policy."""
     return {**entries_of({"rules": rules or {}, **fields}, category), "category": category, "do": "save"}
 
 
 def made(gateway: Gateway, category: str = "grounding", rules: dict[str, Any] | None = None, **fields: Any) -> Any:
-    """A policy that no request meets."""
+    """A policy whose scope matches no request."""
     return gateway.policy(category, rules, scope={"agents": ["nobody"]}, **fields)
 
 
@@ -30,13 +30,13 @@ def stored(gateway: Gateway, policy_id: str) -> Any:
 
 
 def said_of(page: str, key: str) -> str:
-    """What stands beside the input of a field as wrong with it."""
+    """The error message next to a field's input."""
     found = re.search(rf'id="f-{re.escape(key)}-wrong">(.*?)</p>', page)
     assert found, f"nothing is said of {key}"
     return unescape(found[1])
 
 
-def test_a_policy_is_made_from_a_template(gateway: Gateway, client: httpx.Client) -> None:
+def test_a_policy_is_created_from_a_template(gateway: Gateway, client: httpx.Client) -> None:
     choice = client.get(f"{POLICIES}/new").text
     assert "/dashboard/policies/new?template=Customer%20support" in choice
     filled = client.get(f"{POLICIES}/new", params={"template": "Customer support"}).text
@@ -55,7 +55,7 @@ def test_a_policy_is_made_from_a_template(gateway: Gateway, client: httpx.Client
     assert "already" in said_of(again.text, "name")
 
 
-def test_what_is_wrong_stands_beside_its_field_as_the_admin_api_says_it(gateway: Gateway, client: httpx.Client) -> None:
+def test_errors_are_shown_at_their_field_like_the_admin_apis(gateway: Gateway, client: httpx.Client) -> None:
     policy = made(gateway, "retrieval")
     url = f"{POLICIES}/{policy['id']}/edit"
     sent = form("retrieval", name=policy["name"]) | {
@@ -76,7 +76,7 @@ def test_what_is_wrong_stands_beside_its_field_as_the_admin_api_says_it(gateway:
     assert stored(gateway, policy["id"])["version"] == 1
 
 
-def test_a_stale_edit_is_refused_and_both_are_shown(gateway: Gateway, client: httpx.Client) -> None:
+def test_a_stale_edit_is_refused_and_both_versions_are_shown(gateway: Gateway, client: httpx.Client) -> None:
     policy = made(gateway, rules={"min_citations": 1, "max_claims": 5}, priority=1)
     url = f"{POLICIES}/{policy['id']}/edit"
     gateway.admin.patch(f"/policies/{policy['id']}", json={"priority": 7, "rules": {"min_citations": 2}})
@@ -99,7 +99,7 @@ def test_a_stale_edit_is_refused_and_both_are_shown(gateway: Gateway, client: ht
     assert (saved["version"], saved["priority"], saved["rules"]["min_citations"]) == (3, 7, 3)
 
 
-def test_trying_lists_what_would_change_and_saves_nothing(
+def test_simulating_lists_changes_and_saves_nothing(
     gateway: Gateway, client: httpx.Client, played: dict[str, str]
 ) -> None:
     rules = {"unverifiable_action": "block", "max_unverifiable_ratio": 0.1, "min_citations": 0}
@@ -113,7 +113,7 @@ def test_trying_lists_what_would_change_and_saves_nothing(
     assert "stricter" not in [policy["name"] for policy in gateway.admin.get("/policies").json()["items"]]
 
 
-def test_switches_change_what_was_seen_and_nothing_else(gateway: Gateway, client: httpx.Client) -> None:
+def test_switches_apply_only_to_the_version_shown(gateway: Gateway, client: httpx.Client) -> None:
     policy = made(gateway)
     url = f"{POLICIES}/{policy['id']}"
     off = client.post(f"{url}/enabled", data={"version": "1", "enabled": "", "back": "list"})
@@ -129,7 +129,7 @@ def test_switches_change_what_was_seen_and_nothing_else(gateway: Gateway, client
     assert (wrong.status_code, "canary_percent: " in wrong.text) == (422, True)
 
 
-def test_versions_are_compared_and_rolled_back_to(gateway: Gateway, client: httpx.Client) -> None:
+def test_versions_can_be_compared_and_rolled_back_to(gateway: Gateway, client: httpx.Client) -> None:
     policy = made(gateway, rules={"abstention_response": "Ask a doctor."})
     patch = {"rules": {"abstention_response": "Ask a pharmacist."}, "priority": 3}
     gateway.admin.patch(f"/policies/{policy['id']}", json=patch)
@@ -147,7 +147,7 @@ def test_versions_are_compared_and_rolled_back_to(gateway: Gateway, client: http
     assert now["rules"]["abstention_response"] == "Ask a doctor."
 
 
-def test_deleting_asks_first_and_what_was_can_be_made_anew(gateway: Gateway, client: httpx.Client) -> None:
+def test_deleting_asks_first_and_versions_can_be_restored(gateway: Gateway, client: httpx.Client) -> None:
     policy = made(gateway, rules={"max_claims": 77})
     url = f"{POLICIES}/{policy['id']}"
     assert "Delete policy" in client.get(f"{url}/delete").text
@@ -164,7 +164,7 @@ def test_deleting_asks_first_and_what_was_can_be_made_anew(gateway: Gateway, cli
     assert 'name="rules.max_claims" value="77"' in copy
 
 
-def test_a_hostile_name_is_text_on_every_page(gateway: Gateway, client: httpx.Client) -> None:
+def test_a_hostile_name_is_escaped_on_every_page(gateway: Gateway, client: httpx.Client) -> None:
     name = "\u202e<script>alert(1)</script>\"'{{7*7}}"
     policy = made(gateway, name=name, rules={"abstention_response": "<img src=x onerror=alert(1)>" * 50})
     gateway.admin.patch(f"/policies/{policy['id']}", json={"rules": {"abstention_response": "</details>"}})
@@ -192,7 +192,7 @@ def test_a_hostile_name_is_text_on_every_page(gateway: Gateway, client: httpx.Cl
         ("?done=<script>", 200),
     ],
 )
-def test_what_is_not_there_is_a_page_that_says_so(client: httpx.Client, path: str, status: int) -> None:
+def test_unknown_policies_are_error_pages(client: httpx.Client, path: str, status: int) -> None:
     answer = client.get(POLICIES + path)
     assert answer.status_code == status
     assert "<h1" in answer.text
