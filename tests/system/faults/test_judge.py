@@ -78,13 +78,13 @@ def test_a_thread_of_the_embedded_judge_is_stuck(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: io.StringIO
 ) -> None:
     """Its sentences time out; at the end the thread is left behind, and the events are all written."""
-    go_on, judged = Event(), CachedEvidenceScorer._judge
+    go_on, judged = Event(), CachedEvidenceScorer._score_queries
 
     def stuck(self: CachedEvidenceScorer, *arguments: object) -> object:
         go_on.wait(120)
         return judged(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(CachedEvidenceScorer, "_judge", stuck)
+    monkeypatch.setattr(CachedEvidenceScorer, "_score_queries", stuck)
     monkeypatch.setattr("judges.cross_encoder.thread_pool._CLOSE_S", 0.2)
     gateway = Gateway(tmp_path, real_judge=True, judge_timeout_ms=200, judge_threads=1).start()
     try:
@@ -106,7 +106,7 @@ def test_memory_runs_out_in_the_embedded_judge(start_gateway: Start, monkeypatch
 
     gateway = start_gateway(real_judge=True, judge_threads=1)
     with monkeypatch.context() as patched:
-        patched.setattr(CachedEvidenceScorer, "_judge", exhausted)
+        patched.setattr(CachedEvidenceScorer, "_score_queries", exhausted)
         assert reasons(ask(gateway)) == {"judge_error"}
     assert ask(gateway).grounding["verdict"] == "supported"
 
