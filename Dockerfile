@@ -1,19 +1,28 @@
-# Build: the wheel and its dependencies go into one folder, which is all that the second stage takes along. The image of
-# the judge on Ray has more of them: docker build --build-arg EXTRAS=ray -t groundlane-judge .
+# Build stage: the package and its dependencies are installed into one folder, which the second stage copies. The
+# dependencies have a layer of their own, which is reused until pyproject.toml changes.
+# The judge on Ray: docker build --build-arg EXTRAS=ray -t groundlane-judge .
 FROM python:3.13-slim AS build
 ARG EXTRAS=mcp,postgres,redis,otel
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
 RUN python -m venv /opt/groundlane
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml ./
+RUN python -c "import sys, tomllib; \
+project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
+extras = [project['optional-dependencies'][extra] for extra in sys.argv[1].split(',')]; \
+print(*project['dependencies'], *sum(extras, []), sep='\n')" "${EXTRAS}" > requirements.txt && \
+    /opt/groundlane/bin/pip install -r requirements.txt
+COPY README.md LICENSE ./
 COPY judges judges
 COPY policies policies
 COPY migrations migrations
 COPY app app
-RUN /opt/groundlane/bin/pip install ".[${EXTRAS}]"
+COPY groundlane_server groundlane_server
+COPY sdk/src/groundlane sdk/src/groundlane
+RUN /opt/groundlane/bin/pip install --no-deps .
 
-# Run: as a user without rights. Nothing is written but the database and the journal, in /data, and files of the moment in
-# /tmp; everything else may be mounted read-only.
+# Final stage: runs as an unprivileged user. Only the database and the journal in /data and temporary files in /tmp are
+# written; everything else may be mounted read-only.
 FROM python:3.13-slim
 RUN groupadd --system --gid 10001 groundlane && \
     useradd --system --uid 10001 --gid 10001 --home-dir /data --create-home groundlane

@@ -59,8 +59,8 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[mcp]'
 	@touch $@
 
-$(VENV)/.installed-dev: pyproject.toml sdk/pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[dev]' -e ./sdk
+$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $(VENV)/.installed $@
 
 # The client libraries under test have an environment of their own, since they want other versions than we do; this

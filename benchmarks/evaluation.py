@@ -28,12 +28,12 @@ from pathlib import Path
 
 import uvloop
 
-from app.evaluation.case_files import read_cases
-from app.evaluation.case_judge import CaseJudge, JudgeKind
-from app.evaluation.cases import Case, as_documents
-from app.evaluation.evaluator import Evaluator, open_evaluator
-from app.evaluation.run import run_cases
-from app.evaluation.run_folder import RunFolder
+from app.evaluation.cases.case import Case, read_case
+from app.evaluation.cases.case_files import read_cases
+from app.evaluation.judging.case_judge import CaseJudge, JudgeKind
+from app.evaluation.judging.evaluator import Evaluator, open_evaluator
+from app.evaluation.runs.run import run_cases
+from app.evaluation.runs.run_folder import RunFolder
 from app.settings import Settings
 from benchmarks.texts import chunk
 from judges import embedded
@@ -114,14 +114,14 @@ def made_cases(claims: int) -> Iterator[Case]:
         documents = [chunk(number * _DOCUMENTS + place) for place in range(_DOCUMENTS)]
         sentences = [sentence + "." for text in documents for sentence in text.removesuffix(".").split(". ")]
         answer = " ".join(sentences[(number + 2 * place) % len(sentences)] for place in range(_CLAIMS))
-        yield Case(case_id=f"case-{number}", output=answer, documents=as_documents(documents))
+        yield read_case({"case_id": f"case-{number}", "output": answer, "documents": documents})
 
 
 def starters() -> Iterator[Case]:
     """Some for each process, for it to start with."""
     for number in range(8 * cores()):
-        documents = as_documents("The office opens at nine.")
-        yield Case(case_id=f"start-{number}", output=f"The office opens at {number}.", documents=documents)
+        output = f"The office opens at {number}."
+        yield read_case({"case_id": f"start-{number}", "output": output, "documents": ["The office opens at nine."]})
 
 
 async def evaluate(cases: Sequence[Case], evaluator: Evaluator, folder: Path) -> int:

@@ -16,10 +16,10 @@ from app.settings import Settings, SettingsError, load_settings
 T = TypeVar("T")
 
 if TYPE_CHECKING:
-    from app.evaluation import Evaluator
-    from app.evaluation.cost_estimate import RunEstimate
-    from app.evaluation.run import Progress
-    from app.evaluation.run_summary import Summary
+    from app.evaluation.judging.evaluator import Evaluator
+    from app.evaluation.runs.cost_estimate import RunEstimate
+    from app.evaluation.runs.run import Progress
+    from app.evaluation.runs.run_summary import Summary
 
 evaluation = typer.Typer(
     help="Evaluate answers by their documents: files of cases in, reports out.", no_args_is_help=True
@@ -86,9 +86,9 @@ def run(
     from asyncio import CancelledError
     from functools import partial
 
-    from app.evaluation.case_files import count_cases, read_cases
-    from app.evaluation.run import run_cases
-    from app.evaluation.run_folder import RunFolder
+    from app.evaluation.cases.case_files import count_cases, read_cases
+    from app.evaluation.runs.run import run_cases
+    from app.evaluation.runs.run_folder import RunFolder
 
     settings = load_settings()
     with evaluation_errors():
@@ -100,7 +100,7 @@ def run(
         evaluator = _open(settings, judge, entailment_threshold, contradiction_threshold, cache, no_cache, processes)
         work = run_cases
         if engine is Engine.RAY:
-            from app.evaluation.ray_engine import Cluster, run_cases_on_ray
+            from app.evaluation.runs.ray_engine import Cluster, run_cases_on_ray
 
             cluster = Cluster(judges=ray_judges, address=ray_address)
             work = partial(run_cases_on_ray, settings=settings, cluster=cluster)
@@ -164,8 +164,8 @@ def estimate(
     """Say what a run would cost. No LLM is asked anything, and none needs a key."""
     import asyncio
 
-    from app.evaluation.case_files import read_cases
-    from app.evaluation.cost_estimate import estimate_run
+    from app.evaluation.cases.case_files import read_cases
+    from app.evaluation.runs.cost_estimate import estimate_run
     from app.judge_runtime.llm import open_prices
 
     settings = load_settings()
@@ -199,7 +199,7 @@ def compare(
     json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON")] = False,
 ) -> None:
     """Hold two runs against each other: which claims flipped, and what became of the score."""
-    from app.evaluation.run_comparison import compare_runs
+    from app.evaluation.runs.run_comparison import compare_runs
 
     with evaluation_errors():
         found = compare_runs(before, after)
@@ -218,9 +218,10 @@ def sample() -> None:
 @contextmanager
 def evaluation_errors() -> Iterator[None]:
     """Turn what can go wrong into one line: with the input into a UsageError, with the judge into a SettingsError."""
-    from app.evaluation import CacheError, CaseFileError
-    from app.evaluation.run import EngineMissingError, RunStoppedError
-    from app.evaluation.run_folder import RunFolderError
+    from app.evaluation.cases.case_files import CaseFileError
+    from app.evaluation.judging.verdict_cache import CacheError
+    from app.evaluation.runs.run import EngineMissingError, RunStoppedError
+    from app.evaluation.runs.run_folder import RunFolderError
     from app.judge_runtime.offline import JudgeMissingError
 
     try:
@@ -246,8 +247,9 @@ def _open(
     no_cache: bool,
     processes: int = 0,
 ) -> "Evaluator":
-    from app.evaluation import JudgeKind, open_evaluator
-    from app.evaluation.verdict_cache import default_cache
+    from app.evaluation.judging.case_judge import JudgeKind
+    from app.evaluation.judging.evaluator import open_evaluator
+    from app.evaluation.judging.verdict_cache import default_cache
     from judges.thresholds import Thresholds
 
     return open_evaluator(

@@ -8,15 +8,15 @@ import typer
 from app.cli.common import show_columns
 
 if TYPE_CHECKING:
-    from app.evaluation.cost_estimate import RunEstimate
-    from app.evaluation.run_comparison import Flip, RunComparison
-    from app.evaluation.run_summary import Summary
+    from app.evaluation.runs.cost_estimate import RunEstimate
+    from app.evaluation.runs.run_comparison import Flip, RunComparison
+    from app.evaluation.runs.run_summary import Summary
 
 _SHOWN_FLIPS = 50
 
 
 def show_summary(summary: "Summary", folder: Path, *, json: bool) -> None:
-    from app.evaluation.run_summary import told, told_cost
+    from app.evaluation.runs.run_summary import told, told_cost
 
     if json:
         _print_json(summary)
@@ -44,9 +44,9 @@ def show_summary(summary: "Summary", folder: Path, *, json: bool) -> None:
 
 
 def show_estimate(found: "RunEstimate", *, json: bool) -> None:
-    from app.evaluation.case_result import Cost
-    from app.evaluation.cost_estimate import ANSWER_TOKENS
-    from app.evaluation.run_summary import told_cost
+    from app.evaluation.cases.case_result import Cost
+    from app.evaluation.runs.cost_estimate import ANSWER_TOKENS
+    from app.evaluation.runs.run_summary import told_cost
 
     if json:
         _print_json(found)
@@ -70,7 +70,7 @@ def show_estimate(found: "RunEstimate", *, json: bool) -> None:
 
 
 def show_comparison(found: "RunComparison", *, json: bool) -> None:
-    from app.evaluation.run_summary import told
+    from app.evaluation.runs.run_summary import told
 
     if json:
         _print_json(found)

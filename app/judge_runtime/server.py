@@ -2,7 +2,8 @@
 
 It speaks the protocol of ``judges.cross_encoder.remote.groundlane_protocol``.
 
-An ASGI app that any server runs: ``uvicorn --factory app.judge_runtime.server:build_app``. On Ray Serve: ``on_ray``.
+An ASGI app that any server runs: ``uvicorn --factory groundlane_server.judge_server:build_app``. On Ray Serve:
+``groundlane_server.ray_serve``.
 """
 
 import hashlib

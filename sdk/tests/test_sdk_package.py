@@ -31,7 +31,7 @@ OBJECTS = st.dictionaries(KNOWN, VALUES, max_size=4)
 
 def test_the_public_names_are_these() -> None:
     assert sorted(groundlane.__all__) == groundlane.__all__
-    subpackages = {"openai", "integrations"}
+    subpackages = {"openai", "integrations", "evaluation"}
     assert {name for name in vars(groundlane) if not name.startswith("_") and name not in subpackages} == {
         name for name in groundlane.__all__ if not name.startswith("_")
     }
@@ -39,8 +39,22 @@ def test_the_public_names_are_these() -> None:
 
 
 def test_the_version_is_the_distributions() -> None:
-    project = tomllib.loads((FOLDER.parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
-    assert groundlane.__version__ == project["version"] == version("groundlane-sdk")
+    client, whole = (
+        tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]
+        for folder in (FOLDER.parents[1], FOLDER.parents[2])
+    )
+    assert groundlane.__version__ == client["version"] == whole["version"] == version("groundlane")
+
+
+def test_the_extras_for_other_libraries_are_the_same_in_both_distributions() -> None:
+    """``pip install groundlane[langchain]`` and ``groundlane-sdk[langchain]``; openai comes with the first anyway."""
+    client, whole = (
+        tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]
+        for folder in (FOLDER.parents[1], FOLDER.parents[2])
+    )
+    extras = client["optional-dependencies"]
+    assert set(extras.pop("openai")) <= set(whole["dependencies"])
+    assert {name: whole["optional-dependencies"].get(name) for name in extras} == extras
 
 
 def test_the_package_is_typed() -> None:

@@ -1,13 +1,16 @@
 """Cases and judges of the evaluation's tests: small, and with verdicts that the test decides."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from app.evaluation.case_judge import CaseJudge, JudgeKind
-from app.evaluation.cases import Case, Scoring, as_documents
-from app.evaluation.evaluator import Evaluator
-from app.evaluation.run_summary import Line
-from app.evaluation.verdict_cache import VerdictCache
+from app.evaluation.cases.case import Case, Scoring, read_case
+from app.evaluation.cases.case_result import CaseResult
+from app.evaluation.judging.case_judge import CaseJudge, JudgeKind
+from app.evaluation.judging.evaluator import Evaluator
+from app.evaluation.judging.verdict_cache import VerdictCache
+from app.evaluation.runs.run_summary import Line
 from judges.testing import ScriptedJudge, contradicts, entails
 from judges.thresholds import Thresholds
 
@@ -20,12 +23,8 @@ DOCUMENT = "The ferry runs every forty minutes between the two harbours."
 def case(
     number: int | str = 1, output: str = TRUE, *, document: str = DOCUMENT, scoring: Scoring | None = None
 ) -> Case:
-    return Case(
-        case_id=f"case-{number}",
-        output=output,
-        documents=as_documents(document),
-        scoring=scoring or Scoring(),
-    )
+    read = read_case({"case_id": f"case-{number}", "output": output, "documents": [document]})
+    return replace(read, scoring=scoring or Scoring())
 
 
 def judge(script: ScriptedJudge | None = None, thresholds: Thresholds | None = None) -> CaseJudge:
@@ -46,6 +45,11 @@ def evaluator(
     script: ScriptedJudge | None = None, cache: Path | None = None, thresholds: Thresholds | None = None
 ) -> Evaluator:
     return Evaluator(judge(script, thresholds), None if cache is None else VerdictCache(cache))
+
+
+async def evaluate_all(evaluator: Evaluator, cases: Sequence[Case]) -> Sequence[CaseResult]:
+    """The results of ``cases``, all evaluated at once."""
+    return await asyncio.gather(*map(evaluator.evaluate, cases))
 
 
 def ignore(_line: Line) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from app.evaluation.case_files import read_cases
+from app.evaluation.cases.case_files import read_cases
 from judges.checker import GroundingChecker
 from judges.cross_encoder.batching import BatchingScorer
 from judges.protocols import PairScorer

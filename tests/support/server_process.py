@@ -39,7 +39,7 @@ class Process:
             "GROUNDLANE_JUDGE_THREADS": "1",
             **{f"GROUNDLANE_{name.upper()}": value for name, value in settings.items()},
         }
-        command = [sys.executable, "-c", "from app.cli.main import main; main()", "serve", "--port", "0", *arguments]
+        command = [sys.executable, "-m", "groundlane_server", "serve", "--port", "0", *arguments]
         self.child = subprocess.Popen(
             command, cwd=folder, env=variables, stderr=subprocess.PIPE, text=True, start_new_session=True
         )

@@ -9,6 +9,7 @@ from groundlane._errors import (
     GatewayTimeoutError,
     GatewayUnreachableError,
     GroundlaneError,
+    JudgeProcessError,
     PolicyViolationError,
     UnexpectedAnswerError,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "Grounding",
     "Groundlane",
     "GroundlaneError",
+    "JudgeProcessError",
     "PolicyViolationError",
     "Recorded",
     "Retrieval",

@@ -2,7 +2,8 @@
 
 GroundlaneError
 ├── GatewayUnreachableError     no answer: not connected, broken off, or too late
-│   └── GatewayTimeoutError     too late
+│   ├── GatewayTimeoutError     too late
+│   └── JudgeProcessError       the local judge did not start, or ended
 ├── GatewayStatusError          an answer that is an error: ``status``, ``code``, ``param``
 ├── UnexpectedAnswerError       an answer that is none of the gateway's
 └── PolicyViolationError        a policy blocks; the message is its reason
@@ -24,6 +25,10 @@ class GatewayUnreachableError(GroundlaneError):
 
 class GatewayTimeoutError(GatewayUnreachableError):
     """The gateway gave no answer in time."""
+
+
+class JudgeProcessError(GatewayUnreachableError):
+    """The judge process, which answers in place of a gateway, did not start or has ended."""
 
 
 class UnexpectedAnswerError(GroundlaneError):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from app.cli.main import main
-from app.evaluation.evaluator import Evaluator
+from app.evaluation.judging.evaluator import Evaluator
 
 
 class Result(NamedTuple):

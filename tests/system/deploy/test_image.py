@@ -54,10 +54,12 @@ def test_the_image_has_extras_that_there_are_and_all_that_the_package_is_made_of
     (default,) = re.findall(r"^ARG EXTRAS=(\S+)$", text, re.MULTILINE)
     (of_ray,) = re.findall(r"--build-arg EXTRAS=(\S+)", text)
     assert {*default.split(","), of_ray} <= project["project"]["optional-dependencies"].keys()
-    copied = set(re.findall(r"^COPY (\w+) \1$", text, re.MULTILINE))
-    assert copied == set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
-    let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line.startswith("!")}
-    assert copied | {"pyproject.toml", "README.md", "LICENSE"} == let_in
+    copied = set(re.findall(r"^COPY ([\w/]+) \1$", text, re.MULTILINE))
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert copied == set(wheel["only-include"])
+    ignore = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
+    assert copied | {"pyproject.toml", "README.md", "LICENSE"} == {line[1:] for line in ignore if line.startswith("!")}
+    assert set(wheel["exclude"]) <= set(ignore)
 
 
 def test_the_image_runs_as_nobody_in_particular_and_writes_to_its_volume_alone() -> None:

@@ -188,7 +188,7 @@ def test_the_judge_on_ray_has_settings_that_there_are_and_waits_longer_than_the_
     (application,) = config["applications"]
     names = {key.removeprefix("GROUNDLANE_").lower() for key in application["runtime_env"]["env_vars"]}
     assert names <= Settings.model_fields.keys()
-    assert application["import_path"] == "app.judge_runtime.ray_serve:judge"
+    assert application["import_path"] == "groundlane_server.ray_serve:judge"
     assert config["http_options"]["request_timeout_s"] * 1e3 > Settings.model_fields["judge_timeout_ms"].default
     (deployment,) = application["deployments"]
     assert deployment["autoscaling_config"]["min_replicas"] >= 2

@@ -17,7 +17,7 @@ import typer.main
 
 from app.cli.main import cli
 from app.config import parse_policies, read_config
-from app.evaluation import read_case
+from app.evaluation.cases.case import read_case
 from app.policy_admin.policy_document import parse_document
 from app.protocols.documents import Limits, read_chat
 from app.settings import Settings

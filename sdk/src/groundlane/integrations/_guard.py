@@ -10,10 +10,10 @@ import anyio.to_thread
 
 from groundlane._client import AsyncGroundlane, Groundlane
 from groundlane._errors import GatewayStatusError, GroundlaneError
+from groundlane._local.checks import LocalChecks
 from groundlane._results import CheckResult
 from groundlane._transport import DEFAULT_RETRIES, DEFAULT_TIMEOUT_S
 from groundlane._types import Claim
-from groundlane.integrations._in_process import InProcess
 
 BlockOn = Literal["contradicted", "ungrounded", "never"]
 OnError = Literal["closed", "open"]
@@ -93,7 +93,7 @@ class Guard:
     timeout: float = DEFAULT_TIMEOUT_S
     max_retries: int = DEFAULT_RETRIES
     in_process: bool = False
-    client: Groundlane | InProcess | None = field(default=None, repr=False)
+    client: Groundlane | LocalChecks | None = field(default=None, repr=False)
     async_client: AsyncGroundlane | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -104,7 +104,7 @@ class Guard:
             for name in ("base_url", "api_key", "client", "async_client"):
                 if getattr(self, name) is not None:
                     raise ValueError(f"{name} is of a gateway, and in_process asks none: give one of the two")
-            self.client = InProcess()
+            self.client = LocalChecks(self.timeout)
         self.client = self.client or Groundlane(
             self.base_url, api_key=self.api_key, timeout=self.timeout, max_retries=self.max_retries
         )
@@ -129,7 +129,7 @@ class Guard:
         try:
             if self.async_client is not None:
                 result = await self.async_client.check(text, **known)
-            elif isinstance(self.client, InProcess):
+            elif isinstance(self.client, LocalChecks):
                 result = await self.client.acheck(text, **known)
             else:
                 return await anyio.to_thread.run_sync(lambda: self.check(text, documents, partial=partial))

@@ -1,0 +1,125 @@
+"""A case: an answer, and what it is to be grounded in. The reader of one record."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from app.errors import InvalidRequestError
+from app.protocols.documents.collection import Documents, Limits
+from app.protocols.documents.fields import read_flag, read_string, refuse
+from judges.types import Chunk
+
+_LIMITS = Limits(documents=100_000, document_chars=100_000_000, total_chars=400_000_000)
+"""Nobody waits for these as for a request; they only keep a broken file from taking all memory."""
+_MOST_ID_CHARS = 500
+_KNOBS = frozenset({"enabled", "scoring_mode", "include_reasoning"})
+
+
+class CaseError(Exception):
+    """A record is no case; the message names the field."""
+
+
+class ScoringMode(StrEnum):
+    """``binary_yes_no``: a claim scores 0 or 1; ``scale_1_5``: 1 to 5, taken as (raw - 1) / 4."""
+
+    BINARY = "binary_yes_no"
+    SCALE = "scale_1_5"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scoring:
+    """How one case is scored. ``include_reasoning``: the result ends with why."""
+
+    mode: ScoringMode = ScoringMode.BINARY
+    include_reasoning: bool = False
+    enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """``output`` is what is judged, ``documents`` what it is judged by. ``input``, the question, says what an output is
+    about that begins with a short answer or a pronoun. ``reference`` plays no part in the judging."""
+
+    case_id: str
+    output: str
+    documents: tuple[Chunk, ...] = ()
+    input: str | None = None
+    reference: str | None = None
+    scoring: Scoring = Scoring()
+
+
+def read_case(record: Mapping[str, Any], *, default_id: str = "case-1") -> Case:
+    """The case of a record ``{case_id, input, output, context | documents, reference, grounding}``.
+
+    ``context`` is a text or a list of texts; ``documents`` are read in any form that a request may have them in. A
+    field that is None counts as missing, fields by other names are left alone. Raises CaseError.
+    """
+    try:
+        return Case(
+            case_id=_identifier(record.get("case_id"), default_id),
+            output=_output(record.get("output")),
+            documents=_documents(record.get("context"), record.get("documents")),
+            input=read_string(record.get("input"), "input"),
+            reference=read_string(record.get("reference"), "reference"),
+            scoring=_scoring(record.get("grounding")),
+        )
+    except InvalidRequestError as error:
+        raise CaseError(error.message) from None
+
+
+def _identifier(value: Any, default: str) -> str:
+    if value is None or value == "":
+        return default
+    if isinstance(value, bool) or not isinstance(value, str | int) or len(str(value)) > _MOST_ID_CHARS:
+        refuse("case_id", f"a string of at most {_MOST_ID_CHARS} characters", value)
+    return str(value)
+
+
+def _output(value: Any) -> str:
+    if not isinstance(value, str):
+        refuse("output", "a string", value)
+    return value
+
+
+def _documents(context: Any, documents: Any) -> tuple[Chunk, ...]:
+    if context is not None and documents is not None:
+        raise InvalidRequestError("context: give either context or documents.", param="context")
+    if context is None:
+        found = Documents(_LIMITS)
+        found.take_all(documents)
+        return found.chunks
+    texts = [context] if isinstance(context, str) else context
+    if not isinstance(texts, list):
+        refuse("context", "a string or a list of strings", context)
+    found = Documents(_LIMITS, prefix="context")
+    for index, text in enumerate(texts):
+        path = "context" if isinstance(context, str) else f"context[{index}]"
+        if not isinstance(text, str):
+            refuse(path, "a string", text)
+        if text.strip():
+            found.take(text, path)
+    return found.chunks
+
+
+def _scoring(value: Any) -> Scoring:
+    if value is None:
+        return Scoring()
+    if isinstance(value, bool):
+        return Scoring(enabled=value)
+    if not isinstance(value, dict):
+        refuse("grounding", "an object", value)
+    for name in value:
+        if name not in _KNOBS:
+            raise InvalidRequestError(
+                f"grounding: there is no option {str(name)[:60]!r}; options: {', '.join(sorted(_KNOBS))}.",
+                param="grounding",
+            )
+    mode, enabled = value.get("scoring_mode"), value.get("enabled")
+    if mode is not None and mode not in list(ScoringMode):
+        refuse("grounding.scoring_mode", " or ".join(ScoringMode), mode)
+    return Scoring(
+        mode=ScoringMode.BINARY if mode is None else ScoringMode(mode),
+        include_reasoning=read_flag(value.get("include_reasoning"), "grounding.include_reasoning"),
+        enabled=enabled is None or read_flag(enabled, "grounding.enabled"),
+    )

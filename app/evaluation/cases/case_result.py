@@ -1,0 +1,291 @@
+"""What came of a case, and the JSON that its file has."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Final
+
+from app.evaluation.cases.case import Case, Scoring, ScoringMode
+from judges.types import Label
+
+PASS_MARK: Final = 0.6
+"""A claim whose score reaches it is accepted."""
+
+_METRIC: Final = "grounding"
+_CATEGORY: Final = "answer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """The passage that decided: the best one for a claim, or the one against it."""
+
+    document_id: str
+    document_index: int
+    content: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedClaim:
+    """A claim and what the judge holds of it. ``sentence`` is the number of its sentence in the output, from 0, and
+    ``start`` and ``end`` are where it stands there, in code points. ``tokens`` by the judge's tokenizer."""
+
+    text: str
+    context: str
+    sentence: int
+    start: int
+    end: int
+    tokens: int
+    label: Label
+    entailed: float
+    contradicted: float
+    confidence: float
+    escalated: bool = False
+    reason: str | None = None
+    explanation: str | None = None
+    correction: str | None = None
+    passage: Passage | None = None
+
+    @property
+    def accepted(self) -> bool:
+        """Supported: on either scale that is a score of at least ``PASS_MARK``."""
+        return self.label is Label.SUPPORTED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What judging took. ``usd`` is None where the price of a model is not known; the tokens are None where no model
+    was paid by the token."""
+
+    usd: float | None = 0.0
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The verdicts on one output: what the cache keeps. ``support`` is the entailment threshold they came by."""
+
+    judge: str
+    summary: str
+    support: float
+    claims: tuple[JudgedClaim, ...] = ()
+    cost: Cost = Cost()
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> "Judged":
+        """The same from its JSON. Raises KeyError, TypeError or ValueError for anything else."""
+        return cls(
+            judge=data["judge"],
+            summary=data["summary"],
+            support=data["support"],
+            claims=tuple(_claim(claim) for claim in data["claims"]),
+            cost=Cost(**data["cost"]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseResult:
+    """A case judged, skipped or failed.
+
+    ``skipped``: ``no_context``, ``no_claims`` or ``disabled``. ``error``: why the verdicts are missing or incomplete;
+    such a result is never cached, and is judged again by the next run. ``key``: the hash of everything that the
+    verdicts follow from. ``cached``: they were not made now.
+    """
+
+    case: Case
+    key: str = ""
+    judged: Judged | None = None
+    cached: bool = False
+    skipped: str | None = None
+    error: str | None = None
+
+    @property
+    def claims(self) -> Sequence[JudgedClaim]:
+        return () if self.judged is None else self.judged.claims
+
+    @property
+    def score(self) -> float | None:
+        """The mean of the claims' scores, 0 to 1; None for a case that was skipped or could not be judged in full."""
+        if not self.claims or self.error is not None or self.judged is None:
+            return None
+        mode = self.case.scoring.mode
+        return sum(normalized(raw_score(claim, mode, self.judged.support), mode) for claim in self.claims) / len(
+            self.claims
+        )
+
+    @property
+    def cost(self) -> Cost:
+        return Cost() if self.judged is None else self.judged.cost
+
+
+def raw_score(claim: JudgedClaim, mode: ScoringMode, support: float) -> int:
+    """The claim on the case's scale. In ``scale_1_5``: 5 and 4 are supported, 5 from half-way between the threshold
+    ``support`` and 1; 3, 2 and 1 are the thirds below it; a contradicted claim is 1."""
+    if mode is ScoringMode.BINARY:
+        return int(claim.accepted)
+    if claim.label is Label.SUPPORTED:
+        return 5 if claim.entailed >= (1.0 + support) / 2 else 4
+    if claim.label is Label.CONTRADICTED:
+        return 1
+    return 1 + int(min(2.0, 3 * claim.entailed / support)) if support > 0 else 1
+
+
+def normalized(raw: int, mode: ScoringMode) -> float:
+    """A raw score as 0 to 1."""
+    return float(raw) if mode is ScoringMode.BINARY else (raw - 1) / 4
+
+
+def claim_ids(claims: Sequence[JudgedClaim]) -> list[str]:
+    """An id for each claim by its text and what it points back to, so that the same claim has the same id in another
+    run; of several alike the later ones have their number in it."""
+    seen: Counter[tuple[str, str]] = Counter()
+    ids = []
+    for claim in claims:
+        which = (claim.context, claim.text)
+        text = "\x1f".join((*which, *([str(seen[which])] if seen[which] else [])))
+        ids.append(blake2b(text.encode(errors="replace"), digest_size=8).hexdigest())
+        seen[which] += 1
+    return ids
+
+
+def to_json(result: CaseResult) -> dict[str, Any]:
+    """The content of the case's file."""
+    case, cost = result.case, result.cost
+    return {
+        "case_id": case.case_id,
+        "input": case.input,
+        "output": case.output,
+        "reference": case.reference,
+        "grounding": {
+            "enabled": case.scoring.enabled,
+            "scoring_mode": case.scoring.mode.value,
+            "include_reasoning": case.scoring.include_reasoning,
+        },
+        "metrics": [] if result.skipped is not None else [_metric(result)],
+        "cost": {"cost": cost.usd, "input_tokens": cost.input_tokens, "output_tokens": cost.output_tokens},
+        "skipped": result.skipped,
+        "judge": None if result.judged is None else result.judged.judge,
+        "summary": None if result.judged is None else result.judged.summary,
+        "support_threshold": None if result.judged is None else result.judged.support,
+        "key": result.key,
+    }
+
+
+def from_json(data: Mapping[str, Any]) -> CaseResult:
+    """The result that ``data`` is the JSON of, without the documents. Raises KeyError, TypeError, ValueError or
+    IndexError for anything else."""
+    scoring, cost = data["grounding"], data["cost"]
+    case = Case(
+        case_id=data["case_id"],
+        output=data["output"],
+        input=data["input"],
+        reference=data["reference"],
+        scoring=Scoring(
+            mode=ScoringMode(scoring["scoring_mode"]),
+            include_reasoning=scoring["include_reasoning"],
+            enabled=scoring["enabled"],
+        ),
+    )
+    entries = [entry for metric in data["metrics"] for entry in metric["result"] if "item" in entry]
+    judged = None
+    if data["judge"] is not None:
+        judged = Judged(
+            judge=data["judge"],
+            summary=data["summary"],
+            support=data["support_threshold"],
+            claims=tuple(_from_entry(entry) for entry in entries),
+            cost=Cost(usd=cost["cost"], input_tokens=cost["input_tokens"], output_tokens=cost["output_tokens"]),
+        )
+    return CaseResult(
+        case=case,
+        key=data["key"],
+        judged=judged,
+        cached=any(entry["item"]["cached"] for entry in entries),
+        skipped=data["skipped"],
+        error=data["metrics"][0]["error"] if data["metrics"] else None,
+    )
+
+
+def _metric(result: CaseResult) -> dict[str, Any]:
+    entries: list[dict[str, Any]] = []
+    if result.judged is not None:
+        support = result.judged.support
+        ids = claim_ids(result.claims)
+        entries = [_entry(result, one, two, support) for one, two in zip(ids, result.claims, strict=True)]
+        if result.case.scoring.include_reasoning:
+            entries.append({"reasoning": _reasoning(result.judged)})
+    return {
+        "name": _METRIC,
+        "category": _CATEGORY,
+        "score": result.score,
+        "result": entries,
+        "error": result.error,
+    }
+
+
+def _entry(result: CaseResult, identifier: str, claim: JudgedClaim, support: float) -> dict[str, Any]:
+    return {
+        "item": {
+            "id": identifier,
+            "text": claim.text,
+            "tokens": float(claim.tokens),
+            "confidence": 1.0,
+            "cached": result.cached,
+        },
+        "source_chunk_index": claim.sentence,
+        "confidence": claim.confidence,
+        "extraction_failed": False,
+        "verdict": "ACCEPTED" if claim.accepted else "REJECTED",
+        "raw_score": raw_score(claim, result.case.scoring.mode, support),
+        "label": claim.label.value,
+        "entailed": claim.entailed,
+        "contradicted": claim.contradicted,
+        "context": claim.context,
+        "span": [claim.start, claim.end],
+        "escalated": claim.escalated,
+        "reason": claim.reason,
+        "explanation": claim.explanation,
+        "correction": claim.correction,
+        "passage": claim.passage,
+    }
+
+
+def _from_entry(entry: Mapping[str, Any]) -> JudgedClaim:
+    start, end = entry["span"]
+    same = ("label", "entailed", "contradicted", "context", "escalated", "reason", "explanation", "correction")
+    return _claim(
+        {name: entry[name] for name in same}
+        | {
+            "text": entry["item"]["text"],
+            "tokens": int(entry["item"]["tokens"]),
+            "confidence": entry["confidence"],
+            "sentence": entry["source_chunk_index"],
+            "start": start,
+            "end": end,
+            "passage": entry["passage"],
+        }
+    )
+
+
+def _claim(data: Mapping[str, Any]) -> JudgedClaim:
+    passage = data["passage"]
+    return JudgedClaim(
+        **{
+            **data,
+            "label": Label(data["label"]),
+            "passage": Passage(**passage) if isinstance(passage, Mapping) else passage,
+        }
+    )
+
+
+def _reasoning(judged: Judged) -> str:
+    """Why, for the case as a whole: the count, then what is said of each claim that was not accepted."""
+    told = [judged.summary + "."]
+    for claim in judged.claims:
+        if not claim.accepted:
+            why = claim.explanation or claim.reason
+            told.append(f"{claim.label.value}: {claim.text}" + (f" ({why})" if why else ""))
+    return "\n".join(told)

@@ -1,0 +1,69 @@
+"""Verdicts by the hash of what they follow from, in a file that several runs may share."""
+
+import os
+import sqlite3
+import threading
+from pathlib import Path
+
+import orjson
+
+from app.evaluation.cases.case_result import Judged
+
+_BUSY_S = 30.0
+_MAKE = "CREATE TABLE IF NOT EXISTS verdicts (key TEXT PRIMARY KEY, judged BLOB NOT NULL) WITHOUT ROWID"
+
+
+class CacheError(Exception):
+    """The cache cannot be used; the message names its file."""
+
+
+class VerdictCache:
+    """A SQLite file. Safe to use from many threads, and from many processes at once. Close it at the end.
+
+    Raises CacheError, from every method, where the file cannot be read or written.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            self._database = sqlite3.connect(file, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+        except (OSError, sqlite3.Error) as error:
+            raise CacheError(f"{file}: {error}") from None
+        try:
+            # A crash of the machine may lose the last verdicts, never the file.
+            self._run("PRAGMA journal_mode = WAL")
+            self._run("PRAGMA synchronous = NORMAL")
+            self._run(_MAKE)
+        except CacheError:
+            self.close()
+            raise
+
+    def get(self, key: str) -> Judged | None:
+        """The verdicts kept under ``key``; None if there are none that can be read."""
+        rows = self._run("SELECT judged FROM verdicts WHERE key = ?", key)
+        try:
+            return Judged.of(orjson.loads(rows[0][0])) if rows else None
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def put(self, key: str, judged: Judged) -> None:
+        self._run("INSERT OR REPLACE INTO verdicts VALUES (?, ?)", key, orjson.dumps(judged))
+
+    def close(self) -> None:
+        with self._lock:
+            self._database.close()
+
+    def _run(self, statement: str, *values: str | bytes) -> list[tuple[bytes]]:
+        try:
+            with self._lock:
+                return self._database.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise CacheError(f"{self._file}: {error}") from None
+
+
+def default_cache() -> Path:
+    """Where the cache is if nobody says: in the user's cache folder."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "groundlane" / "evaluation.sqlite3"

@@ -1,0 +1,119 @@
+"""Two runs held against each other: which claims flipped, and what became of the score."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.evaluation.cases.case_result import CaseResult, JudgedClaim, claim_ids
+from app.evaluation.runs.confidence_intervals import Estimate, difference, mean
+from app.evaluation.runs.run_folder import RunFolder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flip:
+    """A claim that one run accepted and the other did not."""
+
+    case_id: str
+    claim_id: str
+    text: str
+    before: JudgedClaim
+    after: JudgedClaim
+
+    @property
+    def is_worse(self) -> bool:
+        """It was accepted, and is no more."""
+        return self.before.accepted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunComparison:
+    """``before`` and ``after`` are mean scores and ``change`` their mean difference, over the cases scored in both runs
+    (``cases``). Claims count as the same by case and wording: where outputs differ, ``claims_gone`` and ``claims_new``
+    say how many have no counterpart."""
+
+    judges: tuple[str, str]
+    cases: int
+    only_before: Sequence[str]
+    only_after: Sequence[str]
+    claims: int
+    claims_gone: int
+    claims_new: int
+    flips: Sequence[Flip]
+    before: Estimate
+    after: Estimate
+    change: Estimate
+
+    @property
+    def worse(self) -> Sequence[Flip]:
+        return [flip for flip in self.flips if flip.is_worse]
+
+    @property
+    def better(self) -> Sequence[Flip]:
+        return [flip for flip in self.flips if not flip.is_worse]
+
+
+def compare_runs(before: Path, after: Path) -> RunComparison:
+    """Hold the run in folder ``after`` against that in ``before``. Raises RunFolderError."""
+    old_run, new_run = RunFolder(before), RunFolder(after)
+    tally = _Tally()
+    only_before = [
+        old.case.case_id
+        for old in old_run.results()
+        if old.score is not None and not tally.take(old, new_run.find(old.case.case_id))
+    ]
+    only_after = [
+        new.case.case_id for new in new_run.results() if new.score is not None and new.case.case_id not in tally.shared
+    ]
+    return RunComparison(
+        judges=(_names(tally.judges_before), _names(tally.judges_after)),
+        cases=len(tally.scores),
+        only_before=only_before,
+        only_after=only_after,
+        claims=tally.same,
+        claims_gone=tally.gone,
+        claims_new=tally.new,
+        flips=tally.flips,
+        before=mean([one for one, _ in tally.scores]),
+        after=mean([two for _, two in tally.scores]),
+        change=difference(tally.scores),
+    )
+
+
+class _Tally:
+    def __init__(self) -> None:
+        self.shared: set[str] = set()
+        self.scores: list[tuple[float, float]] = []
+        self.flips: list[Flip] = []
+        self.same = self.gone = self.new = 0
+        self.judges_before: set[str] = set()
+        self.judges_after: set[str] = set()
+
+    def take(self, before: CaseResult, after: CaseResult | None) -> bool:
+        """Count a case; False if the other run has no score for it."""
+        if before.score is None or after is None or after.score is None:
+            return False
+        old, new = _claims(before), _claims(after)
+        both = [claim_id for claim_id in old if claim_id in new]
+        self.same, self.gone, self.new = (
+            self.same + len(both),
+            self.gone + len(old) - len(both),
+            self.new + len(new) - len(both),
+        )
+        self.flips += [
+            Flip(case_id=before.case.case_id, claim_id=one, text=old[one].text, before=old[one], after=new[one])
+            for one in both
+            if old[one].accepted is not new[one].accepted
+        ]
+        self.shared.add(before.case.case_id)
+        self.scores.append((before.score, after.score))
+        for names, result in ((self.judges_before, before), (self.judges_after, after)):
+            names.update(() if result.judged is None else (result.judged.judge,))
+        return True
+
+
+def _claims(result: CaseResult) -> Mapping[str, JudgedClaim]:
+    return dict(zip(claim_ids(result.claims), result.claims, strict=True))
+
+
+def _names(names: set[str]) -> str:
+    return ", ".join(sorted(names)) or "none"

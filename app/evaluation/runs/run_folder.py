@@ -1,0 +1,132 @@
+"""The folder of a run: a file for each case, written whole or not at all."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from app.evaluation.cases.case import Case
+from app.evaluation.cases.case_result import CaseResult, from_json, to_json
+
+_CASES: Final = "cases"
+_PLAIN: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
+_UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_MOST_NAME: Final = 80
+_BROKEN: Final = (KeyError, TypeError, ValueError, IndexError)
+
+
+class RunFolderError(Exception):
+    """The folder cannot be used; the message names it."""
+
+
+class RunFolder:
+    """``cases/`` holds a file for each case, ``summary.json`` the figures, ``report.html`` both for people.
+
+    Files are written beside their place and moved there, so that no file is ever half of one. Every method raises
+    RunFolderError.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._cases = folder / _CASES
+        self._found: frozenset[str] = frozenset()
+
+    def open(self) -> None:
+        """Make the folder, or take up the one that is there."""
+        try:
+            self._cases.mkdir(parents=True, exist_ok=True)
+            for left in self._cases.glob(".*.part"):
+                left.unlink(missing_ok=True)
+            self._found = frozenset(file.name for file in self._cases.glob("*.json"))
+        except OSError as error:
+            raise RunFolderError(f"{self.folder}: {error.strerror}") from None
+
+    def has(self, case: Case) -> bool:
+        """Whether an earlier run left a file for ``case``; ``load`` says what is in it."""
+        return file_name(case.case_id) in self._found
+
+    def load(self, case: Case, key: str) -> CaseResult | None:
+        """The finished result of ``case`` that an earlier run left, if it follows from the same things (``key``)."""
+        try:
+            result = from_json(orjson.loads(self._file(case.case_id).read_bytes()))
+        except (OSError, *_BROKEN):
+            return None
+        if result.key != key or result.error is not None or result.case.case_id != case.case_id:
+            return None
+        if result.case == replace(case, documents=()):
+            return result
+        again = replace(result, case=case)  # what is not judged has changed, the way of scoring for one
+        self.save(again)
+        return again
+
+    def save(self, result: CaseResult) -> None:
+        self._write(self._file(result.case.case_id), to_json(result))
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        self._write(self.folder / "summary.json", summary)
+
+    def write_report(self, html: str) -> None:
+        self._put(self.folder / "report.html", html.encode())
+
+    def keep_only(self, names: set[str]) -> None:
+        """Remove the files of cases that are not called one of ``names``: what an earlier run had more."""
+        kept = {file_name(name) for name in names}
+        try:
+            for file in self._cases.glob("*.json"):
+                if file.name not in kept:
+                    file.unlink(missing_ok=True)
+        except OSError as error:
+            raise RunFolderError(f"{self.folder}: {error.strerror}") from None
+
+    def result(self, case_id: str) -> CaseResult:
+        """The result of one case of this run."""
+        return _read(self._file(case_id))
+
+    def find(self, case_id: str) -> CaseResult | None:
+        """The same; None where there is no such case."""
+        file = self._file(case_id)
+        return _read(file) if file.is_file() else None
+
+    def results(self) -> Iterator[CaseResult]:
+        """All results, by the names of their files."""
+        if not self._cases.is_dir():
+            raise RunFolderError(f"{self.folder}: there is no run in this folder")
+        for file in sorted(self._cases.glob("*.json")):
+            yield _read(file)
+
+    def _file(self, case_id: str) -> Path:
+        return self._cases / file_name(case_id)
+
+    def _write(self, file: Path, content: Mapping[str, Any]) -> None:
+        self._put(file, orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+
+    def _put(self, file: Path, content: bytes) -> None:
+        part = file.with_name(f".{file.name}.part")
+        try:
+            part.write_bytes(content)
+            os.replace(part, file)
+        except OSError as error:
+            raise RunFolderError(f"{file}: {error.strerror}") from None
+
+
+def file_name(case_id: str) -> str:
+    """The file of a case: its id where that is plain lower case, else what of it a file name may have and a hash, so
+    that no id leads out of the folder and no two share a file, on file systems that know no upper case neither."""
+    if _PLAIN.fullmatch(case_id):
+        return f"{case_id}.json"
+    digest = blake2b(case_id.encode(errors="replace"), digest_size=8).hexdigest()
+    return f"{_UNFIT.sub('-', case_id)[:_MOST_NAME].strip('.-')}-{digest}.json".lstrip("-")
+
+
+def _read(file: Path) -> CaseResult:
+    try:
+        return from_json(orjson.loads(file.read_bytes()))
+    except OSError as error:
+        raise RunFolderError(f"{file}: {error.strerror}") from None
+    except _BROKEN:
+        raise RunFolderError(f"{file}: not the file of a case") from None

@@ -1,0 +1,142 @@
+"""A run in figures."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from app.evaluation.cases.case_result import PASS_MARK, CaseResult, Cost
+from app.evaluation.judging.case_judge import CaseJudge
+from app.evaluation.runs.confidence_intervals import Estimate, mean, ratio, share
+from judges.types import Label
+
+_SKIPPED: Final = ("no_context", "no_claims", "disabled")
+_USD_DIGITS: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """What is kept of a case while a run lasts: ``place`` is its number in the input, from 0."""
+
+    place: int
+    case_id: str
+    score: float | None
+    labels: Counter[Label]
+    skipped: str | None
+    error: str | None
+    cached: bool
+    cost: Cost
+
+    @classmethod
+    def of(cls, place: int, result: CaseResult) -> "Line":
+        return cls(
+            place=place,
+            case_id=result.case.case_id,
+            score=result.score,
+            labels=Counter(claim.label for claim in result.claims),
+            skipped=result.skipped,
+            error=result.error,
+            cached=result.cached,
+            cost=result.cost,
+        )
+
+    @property
+    def claims(self) -> int:
+        return self.labels.total()
+
+    @property
+    def accepted(self) -> int:
+        return self.labels[Label.SUPPORTED]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """``score`` is the mean of the cases' scores, ``claims_accepted`` the share of all claims, ``grounded_cases`` the
+    share of cases without a rejected claim. Cases that were skipped or failed count in none of the three.
+
+    ``spent``: the part of ``cost`` that went into verdicts that were not in the cache.
+    """
+
+    judge: str
+    kind: str
+    thresholds: dict[str, float]
+    cases: dict[str, int]
+    claims: dict[str, int]
+    score: Estimate
+    claims_accepted: Estimate
+    grounded_cases: Estimate
+    cost: Cost
+    spent: Cost
+    cached_cases: int
+    pass_mark: float = PASS_MARK
+    name: str = "grounding"
+
+    @property
+    def errors(self) -> int:
+        return self.cases["errors"]
+
+
+def summarize(lines: Iterable[Line], judge: CaseJudge) -> Summary:
+    """Sum up a run; ``lines`` in any order."""
+    every = sorted(lines, key=lambda line: line.place)
+    scored = [line for line in every if line.score is not None]
+    labels: Counter[Label] = sum((line.labels for line in scored), Counter())
+    skipped = Counter(line.skipped for line in every if line.skipped is not None)
+    return Summary(
+        judge=judge.name,
+        kind=judge.kind.value,
+        thresholds={
+            "entailment": judge.thresholds.entailment,
+            "contradiction": judge.thresholds.contradiction,
+        },
+        cases={
+            "total": len(every),
+            "scored": len(scored),
+            **{name: skipped[name] for name in _SKIPPED},
+            "errors": sum(line.error is not None for line in every),
+        },
+        claims={
+            "total": labels.total(),
+            "accepted": labels[Label.SUPPORTED],
+            "rejected": labels.total() - labels[Label.SUPPORTED],
+            "contradicted": labels[Label.CONTRADICTED],
+            "unverifiable": labels[Label.UNVERIFIABLE],
+        },
+        score=mean([line.score for line in scored if line.score is not None]),
+        claims_accepted=ratio([line.accepted for line in scored], [line.claims for line in scored]),
+        grounded_cases=share(sum(line.accepted == line.claims for line in scored), len(scored)),
+        cost=total_cost(line.cost for line in every),
+        spent=total_cost(line.cost for line in every if not line.cached),
+        cached_cases=sum(line.cached for line in every),
+    )
+
+
+def total_cost(costs: Iterable[Cost]) -> Cost:
+    """The sum; dollars are None if those of one are, tokens if those of all are."""
+    every = list(costs)
+    known = [cost.usd for cost in every if cost.usd is not None]
+    return Cost(
+        usd=round(sum(known), _USD_DIGITS) if len(known) == len(every) else None,
+        input_tokens=_total(cost.input_tokens for cost in every),
+        output_tokens=_total(cost.output_tokens for cost in every),
+    )
+
+
+def told(estimate: Estimate) -> str:
+    """An estimate for people."""
+    if estimate.value is None:
+        return "none"
+    if estimate.low is None or estimate.high is None:
+        return f"{estimate.value:.3f}"
+    return f"{estimate.value:.3f} ({estimate.low:.3f} to {estimate.high:.3f})"
+
+
+def told_cost(cost: Cost) -> str:
+    """What something cost, for people."""
+    tokens = "" if cost.input_tokens is None else f", {cost.input_tokens:,} + {cost.output_tokens or 0:,} tokens"
+    return ("of unknown price" if cost.usd is None else f"{cost.usd:.4f} USD") + tokens
+
+
+def _total(counts: Iterable[Any]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None

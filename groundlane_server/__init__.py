@@ -1,0 +1,29 @@
+"""The gateway as it is installed: the way to its packages ``app``, ``policies``, ``judges`` and ``migrations``.
+
+In a wheel these four are inside this folder, so that nothing is installed under names that other projects use; in a
+clone they are beside it. A program that runs the gateway calls ``activate()`` before it imports any of them.
+"""
+
+import sys
+from pathlib import Path
+
+PACKAGES = ("app", "policies", "judges", "migrations")
+
+_HERE = Path(__file__).resolve().parent
+ROOT = str(_HERE if (_HERE / "app").is_dir() else _HERE.parent)
+"""The folder that contains the packages."""
+
+
+def activate() -> None:
+    """Put ``ROOT`` first on ``sys.path``, for this process and for those it spawns.
+
+    Raises ImportError if a package of the same name from elsewhere is already imported.
+    """
+    for name in PACKAGES:
+        path = getattr(sys.modules.get(name), "__path__", None)
+        if name in sys.modules and not any(Path(entry).resolve().parent == Path(ROOT) for entry in path or ()):
+            raise ImportError(
+                f"the gateway needs a process of its own: another package named {name!r} is already imported"
+            )
+    if sys.path[:1] != [ROOT]:
+        sys.path.insert(0, ROOT)

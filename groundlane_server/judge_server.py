@@ -1,0 +1,13 @@
+"""The judge as an HTTP server, for any ASGI server: ``uvicorn --factory groundlane_server.judge_server:build_app``."""
+
+from starlette.applications import Starlette
+
+from groundlane_server import activate
+
+
+def build_app() -> Starlette:
+    """The application of one process, with the settings of its environment. Raises SettingsError (a ValueError)."""
+    activate()
+    from app.judge_runtime.server import build_app
+
+    return build_app()

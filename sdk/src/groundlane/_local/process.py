@@ -1,0 +1,183 @@
+"""The judge process, seen from the program that asks it: one JSON object per line, over a pipe in each direction.
+
+The package ``groundlane`` has the other end in ``app.judge_process``. It runs in a process of its own so that its
+packages never meet packages of the same names in the user's program.
+"""
+
+import atexit
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from importlib.util import find_spec
+from queue import SimpleQueue
+from typing import Any, Final, cast
+from weakref import WeakSet
+
+from groundlane._errors import JudgeProcessError
+
+_START_TIMEOUT_S: Final = 120.0
+"""Long enough to import the judge and load its model on a busy machine."""
+_EXIT_TIMEOUT_S: Final = 5.0
+
+Answer = tuple[int, Mapping[str, Any]]
+"""An HTTP status, and the JSON body that belongs to it."""
+
+
+class JudgeProcess:
+    """A running judge process. Any thread may ask it, several at once.
+
+    ``service`` is its first request: ``{"service": "check"}``, or ``{"service": "evaluate", ...}`` with options. The
+    process has the environment and the working directory of this one. It ends with ``close`` or with this process,
+    however that ends.
+
+    Raises ImportError without the package ``groundlane``, ValueError for a bad setting or option and for a judge that
+    cannot be loaded, JudgeProcessError if the process does not start.
+    """
+
+    def __init__(
+        self,
+        service: Mapping[str, Any],
+        *,
+        command: Sequence[str] | None = None,
+        start_timeout: float = _START_TIMEOUT_S,
+    ) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[int, Future[Answer]] = {}
+        self._count = 0
+        self._ended: str | None = None
+        self._lines: SimpleQueue[bytes | None] = SimpleQueue()
+        # Unbuffered, so that a process forked from this one can close the pipes and has nothing to write to them. In a
+        # session of its own, so that Ctrl-C in a terminal reaches this process only, which then ends the other.
+        self._child = subprocess.Popen(  # noqa: S603 - this interpreter, with arguments of ours
+            command or _command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True
+        )
+        self._threads = [threading.Thread(target=target, daemon=True) for target in (self._write, self._read)]
+        for thread in self._threads:
+            thread.start()
+        _running.add(self)
+        try:
+            status, body = self.ask(service).result(start_timeout)
+        except TimeoutError:
+            self.close()
+            raise JudgeProcessError(f"The judge process was not ready within {start_timeout:g} s.") from None
+        except BaseException:
+            self.close()
+            raise
+        if status >= 400:
+            self.close()
+            raise ValueError(body["error"]["message"])
+
+    @property
+    def running(self) -> bool:
+        return self._ended is None
+
+    def ask(self, request: Mapping[str, Any]) -> "Future[Answer]":
+        """The answer to ``request``; cancel the future to stop the work. Raises JudgeProcessError, at once or in the
+        future, if the process has ended, and TypeError for a request that is not JSON."""
+        answer: Future[Answer] = Future()
+        with self._lock:
+            if self._ended is not None:
+                raise JudgeProcessError(self._ended)
+            number = self._count
+            line = _encode({"id": number, "request": request})
+            self._count += 1
+            self._waiting[number] = answer
+            self._lines.put(line)
+        answer.add_done_callback(lambda done: self._cancel(number) if done.cancelled() else None)
+        return answer
+
+    def close(self) -> None:
+        """End the process. Requests without an answer fail with JudgeProcessError."""
+        self._fail("The judge process is closed.")
+        self._lines.put(None)
+        try:
+            self._child.wait(_EXIT_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+        for thread in self._threads:
+            thread.join()
+
+    def leave_to_parent(self) -> None:
+        """In a process that was forked from the one that started this: the judge process is not ours to ask or end."""
+        self._ended = "The judge process belongs to the parent of this process."
+        for stream in (self._child.stdin, self._child.stdout):
+            if stream is not None:
+                stream.close()
+        self._child.returncode = 0  # not a child of this process, so there is nothing to wait for
+
+    def _cancel(self, number: int) -> None:
+        with self._lock:
+            self._waiting.pop(number, None)
+        self._lines.put(_encode({"cancel": number}))
+
+    def _write(self) -> None:
+        """Runs in a thread, so that no caller waits for the pipe."""
+        stdin = self._child.stdin
+        assert stdin is not None  # noqa: S101 - a pipe was asked for
+        with suppress(OSError), stdin:  # OSError: the process has ended, and the reader says so
+            while (line := self._lines.get()) is not None:
+                rest = memoryview(line)
+                while rest:
+                    rest = rest[stdin.write(rest) :]
+
+    def _read(self) -> None:
+        stdout = self._child.stdout
+        assert stdout is not None  # noqa: S101 - a pipe was asked for
+        with io.BufferedReader(cast(io.FileIO, stdout)) as lines:
+            for line in lines:
+                with suppress(ValueError):  # something printed while the interpreter started
+                    self._settle(json.loads(line))
+        self._lines.put(None)
+        self._fail(f"The judge process ended with status {self._child.wait()}.")
+
+    def _settle(self, message: Mapping[str, Any]) -> None:
+        with self._lock:
+            answer = self._waiting.pop(message["id"], None)
+        if answer is not None and answer.set_running_or_notify_cancel():
+            answer.set_result((message["status"], message["body"]))
+
+    def _fail(self, reason: str) -> None:
+        with self._lock:
+            self._ended = self._ended or reason
+            waiting = list(self._waiting.values())
+            self._waiting.clear()
+        for answer in waiting:
+            if answer.set_running_or_notify_cancel():
+                answer.set_exception(JudgeProcessError(reason))
+
+
+_running: "WeakSet[JudgeProcess]" = WeakSet()
+
+
+def _command() -> list[str]:
+    if find_spec("groundlane_server") is None:
+        raise ImportError("a local judge needs the package groundlane: pip install groundlane")
+    # -P: modules are not looked for in the working directory, where the user's packages are.
+    return [sys.executable, "-P", "-m", "groundlane_server.judge_process"]
+
+
+def _encode(message: Mapping[str, Any]) -> bytes:
+    return json.dumps(message).encode() + b"\n"
+
+
+def _close_all() -> None:
+    for process in list(_running):
+        process.close()
+
+
+def _leave_all_to_parent() -> None:
+    for process in list(_running):
+        process.leave_to_parent()
+    _running.clear()
+
+
+atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_all_to_parent)

@@ -1,0 +1,210 @@
+"""The resources of an ``openai`` client whose replies the gateway checks."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast, overload
+
+from openai import AsyncStream, Stream
+from openai.types.responses import ResponseStreamEvent
+
+from groundlane._recording import CURRENT
+from groundlane.openai._replies import (
+    AsyncGroundedStream,
+    GroundedChatCompletion,
+    GroundedChatCompletionChunk,
+    GroundedResponse,
+    GroundedStream,
+    violations,
+)
+
+Documents = Sequence[Mapping[str, Any] | str]
+
+
+class Resource:
+    """A resource of the client; what is not overridden is the client's own."""
+
+    def __init__(self, own: Any, agent_name: str | None) -> None:
+        self._own = own
+        self._agent_name = agent_name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._own, name)
+
+    def _arguments(
+        self,
+        request: Mapping[str, Any],
+        *,
+        stream: bool | None,
+        documents: Documents | None,
+        grounding: Mapping[str, Any] | None,
+    ) -> dict[str, Any]:
+        """What the client's own method is called with. The run that the code is part of, or else the client's agent,
+        is named unless the caller says otherwise."""
+        body = dict(request.get("extra_body") or {})
+        run = CURRENT.get()
+        known = {"agent": self._agent_name} if run is None else {"agent": run.agent_name, "run_id": run.run_id}
+        given = {**(body.get("grounding") or {}), **(grounding or {})}
+        merged = {**{name: value for name, value in known.items() if value is not None}, **given}
+        if merged:
+            body["grounding"] = merged
+        if documents is not None:
+            body["documents"] = list(documents)
+        return {**request, **({} if stream is None else {"stream": stream}), "extra_body": body or None}
+
+
+class Completions(Resource):
+    """``client.chat.completions``."""
+
+    @overload
+    def create(
+        self,
+        *,
+        stream: Literal[True],
+        documents: Documents | None = None,
+        grounding: Mapping[str, Any] | None = None,
+        **request: Any,
+    ) -> GroundedStream[GroundedChatCompletionChunk]: ...
+
+    @overload
+    def create(
+        self,
+        *,
+        stream: Literal[False] | None = None,
+        documents: Documents | None = None,
+        grounding: Mapping[str, Any] | None = None,
+        **request: Any,
+    ) -> GroundedChatCompletion: ...
+
+    def create(
+        self,
+        *,
+        stream: bool | None = None,
+        documents: Documents | None = None,
+        grounding: Mapping[str, Any] | None = None,
+        **request: Any,
+    ) -> GroundedChatCompletion | GroundedStream[GroundedChatCompletionChunk]:
+        """The client's own ``create``, with the gateway's ``documents`` and ``grounding`` beside its arguments.
+
+        Raises PolicyViolationError where a policy refuses, and what ``openai`` raises.
+        """
+        arguments = self._arguments(request, stream=stream, documents=documents, grounding=grounding)
+        with violations():
+            raw = self._own.with_raw_response.create(**arguments)
+        if stream:
+            return GroundedStream(raw.parse(to=Stream[GroundedChatCompletionChunk]))
+        return cast(GroundedChatCompletion, raw.parse(to=GroundedChatCompletion))
+
+
+class AsyncCompletions(Resource):
+    """``client.chat.completions``, asynchronous."""
+
+    @overload
+    async def create(
+        self,
+        *,
+        stream: Literal[True],
+        documents: Documents | None = None,
+        grounding: Mapping[str, Any] | None = None,
+        **request: Any,
+    ) -> AsyncGroundedStream[GroundedChatCompletionChunk]: ...
+
+    @overload
+    async def create(
+        self,
+        *,
+        stream: Literal[False] | None = None,
+        documents: Documents | None = None,
+        grounding: Mapping[str, Any] | None = None,
+        **request: Any,
+    ) -> GroundedChatCompletion: ...
+
+    async def create(
+        self,
+        *,
+        stream: bool | None = None,
+        documents: Documents | None = None,
+        grounding: Mapping[str, Any] | None = None,
+        **request: Any,
+    ) -> GroundedChatCompletion | AsyncGroundedStream[GroundedChatCompletionChunk]:
+        """See ``Completions.create``."""
+        arguments = self._arguments(request, stream=stream, documents=documents, grounding=grounding)
+        with violations():
+            raw = await self._own.with_raw_response.create(**arguments)
+        if stream:
+            return AsyncGroundedStream(raw.parse(to=AsyncStream[GroundedChatCompletionChunk]))
+        return cast(GroundedChatCompletion, raw.parse(to=GroundedChatCompletion))
+
+
+class Responses(Resource):
+    """``client.responses``. The events of a stream are ``openai``'s own; ``grounding_of`` reads them."""
+
+    @overload
+    def create(
+        self,
+        *,
+        stream: Literal[True],
+        documents: Documents | None = None,
+        grounding: Mapping[str, Any] | None = None,
+        **request: Any,
+    ) -> GroundedStream[ResponseStreamEvent]: ...
+
+    @overload
+    def create(
+        self,
+        *,
+        stream: Literal[False] | None = None,
+        documents: Documents | None = None,
+        grounding: Mapping[str, Any] | None = None,
+        **request: Any,
+    ) -> GroundedResponse: ...
+
+    def create(
+        self,
+        *,
+        stream: bool | None = None,
+        documents: Documents | None = None,
+        grounding: Mapping[str, Any] | None = None,
+        **request: Any,
+    ) -> GroundedResponse | GroundedStream[ResponseStreamEvent]:
+        """See ``Completions.create``."""
+        arguments = self._arguments(request, stream=stream, documents=documents, grounding=grounding)
+        with violations():
+            raw = self._own.with_raw_response.create(**arguments)
+        return GroundedStream(raw.parse()) if stream else cast(GroundedResponse, raw.parse(to=GroundedResponse))
+
+
+class AsyncResponses(Resource):
+    """``client.responses``, asynchronous."""
+
+    @overload
+    async def create(
+        self,
+        *,
+        stream: Literal[True],
+        documents: Documents | None = None,
+        grounding: Mapping[str, Any] | None = None,
+        **request: Any,
+    ) -> AsyncGroundedStream[ResponseStreamEvent]: ...
+
+    @overload
+    async def create(
+        self,
+        *,
+        stream: Literal[False] | None = None,
+        documents: Documents | None = None,
+        grounding: Mapping[str, Any] | None = None,
+        **request: Any,
+    ) -> GroundedResponse: ...
+
+    async def create(
+        self,
+        *,
+        stream: bool | None = None,
+        documents: Documents | None = None,
+        grounding: Mapping[str, Any] | None = None,
+        **request: Any,
+    ) -> GroundedResponse | AsyncGroundedStream[ResponseStreamEvent]:
+        """See ``Completions.create``."""
+        arguments = self._arguments(request, stream=stream, documents=documents, grounding=grounding)
+        with violations():
+            raw = await self._own.with_raw_response.create(**arguments)
+        return AsyncGroundedStream(raw.parse()) if stream else cast(GroundedResponse, raw.parse(to=GroundedResponse))

@@ -1,0 +1,101 @@
+"""Evaluation from Python: the assertion, the plugin, and the sync and async ways, with the embedded judge."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from groundlane import GatewayTimeoutError
+from groundlane.evaluation import EvaluationResult, Evaluator, aevaluate, check_grounded, evaluate
+
+TRUE, FALSE, UNKNOWN = "The ferry runs daily.", "The ferry runs at 9 a.m.", "The captain paints landscapes in winter."
+DOCUMENT = "The ferry runs daily. The ferry runs at 7 a.m."
+CASES = [{"case_id": "one", "output": TRUE, "context": DOCUMENT}, {"case_id": "two", "output": FALSE}]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def evaluator() -> Iterator[Evaluator]:
+    with Evaluator() as opened:
+        yield opened
+
+
+def test_what_is_not_supported_is_named(evaluator: Evaluator) -> None:
+    check_grounded(evaluator, TRUE, DOCUMENT)
+    check_grounded(evaluator, "Hello!", [DOCUMENT])
+    check_grounded(evaluator, f"{TRUE} {FALSE}", [{"text": DOCUMENT}], score=0.5)
+    with pytest.raises(AssertionError) as failure:
+        check_grounded(evaluator, f"{TRUE} {FALSE} {UNKNOWN}", [DOCUMENT], score=0.9)
+    message = str(failure.value)
+    assert message.startswith("1 of 3 claims are supported (score 0.33, wanted 0.90):\n  contradicted, ")
+    assert f": {FALSE}\n    nearest passage, of 'doc-1': {DOCUMENT}" in message
+
+
+def test_no_documents_malformed_ones_and_a_failing_judge_fail(
+    evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(AssertionError, match="no documents to ground the output in"):
+        check_grounded(evaluator, TRUE, [])
+    with pytest.raises(ValueError, match=r"documents\[0\].text: a document needs a text"):
+        check_grounded(evaluator, TRUE, [{"source": "a"}])
+    failed = EvaluationResult.read({"case_id": "output", "metrics": [{"error": "1 of 1 claims went unjudged"}]})
+    monkeypatch.setattr(evaluator, "evaluate", lambda _case: failed)
+    with pytest.raises(AssertionError, match="could not be judged: 1 of 1 claims went unjudged"):
+        check_grounded(evaluator, TRUE, [DOCUMENT])
+
+
+def test_results_come_in_the_order_of_the_cases_and_from_the_cache(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"cache": tmp_path / "verdicts.sqlite3", "thresholds": {"entailment": 0.6}}
+    one, two = evaluate(CASES, **options)
+    assert (one.case_id, one.score, one.cached, one.skipped) == ("one", 1.0, False, None)
+    assert (two.case_id, two.score, two.claims, two.skipped) == ("two", None, (), "no_context")
+    (claim,) = one.claims
+    assert (claim.text, claim.label, claim.accepted) == (TRUE, "supported", True)
+    assert (claim.span.start, claim.span.end) == (0, len(TRUE))
+    assert claim.passage is not None
+    assert claim.passage.document_id == "context-1"
+    assert evaluate(CASES[:1], **options)[0].cached
+
+
+@pytest.mark.anyio
+async def test_the_same_where_an_event_loop_runs() -> None:
+    (result,) = await aevaluate([{"output": FALSE, "context": DOCUMENT}])
+    assert (result.score, result.raw["judge"].partition("@")[0]) == (0.0, "embedded")
+
+
+def test_a_case_that_takes_too_long_is_given_up(evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluator, "_timeout", 0.0)
+    with pytest.raises(GatewayTimeoutError, match="no result within 0 s"):
+        evaluator.evaluate(CASES[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"judge": "oracle"}, "oracle"), ({"thresholds": {"mood": 1.0}}, "thresholds: expected entailment")],
+)
+def test_a_bad_option_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Evaluator(**options)
+
+
+def test_the_plugin_in_a_project_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["groundlane.evaluation.pytest_plugin"]\n')
+    (tmp_path / "test_answers.py").write_text(
+        "LEAFLET = ['Do not take more than 4 tablets in 24 hours.']\n"
+        "def test_right(assert_grounded):\n"
+        "    assert_grounded('Do not take more than 4 tablets in 24 hours.', LEAFLET)\n"
+        "def test_wrong(assert_grounded):\n"
+        "    assert_grounded('Do not take more than 8 tablets in 24 hours.', LEAFLET)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", str(tmp_path)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "1 failed, 1 passed" in ended.stdout, ended.stdout
+    assert "0 of 1 claims are supported (score 0.00, wanted 1.00):" in ended.stdout
