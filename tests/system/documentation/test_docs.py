@@ -1,7 +1,8 @@
-"""The documentation keeps up with the code: settings, commands, metrics and links."""
+"""The documentation keeps up with the code: settings, commands, metrics, links, files and classes."""
 
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ FENCE = re.compile(r"```.*?```", re.DOTALL)
 FILE = re.compile(
     r"`((?:app|judges|migrations|tests|sdk|docs|deploy|benchmarks|\.ci)/[\w./-]*|policies/[\w./-]*(?:\.\w+|/))`"
 )
+NAME = re.compile(r"`((?:app|judges|policies)(?:\.[a-z_]+)*)\.([A-Z]\w+)`")
 RECORDS = ROOT / "docs" / "adr"
 """Records describe the files of their time."""
 
@@ -88,9 +90,10 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if page.parent != RECORDS], ids=lambda page: str(page.relative_to(ROOT))
 )
-def test_files_that_are_named_exist(page: Path) -> None:
-    named = FILE.findall(FENCE.sub("", page.read_text("utf-8")))
-    assert [path for path in named if not (ROOT / path).exists()] == []
+def test_files_and_classes_that_are_named_exist(page: Path) -> None:
+    text = FENCE.sub("", page.read_text("utf-8"))
+    assert [path for path in FILE.findall(text) if not (ROOT / path).exists()] == []
+    assert [name for module, name in NAME.findall(text) if not hasattr(import_module(module), name)] == []
 
 
 def anchors(page: Path) -> set[str]:
