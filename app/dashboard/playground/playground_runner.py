@@ -147,11 +147,11 @@ def _streams_live(resources: Resources, run: PlaygroundRun) -> bool:
 async def _run(
     resources: Resources, run: PlaygroundRun, call: GatewayRequest, queue: asyncio.Queue[PlaygroundEvent]
 ) -> None:
-    kept = _MemoryLog()
+    log = _MemoryLog()
     error: str | None = None
     pasted = None if run.answer is None else Upstreams([_PASTED], transport=_PastedAnswer(run.answer))
     try:
-        reply = await _gateway(resources, run, kept, pasted).respond(call)
+        reply = await _gateway(resources, run, log, pasted).respond(call)
         if reply.stream is None:
             error = _refused(reply.status, reply.body)
         else:
@@ -168,11 +168,11 @@ async def _run(
     finally:
         if pasted is not None:
             await pasted.aclose()
-    trace = trace_of(event_rows(kept.events[0])) if kept.events else None
+    trace = trace_of(event_rows(log.events[0])) if log.events else None
     queue.put_nowait(RunFinished(trace=trace, error=error))
 
 
-def _gateway(resources: Resources, run: PlaygroundRun, kept: "_MemoryLog", pasted: Upstreams | None) -> Gateway:
+def _gateway(resources: Resources, run: PlaygroundRun, log: "_MemoryLog", pasted: Upstreams | None) -> Gateway:
     """The gateway of this process, with judging always on and no event log."""
     settings = resources.settings.model_copy(update={"store_text": StoreText.FULL, "annotate_by_default": True})
     return replace(
@@ -180,7 +180,7 @@ def _gateway(resources: Resources, run: PlaygroundRun, kept: "_MemoryLog", paste
         settings=settings,
         upstream=pasted or resources.gateway.upstream,
         policies=resources.policies if run.engine is None else _SelectedPolicy(run.engine),
-        events=kept,
+        events=log,
         observers=(),
         runs=None,
     )

@@ -11,7 +11,7 @@ function begin() {
   const state = document.getElementById("live");
   const list = document.getElementById("tail");
   if (!state || document.hidden) return;
-  const said = (text, on = false) => {
+  const setState = (text, on = false) => {
     state.classList.toggle("on", on);
     document.getElementById("live-said").textContent = text;
   };
@@ -19,12 +19,12 @@ function begin() {
   const newest = list.querySelector("li time")?.dateTime;
   if (newest) url.searchParams.set("after", newest);
   source = new EventSource(url);
-  source.addEventListener("open", () => said("live", true));
-  source.addEventListener("error", () => said("connecting…"));
-  source.addEventListener("away", () => said("database unavailable"));
+  source.addEventListener("open", () => setState("live", true));
+  source.addEventListener("error", () => setState("connecting…"));
+  source.addEventListener("away", () => setState("database unavailable"));
   source.addEventListener("end", () => { source.close(); location.reload(); });
   source.addEventListener("decision", ({ data }) => {
-    said("live", true);
+    setState("live", true);
     add(list, data);
   });
 }

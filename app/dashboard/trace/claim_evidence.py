@@ -193,13 +193,13 @@ class SentenceReader:
             end=row["evidence_end"],
         )
 
-    def _support(self, verdict: Mapping[str, Any], told: EvidencePassage | None) -> list[DocumentSupport]:
+    def _support(self, verdict: Mapping[str, Any], main: EvidencePassage | None) -> list[DocumentSupport]:
         """How strongly the other documents support the claim, strongest first; indexes count kept ones only."""
         found = []
         for index, score in (verdict.get("support") or {}).items():
             place = int(index)
             position = self._kept[place] if 0 <= place < len(self._kept) else None
-            if position is not None and (told is None or position != told.document):
+            if position is not None and (main is None or position != main.document):
                 name = name_of(self._documents.get(position, {}), position)
                 found.append(DocumentSupport(document=position, name=name, score=float(score)))
         return sorted(found, key=lambda each: -each.score)

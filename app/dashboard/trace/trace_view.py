@@ -77,12 +77,12 @@ def trace_view(trace: Mapping[str, Any], *, store_text: str, marks: Sequence[Fee
     are sorted newest first."""
     request, rows = trace["request"], trace["sentences"]
     storage = storage_of(trace, store_text)
-    told = {**trace, "sentences": rows[:MOST_SENTENCES]}
-    sentences = sentences_of(told)
+    limited = {**trace, "sentences": rows[:MOST_SENTENCES]}
+    sentences = sentences_of(limited)
     full = storage is Storage.FULL
-    pieces = pieces_of(request["reply"] or "", told["sentences"]) if full and len(rows) <= MOST_SENTENCES else []
+    pieces = pieces_of(request["reply"] or "", limited["sentences"]) if full and len(rows) <= MOST_SENTENCES else []
     if full and len(rows) > MOST_SENTENCES:
-        pieces = pieces_of("", told["sentences"])
+        pieces = pieces_of("", limited["sentences"])
     thresholds = (request.get("judging") or {}).get("thresholds") or {}
     return TraceView(
         request=request,
