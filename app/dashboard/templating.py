@@ -8,6 +8,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from app.dashboard.formatting import FILTERS
+from app.dashboard.labels import ACTIONS, CLAIM_VERDICTS, REPLY_VERDICTS
 from app.dashboard.static_files import static_url
 from app.dashboard.trace.highlighting import shown
 
@@ -67,7 +68,12 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     environment.filters.update({filter.__name__: filter for filter in (*FILTERS, shown)})
-    environment.globals["static_url"] = static_url
+    environment.globals |= {
+        "static_url": static_url,
+        "action_names": ACTIONS,
+        "claim_verdicts": CLAIM_VERDICTS,
+        "verdict_names": REPLY_VERDICTS | CLAIM_VERDICTS,
+    }
     return environment
 
 

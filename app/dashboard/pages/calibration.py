@@ -17,6 +17,7 @@ from app.errors import NotFoundError
 from app.events.queries import EventFilter
 from app.policy_admin.policy_document import StoredPolicy
 from app.policy_admin.policy_store import PolicyStore
+from policies.grounding.rules import GroundingRules
 
 router = APIRouter(route_class=DashboardRoute)
 
@@ -111,7 +112,8 @@ def _step(asked: float | None, suggested: float | None, policy: StoredPolicy | N
         return round(asked * _STEPS)
     if suggested is not None:
         return int(suggested * _STEPS + 1e-9)
-    return round((policy.rules["min_grounding_score"] if policy is not None else 0.7) * _STEPS)
+    current: float = GroundingRules().min_grounding_score if policy is None else policy.rules["min_grounding_score"]
+    return round(current * _STEPS)
 
 
 def _figures(found: Mapping[str, Any], step: int) -> Mapping[str, Any]:

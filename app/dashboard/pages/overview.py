@@ -18,6 +18,7 @@ from app.dashboard import charts
 from app.dashboard.charts import BarPart, Series
 from app.dashboard.formatting import duration, whole_percent
 from app.dashboard.known_values import distinct_values
+from app.dashboard.labels import ACTIONS
 from app.dashboard.live_feed import DecisionFeed
 from app.dashboard.page_security import DashboardRoute
 from app.dashboard.session import COOKIE, sessions_of
@@ -32,7 +33,7 @@ _TAIL = 30
 _NAMED = 12
 """Rows of the breakdown table; filters reach the rest."""
 
-_ACTIONS = (("allow", "Allowed"), ("warn", "Warned"), ("drop", "Dropped"), ("block", "Blocked"))
+_ACTIONS = [(action, name.capitalize()) for action, name in ACTIONS.items()]
 _VERDICTS = (
     ("supported", "Supported"),
     ("has_unverifiable", "Unverifiable"),

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator
 
 from app.api.admin.common import CursorText, Word, decode_cursor, encode_cursor
 from app.dashboard.known_values import distinct_values
+from app.dashboard.labels import ACTIONS
 from app.dashboard.page_security import DashboardRoute
 from app.dashboard.templating import page
 from app.dependencies import QueriesDep, ResourcesDep
@@ -25,7 +26,7 @@ _SPANS = {
     "week": ("Last 7 days", timedelta(days=7)),
     "month": ("Last 30 days", timedelta(days=30)),
 }
-_ACTIONS = {"allow": "Allowed", "warn": "Warned", "block": "Blocked"}
+_ACTIONS = {action: ACTIONS[action].capitalize() for action in ("allow", "warn", "block")}
 
 
 def _given(value: Any) -> Any:

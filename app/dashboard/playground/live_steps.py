@@ -13,11 +13,9 @@ from app.dashboard.playground.playground_runner import (
 from app.dashboard.templating import render
 from app.dashboard.trace.claim_evidence import SentenceReader
 from app.dashboard.trace.highlighting import shown
-from app.dashboard.trace.trace_view import trace_view
+from app.dashboard.trace.trace_view import DEFAULT_THRESHOLDS, trace_view
 from app.settings import StoreText
 from judges.types import LABELS_WORST_FIRST, Chunk
-
-_THRESHOLDS = (0.7, 0.7)
 
 
 class StepRenderer:
@@ -55,7 +53,7 @@ class StepRenderer:
             return render("playground/step.html", **context)
         sentence = self._reader.sentence(self._row(event), self._sentences + 1)
         self._sentences += 1
-        view = {"thresholds": _THRESHOLDS, "first": None}
+        view = {"thresholds": (DEFAULT_THRESHOLDS.entailment, DEFAULT_THRESHOLDS.contradiction), "first": None}
         return render("playground/step.html", sentence=sentence, view=view, **context)
 
     def _row(self, event: SentenceReleased) -> dict[str, Any]:

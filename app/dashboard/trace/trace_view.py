@@ -11,8 +11,10 @@ from app.dashboard.trace.highlighting import marked, shown
 from app.dashboard.trace.reply_pieces import ReplyPiece, Storage, pieces_of, storage_of
 from app.dashboard.trace.timings import Timing, timing_of
 from app.events.feedback import FeedbackMark
+from judges.thresholds import Thresholds
 from judges.types import LABELS_WORST_FIRST, Label
 
+DEFAULT_THRESHOLDS = Thresholds()
 MOST_SENTENCES = 400
 """How many sentences of a reply the page shows; the JSON has all of them."""
 _LONGEST_PIECE, _LONGEST_REPLY, _BEGIN = 4_000, 40_000, 160
@@ -98,7 +100,10 @@ def trace_view(trace: Mapping[str, Any], *, store_text: str, marks: Sequence[Fee
         timing=timing_of(request, sentences),
         prompt=shown(request["prompt"], _LONGEST_PROMPT) if full and request["prompt"] else None,
         marks={mark.decision_id: mark for mark in reversed(marks)},
-        thresholds=(thresholds.get("entailment", 0.7), thresholds.get("contradiction", 0.7)),
+        thresholds=(
+            thresholds.get("entailment", DEFAULT_THRESHOLDS.entailment),
+            thresholds.get("contradiction", DEFAULT_THRESHOLDS.contradiction),
+        ),
     )
 
 
