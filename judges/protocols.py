@@ -53,7 +53,15 @@ class ClaimExtractor(Protocol):
 
 class PairScorer(Protocol):
     """A cross-encoder: reads a claim together with evidence and says whether it follows. This is the extension point
-    for back ends, and what the batching and caching wrappers wrap."""
+    for back ends, and what the batching and caching wrappers wrap.
+
+    A scorer may also have these attributes:
+
+    - ``fuses`` (bool): it judges a claim against ``EvidenceWindows`` for little more than the cost of one window.
+    - ``languages`` (set of two-letter codes, or None): the languages that it knows; default all.
+    - ``concurrency`` (int): calls of ``score`` that it runs in parallel; default 1.
+    - ``stalled_s`` (float): seconds since its oldest unanswered request.
+    """
 
     @property
     def name(self) -> str:

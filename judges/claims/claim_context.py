@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from judges.text.languages import ClaimRules
+from judges.text.languages.rules import ClaimRules
 from judges.text.markdown import HEADING, ITEM
 from judges.types import Sentence
 

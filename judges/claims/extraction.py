@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from judges.claims.claim_context import COLON, END, QUESTION, ContextFinder, count_words, fold, has_words, is_title
-from judges.text.languages import LANGUAGES, claim_rules
+from judges.text.languages.rules import LANGUAGES, claim_rules
 from judges.text.markdown import ROW, cells, inline, plain, verbalise_row
 from judges.types import Claim, Sentence, Span
 

@@ -23,9 +23,9 @@ from judges.types import Probabilities
 
 WEIGHTS_FILE: Final = "weights.json"
 _FLOOR: Final = 1e-3
-"""No model is surer than this: beyond it, how sure it says it is tells nothing more."""
+"""Probabilities are clamped to this distance from 0 and 1: beyond it, a model's certainty means nothing more."""
 _HEARD: Final = 2.5
-"""Nor so sure, in log-odds, that a signal cannot be heard."""
+"""The log-odds beyond which a model's certainty would outweigh any exact feature."""
 _TOLD: Final = 0.5
 _EXPLANATIONS: Final[tuple[tuple[str, str], ...]] = (
     ("quantity_differs", "A number, date or unit differs"),

@@ -136,7 +136,7 @@ def _weights(sentences: Sequence[ParsedSentence]) -> dict[str, float]:
 
 
 def _cut(tokens: Sequence[Token], quantities: Mapping[int, Quantity]) -> list[tuple[int, int]]:
-    """Sentence borders, roughly: a wrong one costs a signal, not a verdict."""
+    """Approximate sentence boundaries: a wrong one costs a feature, not a verdict."""
     spans: list[tuple[int, int]] = []
     start = index = 0
     count = len(tokens)

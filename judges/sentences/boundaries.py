@@ -3,7 +3,7 @@
 from judges.sentences.brackets import Enclosures, closer_of
 from judges.sentences.full_stops import FullStopKind, classify, ends
 from judges.sentences.lookahead import LINE_ENDS, LineKind, Lookahead
-from judges.text.languages import SplitRules
+from judges.text.languages.rules import SplitRules
 
 HARD = frozenset("。！？｡⁇⁈⁉‼؟۔।॥։።፧။៕")
 """End marks that do not need white space after them."""

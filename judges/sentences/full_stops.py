@@ -3,7 +3,7 @@
 import re
 from enum import Enum, auto
 
-from judges.text.languages import SplitRules
+from judges.text.languages.rules import SplitRules
 
 _LABEL = re.compile(r"[\s>*_#+•–—-]*\(?(?:\d{1,3}(?:\.\d{1,3}){0,3}|[A-Za-z]|[ivxIVX]{1,5})\Z")
 _ACRONYM = re.compile(r"[^\W\d_](?:\.-?[^\W\d_]{1,2})+\Z")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from judges.sentences.boundaries import MARKS, BoundaryDetector
 from judges.sentences.brackets import CHARACTERS
 from judges.sentences.lookahead import LINE_ENDS, LineKind, Lookahead, MoreTextNeeded
-from judges.text.languages import LANGUAGES, split_rules
+from judges.text.languages.rules import LANGUAGES, split_rules
 from judges.text.markdown import plain, plain_code
 from judges.types import Sentence, Span
 

@@ -17,7 +17,7 @@ TARGETS: Mapping[str, Sequence[str]] = {
     "splitter": (
         "judges.sentences.splitter", "judges.sentences.boundaries", "judges.sentences.lookahead",
         "judges.sentences.brackets", "judges.text.markdown", "judges.claims.extraction", "judges.features.numbers",
-        "judges.text.languages",
+        "judges.text.languages.rules",
     ),
     "requests": ("app.protocols.documents", "app.protocols.common.document_prompt", "app.gateway.upstream_request"),
     "answers": ("app.upstream",),

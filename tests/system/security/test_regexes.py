@@ -16,7 +16,7 @@ from typing import Any
 import app
 import judges
 import policies
-from judges.text.languages import LANGUAGES, claim_rules, split_rules
+from judges.text.languages.rules import LANGUAGES, claim_rules, split_rules
 
 LENGTH = 4_000
 """What ``GROUNDLANE_MAX_SENTENCE_CHARS`` is, unless set otherwise."""
@@ -114,7 +114,7 @@ def patterns() -> Sequence[tuple[str, Compiled, bool]]:
     for rules in (claim_rules(tuple(LANGUAGES)), split_rules(tuple(LANGUAGES))):
         for field in fields(rules):
             for pattern in _within(getattr(rules, field.name), 3):
-                found.setdefault(pattern, ("judges.text.languages", f"rules.{field.name}"))
+                found.setdefault(pattern, ("judges.text.languages.rules", f"rules.{field.name}"))
     every = "\n".join(sources.values())
     return [
         (f"{module}.{name}", pattern, _scans(name, sources[module] if name[0] == "_" else every))

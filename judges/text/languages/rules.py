@@ -1,0 +1,127 @@
+"""Loads the rules for each language from its table (``<language>.toml``), and merges them.
+
+Replies mix languages and don't declare them, so the tables are used together.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from typing import Any, Final
+
+LANGUAGES = ("en", "de", "fr", "es")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitRules:
+    """Words, case-folded and without their last full stop, that decide whether a full stop ends a sentence.
+
+    ``en.toml`` explains each list.
+    """
+
+    titles: frozenset[str]
+    numbered: frozenset[str]
+    ending: frozenset[str]
+    loose: frozenset[str]
+    starters: frozenset[str]
+    calendar: frozenset[str]
+    initial_before: frozenset[str]
+    ordinal_before: frozenset[str]
+    ordinal_after: frozenset[str]
+    dangling: frozenset[str]
+    lead_ins: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRules:
+    """Patterns that match the start of a lower-case sentence, unless a field says otherwise."""
+
+    hedges: re.Pattern[str]
+    meta: re.Pattern[str]
+    greetings: re.Pattern[str]
+    interjections: re.Pattern[str]
+    labels: re.Pattern[str]
+    headings: re.Pattern[str]
+    """Headings that say nothing about the text below them."""
+    refusals: re.Pattern[str]
+    fillers: re.Pattern[str]
+    pronouns: re.Pattern[str]
+    connectives: re.Pattern[str]
+    contrasts: re.Pattern[str]
+    """Between clauses: a comma or semicolon, and the word that contrasts the second clause with the first."""
+    attributions: re.Pattern[str]
+    """A prefix that names no specific source: "According to the document, ", "The policy says that "."""
+    trailing: re.Pattern[str]
+    """At the end, before the end mark: the same after a comma or in brackets."""
+    openers: re.Pattern[str]
+    """A prefix without content: "Note: ", "The answer to your question is: ", with the question if it is repeated
+    there."""
+    dangling: re.Pattern[str]
+    """At the end of the sentence as written: a last word after which no sentence can end."""
+
+
+_ASKED: Final = r"""(?:,? ["“«„'][^"”»“]{1,300}["”»“']| [^:"“«„]{1,200}?)?"""
+"""A question that an answer repeats: ``<asked>`` in the tables."""
+
+
+@lru_cache(maxsize=8)
+def split_rules(languages: Sequence[str] = LANGUAGES) -> SplitRules:
+    """The merged tables of ``languages`` (a tuple of codes). Raises ValueError for one without a table."""
+    tables = [_table(language)["split"] for language in languages]
+    words = {
+        name: frozenset(word for table in tables for word in table[name])
+        for name in SplitRules.__dataclass_fields__
+        if name != "lead_ins"
+    }
+    return SplitRules(**words, lead_ins=tuple(opening for table in tables for opening in table["lead_ins"]))
+
+
+@lru_cache(maxsize=8)
+def claim_rules(languages: Sequence[str] = LANGUAGES) -> ClaimRules:
+    """The merged patterns of ``languages`` (a tuple of codes). Raises ValueError for one without a table."""
+    tables = [_table(language) for language in languages]
+
+    def any_of(name: str, section: str = "claims") -> str:
+        return _alternatives(_expand(entry, table["words"]) for table in tables for entry in table[section][name])
+
+    def opening(name: str) -> re.Pattern[str]:
+        return re.compile(rf"\W*{any_of(name)}(?!\w)")
+
+    return ClaimRules(
+        hedges=opening("hedges"),
+        meta=opening("meta"),
+        greetings=opening("greetings"),
+        interjections=opening("interjections"),
+        labels=opening("labels"),
+        headings=re.compile(rf"\W*{any_of('headings')}\W*\Z"),
+        refusals=opening("refusals"),
+        fillers=re.compile(rf"\W*{any_of('fillers')}\b,? *"),
+        pronouns=opening("pronouns"),
+        connectives=opening("connectives"),
+        contrasts=re.compile(rf"[,;] {any_of('contrasts')}\b,? *"),
+        attributions=re.compile(
+            rf"{any_of('attributions')} {any_of('sources')}(?:,|:) +|{any_of('sources')} {any_of('reports')} *"
+        ),
+        trailing=re.compile(rf"(?:, | \(){any_of('behind')} {any_of('sources')}\)?(?=[.!。]*\Z)"),
+        openers=re.compile(rf"\W*{any_of('openers')} *"),
+        dangling=re.compile(rf"(?<!\w)(?<!\d ){any_of('dangling', 'split')}\s*\Z"),
+    )
+
+
+def _expand(entry: str, words: Mapping[str, str]) -> str:
+    for name, pattern in (*words.items(), ("asked", _ASKED)):
+        entry = entry.replace(f"<{name}>", pattern)
+    return entry
+
+
+def _alternatives(entries: Iterable[str]) -> str:
+    return "(?:" + "|".join(sorted(set(entries), key=len, reverse=True)) + ")"
+
+
+def _table(language: str) -> dict[str, Any]:
+    source = resources.files(__package__) / f"{language}.toml"
+    if not source.is_file():
+        raise ValueError(f"languages: no table for {language!r}")
+    return tomllib.loads(source.read_text(encoding="utf-8"))
