@@ -7,7 +7,7 @@ CLIENTS := $(VENV)/clients/bin/python
 TOOLS := $(VENV)/tools
 SITE ?= site
 
-.PHONY: help run serve test coverage lint format docs audit sbom ci docker clean
+.PHONY: help run serve test wheel coverage lint format docs audit sbom ci docker clean
 
 help: ## What there is
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -24,6 +24,14 @@ test: $(VENV)/.installed-dev $(VENV)/.installed-clients ## All tests
 
 coverage: ARGS += --cov --cov-branch --cov-report=term-missing:skip-covered
 coverage: test ## All tests, with the branches that none takes; half as long again
+
+wheel: $(VENV)/.installed-dev ## Build the wheel; test it in a separate environment, beside packages named like ours
+	rm -rf $(VENV)/wheel
+	$(BIN)/python -m venv $(VENV)/wheel
+	$(BIN)/python -m pip --quiet --disable-pip-version-check wheel --no-deps --wheel-dir $(VENV)/wheel/dist .
+	$(VENV)/wheel/bin/python -m pip install --quiet --quiet --disable-pip-version-check \
+		"$$(echo $(VENV)/wheel/dist/*.whl)[langchain]" pytest
+	GROUNDLANE_TEST_WHEEL=$(abspath $(VENV)/wheel/bin/python) $(BIN)/pytest tests/system/wheel $(ARGS)
 
 lint: $(VENV)/.installed-dev ## Style, formatting, types and layers
 	$(BIN)/ruff check .

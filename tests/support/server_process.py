@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
@@ -14,6 +14,8 @@ from threading import Event, Thread
 import httpx
 
 LIMIT_S = 120.0
+ROOT = Path(__file__).parents[2]
+"""These sources, whatever is installed."""
 _RUNNING = re.compile(r"Uvicorn running on (http://127\.0\.0\.1:\d+)")
 
 
@@ -26,6 +28,8 @@ class Process:
         folder: Path,
         upstream: str,
         *arguments: str,
+        command: Sequence[str] = (sys.executable, "-m", "groundlane_server"),
+        pythonpath: Path = ROOT,
         scratch: Path | None = None,
         environment: Mapping[str, str] | None = None,
         **settings: str,
@@ -33,15 +37,19 @@ class Process:
         variables: Mapping[str, str] = {
             **(environment or {}),
             "PATH": os.environ.get("PATH", ""),
-            "PYTHONPATH": str(Path(__file__).parents[2]),  # these sources, whatever is installed
+            "PYTHONPATH": str(pythonpath),
             "TMPDIR": str(scratch or folder),
             "GROUNDLANE_UPSTREAM_BASE_URL": f"{upstream}/v1",
             "GROUNDLANE_JUDGE_THREADS": "1",
             **{f"GROUNDLANE_{name.upper()}": value for name, value in settings.items()},
         }
-        command = [sys.executable, "-m", "groundlane_server", "serve", "--port", "0", *arguments]
         self.child = subprocess.Popen(
-            command, cwd=folder, env=variables, stderr=subprocess.PIPE, text=True, start_new_session=True
+            [*command, "serve", "--port", "0", *arguments],
+            cwd=folder,
+            env=variables,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
         self.lines: list[str] = []
         self.url = ""

@@ -108,7 +108,7 @@ def check_shell(block: Block) -> None:
 
 def _settings() -> set[str]:
     of_the_client = {"GROUNDLANE_BASE_URL", "GROUNDLANE_API_KEY"}
-    of_tests = {f"GROUNDLANE_TEST_{name}" for name in ("POSTGRES_URL", "RAY", "CLIENTS", "NODE")}
+    of_tests = {f"GROUNDLANE_TEST_{name}" for name in ("POSTGRES_URL", "RAY", "CLIENTS", "NODE", "WHEEL")}
     return {f"GROUNDLANE_{name.upper()}" for name in Settings.model_fields} | of_the_client | of_tests
 
 
