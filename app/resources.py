@@ -22,7 +22,7 @@ from app.db.partitions import PartitionKeeper
 from app.db.schema import check_schema, upgrade
 from app.db.tables import KEY_REVISION, POLICY_REVISION, SECRET_REVISION
 from app.events.observers import Observer, Observers
-from app.events.records import RequestEvent, RequestRow
+from app.events.records import RecordedRequest, RequestEvent, RequestRow
 from app.events.storage.retention import Retention
 from app.events.storage.writer import EventWriter
 from app.gateway.service import Gateway
@@ -140,7 +140,7 @@ async def open_resources(
         open_upstreams = Upstreams if tracing is None else tracing.upstreams
         upstream = open_upstreams(config.upstreams, keys=vault, observe=metrics.observe_upstream_error)
         stack.push_async_callback(upstream.aclose)
-        observers: list[Callable[[RequestEvent], None]] = [told]
+        observers: list[Callable[[RecordedRequest], None]] = [told]
         if tracing is not None:
             observers.append(tracing.observe)
             stack.push_async_callback(asyncio.to_thread, tracing.shutdown)

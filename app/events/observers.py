@@ -6,20 +6,20 @@ from contextvars import Context
 
 import structlog
 
-from app.events.records import RequestEvent
+from app.events.records import RecordedRequest, RequestEvent
 
 _log = structlog.stdlib.get_logger(__name__)
 
 Observer = Callable[[Sequence[RequestEvent]], None]
 
 
-def _is_made(event: RequestEvent) -> bool:
-    """Make it, if need be; one that a fault of ours leaves unmade is told of here."""
+def _event_of(record: RecordedRequest) -> RequestEvent | None:
+    """The event of ``record``; None if a bug keeps it from being made, which is logged."""
     try:
-        return event.request is not None
+        return record.event()
     except Exception as error:
         _log.error("event_build_failed", error=f"{type(error).__name__}: {error}")
-        return False
+        return None
 
 
 class Observers:
@@ -28,11 +28,11 @@ class Observers:
 
     def __init__(self, observers: Sequence[Observer], *, linger_s: float, at_once: int = 64) -> None:
         self._observers, self._at_once, self._linger_s = observers, at_once, linger_s
-        self._waiting: list[RequestEvent] = []
+        self._waiting: list[RecordedRequest] = []
         self._timed = self._closed = False
 
-    def __call__(self, event: RequestEvent) -> None:
-        self._waiting.append(event)
+    def __call__(self, record: RecordedRequest) -> None:
+        self._waiting.append(record)
         if len(self._waiting) >= self._at_once or self._closed:
             self.flush()
         elif not self._timed:
@@ -47,7 +47,7 @@ class Observers:
     def flush(self) -> None:
         """Tell of what waits, now."""
         waiting, self._waiting = self._waiting, []
-        events = [event for event in waiting if _is_made(event)]
+        events = [event for record in waiting if (event := _event_of(record)) is not None]
         for observer in self._observers if events else ():
             try:
                 observer(events)

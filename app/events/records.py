@@ -1,9 +1,9 @@
 """The rows of the event log, as frozen values. The gateway makes them, the writer stores them as they are."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -91,9 +91,10 @@ class ClaimRow(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestEvent:
-    """All that one request leaves: a row, its decisions, its claims and its documents. Written whole or not at all.
+    """Everything that the event log stores of one request: a row, its decisions, its claims and its documents. Stored
+    whole or not at all.
 
-    ``shadow``: what policies would have decided that are not in force.
+    ``shadow``: the decisions of policies that are not enforced.
     """
 
     request: RequestRow
@@ -101,34 +102,24 @@ class RequestEvent:
     claims: tuple[ClaimRow, ...] = ()
     documents: tuple[DocumentRow, ...] = ()
     shadow: tuple[Decision, ...] = ()
-    _make: "Callable[[], RequestEvent] | None" = field(default=None, init=False, repr=False, compare=False)
 
-    @classmethod
-    def later(cls, make: "Callable[[], RequestEvent]") -> "RequestEvent":
-        """The event that ``make`` makes, as soon as it is read: whoever has it written need not wait for that."""
-        event = object.__new__(cls)
-        object.__setattr__(event, "_make", make)
-        return event
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            # A part that was not made yet. Two threads may read at once: what they make is the same.
-            if name in _PARTS and (make := self._make) is not None:
-                made = make()
-                for part in _PARTS:
-                    object.__setattr__(self, part, getattr(made, part))
-                object.__setattr__(self, "_make", None)
-            return object.__getattribute__(self, name)
+    def event(self) -> "RequestEvent":
+        """Itself: an event is a record whose rows are made already."""
+        return self
 
 
-_PARTS = tuple(part.name for part in fields(RequestEvent) if part.init)
+class RecordedRequest(Protocol):
+    """The record of a finished request."""
+
+    def event(self) -> RequestEvent:
+        """Its event. Making it takes time, so the log does that after the reply has left."""
+        ...
 
 
 class EventLog(Protocol):
     """Where events go."""
 
-    async def append(self, event: RequestEvent) -> None:
-        """Take an event. With ``sync`` durability it is committed when this returns; with ``batched`` this never waits
-        for the database and never raises."""
+    async def append(self, record: RecordedRequest, /) -> None:
+        """Take the event of a request. With ``sync`` durability it is committed when this returns; with ``batched``
+        this never waits for the database and never raises."""
         ...

@@ -4,26 +4,22 @@ Texts are kept as ``GROUNDLANE_STORE_TEXT`` says. Where they are not, an ellipsi
 decisions logged.
 """
 
-import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import MISSING, dataclass, field, is_dataclass, replace
 from dataclasses import fields as dataclass_fields
 from enum import Enum
 from functools import cache
-from hashlib import blake2b
 from typing import Any
 
 from pydantic import TypeAdapter
 
+from app.events.redaction import ELLIPSIS, redact_consistency, redact_inputs
 from app.settings import StoreText
 from judges.types import Chunk, Claim, ClaimVerdict, Consistency, Span
 from policies.replay import ChoiceLog, JudgeOptions, RequestLog
-from policies.types import Citation, PolicyInputs
+from policies.types import PolicyInputs
 
 _VERSION = 1
-_ELLIPSIS = "…"
-_MARKER = re.compile(r"[\[【(]\^?[\d:,† -]{1,16}(?:source)?[\])】]")
-"""A citation marker that says nothing: a number in brackets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +67,7 @@ _ELSEWHERE: Mapping[Any, Set[str]] = {
 def request_extra(log: RequestLog, how: StoreText) -> dict[str, Any]:
     """``requests.extra`` of a request: what is not in its documents and claims."""
     if how is not StoreText.FULL and log.conflicts is not None:
-        log = replace(log, conflicts=_without_statements(log.conflicts))
+        log = replace(log, conflicts=redact_consistency(log.conflicts))
     found: dict[str, Any] = {"v": _VERSION, **_told(log)}
     if log.choices:
         found["choices"] = [_choice(choice, how) for choice in log.choices]
@@ -79,7 +75,7 @@ def request_extra(log: RequestLog, how: StoreText) -> dict[str, Any]:
 
 
 def _choice(choice: ChoiceLog, how: StoreText) -> dict[str, Any]:
-    record = choice.inputs if how is StoreText.FULL else _without_texts(choice.inputs)
+    record = choice.inputs if how is StoreText.FULL else redact_inputs(choice.inputs)
     found: dict[str, Any] = {"record": _told(record), **_told(choice)}
     if choice.positions:
         found["documents"] = len(choice.positions)
@@ -96,10 +92,10 @@ def claim_extra(verdict: ClaimVerdict, how: StoreText) -> dict[str, Any]:
         if name in told:
             told[name]["content"] = ""
     if how is not StoreText.FULL:
-        told["claim"]["text"] = _ELLIPSIS
+        told["claim"]["text"] = ELLIPSIS
         told.pop("explanation", None)
         if "correction" in told:
-            told["correction"] = _ELLIPSIS
+            told["correction"] = ELLIPSIS
     return {"verdict": told}
 
 
@@ -193,42 +189,3 @@ def _claims_by_choice(rows: Sequence[tuple[int, str]]) -> Mapping[int, Sequence[
         if claim.verdict is not None:
             found.setdefault(choice, []).append(claim.verdict)
     return found
-
-
-def _without_texts(record: PolicyInputs) -> PolicyInputs:
-    if not (
-        record.citations or record.reported_unsupported or record.consistency or record.conflicts or record.llm_scores
-    ):
-        return record
-    return replace(
-        record,
-        citations=[_without_text(citation) for citation in record.citations],
-        reported_unsupported=[_ELLIPSIS for _ in record.reported_unsupported],
-        consistency=_without_statements(record.consistency),
-        conflicts=_without_statements(record.conflicts),
-        llm_scores=[replace(score, reasoning=None) for score in record.llm_scores],
-    )
-
-
-def _without_text(citation: Citation) -> Citation:
-    """What names a document given says no more than the document's row does."""
-    if citation.reported and citation.document_index is None:
-        # How many different ones were reported is all that counts.
-        return replace(citation, marker=_digest(citation.marker.strip()))
-    if citation.document_index is not None or _MARKER.fullmatch(citation.marker):
-        return citation
-    return replace(citation, marker=_ELLIPSIS)
-
-
-def _without_statements(found: Consistency | None) -> Consistency | None:
-    if found is None:
-        return None
-    contradictions = [
-        replace(one, first=replace(one.first, text=_ELLIPSIS), second=replace(one.second, text=_ELLIPSIS))
-        for one in found.contradictions
-    ]
-    return replace(found, contradictions=contradictions)
-
-
-def _digest(name: str) -> str:
-    return blake2b(name.encode("utf-8", "replace"), digest_size=8).hexdigest() if name else ""

@@ -1,51 +1,47 @@
-"""What is open while a request is answered: the upstream's response, tasks, and the record still to be written."""
+"""What is open while a request is answered: upstream responses, tasks, and the record still to be written."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
 
 import anyio
+import structlog
 from msgspec import Struct, field
 
 from app.concurrency import TaskScope
 from app.errors import EventLostError, GatewayError
 from app.events.recorder import RequestRecorder
-from app.events.records import EventLog, RequestEvent
-from app.reply.passthrough import Passage
-from app.reply.shadow_check import ShadowCheck
-from app.reply.stream_guard import Enforcement
+from app.events.records import EventLog, RecordedRequest
+from app.events.request_record import RequestRecord
+from app.protocols.common.stream_events import EndOfReply, Output, ReplyError
+from app.reply.stream_guard import StreamGuard
 from app.runs.run_service import JoinedRun
 from app.upstream import Response
 
+_log = structlog.stdlib.get_logger(__name__)
+
 
 class RequestScope(Struct, kw_only=True):
-    """Owns what one request holds. After ``aclose`` nothing of it is left, and its event is written."""
+    """Owns what one request holds. After ``aclose`` nothing of it is left, and its event is written.
+
+    ``run`` is the run that the request belongs to.
+    """
 
     recorder: RequestRecorder
     events: EventLog
-    observers: Sequence[Callable[[RequestEvent], None]] = ()
-    enforcement: Enforcement | Passage | None = None
-    watch: ShadowCheck | None = None
-    """Judges a reply that passes untouched."""
+    observers: Sequence[Callable[[RecordedRequest], None]] = ()
+    guard: StreamGuard | None = None
     run: JoinedRun | None = None
-    """The run that the request belongs to."""
     tasks: TaskScope = field(default_factory=TaskScope)
     _responses: list[Response] = field(default_factory=list)
-    _recorded: bool = False
+    _record: RequestRecord | None = None
 
     def hold(self, response: Response) -> None:
-        """Take over a response of the upstream's: it is closed at the end, whatever the end is."""
+        """Take over an upstream response: it is closed at the end, however the request ends."""
         self._responses.append(response)
 
-    async def end_earlier(self) -> None:
-        """End every upstream call but the last."""
-        await self._end_calls(leave=1)
-
-    async def end_calls(self) -> None:
-        """End every upstream call: their replies have been read."""
-        await self._end_calls(leave=0)
-
-    async def _end_calls(self, *, leave: int) -> None:
+    async def end_calls(self, *, leave: int = 0) -> None:
+        """End the upstream calls, the earliest first; the last ``leave`` stay open."""
         while len(self._responses) > leave:
             await self._responses[0].aclose()
             self._responses.pop(0)
@@ -54,67 +50,94 @@ class RequestScope(Struct, kw_only=True):
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _recorder: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         """Write the event and let go of everything if the block fails; if it succeeds, that is left to its result."""
         if error is None:
-            if self._recorded and (self._responses or self.tasks or self.watch is not None):
+            if self._record is not None and (self._responses or self.tasks):
                 await self.aclose()
         elif isinstance(error, GatewayError):
             self.recorder.fail("failed", error.message, http_status=error.status)
             await self.aclose()
             error.headers["x-groundlane-request-id"] = self.recorder.request_id
-            if self.recorder.decisions or self.recorder.status == "blocked":
-                error.headers["x-groundlane-action"] = self.recorder.action
+            record = await self.record()
+            if record.decisions or record.status == "blocked":
+                error.headers["x-groundlane-action"] = record.action
         elif isinstance(error, Exception):
             self.recorder.fail("failed", "internal error", http_status=500)
             await self.aclose()
         else:  # cancelled: the client is gone
             await self.abandon()
 
-    async def record(self) -> None:
+    async def record(self) -> RequestRecord:
         """Write the event, once."""
-        if self._recorded:
-            return
+        if self._record is not None:
+            return self._record
         recorder = self.recorder
-        recorder.end_upstream()
-        if self.watch is not None:
-            # A client that goes away meanwhile ends this here, and what then closes the exchange records it.
-            await self.watch.finish(truncated=recorder.status == "incomplete")
-        self._recorded = True
-        if self.enforcement is not None:
-            self.enforcement.settle()
-            if self.watch is not None:
-                self.watch.settle(recorder, [choice.index for choice in self.enforcement.choices])
-        event = recorder.ended()
+        recorder.timings.end_upstream()
+        if self.guard is not None:
+            # If the client goes away while this waits for a shadow check, closing the scope writes the event.
+            recorder.reply = await self.guard.finish(truncated=recorder.status == "incomplete")
+        self._record = recorder.record()
         if self.run is not None:
             with anyio.CancelScope(shield=True):
-                # Before the client has all of its reply, so that what it does next in the run finds this in it.
-                await self.run.add(recorder)
+                # Before the client has the whole reply, so that its next call in the run finds this one in it.
+                await self.run.add(self._record)
         try:
-            await self.events.append(event)
+            await self.events.append(self._record)
         except EventLostError as error:
-            recorder.fail("failed", error.message, http_status=None if recorder.stream else error.status)
-            event = recorder.ended()
+            recorder.fail("failed", error.message, http_status=None if recorder.info.stream else error.status)
+            self._record = recorder.record()
             raise
         finally:
             for observer in self.observers:
-                observer(event)
+                observer(self._record)
+        return self._record
 
     async def abandon(self) -> None:
-        """``aclose``, where there is nobody left to be told that the event is lost."""
+        """``aclose``, when there is nobody left to report a lost event to."""
         with suppress(EventLostError):
             await self.aclose()
 
     async def aclose(self) -> None:
-        """End the upstream call and all tasks; a request that is not recorded by now was given up by its client."""
+        """End the upstream call and all tasks. If nothing is recorded by now, the client gave the request up."""
         with anyio.CancelScope(shield=True):
-            if self.enforcement is not None:
-                await self.enforcement.aclose()
-            if self.watch is not None:
-                await self.watch.aclose()
+            if self.guard is not None:
+                await self.guard.aclose()
             await self.tasks.aclose()
             await self.end_calls()
-            if not self._recorded:
+            if self._record is None:
                 self.recorder.fail("cancelled", "the client went away")
             await self.record()
+
+
+class ReplyStream:
+    """The bytes of a streamed reply. ``aclose`` ends the upstream call and every check, and writes the event if the end
+    of the stream has not."""
+
+    def __init__(self, encode: Callable[[Output], bytes], scope: RequestScope, outputs: AsyncIterator[Output]) -> None:
+        self._encode = encode
+        self._scope = scope
+        self._outputs = outputs
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for output in self._outputs:
+                if isinstance(output, EndOfReply):
+                    # Before the last byte leaves, so that with ``sync`` the log has what the client saw end.
+                    await self._scope.record()
+                if data := self._encode(output):
+                    yield data
+        except EventLostError as error:
+            yield self._encode(ReplyError(message=error.message, code=error.code, broken=True))
+            yield self._encode(EndOfReply())
+        except Exception:
+            _log.exception("reply_failed")
+            self._scope.recorder.fail("failed", "internal error", http_status=200)
+            await self._scope.record()
+            message = "The gateway failed to complete the reply."
+            yield self._encode(ReplyError(message=message, code="internal_error", broken=True))
+            yield self._encode(EndOfReply())
+
+    async def aclose(self) -> None:
+        await self._scope.abandon()

@@ -1,48 +1,48 @@
 """The story of one governed request, from top to bottom.
 
-    read → documents → retrieval decision → upstream → events → sentences → judge → grounding decision → reply → record
+    admit → retrieve → send → open_reply → deliver
 
-Streamed and unary requests take the same way. Whatever the end (a reply, a block, an error, a client that went away),
-exactly one event is written, by whoever ended it.
+Streamed and unary requests take the same path. However a request ends (a reply, a block, an error, a client that went
+away), exactly one event is written, by whoever ended it.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import structlog
-from msgspec import structs
+from msgspec import Struct, structs
 
 from app.auth import GatewayKey
 from app.errors import PolicyBlockedError, UpstreamConnectError
 from app.events.recorder import RequestRecorder
-from app.events.records import EventLog, RequestEvent
-from app.gateway.open_choices import admitting, is_refused, opener_of, watch
-from app.gateway.request_scope import RequestScope
-from app.gateway.types import GatewayRequest, GatewayResponse, ReplyStream, ResumableAdapter
+from app.events.records import EventLog, RecordedRequest
+from app.events.request_record import GoverningPolicies, RequestRecord, RetrievalOutcome
+from app.gateway.choice_opener import GovernedChoices, LateDocuments, UntouchedChoices, is_refused, shadow_check
+from app.gateway.request_scope import ReplyStream, RequestScope
+from app.gateway.types import GatewayRequest, GatewayResponse, ResumableAdapter
 from app.gateway.upstream_request import upstream_request
-from app.protocols.common.stream_events import Continuation, ReplyError, ReplyRefusal
+from app.protocols.common.stream_events import Continuation, Output, ReplyError, ReplyRefusal
 from app.protocols.documents import ParsedRequest
 from app.protocols.documents.question import asked_in, question_of
 from app.reply.context import ReplyContext
 from app.reply.final_checks import FinalCheck
 from app.reply.grounding_object import retrieval_summary
-from app.reply.passthrough import Late, Passage
+from app.reply.reader import Mode
 from app.reply.regeneration import FurtherReply, Regeneration
-from app.reply.stream_guard import Enforcement, Mode
+from app.reply.stream_guard import GuardOptions, StreamGuard
 from app.runs.run_service import JoinedRun, RunService
 from app.settings import Settings
 from app.upstream import Headers, Response, Upstreams, decoded, returned_headers
 from judges.checker import GroundingChecker
+from judges.evidence.index import EvidenceIndex
 from judges.types import Chunk, Claim, Consistency, ReplyVerdict
 from policies.citations.document_names import DocumentNames
 from policies.engine import CombinedDecision, PolicyEngine, PolicySet, decision_to_dict
 from policies.replay import JudgeOptions
 from policies.types import Action, PolicyInputs
-
-_log = structlog.stdlib.get_logger(__name__)
 
 
 class PolicySource(Protocol):
@@ -52,335 +52,402 @@ class PolicySource(Protocol):
     def engine(self) -> PolicyEngine: ...
 
 
+class Admission(Struct, frozen=True, kw_only=True):
+    """A request that its key may make, and the policies in scope of it."""
+
+    request: GatewayRequest
+    policies: PolicySet
+
+
+class Retrieval(Struct, frozen=True, kw_only=True):
+    """What the retrieval policies left of a request.
+
+    ``forwarded`` is the request without the documents that they dropped; ``kept`` are the others, and ``evidence`` is
+    being made of them if a judge is to look at the reply. ``shadowed``: only shadow policies have it judged.
+    ``earlier`` are claims of earlier replies of the run.
+    """
+
+    admitted: Admission
+    forwarded: GatewayRequest
+    kept: tuple[Chunk, ...]
+    decision: CombinedDecision
+    mode: Mode
+    shadowed: bool
+    evidence: "asyncio.Task[EvidenceIndex] | None"
+    earlier: Sequence[Claim]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """One per process. ``observers`` are told of every event written; without ``runs`` the id of a run is a name."""
+    """One per process. ``observers`` get every record written; without ``runs``, a run's id is only a name."""
 
     settings: Settings
     upstream: Upstreams
     policies: PolicySource
     checker: GroundingChecker
     events: EventLog
-    observers: Sequence[Callable[[RequestEvent], None]] = field(default_factory=tuple)
+    observers: Sequence[Callable[[RecordedRequest], None]] = field(default_factory=tuple)
     final_checks: Sequence[FinalCheck] = ()
     runs: RunService | None = None
 
-    async def respond(self, call: GatewayRequest) -> GatewayResponse:
+    async def respond(self, request: GatewayRequest) -> GatewayResponse:
         """Answer a request. Raises GatewayError, with the event written; cancelling it ends everything."""
-        parsed, recorder = call.parsed, self._open_recorder(call)
-        scope = RequestScope(recorder=recorder, events=self.events, observers=self.observers)
+        scope = RequestScope(recorder=self._open_recorder(request), events=self.events, observers=self.observers)
         async with scope:
-            if call.key is not None:
-                call.key.check_body(parsed.body)
-                call.key.check_documents(parsed.chunks, parsed.path_of)
-            run = scope.run = await self._join(call, recorder)
-            engine = self.policies.engine if run is None else run.engine
-            policies = recorder.policies = engine.in_scope(
-                agent=recorder.agent,
-                model=parsed.model,
-                key=call.key_names,
-                unit=recorder.run_id or recorder.request_id,
-            )
-            wanted = policies.grounding_settings.evidence_from_tools
-            recorder.tools = None if self.settings.evidence_from_tools or parsed.from_tools is None else wanted
-            if self.settings.evidence_from_tools or wanted:
-                parsed = _with_tools(parsed, call.key)
-                call = structs.replace(call, parsed=parsed)
-            elif parsed.late:
-                parsed = structs.replace(parsed, late=False)
-            ruling = self._retrieve(policies, parsed, recorder)
-            kept = tuple(chunk for index, chunk in enumerate(parsed.chunks) if index not in ruling.dropped)
-            mode = self._mode(policies, parsed, kept)
-            watched = (
-                mode is Mode.UNTOUCHED and bool(kept) and bool(PolicySet(policies.shadow).in_category("grounding"))
-            )
-            judged = watched or mode is not Mode.UNTOUCHED
-            recorder.judging = JudgeOptions.of(policies.grounding_settings) if judged else None
-            evidence = scope.tasks.start(self.checker.prepare(kept)) if self._judges(judged, kept) else None
-            ruling = await self._compare(policies, ruling, parsed, recorder)
-            earlier = await run.claims() if run is not None and policies.grounding_settings.consistency_check else ()
-            if (forwarded := parsed.drop(ruling.dropped)) is not call.parsed:
-                call = structs.replace(call, parsed=forwarded)
-            response = await self._send(call, kept, scope)
+            admitted = await self._admit(request, scope)
+            retrieval = await self._retrieve(admitted, scope)
+            response = await self._send(retrieval, scope)
             if not response.is_success:
-                return await self._pass_error(response, scope)
-            index = await evidence if evidence is not None else None
-            context = self._context(ruling, parsed, kept, mode, earlier)
-            late = self._late(ruling, call, kept, mode, recorder, earlier) if parsed.late else None
-            if mode is Mode.UNTOUCHED:
-                if watched and index is not None:
-                    scope.watch = watch(policies, context, self.checker, index)
-                scope.enforcement = Passage(recorder=recorder, context=context, watch=scope.watch, late=late)
-            else:
-                if kept:
-                    recorder.judge_fault = self.checker.fault or self.checker.error
-                opener = partial(opener_of, policies, recorder, self.checker)
-                scope.enforcement = Enforcement(
-                    mode=_effective(
-                        mode, held=context.unjudged is None or parsed.late or is_refused(policies, context)
-                    ),
-                    recorder=recorder,
-                    open_choice=opener(context, index),
-                    expected=parsed.choices,
-                    wants_usage=parsed.include_usage,
-                    admit=None if late is None else admitting(late, opener),
-                    regeneration=self._regeneration(policies, call, kept, mode, scope),
-                )
-            if parsed.stream:
-                return self._stream(call, response, scope, scope.enforcement)
-            return await self._collect(call, response, scope, scope.enforcement)
+                return await self._relay_error(response, scope)
+            guard = scope.guard = await self._open_reply(retrieval, scope)
+            return await self._deliver(retrieval, response, guard, scope)
 
-    # read
+    # Admit
 
-    def _open_recorder(self, call: GatewayRequest) -> RequestRecorder:
-        parsed = call.parsed
-        recorder = RequestRecorder(api=call.adapter.api, stream=parsed.stream, store_text=self.settings.store_text)
-        recorder.model, recorder.agent, recorder.run_id = parsed.model, parsed.options.agent, parsed.options.run_id
-        recorder.key_prefix = call.key.prefix if call.key is not None else None
-        recorder.prompt = call.adapter.prompt_text(parsed.body)
+    def _open_recorder(self, request: GatewayRequest) -> RequestRecorder:
+        parsed = request.parsed
+        recorder = RequestRecorder(
+            api=request.adapter.api,
+            store_text=self.settings.store_text,
+            stream=parsed.stream,
+            model=parsed.model,
+            agent=parsed.options.agent,
+            run_id=parsed.options.run_id,
+            key_prefix=request.key.prefix if request.key is not None else None,
+            prompt=request.adapter.prompt_text(parsed.body),
+        )
         structlog.contextvars.bind_contextvars(request_id=recorder.request_id)
         return recorder
 
-    async def _join(self, call: GatewayRequest, recorder: RequestRecorder) -> JoinedRun | None:
-        """The run that the request is a part of: it rules, and what the request finds is added to it."""
+    async def _admit(self, request: GatewayRequest, scope: RequestScope) -> Admission:
+        """Check what the key allows, join the run, and find the policies in scope."""
+        key, parsed, recorder = request.key, request.parsed, scope.recorder
+        if key is not None:
+            key.check_body(parsed.body)
+            key.check_documents(parsed.chunks, parsed.path_of)
+        run = scope.run = await self._join_run(key, recorder)
+        info, engine = recorder.info, self.policies.engine if run is None else run.engine
+        policies = engine.in_scope(
+            agent=info.agent, model=info.model, key=request.key_names, unit=info.run_id or info.request_id
+        )
+        always, wanted = self.settings.evidence_from_tools, policies.grounding_settings.evidence_from_tools
+        tools = None if always or parsed.from_tools is None else wanted
+        recorder.governing = GoverningPolicies(policies=policies, tools=tools)
+        if always or wanted:
+            parsed = _with_tools(parsed, key)
+        elif parsed.late:
+            parsed = structs.replace(parsed, late=False)
+        if parsed is not request.parsed:
+            request = structs.replace(request, parsed=parsed)
+        return Admission(request=request, policies=policies)
+
+    async def _join_run(self, key: GatewayKey | None, recorder: RequestRecorder) -> JoinedRun | None:
+        """The run that the request belongs to: its policies govern the request, whose findings are added to it."""
         if self.runs is None:
             return None
-        run = await self.runs.join(recorder.run_id, agent=recorder.agent, key=call.key)
+        run = await self.runs.join(recorder.info.run_id, agent=recorder.info.agent, key=key)
         if run is not None:
-            recorder.agent = run.agent
+            recorder.name_agent(run.agent)
         return run
 
-    # retrieval decision
+    # Retrieve
 
-    def _retrieve(self, policies: PolicySet, parsed: ParsedRequest, recorder: RequestRecorder) -> CombinedDecision:
-        ruling = policies.evaluate_documents(PolicyInputs(chunks=parsed.chunks, injectable=parsed.injectable))
-        recorder.decisions.extend(ruling.decisions)
-        recorder.injectable = parsed.injectable
-        recorder.keep_documents(parsed.chunks, ruling.dropped)
-        if ruling.action is Action.BLOCK:
-            recorder.block(http_status=PolicyBlockedError.status)
-            blocking = next(decision for decision in ruling.decisions if decision.action is Action.BLOCK)
-            index = ruling.cause.metadata.get("document_index") if ruling.cause else None
-            raise PolicyBlockedError(
-                blocking.reason,
-                type="retrieval_policy_violation",
-                code=ruling.cause.reason_code if ruling.cause else blocking.reason_code,
-                param="documents" if index is None else parsed.path_of(index),
-                violations=[decision_to_dict(decision) for decision in ruling.decisions],
-            )
-        return ruling
+    async def _retrieve(self, admitted: Admission, scope: RequestScope) -> Retrieval:
+        """Have the retrieval policies decide about the documents, and begin to make evidence of those that they keep.
 
-    async def _compare(
-        self, policies: PolicySet, ruling: CombinedDecision, parsed: ParsedRequest, recorder: RequestRecorder
+        Raises PolicyBlockedError.
+        """
+        policies, parsed, recorder = admitted.policies, admitted.request.parsed, scope.recorder
+        decision = self._decide_documents(policies, parsed, recorder)
+        kept = tuple(chunk for index, chunk in enumerate(parsed.chunks) if index not in decision.dropped)
+        mode = self._mode(policies, parsed, kept)
+        shadowed = mode is Mode.UNTOUCHED and bool(kept) and bool(PolicySet(policies.shadow).in_category("grounding"))
+        judged = shadowed or mode is not Mode.UNTOUCHED
+        recorder.judging = JudgeOptions.of(policies.grounding_settings) if judged else None
+        evidence = scope.tasks.start(self.checker.prepare(kept)) if judged and self._can_judge(kept) else None
+        decision = await self._compare_documents(policies, decision, parsed, recorder)
+        wants_earlier = scope.run is not None and policies.grounding_settings.consistency_check
+        forwarded = parsed.drop(decision.dropped)
+        return Retrieval(
+            admitted=admitted,
+            forwarded=admitted.request if forwarded is parsed else structs.replace(admitted.request, parsed=forwarded),
+            kept=kept,
+            decision=decision,
+            mode=mode,
+            shadowed=shadowed,
+            evidence=evidence,
+            earlier=await scope.run.claims() if scope.run is not None and wants_earlier else (),
+        )
+
+    def _decide_documents(
+        self, policies: PolicySet, parsed: ParsedRequest, recorder: RequestRecorder
     ) -> CombinedDecision:
-        """Hold the documents used against each other, where a policy wants that: the ruling with what came of it. Such
-        a conflict is only warned of, so that the request waits for it no longer than the settings say."""
-        used = [replace(chunk, text="") if i in ruling.dropped else chunk for i, chunk in enumerate(parsed.chunks)]
-        if not policies.checks_conflicts or len(used) - len(ruling.dropped) < 2:
-            return ruling
-        comparing = self.checker.consistency_checker
+        decision = policies.evaluate_documents(PolicyInputs(chunks=parsed.chunks, injectable=parsed.injectable))
+        recorder.retrieval = RetrievalOutcome(
+            chunks=parsed.chunks,
+            dropped=decision.dropped,
+            injectable=parsed.injectable,
+            decisions=decision.decisions,
+        )
+        if decision.action is not Action.BLOCK:
+            return decision
+        recorder.block(http_status=PolicyBlockedError.status)
+        blocking = next(each for each in decision.decisions if each.action is Action.BLOCK)
+        index = decision.cause.metadata.get("document_index") if decision.cause else None
+        raise PolicyBlockedError(
+            blocking.reason,
+            type="retrieval_policy_violation",
+            code=decision.cause.reason_code if decision.cause else blocking.reason_code,
+            param="documents" if index is None else parsed.path_of(index),
+            violations=[decision_to_dict(each) for each in decision.decisions],
+        )
+
+    async def _compare_documents(
+        self, policies: PolicySet, decision: CombinedDecision, parsed: ParsedRequest, recorder: RequestRecorder
+    ) -> CombinedDecision:
+        """Compare the documents with each other, if a policy wants that, and decide again. A conflict is never more
+        than a warning, so the request waits no longer than the settings allow."""
+        dropped = decision.dropped
+        used = [replace(chunk, text="") if i in dropped else chunk for i, chunk in enumerate(parsed.chunks)]
+        if not policies.checks_conflicts or len(used) - len(dropped) < 2:
+            return decision
+        comparison = self.checker.consistency_checker
         found = (
-            await comparing.documents(used, timeout_s=self.settings.conflicts_timeout_ms / 1e3)
-            if comparing is not None
+            await comparison.documents(used, timeout_s=self.settings.conflicts_timeout_ms / 1e3)
+            if comparison is not None
             else Consistency(reason="unavailable")
         )
-        recorder.conflicts = found
-        ruling = policies.evaluate_documents(
+        decision = policies.evaluate_documents(
             PolicyInputs(chunks=parsed.chunks, injectable=parsed.injectable, conflicts=found)
         )
-        recorder.decisions = list(ruling.decisions)
-        recorder.withheld += found.texts
-        return ruling
+        recorder.retrieval = structs.replace(recorder.retrieval, decisions=decision.decisions, conflicts=found)
+        return decision
 
     def _mode(self, policies: PolicySet, parsed: ParsedRequest, kept: Sequence[Chunk]) -> Mode:
-        """When text may leave. A unary reply leaves when it is complete, so all of it is decided first."""
+        """When text is released. A unary reply leaves when it is complete, so all of it is decided on first."""
         if not policies.in_category("grounding") and not ((kept or parsed.late) and self.settings.annotate_by_default):
             return Mode.UNTOUCHED
         return Mode(policies.grounding_settings.stream_mode) if parsed.stream else Mode.FINAL
 
-    def _judges(self, wanted: bool, kept: Sequence[Chunk]) -> bool:
-        # A judge that has not been loaded yet is loaded on first use; one that failed to load stays out.
-        return wanted and bool(kept) and self.checker.error is None
+    def _can_judge(self, kept: Sequence[Chunk]) -> bool:
+        # A judge that is not loaded yet is loaded on first use; one that failed to load is not tried again.
+        return bool(kept) and self.checker.error is None
+
+    # Send
+
+    async def _send(self, retrieval: Retrieval, scope: RequestScope) -> Response:
+        recorder = scope.recorder
+        recorder.timings.start_upstream()
+        sent = await self.upstream.send(upstream_request(retrieval.forwarded, retrieval.kept))
+        scope.hold(sent.response)
+        recorder.timings.mark("upstream_answered")
+        recorder.sent_model = sent.model
+        return sent.response
+
+    async def _relay_error(self, response: Response, scope: RequestScope) -> GatewayResponse:
+        """The upstream refuses: the client gets its status and body."""
+        body = await self._read(response, scope)
+        status = response.status_code
+        scope.recorder.fail("upstream_error", f"upstream answered {status}", http_status=status)
+        await scope.record()
+        return GatewayResponse(status=status, headers=_headers(response, scope), body=body)
+
+    # Open the reply
+
+    async def _open_reply(self, retrieval: Retrieval, scope: RequestScope) -> StreamGuard:
+        """Decide how the reply is guarded, now that there is one."""
+        recorder, parsed, mode = scope.recorder, retrieval.admitted.request.parsed, retrieval.mode
+        policies = retrieval.admitted.policies
+        evidence = await retrieval.evidence if retrieval.evidence is not None else None
+        context = self._context(retrieval, parsed, retrieval.kept, recorder)
+        late = self._late_documents(retrieval, recorder) if parsed.late else None
+        if mode is Mode.UNTOUCHED:
+            shadow = None
+            if retrieval.shadowed and evidence is not None:
+                shadow = shadow_check(policies, context, self.checker, evidence)
+            return StreamGuard(
+                options=GuardOptions(mode=mode, shadow_check=shadow),
+                recorder=recorder,
+                opener=UntouchedChoices(context, recorder.timings, late),
+            )
+        # If nothing is judged, there is no sentence to wait for: a held stream need not be held.
+        if mode is Mode.HOLD and not (context.unjudged is None or parsed.late or is_refused(policies, context)):
+            mode = Mode.LIVE
+        options = GuardOptions(
+            mode=mode,
+            expected=parsed.choices,
+            wants_usage=parsed.include_usage,
+            regeneration=self._regeneration(retrieval, scope),
+            judge_fault=self.checker.fault or self.checker.error if retrieval.kept else None,
+        )
+        choices = GovernedChoices(
+            policies=policies,
+            checker=self.checker,
+            context=context,
+            evidence=evidence,
+            timings=recorder.timings,
+            late=late,
+        )
+        return StreamGuard(options=options, recorder=recorder, opener=choices)
 
     def _context(
-        self,
-        ruling: CombinedDecision,
-        parsed: ParsedRequest,
-        kept: Sequence[Chunk],
-        mode: Mode,
-        earlier: Sequence[Claim],
+        self, retrieval: Retrieval, parsed: ParsedRequest, kept: Sequence[Chunk], recorder: RequestRecorder
     ) -> ReplyContext:
-        available = self.checker.available
+        decision, available = retrieval.decision, self.checker.available
         unjudged = ReplyVerdict.NO_SOURCES if not kept else None if available else ReplyVerdict.NOT_CHECKED
         return ReplyContext(
+            request_id=recorder.request_id,
             options=parsed.options,
             chunks=kept,
             names=DocumentNames(kept),
-            positions=[index for index in range(len(parsed.chunks)) if index not in ruling.dropped],
+            positions=[index for index in range(len(parsed.chunks)) if index not in decision.dropped],
             injectable=parsed.injectable,
-            strippable=mode is not Mode.LIVE and not parsed.is_json,
-            retrieval=retrieval_summary(parsed.chunks, ruling.dropped, ruling.decisions, parsed.notes),
-            retrieval_decisions=ruling.decisions,
+            strippable=retrieval.mode is not Mode.LIVE and not parsed.is_json,
+            retrieval=retrieval_summary(parsed.chunks, decision.dropped, decision.decisions, parsed.notes),
+            retrieval_decisions=decision.decisions,
             unjudged=unjudged,
             judge_unavailable=bool(kept) and not available,
             judge_name=self.checker.name if available else None,
             expected=parsed.choices or 1,
-            store_text=self.settings.store_text,
             final_checks=self.final_checks,
-            earlier=earlier,
+            earlier=retrieval.earlier,
             is_json=parsed.is_json,
             asked=question_of(parsed.query) if parsed.query else asked_in(parsed.body),
         )
 
-    def _late(
-        self,
-        ruling: CombinedDecision,
-        call: GatewayRequest,
-        kept: Sequence[Chunk],
-        mode: Mode,
-        recorder: RequestRecorder,
-        earlier: Sequence[Claim],
-    ) -> Late:
-        """Takes in documents that come with the reply: evidence beside the request's for the choices after them. Those
-        of a collection that the key is not for are none."""
-        parsed, key = call.parsed, call.key
+    def _late_documents(self, retrieval: Retrieval, recorder: RequestRecorder) -> LateDocuments:
+        """Documents that come with the reply are evidence too, for the choices after them. Those of a collection that
+        the key is not for are left out."""
+        parsed, kept, key = retrieval.admitted.request.parsed, retrieval.kept, retrieval.admitted.request.key
 
-        async def take(documents: Sequence[Chunk]) -> tuple[ReplyContext, Any]:
+        async def take(documents: Sequence[Chunk]) -> tuple[ReplyContext, EvidenceIndex | None]:
             nonlocal parsed, kept
             if key is not None:
                 documents = [document for document in documents if key.permits(document, unnamed=True)]
             parsed = parsed.with_chunks(documents, [f"output:{chunk.id}" for chunk in documents])
             kept = (*kept, *documents)
-            recorder.keep_documents(parsed.chunks, ruling.dropped, late=recorder.late + len(documents))
-            index = await self.checker.prepare(kept) if self._judges(mode is not Mode.UNTOUCHED, kept) else None
-            return self._context(ruling, parsed, kept, mode, earlier), index
+            late = recorder.retrieval.late + len(documents)
+            recorder.retrieval = structs.replace(recorder.retrieval, chunks=parsed.chunks, late=late)
+            judged = retrieval.mode is not Mode.UNTOUCHED and self._can_judge(kept)
+            evidence = await self.checker.prepare(kept) if judged else None
+            return self._context(retrieval, parsed, kept, recorder), evidence
 
         return take
 
-    # upstream
-
-    async def _send(self, call: GatewayRequest, kept: Sequence[Chunk], scope: RequestScope) -> Response:
-        scope.recorder.start_upstream()
-        sent = await self.upstream.send(upstream_request(call, kept))
-        scope.hold(sent.response)
-        scope.recorder.mark("upstream_answered")
-        scope.recorder.sent_model = sent.model
-        return sent.response
-
-    def _regeneration(
-        self, policies: PolicySet, call: GatewayRequest, kept: Sequence[Chunk], mode: Mode, scope: RequestScope
-    ) -> Regeneration | None:
-        """The means to ask the upstream once more, from what stands of its reply; None: no policy wants that."""
-        limit = policies.grounding_settings.max_regenerations
-        adapter, parsed = call.adapter, call.parsed
-        if not limit or mode is Mode.UNTOUCHED:
+    def _regeneration(self, retrieval: Retrieval, scope: RequestScope) -> Regeneration | None:
+        """The means to have the upstream continue its reply; None if no policy wants that."""
+        request, limit = retrieval.forwarded, retrieval.admitted.policies.grounding_settings.max_regenerations
+        adapter, parsed = request.adapter, request.parsed
+        if not limit:
             return None
         if not isinstance(adapter, ResumableAdapter):
             return Regeneration.unavailable_for("api")
-        if mode is Mode.LIVE or parsed.is_json:
+        if retrieval.mode is Mode.LIVE or parsed.is_json:
             return Regeneration.unavailable_for("json" if parsed.is_json else "live")
 
-        async def send(turn: Continuation) -> FurtherReply | None:
-            response = (await self.upstream.send(upstream_request(call, kept, turn))).response
+        async def send(continuation: Continuation) -> FurtherReply | None:
+            sent = await self.upstream.send(upstream_request(request, retrieval.kept, continuation))
+            response = sent.response
             scope.hold(response)
             if not response.is_success:
                 return None
-            kind = _content_type(response)
-            events = adapter.resumed(self._reply(response), kind, scope.recorder, turn.frame)
-            return FurtherReply(events=events, end_earlier=scope.end_earlier)
+            body = self._body(response)
+            events = adapter.decode_continued(body, _content_type(response), continuation.frame)
+            return FurtherReply(events=events, end_earlier=lambda: scope.end_calls(leave=1))
 
-        return Regeneration(limit=limit, unavailable=adapter.not_resumable(parsed.body), send=send)
+        return Regeneration(limit=limit, unavailable=adapter.cannot_continue(parsed.body), send=send)
 
-    async def _pass_error(self, response: Response, scope: RequestScope) -> GatewayResponse:
-        """The upstream refuses: its status and body are the client's."""
-        body = await self._read(response, scope)
-        scope.recorder.fail("upstream_error", f"upstream answered {response.status_code}")
-        scope.recorder.http_status = response.status_code
-        await scope.record()
-        return GatewayResponse(status=response.status_code, headers=self._headers(response, scope.recorder), body=body)
+    # Deliver
 
-    # reply
-
-    def _stream(
-        self, call: GatewayRequest, response: Response, scope: RequestScope, enforcement: Enforcement | Passage
+    async def _deliver(
+        self, retrieval: Retrieval, response: Response, guard: StreamGuard, scope: RequestScope
     ) -> GatewayResponse:
-        events = call.adapter.events(self._reply(response), _content_type(response), scope.recorder)
-        stream = ReplyStream(call.adapter, scope, enforcement.run(events))
-        headers = [
-            *((name, value) for name, value in self._headers(response, scope.recorder) if name not in _STREAM_HEADERS),
-            ("content-type", "text/event-stream; charset=utf-8"),
-            ("cache-control", "no-cache"),
-            ("x-accel-buffering", "no"),
-        ]
-        held = enforcement.mode is not Mode.UNTOUCHED
-        return GatewayResponse(status=response.status_code, headers=headers, stream=stream, held=held)
-
-    async def _collect(
-        self, call: GatewayRequest, response: Response, scope: RequestScope, enforcement: Enforcement | Passage
-    ) -> GatewayResponse:
-        recorder = scope.recorder
-        body = await self._read(response, scope)
-        kind = "application/json" if body.lstrip()[:1] == b"{" else _content_type(response)
-        events = call.adapter.events(_once(body), kind, recorder)
-        async with aclosing(enforcement.run(events)) as run:
-            outputs = [output async for output in run]
-        headers = self._headers(response, recorder)
-        refused = next((output for output in outputs if isinstance(output, ReplyRefusal)), None)
-        if refused is not None:
-            recorder.block(http_status=PolicyBlockedError.status)
-            raise PolicyBlockedError(
-                refused.reason,
-                type="grounding_policy_violation",
-                code=refused.reason_code,
-                param=None,
-                violations=refused.decisions,
+        request, dropped = retrieval.forwarded, retrieval.decision.dropped
+        if request.parsed.stream:
+            events = request.adapter.decode(self._body(response), _content_type(response), dropped=dropped)
+            return GatewayResponse(
+                status=response.status_code,
+                headers=_stream_headers(_headers(response, scope)),
+                stream=ReplyStream(request.adapter.encode, scope, guard.run(events)),
+                held=guard.mode is not Mode.UNTOUCHED,
             )
-        governed = enforcement.mode is not Mode.UNTOUCHED
-        broken = next((output for output in outputs if isinstance(output, ReplyError) and output.broken), None)
-        if broken is not None and governed:
-            raise UpstreamConnectError(broken.message)
+        body = await self._read(response, scope)
+        content_type = "application/json" if body.lstrip()[:1] == b"{" else _content_type(response)
+        events = request.adapter.decode(_once(body), content_type, dropped=dropped)
+        async with aclosing(guard.run(events)) as run:
+            outputs = [output async for output in run]
+        headers = _headers(response, scope)
+        _raise_refusal(outputs, scope.recorder)
+        governed = guard.mode is not Mode.UNTOUCHED
+        if governed:
+            _raise_break(outputs)
         if governed or not _is_json(response):
-            body = call.adapter.collect(body, outputs)
+            body = request.adapter.collect(body, outputs)
             headers = [(name, value) for name, value in headers if name != "content-type"]
             headers.append(("content-type", "application/json"))
-        await scope.record()
-        return GatewayResponse(status=response.status_code, headers=[*headers, *_verdict_headers(recorder)], body=body)
+        record = await scope.record()
+        return GatewayResponse(status=response.status_code, headers=[*headers, *_verdict_headers(record)], body=body)
 
-    def _reply(self, response: Response) -> AsyncIterator[bytes]:
-        """The bytes of a reply: of a stream as they come, and of one that is read whole no more than there may be."""
+    def _body(self, response: Response) -> AsyncIterator[bytes]:
+        """The bytes of a reply: a stream's as they come, a whole reply's up to the limit."""
         data = decoded(response)
         return _within(self.settings.max_reply_bytes, data) if _is_json(response) else data
 
     async def _read(self, response: Response, scope: RequestScope) -> bytes:
-        """The body of a reply, whole, so that its connection is free for another."""
+        """The whole body of a reply, so that its connection is free for another."""
         body = b"".join([data async for data in _within(self.settings.max_reply_bytes, decoded(response))])
         await scope.end_calls()
         return body
 
-    def _headers(self, response: Response, recorder: RequestRecorder) -> Headers:
-        return [*returned_headers(response, decoded=True), ("x-groundlane-request-id", recorder.request_id)]
 
-
-_STREAM_HEADERS = frozenset({"content-type", "cache-control", "x-accel-buffering"})
+_STREAM_HEADERS = {
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-cache",
+    "x-accel-buffering": "no",
+}
 
 
 def _with_tools(parsed: ParsedRequest, key: GatewayKey | None) -> ParsedRequest:
-    """The request with what tools said. That need not be a document of any collection, but none of another's either."""
+    """The request with the results of tools among its documents. They need not name a collection, but must not name one
+    that the key is not for."""
     parsed = parsed.with_tools()
     if key is not None:
         key.check_documents(parsed.chunks, parsed.path_of, unnamed=True)
     return parsed
 
 
-def _effective(mode: Mode, *, held: bool) -> Mode:
-    """Where nothing is judged there is no sentence to wait for: a held stream need not be held."""
-    return Mode.LIVE if mode is Mode.HOLD and not held else mode
+def _raise_refusal(outputs: Sequence[Output], recorder: RequestRecorder) -> None:
+    refusal = next((output for output in outputs if isinstance(output, ReplyRefusal)), None)
+    if refusal is None:
+        return
+    recorder.block(http_status=PolicyBlockedError.status)
+    raise PolicyBlockedError(
+        refusal.reason,
+        type="grounding_policy_violation",
+        code=refusal.reason_code,
+        param=None,
+        violations=refusal.decisions,
+    )
 
 
-def _verdict_headers(recorder: RequestRecorder) -> Headers:
-    headers = [("x-groundlane-action", recorder.action), ("x-groundlane-verdict", recorder.verdict)]
-    if recorder.trust_score is not None:
-        headers.append(("x-groundlane-trust-score", f"{recorder.trust_score:.4f}"))
+def _raise_break(outputs: Sequence[Output]) -> None:
+    broken = next((output for output in outputs if isinstance(output, ReplyError) and output.broken), None)
+    if broken is not None:
+        raise UpstreamConnectError(broken.message)
+
+
+def _headers(response: Response, scope: RequestScope) -> Headers:
+    return [*returned_headers(response, decoded=True), ("x-groundlane-request-id", scope.recorder.request_id)]
+
+
+def _stream_headers(headers: Headers) -> Headers:
+    return [*((name, value) for name, value in headers if name not in _STREAM_HEADERS), *_STREAM_HEADERS.items()]
+
+
+def _verdict_headers(record: RequestRecord) -> Headers:
+    headers = [("x-groundlane-action", record.action), ("x-groundlane-verdict", record.reply.verdict)]
+    if record.reply.trust_score is not None:
+        headers.append(("x-groundlane-trust-score", f"{record.reply.trust_score:.4f}"))
     return headers
 
 

@@ -1,5 +1,6 @@
-"""What goes upstream for a call."""
+"""The request that goes upstream."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,33 +12,37 @@ from app.upstream import Form, UpstreamRequest
 from judges.types import Chunk
 
 
-def upstream_request(call: GatewayRequest, kept: Sequence[Chunk], turn: Continuation | None = None) -> UpstreamRequest:
-    """The request for ``call`` with the documents that were ``kept``; with ``turn``, to go on with its reply."""
+def upstream_request(
+    request: GatewayRequest, kept: Sequence[Chunk], continuation: Continuation | None = None
+) -> UpstreamRequest:
+    """The upstream request with the documents that were ``kept``; with ``continuation``, to continue the reply."""
     return UpstreamRequest(
         method="POST",
-        path=call.adapter.path,
-        query=call.query,
-        headers=call.headers,
-        # A stream that is compressed may be held back by the compressor.
-        accept_encoding="identity" if call.parsed.stream else "gzip, deflate",
-        content=_content(call, kept, turn),
-        model=call.parsed.model,
+        path=request.adapter.path,
+        query=request.query,
+        headers=request.headers,
+        # A compressor may hold back parts of a stream.
+        accept_encoding="identity" if request.parsed.stream else "gzip, deflate",
+        content=_content(request, kept, continuation),
+        model=request.parsed.model,
         repeatable=True,
     )
 
 
-def _content(call: GatewayRequest, kept: Sequence[Chunk], turn: Continuation | None) -> Callable[[Form], bytes]:
-    """Makes the body that goes upstream: the client's own bytes wherever nothing in them has to change."""
-    parsed = call.parsed
-    written = kept[: len(kept) - parsed.standing]  # what stands in the prompt is not written a second time
+def _content(
+    request: GatewayRequest, kept: Sequence[Chunk], continuation: Continuation | None
+) -> Callable[[Form], bytes]:
+    """Makes the body that goes upstream: the client's own bytes if nothing in them has to change."""
+    parsed, adapter = request.parsed, request.adapter
+    written = kept[: len(kept) - parsed.standing]  # what is in the prompt is not written a second time
     injects = bool(written) and parsed.options.inject != "none"
-    body = call.adapter.inject(parsed.body, written, where=parsed.options.inject) if injects else parsed.body
-    if turn is not None and isinstance(call.adapter, ResumableAdapter):
-        body = call.adapter.resume(body, turn)
+    body = adapter.inject(parsed.body, written, where=parsed.options.inject) if injects else parsed.body
+    if continuation is not None and isinstance(adapter, ResumableAdapter):
+        body = adapter.continuing(body, continuation)
 
     def content(form: Form) -> bytes:
         changes = {"model": form.model} if form.renamed else {}
-        # Where the gateway writes the prompt, it gives the documents there, and none that was dropped.
+        # If the gateway writes the prompt, it writes the documents there, without those that were dropped.
         if form.documents and parsed.documents is not None and parsed.options.inject == "none":
             changes["documents"] = parsed.documents
         if parsed.raw is not None and body is parsed.body and not changes:
@@ -51,6 +56,4 @@ def _encode_body(body: Mapping[str, Any]) -> bytes:
     try:
         return orjson.dumps(body)
     except (TypeError, orjson.JSONEncodeError):  # an integer beyond 64 bits
-        import json
-
         return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()

@@ -23,7 +23,7 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.config import UpstreamSpec
-from app.events.records import RequestEvent, RequestRow
+from app.events.records import RecordedRequest, RequestEvent, RequestRow
 from app.observability.span_attributes import (
     model_attributes,
     note_failure,
@@ -180,10 +180,11 @@ class OtelTracing:
             _CALL.reset(token)
             call.end()
 
-    def observe(self, event: RequestEvent) -> None:
+    def observe(self, record: RecordedRequest) -> None:
         call = _CALL.get()
         if call is None or not call.span.is_recording():
             return
+        event = record.event()
         row = event.request
         call.began = int(row.ts.timestamp() * _NS_PER_S)
         if not call.is_message:

@@ -9,7 +9,7 @@ import structlog
 from starlette.types import ASGIApp
 
 from app.config import UpstreamSpec
-from app.events.records import RequestEvent
+from app.events.records import RecordedRequest
 from app.upstream import Upstreams
 
 __all__ = ["Tracing", "open_tracing"]
@@ -36,8 +36,8 @@ class Tracing(Protocol):
         Yields a function that records the type of an error."""
         ...
 
-    def observe(self, event: RequestEvent) -> None:
-        """Create spans from a request's event. Call it in the task that handles the request."""
+    def observe(self, record: RecordedRequest) -> None:
+        """Create spans from a request's record. Call it in the task that handles the request."""
         ...
 
     def shutdown(self) -> None:

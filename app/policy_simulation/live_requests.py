@@ -10,7 +10,7 @@ import httpx
 
 from app.config.models import UpstreamSpec
 from app.errors import PolicyBlockedError
-from app.events.records import RequestEvent
+from app.events.records import RecordedRequest, RequestEvent
 from app.gateway.service import Gateway
 from app.gateway.types import GatewayRequest
 from app.policy_simulation.comparison import DecisionBrief, SimulatedOutcome, SimulatedRequest, SimulationSummary
@@ -41,8 +41,8 @@ class _Kept:
 
     events: list[RequestEvent] = field(default_factory=list)
 
-    async def append(self, event: RequestEvent) -> None:
-        self.events.append(event)
+    async def append(self, record: RecordedRequest, /) -> None:
+        self.events.append(record.event())
 
 
 async def simulate_live(

@@ -1,294 +1,514 @@
-"""One choice of a reply while it is judged: its text, its verdicts, its evaluation by the policies."""
+"""One choice of a reply while it is judged: its text, its sentences with their verdicts, and its policies."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from app.events.recorder import RequestRecorder, redact
+from app.events.recorder import Timings
+from app.events.redaction import redact
+from app.events.request_record import ChoiceRecord
 from app.protocols.common.stream_events import (
     ChoiceFinish,
     Continuation,
     Frame,
     Output,
     ReplyRefusal,
+    SupportingPassage,
     TextDelta,
     TextSlice,
+    UpstreamCitation,
 )
-from app.reply.choice_result import Account, judged
-from app.reply.citations import cite_sentence
+from app.reply.choice_record import choice_log
+from app.reply.citations import cite_reply, cite_sentence, cited_by_upstream
 from app.reply.context import ReplyContext
 from app.reply.edits import Lead, OutgoingText, closed_up, corrected, correction, lead_of
 from app.reply.final_checks import WholeReply, run_final_checks
-from app.reply.grounding_object import JudgedSentence, claims_of, reasons_of
-from app.reply.text_buffer import TextBuffer
+from app.reply.grounding_object import Repairs, annotations_of, claims_of, reasons_of, summary_of
+from app.reply.judged_sentence import (
+    Findings,
+    JudgedSentence,
+    llm_calls,
+    policy_claims,
+    quotable_texts,
+    sentence_records,
+    standing,
+    withheld_texts,
+)
+from app.reply.text_buffer import DeliveredText, TextBuffer
 from judges.checker import ReplyCheck
-from judges.concurrency import MAX_INLINE_SPLIT_CHARS
-from judges.types import ClaimVerdict, Label, Sentence, SentenceVerdict, Span
+from judges.concurrency import MAX_INLINE_SPLIT_CHARS, run
+from judges.report import build_report
+from judges.types import ClaimVerdict, GroundingReport, Label, LlmCall, ReplyVerdict, Sentence, SentenceVerdict, Span
+from policies.citations.extraction import reported_citations
 from policies.engine import ReplyEvaluation, SentenceDecision, decision_to_dict
-from policies.types import Action
+from policies.replay import ChoiceLog
+from policies.types import Action, Citation, Decision, Phase, PolicyInputs
 
+TOOL_CALLS = frozenset({"tool_calls", "tool_use"})
+"""The names that the APIs have for a part of a reply that calls a tool."""
 _EMPTY_FRAME = Frame(json={})
 
 
-class Choice(Account):
-    """The state of one choice. Text comes by ``hold`` and ``push`` and leaves by ``deliver``, ``correct``, ``strip``,
-    ``withhold`` or ``replace``; ``rule`` and ``audit_end`` ask the policies."""
+class Choice:
+    """The state of one choice.
+
+    Text comes in by ``hold`` and ``push``, and goes out by ``deliver``, ``correct``, ``strip``, ``withhold`` or
+    ``replace``; ``pass_on`` is for text that nobody decides about. ``decide`` and ``decide_end`` ask the policies.
+
+    ``unchecked`` names content that no judge looks at. ``held`` are outputs that wait for the end of the reply.
+    ``not_regenerated``: why the upstream was not asked to continue, although a policy wants that.
+    """
 
     def __init__(
         self,
         index: int,
         *,
         context: ReplyContext,
-        recorder: RequestRecorder,
+        timings: Timings,
         evaluation: ReplyEvaluation,
         check: ReplyCheck | None,
     ) -> None:
-        super().__init__(index, context=context, recorder=recorder, evaluation=evaluation, check=check)
+        self.index = index
+        self.blocked = False
         self.closing = False
+        self.ended = False
         self.finish: ChoiceFinish | None = None
         self.frame = _EMPTY_FRAME
-        self.held: list[Output] = []
         self.received = 0
-        self._text = TextBuffer()
-        self._left_out: Lead | None = None
-        self._starts_anew = False
-        self._unjudged_runs = 0
+        self.held: list[Output] = []
+        self.unchecked: set[str] = set()
+        self.not_regenerated: str | None = None
+        self._context = context
+        self._timings = timings
+        self._evaluation = evaluation
+        self._check = check
+        self._buffer = TextBuffer()
+        self._delivered = DeliveredText()
+        self._sentences: list[JudgedSentence] = []
+        self._cited: list[UpstreamCitation] = []
+        self._findings: Findings = {}
+        self._repairs = Repairs()
         self._times: dict[int, tuple[float, float]] = {}
+        self._spoke = False
+        self._left_out: Lead | None = None
+        self._starts_over = False
+        self._unjudged_runs = 0
+        self._decided = False
+        self._placed = False
         opening = evaluation.start()
         self._opening, self._cause = opening.action, opening.cause
 
     # Text in
 
     def hold(self, part: TextDelta) -> None:
+        self._hear(part)
+        self._buffer.add(part)
+
+    def pass_on(self, part: TextDelta) -> None:
+        """The text goes to the client as it comes."""
+        self._hear(part)
+        self._delivered.add(part.text)
+
+    def _hear(self, part: TextDelta) -> None:
         self.frame = part.frame
         if not self.received:
-            self._recorder.mark("first_text")
+            self._timings.mark("first_text")
         self.received += len(part.text)
         self._spoke = self._spoke or not part.text.isspace()
-        self._text.add(part)
 
     async def push(self, text: str) -> Sequence[Sentence]:
-        """The sentences completed by ``text``; without a judge all of the reply is one, at its end."""
+        """The sentences that ``text`` completes. Without a judge, the whole reply is one, at its end."""
         if self._check is None:
             return ()
-        if len(text) > MAX_INLINE_SPLIT_CHARS:
-            return await asyncio.to_thread(self._check.push, text)
-        return self._check.push(text)
-
-    def flush(self, *, truncated: bool) -> Sequence[Sentence]:
-        if self._check is not None:
-            return self._check.flush(truncated=truncated)
-        return self._rest()
+        return await run(len(text) <= MAX_INLINE_SPLIT_CHARS, self._check.push, text)
 
     def pause(self) -> Sequence[Sentence]:
-        """The sentences before a point that none runs across."""
+        """The sentences before a point that no sentence continues across."""
         return self._check.pause() if self._check is not None else self._rest()
 
+    def flush(self, *, truncated: bool) -> Sequence[Sentence]:
+        """The remaining sentences; ``truncated``: the text breaks off."""
+        return self._check.flush(truncated=truncated) if self._check is not None else self._rest()
+
     def _rest(self) -> Sequence[Sentence]:
-        """What is held, as one sentence that nobody judges."""
-        text = self._text.rest
+        """The text that is held, as one sentence that nobody judges."""
+        text = self._buffer.rest
         if not text:
             return ()
         self._unjudged_runs += 1
-        span = Span(self._text.taken, self._text.taken + len(text))
+        span = Span(self._buffer.taken, self._buffer.taken + len(text))
         return (Sentence(index=self._unjudged_runs - 1, text=text, span=span, plain=""),)
 
     def cut(self, end: int | None = None) -> Sequence[TextSlice]:
-        """Take the text held up to ``end`` of the reply (all of it by default), as slices of the frames it came in."""
-        return self._text.cut(end)
+        """Take the text that is held, up to position ``end`` of the reply (by default, all of it)."""
+        return self._buffer.cut(end)
+
+    def cite(self, citation: UpstreamCitation) -> None:
+        """The upstream reports that its text cites a document."""
+        self._cited.append(citation)
+
+    # Judging
 
     async def check(self, sentence: Sentence) -> SentenceVerdict:
         if self._check is None:
             return SentenceVerdict(sentence=sentence, label=Label.NOT_A_CLAIM)
-        came_ms = self._recorder.elapsed_ms()
+        complete_ms = self._timings.elapsed_ms()
         verdict = await self._check.check(sentence)
         if self._evaluation.settings.corrects and self._context.strippable:
-            claims = [await self._with_sound_correction(claim) for claim in verdict.claims]
+            claims = [await self._with_sound_correction(self._check, claim) for claim in verdict.claims]
             verdict = replace(verdict, claims=tuple(claims))
-        self._times[sentence.index] = (came_ms, self._recorder.elapsed_ms())
+        self._times[sentence.index] = (complete_ms, self._timings.elapsed_ms())
         return verdict
 
-    async def _with_sound_correction(self, claim: ClaimVerdict) -> ClaimVerdict:
-        """The claim without its correction, unless the documents support that: it is a model's word too."""
-        if claim.correction is None or self._check is None:
+    async def _with_sound_correction(self, check: ReplyCheck, claim: ClaimVerdict) -> ClaimVerdict:
+        """The claim without its correction, unless the documents support it: a correction is a model's text too."""
+        if claim.correction is None or await check.supports(claim.correction, claim.claim):
             return claim
-        sound = await self._check.supports(claim.correction, claim.claim)
-        return claim if sound else replace(claim, correction=None)
+        return replace(claim, correction=None)
+
+    async def run_final_checks(self) -> None:
+        """Run the checks that take time and need the whole reply. Await it once, before ``decide_end``."""
+        context = self._context
+        if self._opening is Action.BLOCK or not context.final_checks:
+            return
+        reply = WholeReply(
+            text=self.delivered,
+            claims=policy_claims(each.verdict for each in self._sentences if each.offset is not None),
+            chunks=context.chunks,
+            settings=self._evaluation.settings,
+            earlier=context.earlier,
+            citations=self._citations(),
+            citation_checker=context.citation_checker,
+        )
+        self._findings = await run_final_checks(context.final_checks, reply)
 
     # Policies
 
-    def rule(self, verdict: SentenceVerdict) -> SentenceDecision:
-        """What the policies say of a sentence."""
+    def decide(self, verdict: SentenceVerdict) -> SentenceDecision:
+        """The policies' decision about a sentence."""
         if self._opening is Action.BLOCK:
             return SentenceDecision(action=Action.BLOCK, cause=self._cause)
-        claims = judged(verdict)
+        claims = policy_claims((verdict,))
         if not claims:
             return SentenceDecision()
-        ruling = self._evaluation.sentence(claims)
-        self._cause = ruling.cause
-        return ruling
+        decision = self._evaluation.sentence(claims)
+        self._cause = decision.cause
+        return decision
 
-    def fails(self, verdict: SentenceVerdict, ruling: SentenceDecision) -> bool:
-        """Whether a sentence could be better: it cannot go out as it is, and not for want of a judge."""
-        judged = self._opening is not Action.BLOCK and any(claim.reason is None for claim in verdict.claims)
-        return judged and (ruling.action is Action.BLOCK or ruling.strip or ruling.uncorrected)
-
-    async def conclude(self) -> None:
-        """Find out what takes time and needs the whole reply. To be awaited once, before ``audit_end``."""
-        if self._opening is Action.BLOCK or not self._context.final_checks:
-            return
-        shown = (entry.verdict for entry in self._entries if entry.offset is not None)
-        said = WholeReply(
-            text=self.delivered,
-            claims=[claim for verdict in shown for claim in judged(verdict)],
-            chunks=self._context.chunks,
-            settings=self._evaluation.settings,
-            earlier=self._context.earlier,
-            citations=self._citations(),
-            citation_checker=self._context.citation_checker,
-        )
-        self._found = await run_final_checks(self._context.final_checks, said)
-
-    def audit_end(self) -> Action:
-        """What the policies say of the whole reply. To be asked once, when all of it is judged."""
-        self._audited = True
-        ruling = self._evaluation.finish(self._policy_inputs(citations=self._citations()))
+    def decide_end(self) -> Action:
+        """The policies' decision about the whole reply. Ask once, when all of it is judged."""
+        self._decided = True
+        combined = self._evaluation.finish(self._policy_inputs(citations=self._citations()))
         if self._opening is Action.BLOCK:
             return Action.BLOCK
-        self._cause = ruling.cause
-        return ruling.action
+        self._cause = combined.cause
+        return combined.action
+
+    def can_improve(self, verdict: SentenceVerdict, decision: SentenceDecision) -> bool:
+        """Whether the sentence cannot be delivered as it is, and not only because no judge looked at it."""
+        judged = self._opening is not Action.BLOCK and any(claim.reason is None for claim in verdict.claims)
+        return judged and (decision.action is Action.BLOCK or decision.strip or decision.uncorrected)
 
     @property
     def refuses(self) -> bool:
+        """A block answers with an error instead of a replacement."""
         return self._evaluation.on_block == "error"
 
     @property
     def replacement(self) -> str | None:
         return self._evaluation.abstention_response
 
+    def _policy_inputs(self, **found: Any) -> PolicyInputs:
+        """What policies look at in the whole reply."""
+        return self._context.policy_inputs(
+            claims=policy_claims(each.verdict for each in standing(self._sentences)),
+            trust_score=self.trust_score,
+            judged=self._unjudged() is None,
+            tool_calls_only=bool(TOOL_CALLS & self.unchecked) and not self._sentences,
+            **self._findings,
+            **found,
+        )
+
+    def _citations(self) -> list[Citation]:
+        """The citations of the whole reply, each with its sentence; the reply is complete."""
+        shown = [each for each in self._sentences if each.offset is not None]
+        by_upstream = self._cited_by_upstream()
+        if not self._placed:
+            self._placed = True
+            if not self.is_json:  # whose lists of numbers look like markers
+                cite_reply(self._sentences, self.delivered, self._context.names)
+            for each in shown:
+                each.noted = [c for c in by_upstream if c.sentence_index == each.verdict.sentence.index]
+        indices = {None, *(each.verdict.sentence.index for each in shown)}
+        in_text = (citation for each in shown for citation in each.citations)
+        by_upstream = [citation for citation in by_upstream if citation.sentence_index in indices]
+        return [*in_text, *by_upstream, *self._reported_citations()]
+
+    def _cited_by_upstream(self) -> list[Citation]:
+        return cited_by_upstream(self._cited, self._sentences, self._context.names, self._context.positions)
+
+    def _reported_citations(self) -> Sequence[Citation]:
+        return reported_citations(self._context.options.reported.citations, self._context.chunks)
+
     # Text out
 
-    def deliver(self, verdict: SentenceVerdict, piece: OutgoingText) -> tuple[OutgoingText, list[dict[str, Any]]]:
-        """The sentence goes to the client. Return it as it follows on what went before, and its claims as the client
+    def deliver(self, verdict: SentenceVerdict, text: OutgoingText) -> tuple[OutgoingText, list[dict[str, Any]]]:
+        """The sentence goes to the client. Return it as it follows on the text before it, and its claims as the client
         sees them."""
         sentence = verdict.sentence
-        structure = self._context.is_json and sentence.in_code and not sentence.plain
+        structure = self.is_json and sentence.in_code and not sentence.plain
         citations = [] if structure else cite_sentence(sentence, self._context.names)
-        piece = self._follow(piece)
-        offset = self._delivered_chars - len(sentence.text.rstrip())
-        return piece, self._enter(
-            JudgedSentence(verdict=verdict, offset=offset, citations=citations, structure=structure)
-        )
+        text = self._follow(text)
+        offset = self._delivered.length - len(sentence.text.rstrip())
+        judged = JudgedSentence(verdict=verdict, offset=offset, citations=citations, structure=structure)
+        return text, self._add_shown(judged)
 
     def correct(
-        self, verdict: SentenceVerdict, claims: Sequence[ClaimVerdict], piece: OutgoingText
+        self, verdict: SentenceVerdict, claims: Sequence[ClaimVerdict], text: OutgoingText
     ) -> tuple[OutgoingText, list[dict[str, Any]]]:
-        """The corrections of ``claims`` go to the client, in place of the sentence."""
-        standing = correction([claim.correction or "" for claim in claims])
-        piece = self._follow(corrected(piece, standing))
-        start = self._delivered_chars - len(piece.text) + piece.text.rindex(standing)
+        """The corrections of ``claims`` go to the client instead of the sentence."""
+        corrections = correction([claim.correction or "" for claim in claims])
+        text = self._follow(corrected(text, corrections))
+        start = self._delivered.length - len(text.text) + text.text.rindex(corrections)
         self._repairs.corrected += 1
-        return piece, self._enter(
-            JudgedSentence(verdict=verdict, offset=None, corrected=Span(start, start + len(standing)))
-        )
+        span = Span(start, start + len(corrections))
+        return text, self._add_shown(JudgedSentence(verdict=verdict, offset=None, corrected=span))
 
-    def _follow(self, piece: OutgoingText) -> OutgoingText:
+    def _follow(self, text: OutgoingText) -> OutgoingText:
         opening = self.emptied
-        piece = closed_up(piece, self._left_out or (Lead() if opening else None), opening=opening)
+        text = closed_up(text, self._left_out or (Lead() if opening else None), opening=opening)
         self._left_out = None
-        self._say(piece.text)
-        return piece
+        self._delivered.add(text.text)
+        return text
 
-    def _enter(self, entry: JudgedSentence) -> list[dict[str, Any]]:
-        self._keep(entry)
-        if not self._context.options.shows("claims"):
-            return []
-        return claims_of(entry, self._context.chunks, choice=self._shown_index)
+    def _add_shown(self, judged: JudgedSentence) -> list[dict[str, Any]]:
+        self._add(judged)
+        return self._claims_of(judged) if self._context.options.shows("claims") else []
+
+    def _add(self, judged: JudgedSentence) -> None:
+        judged.times = self._times.pop(judged.verdict.sentence.index, None)
+        self._sentences.append(judged)
 
     def trail(self, text: str) -> bool:
-        """The white space at the end of the reply goes to the client, if what stands before it did."""
+        """White space ends the reply: it goes to the client if the sentence before it did."""
         self._left_out = None
-        if not text or not self._entries or not self._entries[-1].shown:
+        if not text or not self._sentences or not self._sentences[-1].shown:
             return False
-        self._say(text)
+        self._delivered.add(text)
         return True
 
-    def withhold(self, verdict: SentenceVerdict, piece: OutgoingText) -> None:
+    def withhold(self, verdict: SentenceVerdict, text: OutgoingText) -> None:
         """The sentence does not go to the client."""
-        lead = lead_of(piece.text)
+        lead = lead_of(text.text)
         self._left_out = self._left_out.then(lead) if self._left_out is not None else lead
-        self._keep(JudgedSentence(verdict=verdict, offset=None))
+        self._add(JudgedSentence(verdict=verdict, offset=None))
 
-    def _keep(self, entry: JudgedSentence) -> None:
-        entry.times = self._times.pop(entry.verdict.sentence.index, None)
-        self._entries.append(entry)
-
-    def strip(self, verdict: SentenceVerdict, piece: OutgoingText) -> None:
-        """The sentence is left out, and the text goes on."""
-        self.withhold(verdict, piece)
+    def strip(self, verdict: SentenceVerdict, text: OutgoingText) -> None:
+        """The sentence is left out, and the reply goes on."""
+        self.withhold(verdict, text)
         self._repairs.stripped += 1
 
-    # Once more
-
-    def turn(self, verdict: SentenceVerdict, piece: OutgoingText) -> Continuation:
-        """What to tell the upstream where it is to go on anew."""
-        return Continuation(
-            said=self.delivered,
-            withheld=piece.text.strip(),
-            reasons=reasons_of(verdict, self._evaluation.settings.thresholds),
-            frame=piece.slices[0].frame,
-        )
-
-    def restart(self, verdict: SentenceVerdict, piece: OutgoingText) -> None:
-        """A further call takes the place of the one that said the sentence: it, and what came behind it, was never
-        part of the reply."""
-        self.withhold(verdict, piece)
-        self._entries[-1].retracted = True
-        self._evaluation.retract(verdict.claims)
-        self._repairs.regenerations += 1
-        self._starts_anew = True
-        self.finish, self.closing, self.received = None, False, 0
-        if self._check is not None:
-            self._text = TextBuffer(self._check.restart(verdict.sentence.index))
-
-    def repeats(self, sentence: Sentence) -> bool:
-        """Whether a further call says over again what stands already, rather than go on from there."""
-        if not self._starts_anew:
-            return False
-        stand = {entry.verdict.sentence.text.strip() for entry in self._entries if entry.shown}
-        self._starts_anew = sentence.text.strip() in stand
-        return self._starts_anew
-
     def block(self, *, shown: bool) -> None:
-        """No more of this choice leaves; what is still held never does. ``shown``: the client has seen it all."""
+        """Nothing more of this choice is released, and nothing that is still held. ``shown``: the client has seen all
+        of it so far."""
         self.blocked = True
         if shown:
-            for entry in self._entries:
-                if entry.offset is None:
-                    entry.offset = entry.verdict.sentence.span.start
+            for judged in self._sentences:
+                if judged.offset is None:
+                    judged.offset = judged.verdict.sentence.span.start
         if self.held:
             self.held.clear()
             self._delivered.clear()
-            self._delivered_chars = 0
-            for entry in self._entries:
-                entry.offset = entry.corrected = None
-        if not self._audited:
+            for judged in self._sentences:
+                judged.offset = judged.corrected = None
+        if not self._decided:
             self._evaluation.abort()
 
     def replace(self, text: str) -> str:
-        """What stands in place of the blocked text, set off from what was delivered before it."""
-        if self._delivered and not self._delivered[-1][-1:].isspace():
-            text = f" {text}"
-        self._say(text)
+        """The text that replaces what is blocked, set off from the text delivered before it."""
+        text = text if self._delivered.ends_in_space else f" {text}"
+        self._delivered.add(text)
         return text
 
+    # Regeneration
+
+    def continuation(self, verdict: SentenceVerdict, text: OutgoingText) -> Continuation:
+        """What to tell the upstream when it is asked to continue the reply without the sentence."""
+        return Continuation(
+            said=self.delivered,
+            withheld=text.text.strip(),
+            reasons=reasons_of(verdict, self._evaluation.settings.thresholds),
+            frame=text.slices[0].frame,
+        )
+
+    def restart(self, verdict: SentenceVerdict, text: OutgoingText) -> None:
+        """A further call replaces the one that said the sentence: neither it nor what followed was ever part of the
+        reply."""
+        self.withhold(verdict, text)
+        self._sentences[-1].retracted = True
+        self._evaluation.retract(verdict.claims)
+        self._repairs.regenerations += 1
+        self._starts_over = True
+        self.finish, self.closing, self.received = None, False, 0
+        if self._check is not None:
+            self._buffer = TextBuffer(self._check.restart(verdict.sentence.index))
+
+    def repeats(self, sentence: Sentence) -> bool:
+        """Whether a further call repeats a delivered sentence instead of continuing after it."""
+        if not self._starts_over:
+            return False
+        shown = {judged.verdict.sentence.text.strip() for judged in self._sentences if judged.shown}
+        self._starts_over = sentence.text.strip() in shown
+        return self._starts_over
+
+    # What came of it
+
+    @property
+    def is_json(self) -> bool:
+        return self._context.is_json
+
+    @property
+    def delivered(self) -> str:
+        return str(self._delivered)
+
+    @property
+    def emptied(self) -> bool:
+        """There were sentences, and every one was left out."""
+        return bool(self._sentences) and not self._delivered
+
+    @property
+    def verdict(self) -> str:
+        unjudged = self._unjudged()
+        return (unjudged or self._report().verdict).value
+
+    @property
+    def trust_score(self) -> float | None:
+        return None if self._unjudged() else self._report().trust_score
+
+    @property
+    def judge_ms(self) -> float | None:
+        return self._check.judge_ms if self._check is not None else None
+
+    def support(self) -> list[SupportingPassage]:
+        """The passages that support the latest delivered sentence; none if the client wants none."""
+        context = self._context
+        if context.options.silent:
+            return []
+        return [
+            SupportingPassage(
+                position=context.positions[source.document_index],
+                chunk=context.chunks[source.document_index],
+                source=source,
+            )
+            for source in self._sentences[-1].supporting
+            if source is not None
+        ]
+
+    def annotations(self) -> list[dict[str, Any]]:
+        if not self._context.options.shows("documents"):
+            return []
+        return annotations_of(self._sentences, self._context.chunks)
+
+    def summary(self) -> dict[str, Any] | None:
+        """The ``grounding`` object of this choice; None if the client wants none."""
+        context = self._context
+        if context.options.silent:
+            return None
+        decisions = [*context.retrieval_decisions, *self._evaluation.decisions]
+        shows_claims = context.options.shows("claims")
+        return summary_of(
+            request_id=context.request_id,
+            action=self._action(decisions),
+            verdict=self.verdict,
+            report=self._report(),
+            claims=[claim for each in self._sentences for claim in self._claims_of(each)] if shows_claims else [],
+            decisions=decisions,
+            withheld=withheld_texts(self._sentences, self._findings),
+            retrieval=context.retrieval,
+            judge_name=context.judge_name,
+            judge_ms=self.judge_ms,
+            llm_calls=self._llm_calls(),
+            unchecked=sorted(self.unchecked),
+            repairs=self._repairs,
+            not_regenerated=self.not_regenerated,
+            options=context.options,
+        )
+
     def refusal(self) -> ReplyRefusal:
+        """The error that answers the request instead of the blocked reply."""
         decision = next((d for d in self._evaluation.decisions if d.action is Action.BLOCK), None)
-        withheld = self._withheld()
+        withheld = withheld_texts(self._sentences, self._findings)
         return ReplyRefusal(
             choice=self.index,
             reason=redact(decision.reason, withheld) if decision else "",
             reason_code=self._cause.reason_code if self._cause else None,
             decisions=[redact(decision_to_dict(d), withheld) for d in self._evaluation.decisions],
         )
+
+    def record(self) -> ChoiceRecord:
+        """What the event log keeps of the choice. Ask once, at the end of the request, however it ended."""
+        if not self._decided and not self.blocked:
+            self._evaluation.abort()
+        verdicts = [judged.verdict for judged in self._sentences]
+        return ChoiceRecord(
+            index=self.index,
+            text=self.delivered,
+            # The rules are bound once per request, not once per choice.
+            decisions=[
+                decision
+                for decision in self._evaluation.decisions
+                if self.index == 0 or decision.phase is not Phase.BEFORE_WORKFLOW
+            ],
+            sentences=sentence_records(self._sentences),
+            positions=self._context.positions,
+            quotable=[
+                *quotable_texts(verdicts, self._findings),
+                *self._context.options.reported.unsupported_claims,
+            ],
+            llm_calls=self._llm_calls(),
+            log=self._log,
+        )
+
+    def _log(self) -> ChoiceLog:
+        return choice_log(
+            self._policy_inputs(),
+            standing(self._sentences),
+            cited=self._cited_by_upstream(),
+            reported=self._reported_citations(),
+            names=self._context.names,
+            positions=self._context.positions,
+            ready=self._context.unjudged is None,
+            complete=self._decided or (self.ended and not self.blocked),
+        )
+
+    def _claims_of(self, judged: JudgedSentence) -> list[dict[str, Any]]:
+        shown_index = self.index if self._context.expected > 1 else None
+        return claims_of(judged, self._context.chunks, choice=shown_index)
+
+    def _report(self) -> GroundingReport:
+        """The report on what the client got; if the reply was blocked, on everything that was judged."""
+        verdicts = [each.verdict for each in standing(self._sentences) if self.blocked or each.shown]
+        return build_report(
+            verdicts,
+            characters=sum(len(verdict.sentence.text) for verdict in verdicts),
+            has_sources=bool(self._context.chunks),
+            available=self._check is not None,
+        )
+
+    def _unjudged(self) -> ReplyVerdict | None:
+        """The verdict if no judge has one: no judge, no documents, a reply of tool calls alone, or one that ended
+        before a sentence was judged."""
+        if self._context.unjudged is not None:
+            return self._context.unjudged
+        if not self._sentences and (self.unchecked or self._spoke):
+            return ReplyVerdict.NOT_CHECKED
+        return None
+
+    def _llm_calls(self) -> list[LlmCall]:
+        of_claims = self._check.llm_calls if self._check is not None else ()
+        return [*of_claims, *llm_calls(self._findings)]
+
+    def _action(self, decisions: Sequence[Decision]) -> str:
+        if self.blocked:
+            return "block"
+        return "warn" if any(decision.action is not Action.ALLOW for decision in decisions) else "allow"

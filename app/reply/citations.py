@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from app.protocols.common.stream_events import UpstreamCitation
-from app.reply.grounding_object import JudgedSentence
+from app.reply.judged_sentence import JudgedSentence
 from judges.types import Sentence, Span
 from policies.citations.document_names import DocumentNames
 from policies.citations.extraction import find_citations

@@ -7,7 +7,6 @@ from msgspec import Struct
 
 from app.protocols.documents import Options
 from app.reply.final_checks import FinalCheck
-from app.settings import StoreText
 from judges.types import Chunk, Claim, ReplyVerdict
 from judges.verdicts.citation_support import CitationChecker
 from policies.citations.document_names import DocumentNames
@@ -17,12 +16,14 @@ from policies.types import Decision, PolicyInputs
 class ReplyContext(Struct, frozen=True, kw_only=True):
     """What holds for every choice of a reply.
 
-    ``chunks`` are the documents that the retrieval policy kept; ``positions`` says where each stood in the request.
-    ``unjudged`` is the verdict where no judge looks at the reply, else None. ``final_checks`` are made at its end;
-    ``earlier`` claims of its run and ``citation_checker`` are for them. ``strippable``: a sentence can be left out, or
-    another stand in its place. ``is_json``: the reply is to be JSON. ``asked``: the question that it answers.
+    ``chunks`` are the documents that the retrieval policies kept; ``positions`` says where in the request each stands.
+    ``unjudged`` is the verdict if no judge looks at the reply, else None. ``expected``: how many choices there will be.
+    ``final_checks`` run at the end; ``earlier`` claims of its run and ``citation_checker`` are for them.
+    ``strippable``: a sentence can be left out or replaced. ``is_json``: the reply is to be JSON. ``asked``: the
+    question that it answers.
     """
 
+    request_id: str
     options: Options
     chunks: Sequence[Chunk]
     names: DocumentNames
@@ -35,7 +36,6 @@ class ReplyContext(Struct, frozen=True, kw_only=True):
     judge_unavailable: bool
     judge_name: str | None
     expected: int
-    store_text: StoreText
     final_checks: Sequence[FinalCheck] = ()
     earlier: Sequence[Claim] = ()
     citation_checker: CitationChecker | None = None
@@ -43,7 +43,7 @@ class ReplyContext(Struct, frozen=True, kw_only=True):
     asked: str = ""
 
     def policy_inputs(self, **found: Any) -> PolicyInputs:
-        """What policies read, with what was found of the reply."""
+        """What policies look at, with what was ``found`` about the reply."""
         reported = self.options.reported
         return PolicyInputs(
             chunks=self.chunks,

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from app.events.llm_usage import llm_usage
-from app.events.recorder import redact
+from app.events.redaction import redact
 from app.protocols.documents import Options
+from app.reply.judged_sentence import JudgedSentence
 from judges.thresholds import Thresholds
 from judges.types import (
     VERDICTS_WORST_FIRST,
@@ -21,52 +22,10 @@ from judges.types import (
     Span,
 )
 from policies.engine import decision_to_dict
-from policies.types import Action, Citation, Decision
+from policies.types import Action, Decision
 
 _RATIO_DIGITS = 4
 _MS_DIGITS = 1
-
-
-@dataclass(slots=True, kw_only=True)
-class JudgedSentence:
-    """A sentence that was judged. ``offset``: where it begins in the delivered text; None: the client never sees it.
-
-    ``citations`` are those in its text, ``noted`` those that the upstream has objects of its own for.
-    ``corrected``: where in that text a correction stands in its place. ``retracted``: a further call to the upstream
-    took its place. ``structure``: it is what stands between the texts of a reply in JSON. ``times``: when it was
-    complete and when it was judged, in milliseconds since the request came; None where nobody took the time.
-    """
-
-    verdict: SentenceVerdict
-    offset: int | None
-    citations: Sequence[Citation] = ()
-    noted: Sequence[Citation] = ()
-    corrected: Span | None = None
-    retracted: bool = False
-    structure: bool = False
-    times: tuple[float, float] | None = None
-
-    @property
-    def shown(self) -> bool:
-        """The client got it, or what stands in its place."""
-        return self.offset is not None or self.corrected is not None
-
-    @property
-    def supporting(self) -> list[Source]:
-        """The passages that support what the client got."""
-        claims = self.verdict.claims
-        if self.corrected is not None:
-            return [c.contradicting_source for c in claims if c.correction and c.contradicting_source is not None]
-        return [c.best_source for c in claims if c.label is Label.SUPPORTED and c.best_source is not None]
-
-    @property
-    def span(self) -> Span | None:
-        """The sentence, or what stands in its place, in the delivered text, without the white space round it."""
-        if self.offset is None:
-            return self.corrected
-        text = self.verdict.sentence.text
-        start = self.offset + len(text) - len(text.lstrip())
-        return Span(start, max(start, self.offset + len(text.rstrip())))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,13 +1,16 @@
-"""Reading the reply of one upstream call: its events in, and in order what is to be decided on before it leaves.
+"""Reads the reply of one upstream call: its events in; out, in order, what passes and what is to be decided on.
 
-Reading goes on while sentences are judged, so that several are judged at once.
+Where policies decide, reading goes on while sentences are judged, so that several are judged at once. Where none does,
+every byte passes as it came, and the reader only notes what the reply says.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing, suppress
 from enum import StrEnum
+from typing import Protocol
+
+from msgspec import Struct
 
 from app.concurrency import TaskScope
 from app.errors import GatewayError, UpstreamConnectError
@@ -23,6 +26,7 @@ from app.protocols.common.stream_events import (
     ReleasedText,
     ReplyError,
     ReplyPart,
+    ReplyStart,
     TextBreak,
     TextDelta,
     TextSlice,
@@ -31,27 +35,18 @@ from app.protocols.common.stream_events import (
     Usage,
 )
 from app.reply.choice import Choice
+from app.reply.shadow_check import ShadowCheck
 from judges.types import Chunk, Sentence, SentenceVerdict
 
 _AHEAD = 128
-"""How many parts may wait to leave. Over it the upstream is not read: a slow client slows its upstream, not us."""
-
-DRAIN_S = 1.0
+"""How many items may wait to be released. Beyond it the upstream is not read: a slow client slows down its upstream."""
+_DRAIN_S = 1.0
 _OF_A_CHOICE = (TextDelta, Passthrough, ChoiceFinish)
-INCOMPLETE = "The upstream ended its reply before it was complete."
-
-Opener = Callable[[int], Choice]
-"""Makes the state of the choice of that number."""
-
-Admit = Callable[[Sequence[Chunk]], Awaitable[Opener]]
-"""Takes in documents that a reply brings along and returns what opens the choices after them."""
+_INCOMPLETE = "The upstream ended its reply before it was complete."
 
 
 class Mode(StrEnum):
-    """When text leaves.
-
-    ``UNTOUCHED``: nothing is judged or decided, bytes go through untouched (``app.reply.passthrough``).
-    """
+    """When text is released. ``UNTOUCHED``: nothing is judged or decided, and every byte passes as it came."""
 
     UNTOUCHED = "untouched"
     HOLD = "hold"
@@ -59,94 +54,197 @@ class Mode(StrEnum):
     FINAL = "final"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """A sentence on its way through the judge."""
+class PendingSentence(Struct, frozen=True, kw_only=True):
+    """A sentence that is being judged."""
 
     choice: Choice
     sentence: Sentence
     slices: Sequence[TextSlice]
     frame: Frame
-    verdict: asyncio.Task[SentenceVerdict]
+    verdict: "asyncio.Task[SentenceVerdict]"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pause:
-    """The text of a choice pauses; ``slices`` is the white space that ended it."""
+class TextPause(Struct, frozen=True, kw_only=True):
+    """The text of a choice pauses; ``slices`` is the white space before the pause."""
 
     choice: Choice
     slices: Sequence[TextSlice]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Close:
-    """A choice has no more text to come."""
+class EndOfText(Struct, frozen=True, kw_only=True):
+    """The text of a choice has ended."""
 
     choice: Choice
     frame: Frame
 
 
-@dataclass(frozen=True, slots=True)
-class _Crash:
+class _Crash(Struct, frozen=True):
     error: Exception
 
 
-Item = Output | Check | Pause | Close
-"""What is to be decided on, or passes."""
+Item = Output | PendingSentence | TextPause | EndOfText
+"""What passes, and what is to be decided on."""
+
+
+class ChoiceOpener(Protocol):
+    """Opens the choices of a reply."""
+
+    def open(self, index: int) -> Choice:
+        """The state of the choice at ``index``, when its first part arrives."""
+        ...
+
+    async def add_documents(self, documents: Sequence[Chunk]) -> None:
+        """The reply brings documents along: they count for the choices opened from now on."""
+        ...
 
 
 class Choices:
-    """The choices of one reply, by number; each is made by ``open`` when its first part arrives."""
+    """The choices of one reply, by index."""
 
-    def __init__(self, open_choice: Opener) -> None:
-        self.open = open_choice
-        self._made: dict[int, Choice] = {}
+    def __init__(self, opener: ChoiceOpener) -> None:
+        self._opener = opener
+        self._open: dict[int, Choice] = {}
 
     def __getitem__(self, index: int) -> Choice:
-        choice = self._made.get(index)
+        choice = self._open.get(index)
         if choice is None:
-            choice = self._made[index] = self.open(index)
+            choice = self._open[index] = self._opener.open(index)
         return choice
 
     def __iter__(self) -> Iterator[Choice]:
-        return iter([self._made[index] for index in sorted(self._made)])
+        return iter([self._open[index] for index in sorted(self._open)])
 
-    def __len__(self) -> int:
-        return len(self._made)
+    @property
+    def finished(self) -> bool:
+        """There are choices, and the upstream finished every one."""
+        return bool(self._open) and all(choice.finish is not None for choice in self._open.values())
+
+    @property
+    def received(self) -> int:
+        """How many characters of text came."""
+        return sum(choice.received for choice in self._open.values())
+
+    async def add_documents(self, documents: Sequence[Chunk]) -> None:
+        await self._opener.add_documents(documents)
 
 
-class Reading:
-    """Reads ``events`` from the moment it is made until they end, or ``aclose``.
+class ReplyReader:
+    """Reads one upstream call's reply, either by ``pass_through`` or by ``start`` and ``next``.
 
-    ``most``: how many choices the reply has, and not one more; None: any number. ``admit`` is told of documents that
-    the reply brings along; None: they are no evidence.
+    ``max_choices``: how many choices the client asked for; None: any number.
     """
 
     def __init__(
         self,
-        events: AsyncIterator[UpstreamEvent],
+        events: AsyncGenerator[UpstreamEvent, None],
         *,
         mode: Mode,
         recorder: RequestRecorder,
         choices: Choices,
-        most: int | None,
-        admit: Admit | None,
+        max_choices: int | None = None,
     ) -> None:
         self.usage: Usage | None = None
-        """The token counts, once they are known."""
+        """The token counts, once the upstream reports them."""
+        self._events = events
         self._mode = mode
         self._recorder = recorder
         self._choices = choices
-        self._most = most
-        self._admit = admit
-        self._queue: asyncio.Queue[Item | _Crash | None] = asyncio.Queue(_AHEAD)
-        self._tasks = TaskScope()
-        self._late: list[Usage] = []
+        self._max_choices = max_choices
         self._failed = False
-        self._tasks.start(self._read(events))
+        self._late_usage: list[Usage] = []
+        self._queue: asyncio.Queue[Item | _Crash | None]
+        self._tasks = TaskScope()
+
+    def _note(self, part: ReplyPart) -> None:
+        """Note what a part says besides text and documents."""
+        match part:
+            case Passthrough(choice=int(index), unchecked=str(kind)):
+                self._choices[index].unchecked.add(kind)
+            case ChoiceFinish():
+                self._choices[part.choice].finish = part
+            case UpstreamCitation():
+                self._choices[part.choice].cite(part)
+            case Usage():
+                self.usage = part
+                self._recorder.usage.report(part.prompt_tokens, part.completion_tokens)
+            case ReplyStart():
+                self._recorder.start_reply(part.model, part.prompt_tokens)
+            case ReplyError():
+                self._failed = True
+                self._recorder.fail_upstream(part.message)
+
+    # Passing through
+
+    async def pass_through(self, shadow_check: ShadowCheck | None) -> AsyncGenerator[Output, None]:
+        """The bytes of the events, and at the end an EndOfReply, after a ReplyError if the reply broke off.
+
+        Reads as fast as it is read. ``shadow_check`` judges the text on its way.
+        """
+        end: EndOfReply | None = None
+        broken: GatewayError | None = None
+        async with aclosing(self._events):
+            try:
+                async for event in self._events:
+                    if (end := await self._note_untouched(event, shadow_check)) is not None:
+                        break
+                    yield Passthrough(raw=event.raw)
+                if end is None and not self._choices.finished:
+                    broken = UpstreamConnectError(_INCOMPLETE)
+            except GatewayError as error:
+                broken = error
+            if reported := self._finish_untouched(broken):
+                yield reported
+            yield end or EndOfReply()
+            if end is None or not end.last:
+                async for rest in self._drain():
+                    if end is not None and end.trailer:
+                        yield Passthrough(raw=rest.raw)
+
+    async def _note_untouched(self, event: UpstreamEvent, shadow_check: ShadowCheck | None) -> EndOfReply | None:
+        """Note what an event says; return the end of the reply if the event has it."""
+        for part in event.parts:
+            if isinstance(part, TextDelta):
+                self._choices[part.choice].pass_on(part)
+                if shadow_check is not None:
+                    await shadow_check.hear(part)
+            elif isinstance(part, EndOfReply):
+                return part
+            elif isinstance(part, FoundDocuments):
+                await self._choices.add_documents(part.documents)
+            else:
+                self._note(part)
+        return None
+
+    def _finish_untouched(self, broken: GatewayError | None) -> ReplyError | None:
+        self._recorder.timings.end_reply()
+        for choice in self._choices:
+            choice.ended = True
+            self._recorder.finish(choice.finish.reason if choice.finish is not None else None)
+        return None if broken is None else self._report_break(broken)
+
+    def _report_break(self, error: GatewayError) -> ReplyError | None:
+        """What to tell the client of a reply that broke off; None if the upstream has reported an error already."""
+        if self._failed:
+            return None
+        self._recorder.fail("incomplete", error.message)
+        return ReplyError(message=error.message, code=error.code, broken=True)
+
+    async def _drain(self) -> AsyncIterator[UpstreamEvent]:
+        """Read on for a moment after the end, so that the connection can be used again."""
+        with suppress(TimeoutError, GatewayError):
+            async with asyncio.timeout(_DRAIN_S):
+                async for event in self._events:
+                    yield event
+
+    # Reading ahead of the decisions
+
+    def start(self) -> None:
+        """Begin to read, until the events end or ``aclose``."""
+        self._queue = asyncio.Queue(_AHEAD)
+        self._tasks.start(self._read())
 
     async def next(self) -> Item | None:
-        """What comes next, in the upstream's order; None at the end. Raises what reading came to grief over."""
+        """The next item, in the upstream's order; None at the end. Raises the error that reading failed with."""
         item = await self._queue.get()
         if isinstance(item, _Crash):
             raise item.error
@@ -156,77 +254,59 @@ class Reading:
         """Stop reading and judging."""
         await self._tasks.aclose()
 
-    async def _read(self, events: AsyncIterator[UpstreamEvent]) -> None:
+    async def _read(self) -> None:
         try:
-            done = await self._take_all(events)
-            self._recorder.marks["upstream_ended"] = self._recorder.elapsed_ms()
-            if done is None and not self._finished():
-                await self._break(UpstreamConnectError(INCOMPLETE))
+            end = await self._read_events()
+            self._recorder.timings.end_reply()
+            if end is None and not self._choices.finished:
+                await self._break_off(UpstreamConnectError(_INCOMPLETE))
             else:
-                await self._end(done or EndOfReply())
-            if done is None or not done.last:
-                await self._drain(events)
+                await self._end(end or EndOfReply())
+            if end is None or not end.last:
+                async for _ in self._drain():
+                    pass
         except GatewayError as error:
-            await self._break(error)
+            await self._break_off(error)
         except Exception as error:  # whoever waits for the next item must learn of it
             await self._queue.put(_Crash(error))
         await self._queue.put(None)
 
-    async def _take_all(self, events: AsyncIterator[UpstreamEvent]) -> EndOfReply | None:
-        async for event in events:
+    async def _read_events(self) -> EndOfReply | None:
+        async for event in self._events:
             for part in event.parts:
                 if isinstance(part, EndOfReply):
                     return part
-            if self._surplus(event):
+            if self._is_surplus(event):
                 continue
             if self._mode is Mode.LIVE and not _ends(event):
                 await self._queue.put(_whole(event))
                 for part in event.parts:
-                    await self._note(part)
+                    await self._take(part)
             else:
                 for part in event.parts:
                     await self._forward(part)
         return None
 
-    def _surplus(self, event: UpstreamEvent) -> bool:
-        """Whether an event is of a choice that the client did not ask for: it is not judged, so it does not leave."""
-        if self._most is None:
+    def _is_surplus(self, event: UpstreamEvent) -> bool:
+        """Whether an event belongs to a choice that the client did not ask for: it is not judged, so not released."""
+        if self._max_choices is None:
             return False
         for part in event.parts:
-            if isinstance(part, _OF_A_CHOICE) and part.choice is not None and part.choice >= self._most:
+            if isinstance(part, _OF_A_CHOICE) and part.choice is not None and part.choice >= self._max_choices:
                 return True
         return False
 
-    async def _drain(self, events: AsyncIterator[UpstreamEvent]) -> None:
-        """Read what may still come after the end, so that the connection can be used again; not for long."""
-        with suppress(TimeoutError, GatewayError):
-            async with asyncio.timeout(DRAIN_S):
-                async for _ in events:
-                    pass
-
-    async def _note(self, part: ReplyPart) -> None:
-        """Take in what a part says; its bytes go to the client by another way."""
+    async def _take(self, part: ReplyPart) -> None:
+        """Take in what a part says, without passing it on."""
         match part:
             case TextDelta():
                 await self._hear(part)
             case TextBreak():
                 await self._pause(self._choices[part.choice])
-            case UpstreamCitation():
-                self._choices[part.choice].cite(part)
-            case FoundDocuments() if self._admit is not None:
-                self._choices.open = await self._admit(part.documents)
-            case Passthrough(choice=int(index), unchecked=str(kind)):
-                self._choices[index].unchecked.add(kind)
-            case ChoiceFinish():
-                self._choices[part.choice].finish = part
-            case Usage():
-                self.usage = part
-                self._recorder.count(part.prompt_tokens, part.completion_tokens)
-            case ReplyError():
-                self._failed = True
-                self._recorder.fail_upstream(part.message)
-            case Passthrough() | FoundDocuments() | EndOfReply():
-                pass
+            case FoundDocuments():
+                await self._choices.add_documents(part.documents)
+            case _:
+                self._note(part)
 
     async def _hear(self, part: TextDelta) -> None:
         choice = self._choices[part.choice]
@@ -238,45 +318,43 @@ class Reading:
                 await self._start_check(choice, sentence, part.frame)
 
     async def _forward(self, part: ReplyPart) -> None:
-        """Take in a part and send on what of it may leave now.
+        """Take in a part and pass on what may be released of it now.
 
-        Text leaves by sentence. A finish that is not final may still be followed by text, since some providers finish
-        their reasoning first, so it waits for the end, and token counts wait behind it.
+        Text is released by the sentence. A finish that is not final may be followed by text (some providers finish
+        their reasoning first), so it waits for the end of the reply, and the token counts wait behind it.
         """
         if isinstance(part, TextDelta):
-            if part.shell is not None:
-                await self._queue.put(FrameRemainder(choice=part.choice, json=part.shell))
+            if part.remainder is not None:
+                await self._queue.put(FrameRemainder(choice=part.choice, json=part.remainder))
             if self._mode is Mode.LIVE:
                 await self._queue.put(_unjudged(part))
             await self._hear(part)
             return
-        await self._note(part)
+        await self._take(part)
         if isinstance(part, ReplyError) or (isinstance(part, Passthrough) and not part.opaque):
             await self._queue.put(part)
         elif isinstance(part, ChoiceFinish) and part.final:
-            await self._close_choice(self._choices[part.choice])
+            await self._end_text(self._choices[part.choice])
         elif isinstance(part, Usage) and part.frame is not None:
-            self._late.append(part)
+            self._late_usage.append(part)
 
     async def _start_check(self, choice: Choice, sentence: Sentence, frame: Frame) -> None:
-        # White space between sentences leaves with the later one: tokenizers glue it to the word behind it, and a
-        # sentence that is left out takes it along.
+        # White space between sentences goes with the later one: tokenizers attach it to the next word, and a sentence
+        # that is left out takes it along.
         slices = choice.cut(sentence.span.start + len(sentence.text.rstrip()))
         if choice.blocked or choice.repeats(sentence):
             return
-        task = self._tasks.start(choice.check(sentence))
-        await self._queue.put(Check(choice=choice, sentence=sentence, slices=slices, frame=frame, verdict=task))
+        verdict = self._tasks.start(choice.check(sentence))
+        await self._queue.put(
+            PendingSentence(choice=choice, sentence=sentence, slices=slices, frame=frame, verdict=verdict)
+        )
 
     async def _pause(self, choice: Choice) -> None:
         for sentence in choice.pause():
             await self._start_check(choice, sentence, choice.frame)
-        await self._queue.put(Pause(choice=choice, slices=choice.cut()))
+        await self._queue.put(TextPause(choice=choice, slices=choice.cut()))
 
-    async def _close_choices(self, *, truncated: bool) -> None:
-        for choice in self._choices:
-            await self._close_choice(choice, truncated=truncated)
-
-    async def _close_choice(self, choice: Choice, *, truncated: bool = False) -> None:
+    async def _end_text(self, choice: Choice, *, truncated: bool = False) -> None:
         if choice.closing:
             return
         choice.closing = True
@@ -285,27 +363,20 @@ class Reading:
         cut_off = truncated or (finish is not None and (finish.cut or finish.reason == "length"))
         for sentence in choice.flush(truncated=cut_off):
             await self._start_check(choice, sentence, frame)
-        await self._queue.put(Close(choice=choice, frame=frame))
+        await self._queue.put(EndOfText(choice=choice, frame=frame))
 
-    async def _end(self, done: EndOfReply) -> None:
-        await self._close_choices(truncated=False)
-        for usage in self._late:
+    async def _end(self, end: EndOfReply, *, truncated: bool = False, error: ReplyError | None = None) -> None:
+        for choice in self._choices:
+            await self._end_text(choice, truncated=truncated)
+        for usage in self._late_usage:
             await self._queue.put(usage)
-        await self._queue.put(done)
+        if error is not None:
+            await self._queue.put(error)
+        await self._queue.put(end)
 
-    async def _break(self, error: GatewayError) -> None:
-        """The reply broke off: deliver what came, then say so."""
-        if not self._failed:
-            self._recorder.fail("incomplete", error.message)
-        await self._close_choices(truncated=True)
-        for usage in self._late:
-            await self._queue.put(usage)
-        if not self._failed:
-            await self._queue.put(ReplyError(message=error.message, code=error.code, broken=True))
-        await self._queue.put(EndOfReply())
-
-    def _finished(self) -> bool:
-        return len(self._choices) > 0 and all(choice.finish is not None for choice in self._choices)
+    async def _break_off(self, error: GatewayError) -> None:
+        """The reply broke off: release what came, then report it."""
+        await self._end(EndOfReply(), truncated=True, error=self._report_break(error))
 
 
 def _ends(event: UpstreamEvent) -> bool:

@@ -1,6 +1,6 @@
 """Asking the upstream once more, from what stands of a reply, where a sentence of it fails."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 
 import structlog
@@ -15,7 +15,7 @@ _log = structlog.stdlib.get_logger(__name__)
 class FurtherReply:
     """A further call for a reply, on its way. ``end_earlier`` is to be awaited once nobody reads the one before."""
 
-    events: AsyncIterator[UpstreamEvent]
+    events: AsyncGenerator[UpstreamEvent, None]
     end_earlier: Callable[[], Awaitable[None]]
 
 

@@ -1,27 +1,27 @@
-"""The check of a reply that passes untouched, for policies in shadow: nothing but the request's event waits for it."""
+"""Judges a reply that passes untouched, for shadow policies. Only the request's event waits for it."""
 
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from msgspec import structs
+
 from app.concurrency import TaskScope
-from app.events.recorder import RequestRecorder
+from app.events.request_record import ChoiceRecord
 from app.protocols.common.stream_events import TextDelta
-from app.reply.choice_snapshot import choice_log
+from app.reply.choice_record import choice_log
 from app.reply.citations import cite_reply, cite_sentence
-from app.reply.claim_rows import claim_rows
-from app.reply.grounding_object import JudgedSentence
+from app.reply.judged_sentence import JudgedSentence, policy_claims, sentence_records
 from judges.checker import ReplyCheck
 from judges.concurrency import MAX_INLINE_SPLIT_CHARS, run
-from judges.report import SKIPPED
 from judges.types import Label, Sentence, SentenceVerdict
 from policies.citations.document_names import DocumentNames
 from policies.replay import ChoiceLog
 
 
 @dataclass(slots=True)
-class _Heard:
+class _HeardChoice:
     """What a choice has said so far."""
 
     check: ReplyCheck
@@ -30,14 +30,21 @@ class _Heard:
 
 
 class ShadowCheck:
-    """Made anew for each reply. ``open_check`` begins the check of a choice; ``names`` are those of the documents kept,
-    and ``positions`` where in the request each of them stood."""
+    """One per reply. ``open_check`` begins the check of a choice; ``names`` are those of the documents kept."""
 
-    def __init__(self, open_check: Callable[[], ReplyCheck], names: DocumentNames, positions: Sequence[int]) -> None:
-        self._open_check, self._names, self._positions = open_check, names, positions
-        self._choices: dict[int, _Heard] = {}
+    def __init__(self, open_check: Callable[[], ReplyCheck], names: DocumentNames) -> None:
+        self._open_check, self._names = open_check, names
+        self._choices: dict[int, _HeardChoice] = {}
         self._tasks = TaskScope()
         self._closed = False
+
+    async def hear(self, part: TextDelta) -> None:
+        """Judge a text of the reply while it goes to the client."""
+        heard = self._choices.get(part.choice)
+        if heard is None:
+            heard = self._choices[part.choice] = _HeardChoice(self._open_check())
+        heard.texts.append(part.text)
+        self._start(heard, await run(len(part.text) <= MAX_INLINE_SPLIT_CHARS, heard.check.push, part.text))
 
     async def finish(self, *, truncated: bool) -> None:
         """The reply has ended, ``truncated`` or not: wait until all of it is judged."""
@@ -50,63 +57,53 @@ class ShadowCheck:
             await asyncio.wait(verdicts)
 
     async def aclose(self) -> None:
-        """Stop judging: of what is not judged by now nobody will know."""
+        """Stop judging; what is not judged by now stays unjudged."""
         self._closed = True
         await self._tasks.aclose()
 
-    def settle(self, recorder: RequestRecorder, choices: Sequence[int]) -> None:
-        """Put what was judged into the record of the request, whose ``choices`` (their numbers) are settled there
-        already."""
-        for place, number in enumerate(choices):
-            if number in self._choices:
-                entries = self._entries(self._choices[number])
-                recorder.choices[place] = partial(self._judged, recorder.choices[place], entries)
-                recorder.claims.append(
-                    partial(
-                        claim_rows, entries, choice=number, positions=self._positions, store_text=recorder.store_text
-                    )
-                )
-                recorder.withheld.extend(claim.claim.text for entry in entries for claim in entry.verdict.claims)
-                recorder.sentences += len(entries)
+    def judged(self, record: ChoiceRecord) -> ChoiceRecord:
+        """The record of a choice, with what was judged of it."""
+        heard = self._choices.get(record.index)
+        if heard is None or record.log is None:
+            return record
+        sentences = self._sentences(heard)
+        texts = [claim.claim.text for each in sentences for claim in each.verdict.claims]
+        return structs.replace(
+            record,
+            sentences=sentence_records(sentences),
+            quotable=[*record.quotable, *texts],
+            log=partial(self._log, record.log, sentences),
+        )
 
-    async def hear(self, part: TextDelta) -> None:
-        """A text of the reply goes to the client: it is judged meanwhile."""
-        heard = self._choices.get(part.choice)
-        if heard is None:
-            heard = self._choices[part.choice] = _Heard(self._open_check())
-        heard.texts.append(part.text)
-        push = heard.check.push
-        self._start(heard, await run(len(part.text) <= MAX_INLINE_SPLIT_CHARS, push, part.text))
-
-    def _start(self, heard: _Heard, sentences: Sequence[Sentence]) -> None:
+    def _start(self, heard: _HeardChoice, sentences: Sequence[Sentence]) -> None:
         heard.verdicts += (self._tasks.start(heard.check.check(sentence)) for sentence in sentences)
 
-    def _entries(self, heard: _Heard) -> list[JudgedSentence]:
+    def _sentences(self, heard: _HeardChoice) -> list[JudgedSentence]:
         """The sentences up to the first that nobody judged."""
-        entries: list[JudgedSentence] = []
+        sentences: list[JudgedSentence] = []
         for task in heard.verdicts:
             if not task.done() or task.cancelled() or task.exception() is not None:
                 break
             verdict = task.result()
             sentence = verdict.sentence
-            cited = cite_sentence(sentence, self._names)
-            entries.append(JudgedSentence(verdict=verdict, offset=sentence.span.start, citations=cited))
-        cite_reply(entries, "".join(heard.texts), self._names)
-        return entries
+            citations = cite_sentence(sentence, self._names)
+            sentences.append(JudgedSentence(verdict=verdict, offset=sentence.span.start, citations=citations))
+        cite_reply(sentences, "".join(heard.texts), self._names)
+        return sentences
 
-    def _judged(self, passed: Callable[[], ChoiceLog], entries: Sequence[JudgedSentence]) -> ChoiceLog:
-        log = passed()
-        labels = [claim.label for entry in entries for claim in entry.verdict.claims if claim.reason != SKIPPED]
+    def _log(self, unjudged: Callable[[], ChoiceLog], sentences: Sequence[JudgedSentence]) -> ChoiceLog:
+        log = unjudged()
+        labels = [claim.label for claim in policy_claims(each.verdict for each in sentences)]
         inputs = replace(
             log.inputs,
-            judged=bool(entries) or log.inputs.judged,
-            tool_calls_only=log.inputs.tool_calls_only and not entries,
+            judged=bool(sentences) or log.inputs.judged,
+            tool_calls_only=log.inputs.tool_calls_only and not sentences,
             trust_score=labels.count(Label.SUPPORTED) / len(labels) if labels else None,
         )
         before = log.inputs.citations
         return choice_log(
             inputs,
-            entries,
+            sentences,
             cited=[citation for citation in before if not citation.reported],
             reported=[citation for citation in before if citation.reported],
             names=self._names,

@@ -5,11 +5,13 @@ reads ahead; this module decides what is released, sentence by sentence. When a 
 upstream continue from the text released so far (``app.reply.regeneration``); a reader of that call then takes over.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from app.events.recorder import RequestRecorder
+from app.events.request_record import ReplyOutcome
 from app.protocols.common.stream_events import (
     ChoiceEnd,
     EndOfReply,
@@ -27,189 +29,206 @@ from app.protocols.common.stream_events import (
 from app.reply.choice import Choice
 from app.reply.edits import OutgoingText, outgoing_text
 from app.reply.grounding_object import worst
-from app.reply.reader import Admit, Check, Choices, Close, Item, Mode, Opener, Pause, Reading
+from app.reply.reader import ChoiceOpener, Choices, EndOfText, Item, Mode, PendingSentence, ReplyReader, TextPause
 from app.reply.regeneration import Regeneration
+from app.reply.shadow_check import ShadowCheck
 from judges.types import SentenceVerdict
 from policies.engine import SentenceDecision
 from policies.types import Action
 
-__all__ = ["Enforcement", "Mode", "Opener"]
-
 DEFAULT_REPLACEMENT = "I can't give an answer that the provided documents support."
 
 
-class Enforcement:
-    """Turns the events of one reply into what the client may see.
+class GuardOptions(Struct, frozen=True, kw_only=True):
+    """How a reply is guarded.
 
-    ``open_choice`` makes the state of a choice when its first part arrives. ``expected``: how many there will be, and
-    not one more; None: the reply is one, of any number of parts. ``wants_usage``: the client asked for a usage chunk,
-    so a blocked reply must have one too. ``admit`` takes in documents that the reply brings along and returns what
-    opens the choices after them; None: they are no evidence. ``regeneration`` asks the upstream to go on anew; None:
-    no policy wants that.
+    ``expected``: how many choices the client asked for; None: the reply is one, of any number of parts.
+    ``wants_usage``: the client asked for a usage chunk, so a blocked reply has one too. ``regeneration`` has the
+    upstream continue a reply; None: no policy wants that. ``shadow_check`` judges a reply that passes untouched; None:
+    no shadow policy wants that. ``judge_fault``: why a judge that should look at the reply is missing.
     """
 
-    def __init__(
-        self,
-        *,
-        mode: Mode,
-        recorder: RequestRecorder,
-        open_choice: Opener,
-        expected: int | None,
-        wants_usage: bool,
-        admit: Admit | None = None,
-        regeneration: Regeneration | None = None,
-    ) -> None:
-        self.mode = mode
+    mode: Mode
+    expected: int | None = None
+    wants_usage: bool = False
+    regeneration: Regeneration | None = None
+    shadow_check: ShadowCheck | None = None
+    judge_fault: str | None = None
+
+
+class StreamGuard:
+    """Turns the events of one reply into what the client may see. ``opener`` opens its choices."""
+
+    def __init__(self, *, options: GuardOptions, recorder: RequestRecorder, opener: ChoiceOpener) -> None:
+        self.mode = options.mode
+        self._options = options
         self._recorder = recorder
-        self._choices = Choices(open_choice)
-        self._admit = admit
-        self._most = expected
-        self._expected = expected or 1
-        self._wants_usage = wants_usage
-        self._regeneration = regeneration
-        self._reading: Reading | None = None
-        self._spent: list[Usage] = []
+        self._choices = Choices(opener)
+        self._expected = options.expected or 1
+        self._reader: ReplyReader | None = None
+        self._passing: AsyncGenerator[Output, None] | None = None
+        self._earlier_usage: list[Usage] = []
 
-    @property
-    def choices(self) -> Sequence[Choice]:
-        return list(self._choices)
-
-    def settle(self) -> None:
-        """Put what is known of every choice into the request's record."""
-        if self._usage is None and self._recorder.completion_tokens is None and self.choices:
-            self._recorder.estimate_usage(sum(choice.received for choice in self.choices))
-        for choice in self.choices:
-            choice.settle()
-        judged = [choice for choice in self.choices if choice.judge_ms is not None]
-        self._recorder.judge_ms = sum(choice.judge_ms or 0.0 for choice in judged) if judged else None
-        self._recorder.verdict, self._recorder.trust_score = worst(self.choices, default=self._recorder.verdict)
+    def run(self, events: AsyncGenerator[UpstreamEvent, None]) -> AsyncGenerator[Output, None]:
+        """Yield what the client may see. Closing the iterator ends the reading and every check at once."""
+        if self.mode is not Mode.UNTOUCHED:
+            return self._release(events)
+        self._reader = ReplyReader(events, mode=self.mode, recorder=self._recorder, choices=self._choices)
+        self._passing = self._reader.pass_through(self._options.shadow_check)
+        return self._passing
 
     async def aclose(self) -> None:
         """Stop reading and judging."""
-        if self._reading is not None:
-            await self._reading.aclose()
+        if self._reader is not None:
+            await self._reader.aclose()
+        if self._passing is not None:
+            await self._passing.aclose()
+        if self._options.shadow_check is not None:
+            await self._options.shadow_check.aclose()
 
-    async def run(self, events: AsyncIterator[UpstreamEvent]) -> AsyncGenerator[Output, None]:
-        """Yield what the client may see. Closing the iterator ends the reading and every check at once."""
-        self._reading = self._read(events)
-        try:
-            while (item := await self._reading.next()) is not None:
-                for output in await self._decide(item):
-                    if isinstance(output, ReleasedText | ReplacementText):
-                        self._recorder.mark("first_out")
-                    yield output
-                if self._blocked():
-                    for output in self._curtail():
-                        yield output
-                    return
-        finally:
-            await self.aclose()
-
-    def _read(self, events: AsyncIterator[UpstreamEvent]) -> Reading:
-        return Reading(
-            events,
-            mode=self.mode,
-            recorder=self._recorder,
-            choices=self._choices,
-            most=self._most,
-            admit=self._admit,
+    async def finish(self, *, truncated: bool) -> ReplyOutcome:
+        """What came of the reply, however it ended. Waits for a shadow check; ``truncated``: the reply broke off."""
+        shadow_check, recorder = self._options.shadow_check, self._recorder
+        if shadow_check is not None:
+            await shadow_check.finish(truncated=truncated)
+        choices = list(self._choices)
+        if self._usage is None and recorder.usage.completion is None and choices:
+            recorder.usage.estimate(self._choices.received)
+        records = [choice.record() for choice in choices]
+        if shadow_check is not None:
+            records = [shadow_check.judged(record) for record in records]
+        judge_ms = [choice.judge_ms for choice in choices if choice.judge_ms is not None]
+        verdict, trust_score = worst(choices, default=recorder.reply.verdict)
+        return ReplyOutcome(
+            choices=records,
+            verdict=verdict,
+            trust_score=trust_score,
+            judge_ms=sum(judge_ms) if judge_ms else None,
+            judge_fault=self._options.judge_fault,
         )
 
     @property
     def _usage(self) -> Usage | None:
-        return self._reading.usage if self._reading is not None else None
+        return self._reader.usage if self._reader is not None else None
 
-    # Leaving: in order, each once it is decided.
+    # Release: in order, each item once it is decided
+
+    async def _release(self, events: AsyncGenerator[UpstreamEvent, None]) -> AsyncGenerator[Output, None]:
+        self._reader = self._read(events)
+        try:
+            while (item := await self._reader.next()) is not None:
+                for output in await self._decide(item):
+                    if isinstance(output, ReleasedText | ReplacementText):
+                        self._recorder.timings.mark("first_out")
+                    yield output
+                if self._is_blocked():
+                    for output in self._end_early():
+                        yield output
+                    return
+        finally:
+            await self._reader.aclose()
+
+    def _read(self, events: AsyncGenerator[UpstreamEvent, None]) -> ReplyReader:
+        reader = ReplyReader(
+            events,
+            mode=self.mode,
+            recorder=self._recorder,
+            choices=self._choices,
+            max_choices=self._options.expected,
+        )
+        reader.start()
+        return reader
 
     async def _decide(self, item: Item) -> Sequence[Output]:
         match item:
-            case Check():
-                return await self._judged(item)
-            case Pause():
-                return self._paused(item)
-            case Close():
-                return await self._close(item)
+            case PendingSentence():
+                return await self._decide_sentence(item)
+            case TextPause():
+                return self._pause(item)
+            case EndOfText():
+                return await self._decide_end(item)
             case Usage():
-                return (self._totalled(item),)
+                return (self._with_earlier(item),)
             case _:
-                return self._passes(item)
+                return self._pass(item)
 
-    async def _judged(self, item: Check) -> Sequence[Output]:
+    async def _decide_sentence(self, item: PendingSentence) -> Sequence[Output]:
         choice = item.choice
         verdict = await item.verdict
         if choice.blocked:
             return ()
-        piece = outgoing_text(item.slices)
-        ruling = choice.rule(verdict)
-        if await self._regenerates(choice, verdict, ruling, piece):
+        text = outgoing_text(item.slices)
+        decision = choice.decide(verdict)
+        if await self._regenerates(choice, verdict, decision, text):
             return ()
-        if ruling.action is Action.BLOCK:
-            choice.withhold(verdict, piece)
+        if decision.action is Action.BLOCK:
+            choice.withhold(verdict, text)
             return self._block(choice, item.frame)
-        if ruling.strip:
-            choice.strip(verdict, piece)
+        if decision.strip:
+            choice.strip(verdict, text)
             return ()
-        if ruling.corrected:
-            piece, claims = choice.correct(verdict, ruling.corrected, piece)
+        if decision.corrected:
+            text, claims = choice.correct(verdict, decision.corrected, text)
         else:
-            piece, claims = choice.deliver(verdict, piece)
+            text, claims = choice.deliver(verdict, text)
         support = choice.support()
         if self.mode is Mode.LIVE:
             judged = JudgedClaims(choice=choice.index, claims=claims, frame=item.frame, support=support)
             return (judged,) if claims or support else ()
         released = ReleasedText(
-            choice=choice.index, text=piece.text, slices=piece.slices, claims=claims, support=support, lead=piece.lead
+            choice=choice.index, text=text.text, slices=text.slices, claims=claims, support=support, lead=text.lead
         )
-        return self._release(choice, released)
+        return self._release_output(choice, released)
 
     async def _regenerates(
-        self, choice: Choice, verdict: SentenceVerdict, ruling: SentenceDecision, piece: OutgoingText
+        self, choice: Choice, verdict: SentenceVerdict, decision: SentenceDecision, text: OutgoingText
     ) -> bool:
-        """Have the upstream go on anew from what stands, if a policy wants that of a sentence that fails. False: what
-        the policy says besides happens to the sentence."""
-        if self._regeneration is None or not choice.fails(verdict, ruling):
+        """Have the upstream continue from the text released so far, if a policy wants that for a sentence that fails.
+        False: the sentence gets what the policy decides otherwise."""
+        regeneration = self._options.regeneration
+        if regeneration is None or not choice.can_improve(verdict, decision):
             return False
-        again = await self._regeneration.ask(choice.turn(verdict, piece))
-        choice.not_regenerated = self._regeneration.unavailable
-        if again is None or self._reading is None:
+        further = await regeneration.ask(choice.continuation(verdict, text))
+        choice.not_regenerated = regeneration.unavailable
+        if further is None or self._reader is None:
             return False
-        await self._reading.aclose()
-        await again.end_earlier()
-        prompt, completion = self._recorder.call_again(choice.received)
-        self._spent.append(self._usage or Usage(prompt_tokens=prompt, completion_tokens=completion))
-        choice.restart(verdict, piece)
-        self._reading = self._read(again.events)
+        await self._reader.aclose()
+        await further.end_earlier()
+        prompt, completion = self._recorder.usage.begin_next_call(choice.received)
+        self._earlier_usage.append(self._usage or Usage(prompt_tokens=prompt, completion_tokens=completion))
+        choice.restart(verdict, text)
+        self._reader = self._read(further.events)
         return True
 
-    def _release(self, choice: Choice, output: Output) -> Sequence[Output]:
-        """``output`` now, or at the end where all of the reply is decided first."""
+    def _release_output(self, choice: Choice, output: Output) -> Sequence[Output]:
+        """``output`` now, or at the end if the whole reply is decided on first."""
         if self.mode is Mode.FINAL:
             choice.held.append(output)
             return ()
         return (output,)
 
-    def _paused(self, item: Pause) -> Sequence[Output]:
+    def _pause(self, item: TextPause) -> Sequence[Output]:
         choice, text = item.choice, "".join(piece.text for piece in item.slices)
         if choice.blocked or not choice.trail(text) or self.mode is Mode.LIVE:
             return ()
-        return self._release(choice, ReleasedText(choice=choice.index, text=text, slices=item.slices))
+        return self._release_output(choice, ReleasedText(choice=choice.index, text=text, slices=item.slices))
 
-    async def _close(self, item: Close) -> Sequence[Output]:
+    async def _decide_end(self, item: EndOfText) -> Sequence[Output]:
         choice = item.choice
         if choice.blocked:
             return ()
-        await choice.conclude()
-        if choice.audit_end() is Action.BLOCK:
+        await choice.run_final_checks()
+        if choice.decide_end() is Action.BLOCK:
             return self._block(choice, item.frame)
         outputs: list[Output] = list(choice.held)
         if self.mode is not Mode.LIVE:
-            outputs.extend(self._tail(choice, item.frame))
+            outputs.extend(self._last_text(choice, item.frame))
         if choice.finish is not None:
-            outputs.append(self._ended(choice, choice.finish.reason, item.frame))
+            outputs.append(self._end_choice(choice, choice.finish.reason, item.frame))
         return outputs
 
-    def _tail(self, choice: Choice, frame: Frame) -> Sequence[Output]:
-        """What ends the text: its last white space, or a word on why there is none."""
+    def _last_text(self, choice: Choice, frame: Frame) -> Sequence[Output]:
+        """The last white space, or a replacement if every sentence was left out."""
         slices = choice.cut()
         text = "".join(piece.text for piece in slices)
         if text.isspace() and choice.trail(text):
@@ -222,16 +241,15 @@ class Enforcement:
         choice.block(shown=self.mode is Mode.LIVE)
         self._recorder.block()
         if choice.refuses:
-            refusal = choice.refusal()
-            return (refusal,)
+            return (choice.refusal(),)
         outputs: list[Output] = []
         if self.mode is not Mode.LIVE and not (choice.is_json and choice.delivered):
             text = choice.replace("" if choice.is_json else choice.replacement or DEFAULT_REPLACEMENT)
             outputs.append(ReplacementText(choice=choice.index, text=text, frame=frame))
-        outputs.append(self._ended(choice, "content_filter", frame))
+        outputs.append(self._end_choice(choice, "content_filter", frame))
         return outputs
 
-    def _ended(self, choice: Choice, reason: str, frame: Frame) -> ChoiceEnd:
+    def _end_choice(self, choice: Choice, reason: str, frame: Frame) -> ChoiceEnd:
         choice.ended = True
         self._recorder.finish(reason)
         return ChoiceEnd(
@@ -244,33 +262,37 @@ class Enforcement:
             annotations=choice.annotations(),
         )
 
-    def _passes(self, item: Output) -> Sequence[Output]:
+    def _pass(self, item: Output) -> Sequence[Output]:
         if not isinstance(item, Passthrough | FrameRemainder) or item.choice is None:
             return (item,)
         choice = self._choices[item.choice]
         if choice.blocked:
             return ()
-        # What stands behind text that is held stays behind it.
-        return self._release(choice, item) if choice.held else (item,)
+        # What comes after text that is held stays after it.
+        return self._release_output(choice, item) if choice.held else (item,)
 
-    def _blocked(self) -> bool:
-        blocked = sum(choice.blocked for choice in self._choices)
-        return blocked > 0 and sum(choice.blocked or choice.ended for choice in self._choices) >= self._expected
+    def _is_blocked(self) -> bool:
+        """Every choice has ended, and at least one of them was blocked."""
+        choices = list(self._choices)
+        blocked = sum(choice.blocked for choice in choices)
+        return blocked > 0 and sum(choice.blocked or choice.ended for choice in choices) >= self._expected
 
-    def _curtail(self) -> Sequence[Output]:
+    def _end_early(self) -> Sequence[Output]:
         """Nothing more can reach the client: end the reply without waiting for the rest of the upstream's."""
         usage = self._usage
         if usage is None:
-            self._recorder.estimate_usage(sum(choice.received for choice in self.choices))
-        if not self._wants_usage:
+            self._recorder.usage.estimate(self._choices.received)
+        if not self._options.wants_usage:
             return (EndOfReply(),)
         if usage is not None and usage.frame is not None:
-            return self._totalled(usage), EndOfReply()
+            return self._with_earlier(usage), EndOfReply()
         # Of counts that came with text, the client gets the last in a chunk of their own.
-        prompt, completion = self._recorder.prompt_tokens or 0, self._recorder.completion_tokens or 0
-        counted = EstimatedUsage(prompt_tokens=prompt, completion_tokens=completion, frame=self.choices[0].frame)
-        return counted, EndOfReply()
+        tokens = self._recorder.usage
+        frame = next(iter(self._choices)).frame
+        return EstimatedUsage(
+            prompt_tokens=tokens.prompt or 0, completion_tokens=tokens.completion or 0, frame=frame
+        ), EndOfReply()
 
-    def _totalled(self, usage: Usage) -> Usage:
-        """The counts of the last call, with those of the ones before it."""
-        return replace(usage, raw=b"", before=tuple(self._spent)) if self._spent else usage
+    def _with_earlier(self, usage: Usage) -> Usage:
+        """The token counts of the last call, with those of the calls before it."""
+        return replace(usage, raw=b"", before=tuple(self._earlier_usage)) if self._earlier_usage else usage

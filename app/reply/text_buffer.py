@@ -1,4 +1,4 @@
-"""Text that has come and not yet left, with the frames it came in and the log-probabilities that belong to it."""
+"""The text of a choice: held until it is judged, with the frames it came in; and what was delivered of it."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -10,38 +10,38 @@ from app.protocols.common.stream_events import Frame, TextDelta, TextSlice
 
 
 class TextBuffer:
-    """A queue of text. ``add`` puts a piece at its end, ``cut`` takes what comes first; ``taken`` is what has left."""
+    """A queue of text that is held. ``add`` appends, ``cut`` takes from the front; ``taken`` is how much was taken."""
 
     def __init__(self, taken: int = 0) -> None:
         self.taken = taken
-        self._pieces: deque[_BufferedText] = deque()
+        self._held: deque[_BufferedText] = deque()
 
     @property
     def rest(self) -> str:
-        return "".join(piece.rest for piece in self._pieces)
+        return "".join(held.rest for held in self._held)
 
     def add(self, part: TextDelta) -> None:
-        self._pieces.append(_BufferedText.of(part))
+        self._held.append(_BufferedText.of(part))
 
     def cut(self, end: int | None = None) -> Sequence[TextSlice]:
-        """Take the text up to ``end`` of the reply (all of it by default), as slices of the frames it came in."""
+        """Take the text up to position ``end`` of the reply (by default, all of it), as slices of its frames."""
         slices: list[TextSlice] = []
-        while self._pieces and (end is None or self.taken < end):
-            piece = self._pieces[0]
-            if not piece.rest:  # log-probabilities alone, of a character that comes in several tokens
-                slices.append(TextSlice(frame=piece.frame, text="", tokens=piece.frame.tokens or ()))
-                self._pieces.popleft()
+        while self._held and (end is None or self.taken < end):
+            held = self._held[0]
+            if not held.rest:  # log-probabilities alone, of a character that comes in several tokens
+                slices.append(TextSlice(frame=held.frame, text="", tokens=held.frame.tokens or ()))
+                self._held.popleft()
                 continue
-            taken = piece.take(len(piece.rest) if end is None else end - self.taken)
+            taken = held.take(len(held.rest) if end is None else end - self.taken)
             slices.append(taken)
             self.taken += len(taken.text)
-            if piece.taken == piece.length:
-                self._pieces.popleft()
+            if held.taken == held.length:
+                self._held.popleft()
         return slices
 
 
 class _BufferedText(Struct):
-    """Text of a frame that has not left yet, and its log-probability entries, each with where it begins and ends."""
+    """Text of a frame that is held, and its log-probability entries, each with where it begins and ends."""
 
     frame: Frame
     rest: str
@@ -59,13 +59,13 @@ class _BufferedText(Struct):
             start, end = end, end + len(str(token.get("token", "")))
             tokens.append((start, end, token))
         if end != len(part.text):
-            # They do not spell the text (bytes of a split character, say), so none has a place of its own in it.
+            # They do not spell the text (bytes of a split character, say), so none has a place in it.
             tokens = deque((0, len(part.text), token) for _, _, token in tokens)
         return cls(part.frame, part.text, len(part.text), tokens)
 
     def take(self, length: int) -> TextSlice:
-        """The next ``length`` code points. A token across their end counts as theirs if only white space of it lies
-        beyond; otherwise it goes with neither side, since either may be withheld."""
+        """The next ``length`` code points. A token across their end goes with them if only white space of it lies
+        beyond; otherwise with neither side, since either may be withheld."""
         text, self.rest = self.rest[:length], self.rest[length:]
         self.taken += len(text)
         tokens = []
@@ -74,3 +74,30 @@ class _BufferedText(Struct):
             if not self.rest[: max(0, end - self.taken)].strip():
                 tokens.append(token)
         return TextSlice(frame=self.frame, text=text, tokens=tokens)
+
+
+class DeliveredText:
+    """The text that the client got, or gets as soon as the whole reply is decided on. ``length`` is in code points."""
+
+    def __init__(self) -> None:
+        self.length = 0
+        self._texts: list[str] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._texts)
+
+    def __str__(self) -> str:
+        return "".join(self._texts)
+
+    @property
+    def ends_in_space(self) -> bool:
+        """White space ends it, or it is empty: what follows needs no space before it."""
+        return not self._texts or self._texts[-1][-1:].isspace()
+
+    def add(self, text: str) -> None:
+        self._texts.append(text)
+        self.length += len(text)
+
+    def clear(self) -> None:
+        self._texts.clear()
+        self.length = 0

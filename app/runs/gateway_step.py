@@ -4,29 +4,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from app.events.recorder import RequestRecorder
+from app.events.request_record import RequestRecord
 from app.runs.steps import citation_json, claim_json, contradiction_json, document_json
 from judges.types import ClaimVerdict, Contradiction, Source
 from policies.replay import ChoiceLog
 from policies.types import Citation
 
 
-def call_data(recorder: RequestRecorder, run_id: str) -> dict[str, Any]:
+def call_data(record: RequestRecord, run_id: str) -> dict[str, Any]:
     """The data of a step, as ``app.runs.steps`` reads it. Without a reply (the request was blocked, or the upstream
     failed) nothing was used and nothing found."""
-    kept = [place for place in range(len(recorder.chunks)) if place not in recorder.dropped] if recorder.choices else []
+    retrieval, choices = record.retrieval, record.choice_logs()
+    kept = [place for place in range(len(retrieval.chunks)) if place not in retrieval.dropped] if choices else []
     places = {position: place for place, position in enumerate(kept)}
     claims: list[ClaimVerdict] = []
     citations: list[Citation] = []
     sentences = 0
-    choices = recorder.choice_logs()
     for choice in choices:
         claims += _claims(choice, places, sentences)
         citations += _citations(choice, places, sentences)
         sentences += 1 + max(choice.delivered, default=-1)
     return {
-        "request_id": recorder.request_id,
-        "documents": [document_json(recorder.chunks[position], run_id) for position in kept],
+        "request_id": record.info.request_id,
+        "documents": [document_json(retrieval.chunks[position], run_id) for position in kept],
         "claims": [claim_json(claim) for claim in claims],
         "found_citations": [citation_json(citation) for citation in citations],
         "inconsistencies": [contradiction_json(found) for choice in choices for found in _contradictions(choice)],

@@ -20,8 +20,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.auth import GatewayKey
 from app.db.database import Database, DatabaseUnavailableError
 from app.errors import InvalidRequestError, RunError
-from app.events.recorder import RequestRecorder, redact_decision, stored
-from app.events.records import EventLog, RequestEvent
+from app.events.recorder import RequestRecorder
+from app.events.records import EventLog, RecordedRequest
+from app.events.redaction import stored, stored_decisions
+from app.events.request_record import RequestRecord, RetrievalOutcome
 from app.runs import repository
 from app.runs.decisions import StepOutcome, completed, document_recorded, grounding_recorded, started
 from app.runs.gateway_step import call_data
@@ -106,7 +108,7 @@ class RunService:
     settings: Settings
     engine: Callable[[], PolicyEngine]
     events: EventLog
-    observers: Sequence[Callable[[RequestEvent], None]] = ()
+    observers: Sequence[Callable[[RecordedRequest], None]] = ()
     _versions: PolicyVersions = field(default_factory=PolicyVersions)
 
     async def start(self, *, agent: str | None, model: str | None = None, caller: RunCaller = ANYONE) -> StepResult:
@@ -206,14 +208,15 @@ class RunService:
             raise InvalidRequestError(f"grounding.agent: the run is {told}.", param="grounding.agent")
         return JoinedRun(runs=self, run_id=run_id, agent=run.agent, engine=bound.engine)
 
-    async def add_call(self, run_id: str, recorder: RequestRecorder) -> None:
+    async def add_call(self, run_id: str, record: RequestRecord) -> None:
         """A governed request that joined the run has ended: keep what it found."""
-        data, decisions = call_data(recorder, run_id), _kept(recorder, recorder.decisions)
+        data = call_data(record, run_id)
+        decisions = [decision_to_dict(decision) for decision in record.stored(record.decisions)]
         async with self.database.write() as connection:
             run = await repository.find(connection, run_id, lock=True)
             if run is None or run.status != OPEN:
                 raise RunError(f"The run {run_id} is over.", code="run_completed", status=HTTPStatus.CONFLICT)
-            step = RunStep(seq=run.version + 1, ts=recorder.ts, kind=StepKind.CALL, data=data, decisions=decisions)
+            step = RunStep(seq=run.version + 1, ts=record.info.ts, kind=StepKind.CALL, data=data, decisions=decisions)
             # Which of its documents the run knows already, only all that it was told says.
             recorded = RunRecord.of([*await repository.steps(connection, run_id), step])
             await repository.append(connection, run, step, size=_size(step), counts=recorded.counts)
@@ -235,7 +238,7 @@ class RunService:
             policies = bound.in_scope(run)
             outcome, beside = told.rule(policies), told.rule(PolicySet(policies.shadow))
             recorder = self._recorder(run, kind, now)
-            recorder.withheld = [
+            recorder.quotable = [
                 text for data in (*(step.data for step in steps), told.data) for text in texts_of(data)
             ]
             made = _kept(recorder, outcome.made)
@@ -244,9 +247,7 @@ class RunService:
             status = COMPLETED if ends else OPEN
             run = await repository.append(connection, run, step, size=_size(step), counts=counts, status=status)
             await self._forget_texts(connection, run_id, steps)
-        if told.document is not None:
-            recorder.keep_documents([told.document], {})
-        await self._log(recorder, outcome, beside)
+        await self._log(recorder, outcome, beside, documents=() if told.document is None else (told.document,))
         return StepResult(
             run=run, policies=bound.policies, outcome=outcome, step=step.seq, request_id=recorder.request_id
         )
@@ -271,21 +272,25 @@ class RunService:
                 await repository.replace_data(connection, run_id, replace(step, data=less))
 
     def _recorder(self, run: RunRow, kind: StepKind, now: datetime) -> RequestRecorder:
-        recorder = RequestRecorder(api=f"runs.{kind}", stream=False, store_text=self.settings.store_text, ts=now)
-        recorder.run_id, recorder.agent, recorder.model, recorder.key_prefix = (
-            run.run_id,
-            run.agent,
-            run.model,
-            run.key_prefix,
+        return RequestRecorder(
+            api=f"runs.{kind}",
+            store_text=self.settings.store_text,
+            ts=now,
+            model=run.model,
+            agent=run.agent,
+            run_id=run.run_id,
+            key_prefix=run.key_prefix,
         )
-        return recorder
 
-    async def _log(self, recorder: RequestRecorder, outcome: StepOutcome, beside: StepOutcome) -> None:
-        """``beside`` is what policies in shadow would have decided."""
-        recorder.decisions.extend(outcome.made)
+    async def _log(
+        self, recorder: RequestRecorder, outcome: StepOutcome, beside: StepOutcome, *, documents: Sequence[Chunk] = ()
+    ) -> None:
+        """``beside`` is what shadow policies would have decided."""
+        recorder.retrieval = RetrievalOutcome(chunks=documents, decisions=outcome.made)
         if outcome.blocked_by is not None:
             recorder.block()
-        event = replace(recorder.event(), shadow=tuple(_told(recorder, beside.made)))
+        record = recorder.record()
+        event = replace(record.event(), shadow=record.stored(beside.made))
         await self.events.append(event)
         for observer in self.observers:
             observer(event)
@@ -310,14 +315,14 @@ class JoinedRun:
             return ()
         return [verdict.claim for verdict in RunRecord.of(steps).claims]
 
-    async def add(self, recorder: RequestRecorder) -> None:
+    async def add(self, record: RequestRecord) -> None:
         """Keep what the request found. Its reply is the client's whatever happens here, so this never raises."""
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                await self.runs.add_call(self.run_id, recorder)
+                await self.runs.add_call(self.run_id, record)
         except (DatabaseUnavailableError, RunError, TimeoutError) as error:
             told = str(error) or "no answer in time"
-            _log.error("run_call_lost", run_id=self.run_id, request_id=recorder.request_id, error=told)
+            _log.error("run_call_lost", run_id=self.run_id, request_id=record.info.request_id, error=told)
 
 
 async def _found(
@@ -357,15 +362,8 @@ async def _sent_before(connection: AsyncConnection, run: RunRow, kind: StepKind,
     return found
 
 
-def _told(recorder: RequestRecorder, decisions: Sequence[Decision]) -> Sequence[Decision]:
-    """Decisions as the event log has them: without the texts that they quote, unless those are stored."""
-    if recorder.store_text is StoreText.FULL:
-        return decisions
-    return [redact_decision(decision, recorder.withheld) for decision in decisions]
-
-
 def _kept(recorder: RequestRecorder, decisions: Sequence[Decision]) -> list[dict[str, Any]]:
-    return [decision_to_dict(decision) for decision in _told(recorder, decisions)]
+    return [decision_to_dict(each) for each in stored_decisions(decisions, recorder.quotable, recorder.store_text)]
 
 
 def _size(step: RunStep) -> int:

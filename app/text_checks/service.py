@@ -3,31 +3,27 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from app.auth import GatewayKey
 from app.errors import InvalidRequestError
 from app.events.recorder import RequestRecorder
-from app.events.records import EventLog, RequestEvent
+from app.events.records import EventLog, RecordedRequest
+from app.events.request_record import ChoiceRecord, ReplyOutcome, RetrievalOutcome
 from app.gateway.request_scope import RequestScope
 from app.protocols.documents.collection import Limits
 from app.reply.citations import cite_reply
-from app.reply.claim_rows import claim_rows
 from app.reply.final_checks import FinalCheck, WholeReply, run_final_checks
-from app.reply.grounding_object import JudgedSentence
+from app.reply.judged_sentence import JudgedSentence, llm_calls, policy_claims, quotable_texts, sentence_records
 from app.settings import Settings
 from app.text_checks.request import CheckRequest, read_check
 from judges.checker import GroundingChecker, ReplyCheck
 from judges.concurrency import MAX_INLINE_SPLIT_CHARS, run
-from judges.report import SKIPPED, build_report
+from judges.report import build_report
 from judges.types import (
     Chunk,
     ClaimVerdict,
-    Consistency,
     GroundingReport,
-    LlmCall,
-    LlmScore,
     ReplyVerdict,
     Sentence,
     SentenceVerdict,
@@ -78,7 +74,7 @@ class _Judged:
     evaluation: ReplyEvaluation
     reply: ReplyCheck
     verdicts: Sequence[SentenceVerdict]
-    entries: Sequence[JudgedSentence]
+    sentences: Sequence[JudgedSentence]
     by: str | None
     citation_checker: CitationChecker | None
 
@@ -98,17 +94,17 @@ class _Judged:
 
     @property
     def claims(self) -> list[ClaimVerdict]:
-        return [claim for verdict in self.verdicts for claim in _claims(verdict)]
+        return policy_claims(self.verdicts)
 
     @property
     def citations(self) -> list[Citation]:
-        return [citation for entry in self.entries for citation in entry.citations]
+        return [citation for entry in self.sentences for citation in entry.citations]
 
     @property
     def judge_ms(self) -> float | None:
         return None if self.by is None else self.reply.judge_ms
 
-    def said(self) -> WholeReply:
+    def whole_reply(self) -> WholeReply:
         return WholeReply(
             text=self.request.text,
             claims=self.claims,
@@ -129,15 +125,6 @@ class _Judged:
             **found,
         )
 
-    def llm_calls(self, found: Mapping[str, Any]) -> list[LlmCall]:
-        return [*self.reply.llm_calls, *(call for score in _scores(found) for call in score.calls)]
-
-    def texts(self, found: Mapping[str, Any]) -> list[str]:
-        """What decisions may quote of the text, and of what an LLM says of it."""
-        told = [text for claim in self.claims for text in (claim.claim.text, claim.correction) if text]
-        told += (score.reasoning for score in _scores(found) if score.reasoning)
-        return [*told, *found.get("consistency", Consistency()).texts]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextChecks:
@@ -149,7 +136,7 @@ class TextChecks:
     engine: Callable[[], PolicyEngine]
     events: EventLog
     final_checks: Sequence[FinalCheck] = ()
-    observers: Sequence[Callable[[RequestEvent], None]] = ()
+    observers: Sequence[Callable[[RecordedRequest], None]] = ()
 
     async def check(self, body: Mapping[str, Any], *, key: GatewayKey | None = None) -> Checked:
         """Check what ``body``, decoded JSON, asks for; ``key`` is the caller's. Cancelling it ends the check.
@@ -160,15 +147,15 @@ class TextChecks:
         if key is not None:
             key.check_documents(request.chunks, request.path_of)
         policy = self._policy(request)
-        recorder = RequestRecorder(api="grounding.check", stream=False, store_text=self.settings.store_text)
-        recorder.key_prefix, recorder.reply = key.prefix if key else None, request.text
-        recorder.keep_documents(request.chunks, {})
-        exchange = RequestScope(recorder=recorder, events=self.events, observers=self.observers)
-        async with exchange:
+        recorder = RequestRecorder(
+            api="grounding.check", store_text=self.settings.store_text, key_prefix=key.prefix if key else None
+        )
+        recorder.retrieval = RetrievalOutcome(chunks=request.chunks)
+        recorder.reply = ReplyOutcome(choices=[ChoiceRecord(text=request.text)])
+        scope = RequestScope(recorder=recorder, events=self.events, observers=self.observers)
+        async with scope:
             checked = await self._decide(await self._judge(request, policy), recorder)
-            if policy is not None and policy.id != _OPTIONS:
-                recorder.decisions.extend(checked.decisions)
-            await exchange.record()
+            await scope.record()
         return checked
 
     def _policy(self, request: CheckRequest) -> Policy | None:
@@ -207,7 +194,7 @@ class TextChecks:
             evaluation=evaluation,
             reply=reply,
             verdicts=verdicts,
-            entries=_entries(verdicts, request.text, request.chunks),
+            sentences=_sentences(verdicts, request.text, request.chunks),
             by=self.checker.named(llm=llm) if can_judge else None,
             citation_checker=self.checker.citation_checker(evidence) if can_judge else None,
         )
@@ -217,19 +204,25 @@ class TextChecks:
         evaluation, request, report = judged.evaluation, judged.request, judged.report
         evaluation.start()
         for verdict in judged.verdicts:
-            evaluation.sentence(_claims(verdict))
-        found = await run_final_checks(self.final_checks, judged.said()) if judged.policy else {}
+            evaluation.sentence(policy_claims((verdict,)))
+        found = await run_final_checks(self.final_checks, judged.whole_reply()) if judged.policy else {}
         evaluation.finish(judged.policy_inputs(found))
-        recorder.judge_fault = (self.checker.fault or self.checker.error) if request.chunks else None
-        recorder.verdict, recorder.trust_score = report.verdict.value, report.trust_score
-        recorder.judge_ms = judged.judge_ms
-        recorder.sentences = len(judged.entries)
-        positions = range(len(request.chunks))
-        recorder.claims.append(
-            partial(claim_rows, judged.entries, choice=0, positions=positions, store_text=self.settings.store_text)
+        named = judged.policy is not None and judged.policy.id != _OPTIONS
+        choice = ChoiceRecord(
+            text=request.text,
+            decisions=evaluation.decisions if named else (),
+            sentences=sentence_records(judged.sentences),
+            positions=range(len(request.chunks)),
+            quotable=quotable_texts(judged.verdicts, found),
+            llm_calls=[*judged.reply.llm_calls, *llm_calls(found)],
         )
-        recorder.llm_calls.extend(judged.llm_calls(found))
-        recorder.withheld.extend(judged.texts(found))
+        recorder.reply = ReplyOutcome(
+            choices=[choice],
+            verdict=report.verdict.value,
+            trust_score=report.trust_score,
+            judge_ms=judged.judge_ms,
+            judge_fault=(self.checker.fault or self.checker.error) if request.chunks else None,
+        )
         return Checked(
             request_id=recorder.request_id,
             report=report,
@@ -252,17 +245,7 @@ async def _judge_all(reply: ReplyCheck, text: str) -> list[SentenceVerdict]:
     return [task.result() for task in tasks]
 
 
-def _claims(verdict: SentenceVerdict) -> list[ClaimVerdict]:
-    """The claims that policies look at: not those beyond ``max_claims``, which are reported as skipped."""
-    return [claim for claim in verdict.claims if claim.reason != SKIPPED]
-
-
-def _scores(found: Mapping[str, Any]) -> Sequence[LlmScore]:
-    scores: Sequence[LlmScore] = found.get("llm_scores", ())
-    return scores
-
-
-def _entries(verdicts: Sequence[SentenceVerdict], text: str, chunks: Sequence[Chunk]) -> list[JudgedSentence]:
+def _sentences(verdicts: Sequence[SentenceVerdict], text: str, chunks: Sequence[Chunk]) -> list[JudgedSentence]:
     entries = [JudgedSentence(verdict=verdict, offset=verdict.sentence.span.start) for verdict in verdicts]
     if entries:
         cite_reply(entries, text, DocumentNames(chunks))

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from app.config import load_config
 from app.errors import GatewayError
-from app.events.records import RequestEvent
+from app.events.records import RecordedRequest
 from app.judge_runtime.llm import llm_scores
 from app.judge_runtime.offline import open_cross_encoder, open_llm
 from app.judge_runtime.stack import JudgeStack, open_checker
@@ -77,5 +77,5 @@ def _policy(draft: PolicyDraft) -> Policy:
 
 
 class _NoLog:
-    async def append(self, event: RequestEvent) -> None:
+    async def append(self, record: RecordedRequest, /) -> None:
         pass

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 
 from app.config import UpstreamSpec, load_config
-from app.events.records import RequestEvent
+from app.events.records import RecordedRequest, RequestEvent
 from app.gateway.service import Gateway
 from app.gateway.types import GatewayRequest, GatewayResponse
 from app.protocols.documents import Limits, read_chat
@@ -71,8 +71,8 @@ def whole(*texts: str, **message: Any) -> dict[str, Any]:
 class Events:
     written: list[RequestEvent] = field(default_factory=list)
 
-    async def append(self, event: RequestEvent) -> None:
-        self.written.append(event)
+    async def append(self, record: RecordedRequest) -> None:
+        self.written.append(record.event())
 
 
 @dataclass

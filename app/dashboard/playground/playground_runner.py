@@ -6,7 +6,7 @@ Reports what the gateway would send to a client as it happens.
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,8 +19,7 @@ from app.concurrency import TaskScope
 from app.config import UpstreamSpec
 from app.errors import GatewayError
 from app.events.queries import trace_of
-from app.events.recorder import RequestRecorder
-from app.events.records import RequestEvent
+from app.events.records import RecordedRequest, RequestEvent
 from app.events.storage.serialization import event_rows
 from app.gateway.service import Gateway
 from app.gateway.types import GatewayRequest
@@ -201,8 +200,8 @@ class _MemoryLog:
 
     events: list[RequestEvent] = field(default_factory=list)
 
-    async def append(self, event: RequestEvent) -> None:
-        self.events.append(event)
+    async def append(self, record: RecordedRequest, /) -> None:
+        self.events.append(record.event())
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,15 +257,15 @@ class _ReportingAdapter(ChatAdapter):
         self._said = ""
         self._at = 0
 
-    def events(
-        self, body: AsyncIterator[bytes], content_type: str, trace: RequestRecorder
+    def decode(
+        self, body: AsyncIterator[bytes], content_type: str, *, dropped: Collection[int] = ()
     ) -> AsyncGenerator[UpstreamEvent, None]:
-        return self._observe(super().events(body, content_type, trace))
+        return self._observe(super().decode(body, content_type, dropped=dropped))
 
-    def resumed(
-        self, body: AsyncIterator[bytes], content_type: str, trace: RequestRecorder, like: Frame
+    def decode_continued(
+        self, body: AsyncIterator[bytes], content_type: str, like: Frame
     ) -> AsyncGenerator[UpstreamEvent, None]:
-        return self._observe(super().resumed(body, content_type, trace, like))
+        return self._observe(super().decode_continued(body, content_type, like))
 
     async def _observe(self, events: AsyncIterator[UpstreamEvent]) -> AsyncGenerator[UpstreamEvent, None]:
         async for event in events:

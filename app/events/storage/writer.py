@@ -13,7 +13,7 @@ import structlog
 from app.concurrency import TaskScope
 from app.db.database import Database
 from app.errors import EventLostError
-from app.events.records import RequestEvent
+from app.events.records import RecordedRequest
 from app.events.storage.insert import store
 from app.events.storage.journal import Journal
 from app.events.storage.serialization import Rows, dump, event_rows, load
@@ -29,14 +29,14 @@ _CLOSE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    event: RequestEvent
+    record: RecordedRequest
     stored: asyncio.Future[None] | None
     """Whom to tell; None where nobody waits."""
 
     def rows(self) -> Rows | None:
         """None where the event has none for a fault of ours, which must not cost those beside it."""
         try:
-            return event_rows(self.event)
+            return event_rows(self.record.event())
         except Exception as error:
             _log.error("event_not_serializable", error=f"{type(error).__name__}: {error}")
             return None
@@ -128,11 +128,11 @@ class EventWriter:
         await asyncio.to_thread(self._journal.adopt)
         self._tasks = {self._scope.start(self._write()), self._scope.start(self._write_spilled())}
 
-    async def append(self, event: RequestEvent) -> None:
-        """Take ``event``. ``batched``: never waits for the database and never raises. ``sync``: see above; raises
-        EventLostError."""
+    async def append(self, record: RecordedRequest, /) -> None:
+        """Take the event of ``record``. ``batched``: never waits for the database and never raises. ``sync``:
+        see above; raises EventLostError."""
         stored = asyncio.get_running_loop().create_future() if self._sync else None
-        entry = _Entry(event, stored)
+        entry = _Entry(record, stored)
         if self._closed:
             await self._spill_now([entry])
         elif len(self._pending) < self._queue_limit:
@@ -201,17 +201,21 @@ class EventWriter:
             await self._wait()
             if self._replay_due():
                 await self._attempt(self._replay)
-            if batch := list(islice(self._pending, self._batch_limit)):
-                if await self._store(batch):
-                    for _ in batch:
-                        self._pending.popleft()
-                elif self._closing:
+            if not await self._store_pending():
+                if self._closing:
                     return
-                else:
-                    await self._rest()
+                await self._rest()
         deadline = asyncio.get_running_loop().time() + _DRAIN_S
         while self._replay_due() and asyncio.get_running_loop().time() < deadline:
             await self._attempt(self._replay)
+
+    async def _store_pending(self) -> bool:
+        """Whether the next batch is stored. Its records live no longer than this call, since their texts are large."""
+        batch = list(islice(self._pending, self._batch_limit))
+        stored = not batch or await self._store(batch)
+        for _ in batch if stored else ():
+            self._pending.popleft()
+        return stored
 
     async def _wait(self) -> None:
         """Until there is a batch, or it is time to replay, or the end."""
@@ -238,14 +242,18 @@ class EventWriter:
         while not self._closing or self._spilled:
             await self._spill.wait()
             self._spill.clear()
-            while batch := list(self._spilled):
-                await self._spill_now(batch)
-                for _ in batch:
-                    self._spilled.popleft()
+            while self._spilled:
+                await self._spill_batch()
                 self._spill_space.set()
                 self._wake.set()
             if self._closing:
                 return
+
+    async def _spill_batch(self) -> None:
+        batch = list(self._spilled)
+        await self._spill_now(batch)
+        for _ in batch:
+            self._spilled.popleft()
 
     # Where events go.
 

@@ -1,10 +1,9 @@
 """The Messages API as the pipeline knows it."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.errors import GatewayError, UpstreamConnectError
-from app.events.recorder import RequestRecorder
 from app.protocols.anthropic_messages import prompt
 from app.protocols.anthropic_messages.allowlist import plain
 from app.protocols.anthropic_messages.decoder import MessageDecoder
@@ -41,16 +40,14 @@ class MessagesAdapter:
         ours = [chunk for chunk in chunks if any(chunk is other for other in given)]
         return prompt.inject(body, ours, where=where) if ours else dict(body)
 
-    async def events(
-        self, body: AsyncIterator[bytes], content_type: str, recorder: RequestRecorder
+    async def decode(
+        self, body: AsyncIterator[bytes], content_type: str, *, dropped: Collection[int] = ()
     ) -> AsyncGenerator[UpstreamEvent, None]:
-        """The events of a reply. A whole message is laid out as events, so that both take the same way."""
-        dropped = frozenset(recorder.dropped)
         stops = self._request.parsed.body.get("stop_sequences")
         reader = MessageDecoder(
-            recorder,
-            DocumentNumbers(self._request.blocks, self._chunks, dropped),
+            DocumentNumbers(self._request.blocks, self._chunks, frozenset(dropped)),
             self._texts,
+            model=self._request.parsed.model,
             stops=stops if isinstance(stops, list) else (),
             needs_start=not self._request.parsed.stream,
         )

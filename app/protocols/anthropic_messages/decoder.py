@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.errors import UpstreamConnectError
-from app.events.recorder import RequestRecorder
 from app.protocols.anthropic_messages import allowlist as cleaning
 from app.protocols.anthropic_messages.allowlist import name_of, word_of
 from app.protocols.anthropic_messages.document_numbers import DocumentNumbers
@@ -25,6 +24,7 @@ from app.protocols.common.stream_events import (
     Passthrough,
     ReplyError,
     ReplyPart,
+    ReplyStart,
     TextBreak,
     TextDelta,
     UpstreamEvent,
@@ -45,20 +45,21 @@ class MessageDecoder:
     Whether the text goes on behind a text block is known by the next event only. So the end of the block waits for
     that: text that goes on is one text; anything else is preceded by a ``TextBreak``.
 
-    ``stops`` are the request's stop sequences. ``needs_start``: without its beginning the reply is of no use; ``read``
-    raises UpstreamConnectError then.
+    ``model`` is the one that the request names, ``stops`` are its stop sequences. ``needs_start``: the reply is of no
+    use without its beginning; without one, ``read`` raises UpstreamConnectError.
     """
 
     def __init__(
         self,
-        recorder: RequestRecorder,
         references: DocumentNumbers,
         texts: dict[int, TextBlock],
         *,
+        model: str | None,
         stops: Collection[str] = (),
         needs_start: bool = False,
     ) -> None:
-        self._recorder = recorder
+        self._model = model
+        self._prompt_tokens: int | None = None
         self._references = references
         self._texts = texts
         self._stops = stops
@@ -119,13 +120,13 @@ class MessageDecoder:
 
     def _message_start(self, raw: bytes, event: _Json) -> Iterator[UpstreamEvent]:
         self._needs_start = False
-        clean = cleaning.message_start(event, self._recorder.model, self._stops)
+        clean = cleaning.message_start(event, self._model, self._stops)
         message = event.get("message")
+        start = ReplyStart()
         if isinstance(message, dict):
-            if model := word_of(message.get("model")):
-                self._recorder.resolved_model = model
-            self._recorder.prompt_tokens = input_tokens(message.get("usage"))
-        yield UpstreamEvent(raw=raw, parts=(Passthrough(raw=event_bytes(clean)), *_more(event, clean)))
+            self._prompt_tokens = input_tokens(message.get("usage"))
+            start = ReplyStart(model=word_of(message.get("model")) or None, prompt_tokens=self._prompt_tokens)
+        yield UpstreamEvent(raw=raw, parts=(start, Passthrough(raw=event_bytes(clean)), *_more(event, clean)))
 
     def _block_start(self, raw: bytes, event: _Json) -> Iterator[UpstreamEvent]:
         block, index = block_of(event), index_of(event)
@@ -207,7 +208,7 @@ class MessageDecoder:
         frame = Frame(json=clean)
         prompt = input_tokens(usage)
         self._usage = Usage(
-            prompt_tokens=self._recorder.prompt_tokens if prompt is None else prompt,
+            prompt_tokens=self._prompt_tokens if prompt is None else prompt,
             completion_tokens=tokens if isinstance(tokens, int) else None,
             frame=frame if reason else None,
         )

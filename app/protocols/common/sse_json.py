@@ -1,7 +1,7 @@
 """Server-sent frames of JSON objects that end with ``[DONE]``: what the completion APIs of OpenAI have in common."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -67,6 +67,28 @@ class JsonStreamDecoder:
         if self._ids_seen or len(comments) < len(lines):
             raw = b"".join(comment + b"\n" for comment in comments)
         return UpstreamEvent(raw=raw, parts=(Passthrough(raw=raw),))
+
+
+async def decode_chunks(
+    body: AsyncIterator[bytes],
+    content_type: str,
+    *,
+    chunks_of: Callable[[Mapping[str, Any]], Iterator[dict[str, Any]]],
+    read: Callable[[bytes, dict[str, Any]], UpstreamEvent],
+) -> AsyncGenerator[UpstreamEvent, None]:
+    """The events of a reply that is a stream of chunks, or a whole reply that ``chunks_of`` cuts into chunks."""
+    if "event-stream" not in content_type:
+        whole = b"".join([data async for data in body])
+        for chunk in chunks_of(read_object(whole)):
+            yield read(b"", chunk)
+        yield UpstreamEvent(raw=b"", parts=(EndOfReply(last=True),))
+        return
+    decoder = JsonStreamDecoder(read)
+    async for data in body:
+        for event in decoder.feed(data):
+            yield event
+    for event in decoder.close():
+        yield event
 
 
 def load(data: bytes) -> Any:

@@ -32,12 +32,12 @@ class TextSlice(Struct, frozen=True, kw_only=True):
 
 
 class TextDelta(Struct, frozen=True, kw_only=True):
-    """Text of a choice. ``shell`` is what else its frame carries and must reach the client while the text is held."""
+    """Text of a choice. ``remainder`` is what else its frame carries, for the client while the text is held."""
 
     choice: int
     text: str
     frame: Frame
-    shell: Mapping[str, Any] | None = None
+    remainder: Mapping[str, Any] | None = None
 
 
 class Passthrough(Struct, frozen=True, kw_only=True):
@@ -49,6 +49,13 @@ class Passthrough(Struct, frozen=True, kw_only=True):
     unchecked: str | None = None
     opaque: bool = False
     """What it holds could not be read: where text is held, it does not leave."""
+
+
+class ReplyStart(Struct, frozen=True, kw_only=True):
+    """The reply begins. ``model``: the name that it gives its model; ``prompt_tokens``: if it reports them already."""
+
+    model: str | None = None
+    prompt_tokens: int | None = None
 
 
 class ChoiceFinish(Struct, frozen=True, kw_only=True):
@@ -121,7 +128,8 @@ class EndOfReply(Struct, frozen=True):
 
 
 ReplyPart = (
-    TextDelta
+    ReplyStart
+    | TextDelta
     | Passthrough
     | ChoiceFinish
     | TextBreak

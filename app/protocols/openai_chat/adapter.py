@@ -4,13 +4,12 @@ What needs no change is never rebuilt: a frame's own bytes go on. Where a frame 
 fields this code knows nothing of stay as they came.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.errors import UpstreamConnectError
-from app.events.recorder import RequestRecorder
 from app.protocols.common.document_prompt import inject
-from app.protocols.common.sse_json import JsonStreamDecoder, done_frame, dump, frame_of, load, read_object
+from app.protocols.common.sse_json import decode_chunks, done_frame, dump, frame_of, load
 from app.protocols.common.stream_events import (
     ChoiceEnd,
     ChoiceFinish,
@@ -27,12 +26,13 @@ from app.protocols.common.stream_events import (
     ReplyError,
     ReplyPart,
     ReplyRefusal,
+    ReplyStart,
     TextDelta,
     UpstreamEvent,
     Usage,
 )
 from app.protocols.common.upstream_citations import cited_in
-from app.protocols.openai_chat.continuation import not_resumable, resume
+from app.protocols.openai_chat.continuation import cannot_continue, continuing
 from app.protocols.openai_chat.whole_reply import CompletionBuilder, chunks_of, completion_of, total_of
 from judges.types import Chunk
 
@@ -52,22 +52,23 @@ class ChatAdapter:
     def inject(self, body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
         return inject(body, chunks, where=where)
 
-    def events(
-        self, body: AsyncIterator[bytes], content_type: str, recorder: RequestRecorder
+    def decode(
+        self, body: AsyncIterator[bytes], content_type: str, *, dropped: Collection[int] = ()
     ) -> AsyncGenerator[UpstreamEvent, None]:
-        """The events of a reply. A whole completion is cut into chunks, so that both take the same way."""
-        return _events(body, content_type, lambda raw, chunk: _read_chunk(raw, chunk, recorder))
+        return decode_chunks(body, content_type, chunks_of=chunks_of, read=_ChunkReader().read)
 
-    def not_resumable(self, body: Mapping[str, Any]) -> str | None:
-        return not_resumable(body)
+    def cannot_continue(self, body: Mapping[str, Any]) -> str | None:
+        return cannot_continue(body)
 
-    def resume(self, body: Mapping[str, Any], turn: Continuation) -> dict[str, Any]:
-        return resume(body, turn)
+    def continuing(self, body: Mapping[str, Any], continuation: Continuation) -> dict[str, Any]:
+        return continuing(body, continuation)
 
-    def resumed(
-        self, body: AsyncIterator[bytes], content_type: str, recorder: RequestRecorder, like: Frame
+    def decode_continued(
+        self, body: AsyncIterator[bytes], content_type: str, like: Frame
     ) -> AsyncGenerator[UpstreamEvent, None]:
-        return _events(body, content_type, lambda raw, chunk: _read_resumed(chunk, recorder, like))
+        return decode_chunks(
+            body, content_type, chunks_of=chunks_of, read=lambda _raw, chunk: _read_continued(chunk, like)
+        )
 
     def encode(self, output: Output) -> bytes:
         match output:
@@ -112,24 +113,21 @@ class ChatAdapter:
         return dump(completion.body())
 
 
-async def _events(
-    body: AsyncIterator[bytes], content_type: str, read: Callable[[bytes, dict[str, Any]], UpstreamEvent]
-) -> AsyncGenerator[UpstreamEvent, None]:
-    if "event-stream" not in content_type:
-        whole = b"".join([data async for data in body])
-        for chunk in chunks_of(read_object(whole)):
-            yield read(b"", chunk)
-        yield UpstreamEvent(raw=b"", parts=(EndOfReply(last=True),))
-        return
-    decoder = JsonStreamDecoder(read)
-    async for data in body:
-        for event in decoder.feed(data):
-            yield event
-    for event in decoder.close():
-        yield event
+class _ChunkReader:
+    """Reads the chunks of one reply; the first that names a model begins it."""
+
+    def __init__(self) -> None:
+        self._started = False
+
+    def read(self, raw: bytes, chunk: dict[str, Any]) -> UpstreamEvent:
+        event = _read_chunk(raw, chunk)
+        if self._started or not isinstance(chunk.get("model"), str) or chunk.get("error"):
+            return event
+        self._started = True
+        return UpstreamEvent(raw=event.raw, parts=(ReplyStart(model=chunk["model"]), *event.parts))
 
 
-def _read_resumed(chunk: dict[str, Any], recorder: RequestRecorder, like: Frame) -> UpstreamEvent:
+def _read_continued(chunk: dict[str, Any], like: Frame) -> UpstreamEvent:
     """A chunk of a further call, under the ids of the first. Its role has been said."""
     ours = {name: like.json[name] for name in _ENVELOPE if name in like.json}
     chunk = {**chunk, **ours} if not chunk.get("error") else chunk
@@ -141,18 +139,16 @@ def _read_resumed(chunk: dict[str, Any], recorder: RequestRecorder, like: Frame)
             chunk = {**chunk, "choices": choices}
             if not _says_something(choices[0]) and _usage(chunk) is None:
                 return UpstreamEvent(raw=b"", parts=())
-    return _read_chunk(frame_of(chunk), chunk, recorder)
+    return _read_chunk(frame_of(chunk), chunk)
 
 
-def _read_chunk(raw: bytes, chunk: dict[str, Any], recorder: RequestRecorder) -> UpstreamEvent:
+def _read_chunk(raw: bytes, chunk: dict[str, Any]) -> UpstreamEvent:
     error = chunk.get("error")
     if error:
         message = error.get("message") if isinstance(error, dict) else error
         # What else the frame says is not judged, so it does not leave with the error.
         told = raw if len(chunk) == 1 else frame_of({"error": error})
         return UpstreamEvent(raw=raw, parts=(ReplyError(message=str(message), raw=told),))
-    if recorder.resolved_model is None and isinstance(chunk.get("model"), str):
-        recorder.resolved_model = chunk["model"]
     if (said := _said(chunk)) is not None:
         return UpstreamEvent(raw=raw, parts=(said,))
     given = chunk.get("choices")
@@ -237,11 +233,11 @@ def _read_choice(raw: bytes, chunk: Mapping[str, Any], choice: Mapping[str, Any]
         return
     if text or (not extra and not rest and _tokens(choice)):
         frame = Frame(json=chunk, tokens=_tokens(choice), as_list=isinstance(delta.get("content"), list))
-        needs_shell = bool(extra or rest or delta.get("role"))
-        shell = _without_text(chunk, choice, delta, rest) if needs_shell else None
+        has_remainder = bool(extra or rest or delta.get("role"))
+        remainder = _without_text(chunk, choice, delta, rest) if has_remainder else None
         if kind := _kind(extra, rest):
             yield Passthrough(raw=b"", choice=index, unchecked=kind)
-        yield TextDelta(choice=index, text=text, frame=frame, shell=shell)
+        yield TextDelta(choice=index, text=text, frame=frame, remainder=remainder)
     elif extra or rest:
         # What a finishing chunk brings besides passes in its place; the finish itself waits for the end.
         yield Passthrough(

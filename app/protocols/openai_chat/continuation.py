@@ -18,7 +18,7 @@ _NOTE = (
 )
 
 
-def not_resumable(body: Mapping[str, Any]) -> str | None:
+def cannot_continue(body: Mapping[str, Any]) -> str | None:
     """Why the reply to ``body`` cannot be gone on with, in a word; None where it can.
 
     A model that may call tools, or speak, can answer otherwise than by going on; of several choices each would need a
@@ -34,7 +34,7 @@ def not_resumable(body: Mapping[str, Any]) -> str | None:
     return next((name for name, found in unfit.items() if found), None)
 
 
-def resume(body: Mapping[str, Any], turn: Continuation) -> dict[str, Any]:
+def continuing(body: Mapping[str, Any], turn: Continuation) -> dict[str, Any]:
     """``body`` with what stands of the reply as the assistant's message, and a note on what does not.
 
     What the model wrote and what documents say stands in the note behind a mark that is random for each call, so that

@@ -3,19 +3,17 @@
 An adapter is made for each request, since what it repeats of the prompt (``echo``) is known by the prompt alone.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from app.errors import UpstreamConnectError
-from app.events.recorder import RequestRecorder
 from app.protocols.common.document_prompt import documents_block
 from app.protocols.common.logprobs import entries_of, logprobs_of, within
-from app.protocols.common.sse_json import JsonStreamDecoder, dump, frame_of, load, read_object
+from app.protocols.common.sse_json import decode_chunks, dump, frame_of, load
 from app.protocols.common.stream_events import (
     ChoiceEnd,
     ChoiceFinish,
-    EndOfReply,
     Frame,
     JudgedClaims,
     Output,
@@ -24,6 +22,7 @@ from app.protocols.common.stream_events import (
     ReplacementText,
     ReplyError,
     ReplyPart,
+    ReplyStart,
     TextDelta,
     UpstreamEvent,
     Usage,
@@ -58,6 +57,7 @@ class CompletionsAdapter:
         self._prompts = Prompts(texts=texts, choices=read_choices(body))
         self._echoes: dict[int, Echo] = {}
         self._reply = CompletionEncoder()
+        self._started = False
 
     def prompt_text(self, body: Mapping[str, Any]) -> str:
         suffix = body.get("suffix")
@@ -72,22 +72,10 @@ class CompletionsAdapter:
             self._prompts = replace(self._prompts, texts=prompts, hidden=len(block))
         return {**body, "prompt": prompts if isinstance(body.get("prompt"), list) else prompts[0]}
 
-    async def events(
-        self, body: AsyncIterator[bytes], content_type: str, recorder: RequestRecorder
+    def decode(
+        self, body: AsyncIterator[bytes], content_type: str, *, dropped: Collection[int] = ()
     ) -> AsyncGenerator[UpstreamEvent, None]:
-        """The events of a reply. A whole one is cut into chunks, so that both take the same way."""
-        if "event-stream" not in content_type:
-            whole = b"".join([data async for data in body])
-            for chunk in chunks_of(read_object(whole)):
-                yield self._read(b"", chunk, recorder)
-            yield UpstreamEvent(raw=b"", parts=(EndOfReply(last=True),))
-            return
-        decoder = JsonStreamDecoder(lambda raw, chunk: self._read(raw, chunk, recorder))
-        async for data in body:
-            for event in decoder.feed(data):
-                yield event
-        for event in decoder.close():
-            yield event
+        return decode_chunks(body, content_type, chunks_of=chunks_of, read=self._read)
 
     def encode(self, output: Output) -> bytes:
         match output:
@@ -113,20 +101,21 @@ class CompletionsAdapter:
 
     # In
 
-    def _read(self, raw: bytes, chunk: dict[str, Any], recorder: RequestRecorder) -> UpstreamEvent:
+    def _read(self, raw: bytes, chunk: dict[str, Any]) -> UpstreamEvent:
         error = chunk.get("error")
         if error:
             message = error.get("message") if isinstance(error, dict) else error
             # What else the frame says is not judged, so it does not leave with the error.
             return UpstreamEvent(raw=raw, parts=(ReplyError(message=str(message), raw=frame_of({"error": error})),))
         envelope = sift_envelope(chunk)
-        if recorder.resolved_model is None and isinstance(envelope.kept.get("model"), str):
-            recorder.resolved_model = envelope.kept["model"]
         given = chunk.get("choices")
         choices = [choice for choice in given if isinstance(choice, dict)] if isinstance(given, list) else []
         if given and len(choices) != len(given if isinstance(given, list) else (given,)):
             return UpstreamEvent(raw=raw, parts=(Passthrough(raw=b"", choice=0, unchecked="choices", opaque=True),))
         parts: list[ReplyPart] = []
+        if not self._started and isinstance(model := envelope.kept.get("model"), str):
+            self._started = True
+            parts.append(ReplyStart(model=model))
         shown: list[Mapping[str, Any]] = []
         for choice in choices:
             told, read = self._read_choice(envelope.kept, choice)

@@ -1,10 +1,9 @@
 """The adapter of the Responses API. It keeps the state of one reply, so each request has its own."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.errors import GatewayError, UpstreamConnectError
-from app.events.recorder import RequestRecorder
 from app.protocols.common.sse_json import dump, read_object
 from app.protocols.common.stream_events import Output, ReplyError, UpstreamEvent
 from app.protocols.openai_responses.decoder import ResponseDecoder, usage_of
@@ -33,11 +32,9 @@ class ResponsesAdapter:
     def inject(self, body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
         return inject(body, chunks, where=where)
 
-    async def events(
-        self, body: AsyncIterator[bytes], content_type: str, recorder: RequestRecorder
+    async def decode(
+        self, body: AsyncIterator[bytes], content_type: str, *, dropped: Collection[int] = ()
     ) -> AsyncGenerator[UpstreamEvent, None]:
-        """The events of a reply; those of a whole response are made up, so that both take the same way."""
-        self._reader.recorder = recorder
         if "event-stream" not in content_type:
             for event in self._whole(read_object(b"".join([data async for data in body]))):
                 yield event

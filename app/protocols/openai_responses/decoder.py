@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import Any
 
 from app.errors import InvalidRequestError, UpstreamConnectError
-from app.events.recorder import RequestRecorder
 from app.protocols.common.sse_json import JsonStreamDecoder
 from app.protocols.common.stream_events import (
     EndOfReply,
@@ -17,6 +16,7 @@ from app.protocols.common.stream_events import (
     Passthrough,
     ReplyError,
     ReplyPart,
+    ReplyStart,
     TextDelta,
     UpstreamEvent,
     Usage,
@@ -72,8 +72,6 @@ class ResponseDecoder:
     """Reads one reply. ``named``: the upstream sends its events under their names."""
 
     def __init__(self) -> None:
-        self.recorder: RequestRecorder | None = None
-        """Is told of the model, once it is set."""
         self.texts = TextParts()
         self.response: dict[str, Any] | None = None
         """The final response, once it is here."""
@@ -82,7 +80,7 @@ class ResponseDecoder:
         self._decoder = JsonStreamDecoder(self._last.keep)
         self._found = Documents(Limits(), prefix="search")
         self._waiting: list[tuple[bytes, bytes, dict[str, Any]]] = []
-        self._over = False
+        self._started = self._over = False
 
     def feed(self, data: bytes) -> Iterator[UpstreamEvent]:
         """The events completed by ``data``. Raises UpstreamConnectError where it is malformed."""
@@ -173,7 +171,7 @@ class ResponseDecoder:
         elif kind == ANNOTATION:
             yield from self._annotation(raw, event)
         elif kind in LIFECYCLE:
-            yield self._lifecycle(raw, event)
+            yield from self._lifecycle(raw, event)
         elif kind == ITEM_ADDED:
             yield from self._item_added(raw, event)
         elif kind == PART_ADDED:
@@ -188,13 +186,13 @@ class ResponseDecoder:
 
     # What begins
 
-    def _lifecycle(self, raw: bytes, event: dict[str, Any]) -> Passthrough:
+    def _lifecycle(self, raw: bytes, event: dict[str, Any]) -> Iterator[ReplyPart]:
         response = object_of(event.get("response"))
-        self._name_model(response)
+        yield from self._start(response)
         if response.get("output") or response.get("output_text"):
             # No text leaves by this way; its own events bring it.
             raw = frame_of({**event, "response": begun(response)}, named=self.named)
-        return Passthrough(raw=raw)
+        yield Passthrough(raw=raw)
 
     def _item_added(self, raw: bytes, event: dict[str, Any]) -> Iterator[ReplyPart]:
         item = object_of(event.get("item"))
@@ -228,8 +226,8 @@ class ResponseDecoder:
             yield Passthrough(raw=raw)
             return
         yield from self.texts.cite(part, [event.get("annotation")])
-        # A shell without text: it is told apart from what passes, since its text may have to go and it with it.
-        yield TextDelta(choice=part.choice, text="", frame=Frame(json=event), shell=event)
+        # A frame without text yet: it does not simply pass, since its text may be withheld, and it with the text.
+        yield TextDelta(choice=part.choice, text="", frame=Frame(json=event), remainder=event)
 
     def _search(self, item: Mapping[str, Any]) -> Iterator[ReplyPart]:
         """What the upstream found before it says what it makes of it."""
@@ -271,11 +269,10 @@ class ResponseDecoder:
 
     def _terminal(self, raw: bytes, event: dict[str, Any]) -> Iterator[UpstreamEvent]:
         response = object_of(event.get("response"))
-        self._name_model(response)
         self._over = True
         for _, item in objects_in(response.get("output")):
             self.texts.name(item)
-        parts = list(self._last_parts(event, response))
+        parts = [*self._start(response), *self._last_parts(event, response)]
         if event["type"] == FAILED:
             error = object_of(response.get("error"))
             message = str(error.get("message") or "the response failed")
@@ -291,13 +288,10 @@ class ResponseDecoder:
         if usage is not None:
             yield usage
 
-    def _name_model(self, response: Mapping[str, Any]) -> None:
-        if (
-            self.recorder is not None
-            and self.recorder.resolved_model is None
-            and isinstance(response.get("model"), str)
-        ):
-            self.recorder.resolved_model = response["model"]
+    def _start(self, response: Mapping[str, Any]) -> Iterator[ReplyPart]:
+        if not self._started and isinstance(model := response.get("model"), str):
+            self._started = True
+            yield ReplyStart(model=model)
 
 
 def usage_of(response: Mapping[str, Any]) -> Usage | None:

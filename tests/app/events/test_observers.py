@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from app.events.observers import Observers
 from app.events.records import RequestEvent
+from tests.support.unmakeable_record import UnmakeableRecord
 
 pytestmark = pytest.mark.anyio
 
@@ -69,12 +70,9 @@ async def test_a_fault_of_an_observer_costs_the_others_nothing(event: Event) -> 
 
 
 async def test_an_event_that_cannot_be_made_costs_the_others_nothing(event: Event) -> None:
-    def fail() -> RequestEvent:
-        raise RuntimeError("no event")
-
     told = Told()
     observers = Observers([told], linger_s=60, at_once=3)
-    for made in (event(1), RequestEvent.later(fail), event(2)):
+    for made in (event(1), UnmakeableRecord(), event(2)):
         observers(made)
     assert told.batches == [["req_000001", "req_000002"]]
 

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from time import perf_counter
 
 import pytest
 
@@ -48,9 +47,25 @@ def test_a_process_that_is_forked_makes_ids_of_its_own() -> None:
     subprocess.run([sys.executable, "-c", FORKED], check=True, timeout=60)
 
 
-def test_the_event_of_a_request_that_is_over_tells_when_it_was() -> None:
-    recorder = RequestRecorder(api="chat", stream=False, store_text=StoreText.NONE, _started=perf_counter())
-    event = recorder.ended()
-    before = recorder.elapsed_ms()
-    assert event.request.total_ms < before
-    assert recorder.event() == event
+def test_the_time_of_a_request_ends_with_its_record() -> None:
+    recorder = RequestRecorder(api="chat", store_text=StoreText.NONE)
+    record = recorder.record()
+    before = recorder.timings.elapsed_ms()
+    assert record.event().request.total_ms < before
+    assert record.event().request.total_ms == record.total_ms
+
+
+def test_the_event_of_a_record_is_made_once() -> None:
+    record = RequestRecorder(api="chat", store_text=StoreText.NONE).record()
+    assert record.event() is record.event()
+
+
+def test_the_model_that_a_reply_names_first_counts() -> None:
+    recorder = RequestRecorder(api="chat", store_text=StoreText.NONE)
+    recorder.sent_model = "asked"
+    assert recorder.record().upstream.model == "asked"
+    recorder.start_reply(None, None)
+    recorder.start_reply("first", 3)
+    recorder.start_reply("second", None)
+    assert recorder.record().upstream.model == "first"
+    assert recorder.record().upstream.tokens.prompt == 3

@@ -201,7 +201,7 @@ async def test_a_fault_in_a_shadow_policy_costs_nothing(monkeypatch: pytest.Monk
     def broken(*_arguments: Any) -> Any:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("app.events.recorder.shadow_decisions", broken)
+    monkeypatch.setattr("app.events.request_record.shadow_decisions", broken)
     at = await bench(said(TRUE), policy(), replace(policy(**STRICT), id="beside", mode="shadow"))
     await at.stream()
     assert at.event.request.status == "completed"

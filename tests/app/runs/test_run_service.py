@@ -15,7 +15,7 @@ from app.db.tables import policy_versions
 from app.db.tables import runs as runs_table
 from app.errors import RunError
 from app.events.recorder import RequestRecorder
-from app.events.records import RequestEvent
+from app.events.records import RecordedRequest, RequestEvent
 from app.policy_admin.policy_document import parse_document
 from app.policy_admin.policy_store import PolicyStore
 from app.runs.run_service import RunService
@@ -36,8 +36,8 @@ REPORT: dict[str, Any] = {
 class Events:
     written: list[RequestEvent] = field(default_factory=list)
 
-    async def append(self, event: RequestEvent) -> None:
-        self.written.append(event)
+    async def append(self, record: RecordedRequest) -> None:
+        self.written.append(record.event())
 
 
 @dataclass
@@ -181,9 +181,7 @@ async def test_a_request_that_ends_after_its_run_keeps_its_reply(
         joined = await worker.runs.join(run_id, agent=None, key=None)
         await worker.runs.complete(run_id, None)
         assert joined is not None
-        await joined.add(
-            RequestRecorder(api="chat.completions", stream=False, store_text=worker.runs.settings.store_text)
-        )
+        await joined.add(RequestRecorder(api="chat.completions", store_text=worker.runs.settings.store_text).record())
         view = await worker.runs.get(run_id)
     assert [step.kind for step in view.steps] == ["start", "complete"]
     assert "run_call_lost" in capsys.readouterr().out

@@ -23,6 +23,7 @@ from app.events.records import RequestEvent
 from app.events.storage.journal import Journal
 from app.events.storage.writer import EventLostError, EventWriter, default_journal
 from app.settings import EventDurability
+from tests.support.unmakeable_record import UnmakeableRecord
 
 pytestmark = pytest.mark.anyio
 
@@ -247,13 +248,10 @@ async def test_an_event_that_the_database_refuses_costs_only_itself(
 async def test_an_event_that_cannot_be_made_costs_only_itself(
     open_database: Open, event: Event, tmp_path: Path
 ) -> None:
-    def fail() -> RequestEvent:
-        raise RuntimeError("no event")
-
     async with open_database() as database:
         async with running(database, tmp_path) as writer, asyncio.TaskGroup() as group:
             for number in range(5):
-                made = RequestEvent.later(fail) if number == 2 else event(number)
+                made = UnmakeableRecord() if number == 2 else event(number)
                 group.create_task(writer.append(made))
         assert (await count(database))[0] == 4
     assert (writer.written, writer.rejected, writer.dropped, writer.failures) == (4, 1, 0, 0)
@@ -263,9 +261,6 @@ async def test_an_event_that_cannot_be_made_costs_only_itself(
 async def test_sync_says_of_an_event_that_cannot_be_made_that_it_is_lost(
     open_database: Open, event: Event, tmp_path: Path, outage: bool
 ) -> None:
-    def fail() -> RequestEvent:
-        raise RuntimeError("no event")
-
     async with (
         open_database() as database,
         running(database, tmp_path, durability=SYNC, patience_s=60) as writer,
@@ -275,7 +270,7 @@ async def test_sync_says_of_an_event_that_cannot_be_made_that_it_is_lost(
             await writer.append(event(1))
         other = asyncio.ensure_future(writer.append(event(2)))
         with pytest.raises(EventLostError):
-            await writer.append(RequestEvent.later(fail))
+            await writer.append(UnmakeableRecord())
         await other
         assert (writer.journaled, writer.rejected) == (2 if outage else 0, 1)
 

@@ -8,33 +8,41 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from app.errors import UpstreamConnectError
-from app.events.recorder import RequestRecorder
 from app.protocols.common.stream_events import (
     ChoiceFinish,
     EndOfReply,
     Passthrough,
     ReplyError,
+    ReplyStart,
     TextDelta,
     UpstreamEvent,
     Usage,
 )
 from app.protocols.openai_chat.adapter import ChatAdapter
-from app.settings import StoreText
 from tests.support.in_process_gateway import USAGE, chunk, sse
 
 pytestmark = pytest.mark.anyio
 ADAPTER = ChatAdapter()
 
 
-async def read(*pieces: bytes, kind: str = "text/event-stream") -> list[UpstreamEvent]:
+async def decode(*pieces: bytes, kind: str = "text/event-stream") -> list[UpstreamEvent]:
     async def body() -> AsyncIterator[bytes]:
         for piece in pieces:
             yield piece
 
-    recorder = RequestRecorder(api="chat.completions", stream=True, store_text=StoreText.NONE)
-    return [event async for event in ADAPTER.events(body(), kind, recorder)]
+    return [event async for event in ADAPTER.decode(body(), kind)]
+
+
+async def read(*pieces: bytes, kind: str = "text/event-stream") -> list[UpstreamEvent]:
+    """The events without the start of the reply."""
+    events = await decode(*pieces, kind=kind)
+    return [
+        replace(event, parts=tuple(part for part in event.parts if not isinstance(part, ReplyStart)))
+        for event in events
+    ]
 
 
 async def only(piece: bytes) -> UpstreamEvent:
@@ -46,17 +54,29 @@ def frame(value: Any) -> bytes:
     return b"data: " + json.dumps(value).encode() + b"\n\n"
 
 
+class TestStart:
+    async def test_the_first_chunk_that_names_a_model_begins_the_reply(self) -> None:
+        nameless = {name: value for name, value in chunk({"content": "a"}).items() if name != "model"}
+        events = await decode(sse(nameless, chunk({"content": "b"}), chunk({"content": "c"}), done=False))
+        starts = [[part for part in event.parts if isinstance(part, ReplyStart)] for event in events]
+        assert starts == [[], [ReplyStart(model="m-1")], []]
+
+    async def test_an_error_does_not_begin_it(self) -> None:
+        (event,) = await decode(frame({"model": "m-1", "error": {"message": "no"}}))
+        assert not any(isinstance(part, ReplyStart) for part in event.parts)
+
+
 class TestEvents:
     async def test_text_brings_its_frame(self) -> None:
         (part,) = (await only(frame(chunk({"content": "Hi"})))).parts
         assert isinstance(part, TextDelta)
-        assert (part.choice, part.text, part.shell) == (0, "Hi", None)
+        assert (part.choice, part.text, part.remainder) == (0, "Hi", None)
 
     async def test_a_chunk_with_role_and_text_leaves_its_role_behind(self) -> None:
         (part,) = (await only(frame(chunk({"role": "assistant", "content": "Hi"})))).parts
         assert isinstance(part, TextDelta)
-        assert part.shell is not None
-        assert part.shell["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+        assert part.remainder is not None
+        assert part.remainder["choices"][0]["delta"] == {"role": "assistant", "content": ""}
 
     async def test_text_and_finish_in_one_chunk_are_two_parts(self) -> None:
         parts = (await only(frame(chunk({"content": "Hi"}, "length")))).parts
@@ -90,8 +110,8 @@ class TestEvents:
         assert passing.unchecked == "content_parts"
         assert isinstance(text, TextDelta)
         assert (text.text, text.frame.as_list) == ("Hi", True)
-        assert text.shell is not None
-        assert text.shell["choices"][0]["delta"]["content"] == [content[0], content[2]]
+        assert text.remainder is not None
+        assert text.remainder["choices"][0]["delta"]["content"] == [content[0], content[2]]
 
     async def test_usage_alone_and_usage_on_a_chunk(self) -> None:
         (alone,) = (await only(frame(USAGE))).parts

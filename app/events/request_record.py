@@ -1,0 +1,274 @@
+"""The record of one request: plain values, built once at its end, and the event that is made from them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import structlog
+from msgspec import Struct
+
+from app.events.claim_rows import SentenceRecord, claim_rows
+from app.events.llm_usage import llm_usage
+from app.events.records import ClaimRow, DocumentRow, RequestEvent, RequestRow
+from app.events.redaction import stored, stored_decisions
+from app.events.replay_data import request_extra
+from app.settings import StoreText
+from judges.types import Chunk, Consistency, LlmCall, ReplyVerdict
+from policies.engine import PolicySet
+from policies.replay import ChoiceLog, JudgeOptions, RequestLog, shadow_decisions
+from policies.types import Action, Decision, strictest
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+class RequestInfo(Struct, frozen=True, kw_only=True):
+    """What was asked for, and by whom."""
+
+    request_id: str
+    ts: datetime
+    api: str
+    stream: bool
+    model: str | None = None
+    agent: str | None = None
+    run_id: str | None = None
+    key_prefix: str | None = None
+    prompt: str = ""
+
+
+class GoverningPolicies(Struct, frozen=True, kw_only=True):
+    """The policies in scope of the request, as they were when it came.
+
+    ``tools``: whether they count tool messages among the documents; None if that is not for policies to decide.
+    """
+
+    policies: PolicySet
+    tools: bool | None = None
+
+
+class RetrievalOutcome(Struct, frozen=True, kw_only=True):
+    """The documents of the request, and what the retrieval policies decided about them.
+
+    ``dropped``: the reason for each document that they dropped, by its position in ``chunks``. ``late``: how many of
+    the last ``chunks`` came with the reply. ``conflicts``: the result of comparing the documents; None if they were not
+    compared.
+    """
+
+    chunks: Sequence[Chunk] = ()
+    dropped: Mapping[int, str] = {}
+    late: int = 0
+    injectable: bool = False
+    decisions: Sequence[Decision] = ()
+    conflicts: Consistency | None = None
+
+
+class ChoiceRecord(Struct, frozen=True, kw_only=True):
+    """One choice of the reply at its end.
+
+    ``positions``: where in the request each of its documents stands. ``quotable``: texts of the reply that decisions
+    may quote. ``log`` gives what its decisions depend on; it takes time, so it is not called before the reply has left
+    unless something waits for it.
+    """
+
+    text: str
+    index: int = 0
+    decisions: Sequence[Decision] = ()
+    sentences: Sequence[SentenceRecord] = ()
+    positions: Sequence[int] = ()
+    quotable: Sequence[str] = ()
+    llm_calls: Sequence[LlmCall] = ()
+    log: Callable[[], ChoiceLog] | None = None
+
+
+class ReplyOutcome(Struct, frozen=True, kw_only=True):
+    """The reply as a whole. ``judge_fault``: why a judge that should have looked at it was missing."""
+
+    choices: Sequence[ChoiceRecord] = ()
+    verdict: str = ReplyVerdict.NOT_CHECKED.value
+    trust_score: float | None = None
+    judge_ms: float | None = None
+    judge_fault: str | None = None
+
+    @property
+    def decisions(self) -> list[Decision]:
+        return [decision for choice in self.choices for decision in choice.decisions]
+
+
+class TokenCounts(Struct, frozen=True, kw_only=True):
+    """Tokens of all upstream calls for the reply. ``estimated``: an upstream had no time to report them."""
+
+    prompt: int | None = None
+    completion: int | None = None
+    estimated: bool = False
+    regenerations: int = 0
+
+
+class UpstreamOutcome(Struct, frozen=True, kw_only=True):
+    """What is known of the upstream call. ``model`` is the one that the reply names, or else the one asked for."""
+
+    model: str | None = None
+    finish_reason: str | None = None
+    elapsed_ms: float | None = None
+    tokens: TokenCounts = TokenCounts()
+
+
+class RequestRecord(Struct, kw_only=True):
+    """A finished request. ``event`` makes its rows; the event log calls it after the reply has left.
+
+    ``judging``: how the policies have the reply judged; None if it is not judged. ``marks``: when something first
+    happened, in milliseconds after the request came.
+    """
+
+    info: RequestInfo
+    store_text: StoreText
+    governing: GoverningPolicies | None
+    judging: JudgeOptions | None
+    retrieval: RetrievalOutcome
+    upstream: UpstreamOutcome
+    reply: ReplyOutcome
+    status: str
+    http_status: int
+    error: str | None
+    total_ms: float
+    marks: Mapping[str, float]
+    quotable: Sequence[str] = ()
+    _event: RequestEvent | None = None
+
+    @property
+    def decisions(self) -> list[Decision]:
+        return [*self.retrieval.decisions, *self.reply.decisions]
+
+    @property
+    def action(self) -> str:
+        """What happened to the request as a whole: ``allow``, ``warn`` or ``block``."""
+        return overall_action(self.status, self.decisions)
+
+    def stored(self, decisions: Sequence[Decision]) -> tuple[Decision, ...]:
+        """``decisions`` as the event log keeps them."""
+        return stored_decisions(decisions, self._quotable(), self.store_text)
+
+    def choice_logs(self) -> list[ChoiceLog]:
+        return [choice.log() for choice in self.reply.choices if choice.log is not None]
+
+    def event(self) -> RequestEvent:
+        """The rows of the request, made once. Two threads may ask at the same time: they get equal events."""
+        if self._event is None:
+            self._event = self._make_event()
+        return self._event
+
+    def _make_event(self) -> RequestEvent:
+        extra, shadow = self._replay_data()
+        info, upstream, reply = self.info, self.upstream, self.reply
+        if calls := [call for choice in reply.choices for call in choice.llm_calls]:
+            extra["llm"] = llm_usage(calls)
+        if reply.judge_fault is not None:
+            extra["judge_fault"] = reply.judge_fault
+        if self.marks:
+            extra["marks"] = {name: round(ms, 1) for name, ms in self.marks.items()}
+        text = "".join(choice.text for choice in reply.choices)
+        return RequestEvent(
+            request=RequestRow(
+                request_id=info.request_id,
+                ts=info.ts,
+                api=info.api,
+                model=info.model,
+                resolved_model=upstream.model,
+                agent=info.agent,
+                run_id=info.run_id,
+                key_prefix=info.key_prefix,
+                stream=info.stream,
+                status=self.status,
+                http_status=self.http_status,
+                action=self.action,
+                verdict=reply.verdict,
+                trust_score=reply.trust_score,
+                documents=len(self.retrieval.chunks),
+                sentences=sum(len(choice.sentences) for choice in reply.choices),
+                prompt_tokens=upstream.tokens.prompt,
+                completion_tokens=upstream.tokens.completion,
+                usage_estimated=upstream.tokens.estimated,
+                upstream_ms=upstream.elapsed_ms,
+                judge_ms=reply.judge_ms,
+                total_ms=self.total_ms,
+                finish_reason=upstream.finish_reason,
+                error=self.error,
+                prompt=stored(info.prompt, self.store_text),
+                reply=stored(text, self.store_text),
+                extra=extra,
+                regenerations=upstream.tokens.regenerations,
+            ),
+            decisions=self.stored(self.decisions),
+            claims=self._claim_rows(),
+            documents=self._document_rows(),
+            shadow=self.stored(shadow),
+        )
+
+    def _replay_data(self) -> tuple[dict[str, Any], tuple[Decision, ...]]:
+        """The data to replay the decisions from, and the decisions of shadow policies. A fault here must not cost the
+        rest of the event."""
+        if self.governing is None:
+            return {}, ()
+        try:
+            log = self._log(self.governing)
+            return request_extra(log, self.store_text), shadow_decisions(self.governing.policies, log)
+        except Exception:
+            _log.exception("request_log_failed", request_id=self.info.request_id)
+            return {}, ()
+
+    def _log(self, governing: GoverningPolicies) -> RequestLog:
+        retrieval = self.retrieval
+        return RequestLog(
+            chunks=retrieval.chunks,
+            late=retrieval.late,
+            dropped=frozenset(retrieval.dropped),
+            injectable=retrieval.injectable,
+            tools=governing.tools,
+            conflicts=retrieval.conflicts,
+            stream=self.info.stream,
+            blocked=self.status == "blocked",
+            judging=self.judging,
+            choices=self.choice_logs(),
+        )
+
+    def _claim_rows(self) -> tuple[ClaimRow, ...]:
+        rows: list[ClaimRow] = []
+        for choice in self.reply.choices:
+            rows += claim_rows(
+                choice.sentences,
+                choice=choice.index,
+                positions=choice.positions,
+                store_text=self.store_text,
+                first=len(rows),
+            )
+        return tuple(rows)
+
+    def _document_rows(self) -> tuple[DocumentRow, ...]:
+        dropped = self.retrieval.dropped
+        return tuple(
+            DocumentRow(
+                position=position,
+                document_id=chunk.id,
+                source=chunk.source,
+                collection=chunk.collection,
+                relevance_score=chunk.relevance_score,
+                age_days=chunk.age_days,
+                title=chunk.title,
+                url=chunk.url,
+                kept=position not in dropped,
+                reason=dropped.get(position),
+                text=stored(chunk.text, self.store_text),
+            )
+            for position, chunk in enumerate(self.retrieval.chunks)
+        )
+
+    def _quotable(self) -> list[str]:
+        conflicts = self.retrieval.conflicts
+        in_reply = (text for choice in self.reply.choices for text in choice.quotable)
+        return [*self.quotable, *(conflicts.texts if conflicts is not None else ()), *in_reply]
+
+
+def overall_action(status: str, decisions: Sequence[Decision]) -> str:
+    """``allow``, ``warn`` or ``block``: what ``decisions`` come to for a request that ended with ``status``."""
+    if status == "blocked":
+        return Action.BLOCK.value
+    action = strictest([decision.action for decision in decisions])
+    return Action.WARN.value if action is Action.DROP else action.value

@@ -1,0 +1,118 @@
+"""A sentence of a reply with its verdict and where it ended up, and what can be said of several."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.events.claim_rows import SentenceRecord
+from judges.report import SKIPPED
+from judges.types import ClaimVerdict, Consistency, Label, LlmCall, LlmScore, SentenceVerdict, Source, Span
+from policies.types import Citation
+
+Findings = Mapping[str, Any]
+"""What the final checks found about the whole reply: fields of ``policies.types.PolicyInputs``."""
+
+
+@dataclass(slots=True, kw_only=True)
+class JudgedSentence:
+    """A sentence that was judged. ``offset``: where it begins in the delivered text; None if it was not delivered.
+
+    ``citations`` are those in its text, ``noted`` those that the upstream reports in objects of its own.
+    ``corrected``: where in the delivered text a correction replaces it. ``retracted``: a further upstream call replaced
+    it. ``structure``: it is markup between the strings of a JSON reply. ``times``: when it was complete and when it was
+    judged, in milliseconds since the request came; None if unknown.
+    """
+
+    verdict: SentenceVerdict
+    offset: int | None
+    citations: Sequence[Citation] = ()
+    noted: Sequence[Citation] = ()
+    corrected: Span | None = None
+    retracted: bool = False
+    structure: bool = False
+    times: tuple[float, float] | None = None
+
+    @property
+    def shown(self) -> bool:
+        """The client got the sentence or its correction."""
+        return self.offset is not None or self.corrected is not None
+
+    @property
+    def supporting(self) -> list[Source]:
+        """The passages that support what the client got."""
+        claims = self.verdict.claims
+        if self.corrected is not None:
+            return [c.contradicting_source for c in claims if c.correction and c.contradicting_source is not None]
+        return [c.best_source for c in claims if c.label is Label.SUPPORTED and c.best_source is not None]
+
+    @property
+    def span(self) -> Span | None:
+        """The sentence or its correction in the delivered text, without surrounding white space."""
+        if self.offset is None:
+            return self.corrected
+        text = self.verdict.sentence.text
+        start = self.offset + len(text) - len(text.lstrip())
+        return Span(start, max(start, self.offset + len(text.rstrip())))
+
+
+def policy_claims(verdicts: Iterable[SentenceVerdict]) -> list[ClaimVerdict]:
+    """The claims that policies look at: not those beyond ``max_claims``, which are reported as skipped."""
+    return [claim for verdict in verdicts for claim in verdict.claims if claim.reason != SKIPPED]
+
+
+def standing(sentences: Sequence[JudgedSentence]) -> list[JudgedSentence]:
+    """The sentences that no further upstream call replaced."""
+    return [sentence for sentence in sentences if not sentence.retracted]
+
+
+def sentence_records(sentences: Sequence[JudgedSentence]) -> list[SentenceRecord]:
+    """The sentences as the event log keeps them."""
+    return [
+        SentenceRecord(
+            verdict=sentence.verdict,
+            delivered=sentence.offset is not None,
+            retracted=sentence.retracted,
+            times=sentence.times,
+        )
+        for sentence in sentences
+        if not sentence.structure
+    ]
+
+
+def withheld_texts(sentences: Sequence[JudgedSentence], findings: Findings) -> list[str]:
+    """Texts of claims that the client must not see, longest first; an LLM may quote them in its explanations."""
+    texts = {claim.claim.text for each in sentences if each.offset is None for claim in each.verdict.claims}
+    if texts:
+        texts.update(_explanations(findings))
+    if not any(each.offset is not None for each in sentences):
+        texts.update(_contradicting_texts(findings))
+    return sorted(texts, key=len, reverse=True)
+
+
+def quotable_texts(verdicts: Iterable[SentenceVerdict], findings: Findings) -> list[str]:
+    """Texts of the reply, and of an LLM about it, that decisions may quote."""
+    claims = [claim for verdict in verdicts for claim in verdict.claims]
+    texts = [claim.claim.text for claim in claims]
+    texts += _explanations(findings)
+    texts += [claim.correction for claim in claims if claim.correction]
+    texts += _contradicting_texts(findings)
+    return texts
+
+
+def llm_calls(findings: Findings) -> list[LlmCall]:
+    """The calls to an LLM that the final checks made."""
+    return [call for score in _scores(findings) for call in score.calls]
+
+
+def _scores(findings: Findings) -> Sequence[LlmScore]:
+    scores: Sequence[LlmScore] = findings.get("llm_scores", ())
+    return scores
+
+
+def _explanations(findings: Findings) -> list[str]:
+    return [score.reasoning for score in _scores(findings) if score.reasoning]
+
+
+def _contradicting_texts(findings: Findings) -> Sequence[str]:
+    found: Consistency = findings.get("consistency", Consistency())
+    return found.texts
