@@ -9,11 +9,10 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 from markupsafe import Markup
-from pydantic import BaseModel, BeforeValidator
+from pydantic import BaseModel
 from sse_starlette.sse import EventSourceResponse
 
 from app.analytics.statistics import RequestStats, Statistics
-from app.api.admin.common import Word
 from app.dashboard import charts
 from app.dashboard.charts import BarPart, Series
 from app.dashboard.formatting import duration, whole_percent
@@ -21,6 +20,7 @@ from app.dashboard.known_values import distinct_values
 from app.dashboard.labels import ACTIONS
 from app.dashboard.live_feed import DecisionFeed
 from app.dashboard.page_security import DashboardRoute
+from app.dashboard.query_fields import OptionalWord
 from app.dashboard.session import COOKIE, sessions_of
 from app.dashboard.templating import page
 from app.dependencies import QueriesDep, ResourcesDep
@@ -29,7 +29,7 @@ from app.events.queries import EventFilter
 router = APIRouter(route_class=DashboardRoute)
 
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
-_TAIL = 30
+_NEWEST = 30
 _NAMED = 12
 """Rows of the breakdown table; filters reach the rest."""
 
@@ -68,18 +68,15 @@ SPANS = {
     "quarter": TimeSpan(name="90 days", steps=90, step_s=_DAY),
 }
 
-Chosen = Annotated[Word | None, BeforeValidator(lambda value: value or None)]
-"""A form sends an empty string for "Any"."""
-
 
 class OverviewQuery(BaseModel):
     """The page's query parameters. ``by``: what the breakdown table groups by."""
 
     span: Literal["hour", "day", "week", "month", "quarter"] = "day"
     by: Literal["agent", "model", "policy"] = "agent"
-    agent: Chosen = None
-    model: Chosen = None
-    policy: Chosen = None
+    agent: OptionalWord = None
+    model: OptionalWord = None
+    policy: OptionalWord = None
 
     def filter(self, since: datetime | None = None) -> EventFilter:
         return EventFilter(since=since, agent=self.agent, model=self.model, policy=self.policy)
@@ -105,7 +102,7 @@ async def show(
         statistics.groups(filter, query.by, brief=True),
     )
     policies = {policy.id: policy.name for policy in await resources.policies.list(limit=1_000)}
-    newest = await queries.events(query.filter(), limit=_TAIL)
+    newest = await queries.events(query.filter(), limit=_NEWEST)
     return page(
         request,
         "overview/page.html",
@@ -131,8 +128,8 @@ async def live(
     """New decisions as server-sent events, each with an HTML row of the page."""
     sessions, cookie = sessions_of(request), request.cookies.get(COOKIE, "")
     after = request.headers.get("last-event-id") or request.query_params.get("after")
-    tail = DecisionFeed(resources.database, query.filter(), after=after)
-    return EventSourceResponse(tail.run(lambda: sessions.find(cookie)), headers={"Cache-Control": "no-store"})
+    feed = DecisionFeed(resources.database, query.filter(), after=after)
+    return EventSourceResponse(feed.run(lambda: sessions.find(cookie)), headers={"Cache-Control": "no-store"})
 
 
 def _pace(requests: int, seconds: float) -> str:

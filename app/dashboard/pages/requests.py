@@ -1,17 +1,18 @@
 """``/dashboard/requests``: the requests in the event log, newest first, with filters."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import RedirectResponse
-from pydantic import BaseModel, BeforeValidator
+from pydantic import BaseModel
 
-from app.api.admin.common import CursorText, Word, decode_cursor, encode_cursor
+from app.api.admin.common import decode_cursor, encode_cursor
 from app.dashboard.known_values import distinct_values
 from app.dashboard.labels import ACTIONS
 from app.dashboard.page_security import DashboardRoute
+from app.dashboard.query_fields import NoneIfEmpty, OptionalCursor, OptionalTime, OptionalWord
 from app.dashboard.templating import page
 from app.dependencies import QueriesDep, ResourcesDep
 from app.events.queries import EventFilter, EventQueries, Page
@@ -29,42 +30,21 @@ _SPANS = {
 _ACTIONS = {action: ACTIONS[action].capitalize() for action in ("allow", "warn", "block")}
 
 
-def _given(value: Any) -> Any:
-    """A form sends an empty string for a field that was left empty."""
-    return value.strip() or None if isinstance(value, str) else value
-
-
-def _time(value: Any) -> Any:
-    """Parse a time; one without a time zone, as ``datetime-local`` inputs send it, is in UTC."""
-    value = _given(value)
-    if not isinstance(value, str):
-        return value
-    try:
-        time = datetime.fromisoformat(value)
-    except ValueError:
-        raise ValueError("not a valid time; write it as 2026-05-31T18:30") from None
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
-
-
-Text = Annotated[Word | None, BeforeValidator(_given)]
-Time = Annotated[datetime | None, BeforeValidator(_time)]
-
-
 class RequestsQuery(BaseModel):
     """The page's filters. ``since`` and ``until`` override ``span``; ``id``, the beginning of a request id, overrides
     all others."""
 
-    id: Text = None
-    agent: Text = None
-    model: Text = None
-    policy: Text = None
-    action: Annotated[Literal["allow", "warn", "block"] | None, BeforeValidator(_given)] = None
-    code: Text = None
-    run: Text = None
-    span: Annotated[Literal["hour", "day", "week", "month"] | None, BeforeValidator(_given)] = None
-    since: Time = None
-    until: Time = None
-    cursor: Annotated[CursorText | None, BeforeValidator(_given)] = None
+    id: OptionalWord = None
+    agent: OptionalWord = None
+    model: OptionalWord = None
+    policy: OptionalWord = None
+    action: Annotated[Literal["allow", "warn", "block"] | None, NoneIfEmpty] = None
+    code: OptionalWord = None
+    run: OptionalWord = None
+    span: Annotated[Literal["hour", "day", "week", "month"] | None, NoneIfEmpty] = None
+    since: OptionalTime = None
+    until: OptionalTime = None
+    cursor: OptionalCursor = None
 
     def filter(self, now: datetime) -> EventFilter:
         recent = now - _SPANS[self.span][1] if self.span and not (self.since or self.until) else None

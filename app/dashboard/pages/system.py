@@ -6,12 +6,13 @@ from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, BeforeValidator
+from pydantic import BaseModel
 
-from app.api.admin.common import CursorText, Word, decode_cursor, encode_cursor
+from app.api.admin.common import CursorText, decode_cursor, encode_cursor
 from app.api.health import look, readiness
 from app.auth.audit_log import AuditFilter, entries
 from app.dashboard.page_security import DashboardRoute
+from app.dashboard.query_fields import OptionalWord
 from app.dashboard.templating import page
 from app.dependencies import ResourcesDep
 from app.resources import Resources
@@ -19,15 +20,14 @@ from app.worker_sync.worker_heartbeat import LiveWorker, live_workers
 
 router = APIRouter(route_class=DashboardRoute)
 _PAGE = 25
-Chosen = Annotated[Word | None, BeforeValidator(lambda value: value or None)]
 
 
 class AuditQuery(BaseModel):
     """Filters of the audit log."""
 
-    actor: Chosen = None
-    action: Chosen = None
-    target: Chosen = None
+    actor: OptionalWord = None
+    action: OptionalWord = None
+    target: OptionalWord = None
     cursor: CursorText | None = None
 
     def url(self, **changes: str | None) -> str:

@@ -45,25 +45,25 @@ async def export_trace(queries: QueriesDep, request_id: RequestId) -> Response:
 async def add_feedback(request: Request, resources: ResourcesDep, request_id: RequestId) -> Response:
     """Mark a decision, or the request as a whole, as ``right``, ``partly`` or ``wrong``."""
     form = await request.form()
-    mark, decision_id, note = (_field(form.get(name)) for name in ("mark", "decision_id", "note"))
+    mark, decision_id, note = (_storable(form.get(name)) for name in ("mark", "decision_id", "note"))
     if mark not in ("right", "partly", "wrong"):
         raise InvalidAdminRequestError("mark: must be right, partly or wrong")
     if len(note) > _LONGEST_NOTE:
         raise InvalidAdminRequestError(f"note: must be at most {_LONGEST_NOTE:,} characters")
     await FeedbackStore(resources.database).add(
-        request_id, decision_id=decision_id or None, correct=mark == "right", note=_noted(mark, note)
+        request_id, decision_id=decision_id or None, correct=mark == "right", note=_stored_note(mark, note)
     )
     anchor = f"c-{decision_id}" if decision_id else "whole"
     return RedirectResponse(f"/dashboard/requests/{quote(request_id, safe='')}#{quote(anchor)}", status_code=303)
 
 
-def _field(value: object) -> str:
+def _storable(value: object) -> str:
     """A field's text, without characters that the database can't store."""
     text = value.strip() if isinstance(value, str) else ""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
 
 
-def _noted(mark: str, note: str) -> str | None:
+def _stored_note(mark: str, note: str) -> str | None:
     own = note.removeprefix(PARTLY).removeprefix(":").strip()
     if mark == "partly":
         return f"{PARTLY}: {own}" if own else PARTLY
