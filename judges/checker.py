@@ -7,12 +7,16 @@ into evidence; ``reply`` opens the check of one reply against it (``judges.reply
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from math import inf
 
 from judges import features as default_features
 from judges.claims.extraction import HeuristicClaimExtractor
+from judges.claims.harmless import Harmless
 from judges.claims.json_reply import JsonReply
+from judges.claims.known_text import KnownText
 from judges.claims.llm_decomposition import DecomposingClaimExtractor
+from judges.coverage import partition
 from judges.evidence.feature_cache import FeatureCache
 from judges.evidence.index import EvidenceIndex
 from judges.evidence.windowing import Windowing, build_index
@@ -28,6 +32,7 @@ from judges.protocols import (
 )
 from judges.reply_check import ReplyCheck
 from judges.sentences.splitter import IncrementalSplitter
+from judges.text.fragments import Resolves
 from judges.thresholds import Thresholds
 from judges.types import Chunk
 from judges.verdicts.citation_support import CitationChecker
@@ -83,7 +88,7 @@ class GroundingChecker:
         self._llm = llm
         self._languages = languages
         self._timeout_s = timeout_s
-        self._extractor = extractor or HeuristicClaimExtractor()
+        self._extractor = extractor
         self._features: FeatureExtractor = features or default_features
         self._feature_cache = FeatureCache(self._features.prepare)
         self._splitter = splitter or (lambda: IncrementalSplitter(max_chars=max_sentence_chars))
@@ -181,6 +186,8 @@ class GroundingChecker:
         llm: bool = True,
         is_json: bool = False,
         question: str = "",
+        conversation: str = "",
+        resolves: Resolves | None = None,
     ) -> ReplyCheck:
         """Open the check of one reply.
 
@@ -194,6 +201,9 @@ class GroundingChecker:
             is_json: the reply is expected to be JSON, of which the string values are judged.
             question: the question that the reply answers. A reply that begins with a pronoun or a fragment is read in
                 its context.
+            conversation: all that the user wrote, the question included. Text that names nothing beyond it and the
+                documents may be harmless.
+            resolves: whether a bracketed text, brackets included, is a citation marker that names a document given.
         """
         claim_judge = (
             ClaimJudge(
@@ -208,13 +218,21 @@ class GroundingChecker:
             if self._scorer is not None and self._loaded
             else None
         )
-        extractor, escalation = self._extractor, None
+        known = KnownText(
+            question=conversation or question,
+            documents=[chunk.text for chunk in evidence.chunks],
+            names=[
+                name for chunk in evidence.chunks for name in (chunk.id, chunk.source, chunk.title, chunk.url) if name
+            ],
+        )
+        extractor: ClaimExtractor = self._extractor or HeuristicClaimExtractor(known=known, resolves=resolves)
+        escalation = None
         if llm and self._llm is not None and self._llm.ready:
             escalation = LlmEscalation(self._llm, evidence, max_sources=max_sources_per_claim, correct=correct)
             extractor = DecomposingClaimExtractor(
                 extractor, self._llm, timeout_s=self._timeout_s * _DECOMPOSITION_SHARE, record=escalation.calls.append
             )
-        json_reply = JsonReply(self._splitter, extractor) if is_json else None
+        json_reply = JsonReply(self._splitter, extractor, Harmless(known)) if is_json else None
         return ReplyCheck(
             splitter=json_reply or self._splitter(),
             extractor=json_reply or extractor,
@@ -225,6 +243,7 @@ class GroundingChecker:
             escalation=escalation,
             language_gate=self._language_gate(evidence) if claim_judge is not None else None,
             question="" if is_json else question,
+            partition=partial(partition, known=known, resolves=resolves, json_reply=json_reply),
         )
 
     @property
@@ -232,7 +251,9 @@ class GroundingChecker:
         """Compares statements with each other; None while no cross-encoder is loaded."""
         if self._scorer is None or not self._loaded:
             return None
-        return ConsistencyChecker(self._scorer, self._features, self._extractor, self._splitter)
+        return ConsistencyChecker(
+            self._scorer, self._features, self._extractor or HeuristicClaimExtractor(), self._splitter
+        )
 
     def citation_checker(self, evidence: EvidenceIndex) -> CitationChecker | None:
         """Judges claims against the documents they cite; None while no cross-encoder is loaded."""

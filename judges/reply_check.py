@@ -3,13 +3,13 @@ up."""
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 from judges.protocols import ClaimExtractor, JudgeError, JudgeOverloadedError, SentenceSplitter
-from judges.report import SKIPPED, build_report, worst_label
-from judges.types import Claim, ClaimVerdict, GroundingReport, Label, LlmCall, Sentence, SentenceVerdict, Span
+from judges.report import SKIPPED, build_report, letters, worst_label
+from judges.types import Claim, ClaimVerdict, GroundingReport, Label, LlmCall, Part, Sentence, SentenceVerdict, Span
 from judges.verdicts.claim_judge import ClaimJudge
 from judges.verdicts.language_gate import LanguageGate
 from judges.verdicts.llm_escalation import LlmEscalation
@@ -19,6 +19,12 @@ log = logging.getLogger(__name__)
 _MAX_CONCURRENT = 8
 """Sentences of one reply that are judged at the same time: enough to fill the judge's batches, and few enough that a
 long reply neither blocks the others nor exceeds its own deadlines."""
+NO_DOCUMENTS = "no_documents"
+"""The reason of a claim that there is nothing to judge by."""
+
+Partition = Callable[[Sentence, Sequence[ClaimVerdict]], tuple[Part, ...]]
+"""The standing of a sentence's characters, by the verdicts of its claims."""
+
 _RECENT_SENTENCES = 8
 """Sentences that decide the language of one that leaves it in doubt."""
 
@@ -53,6 +59,7 @@ class ReplyCheck:
         escalation: LlmEscalation | None = None,
         language_gate: LanguageGate | None = None,
         question: str = "",
+        partition: Partition | None = None,
     ) -> None:
         self._splitter = splitter
         self._extractor = extractor
@@ -62,6 +69,7 @@ class ReplyCheck:
         self._has_sources = has_sources
         self._timeout_s = timeout_s
         self._max_claims = max_claims
+        self._partition = partition or (lambda _sentence, _verdicts: ())
         asked = Sentence(index=-1, text=f"{question}\n\n", span=Span(0, 0), plain=question)
         self._question = [asked] if question else []
         self._sentences: list[Sentence] = []
@@ -133,7 +141,7 @@ class ReplyCheck:
         """The report on the sentences checked so far."""
         return build_report(
             [self._verdicts[index] for index in sorted(self._verdicts)],
-            characters=sum(len(sentence.text) for sentence in self._sentences),
+            characters=sum(letters(sentence.text) for sentence in self._sentences),
             has_sources=self._has_sources,
             available=self._claim_judge is not None or self._escalation is not None,
         )
@@ -153,7 +161,8 @@ class ReplyCheck:
         else:
             judged = await self._judge_all(claims, deadline)
             verdicts = [*judged, *(_unjudged(claim, SKIPPED) for claim in skipped)]
-        return SentenceVerdict(sentence=sentence, label=worst_label(verdicts), claims=tuple(verdicts))
+        parts = self._partition(sentence, verdicts)
+        return SentenceVerdict(sentence=sentence, label=worst_label(verdicts), claims=tuple(verdicts), parts=parts)
 
     async def _claims_of(self, sentence: Sentence) -> tuple[Sequence[Claim], Sequence[Claim]]:
         """The claims of ``sentence`` to judge, and those beyond ``max_claims``."""
@@ -184,7 +193,7 @@ class ReplyCheck:
 
     async def _judge(self, claim: Claim, deadline: float) -> ClaimVerdict:
         if not self._has_sources and self._claim_judge is not None:
-            return _unjudged(claim, None)
+            return _unjudged(claim, NO_DOCUMENTS)
         verdict = await self._judge_by_cross_encoder(claim, deadline)
         if self._escalation is None or not self._has_sources:
             return verdict

@@ -4,7 +4,15 @@ from collections import Counter
 from collections.abc import Sequence
 
 from judges.thresholds import MAX_UNVERIFIABLE_RATIO
-from judges.types import LABELS_WORST_FIRST, ClaimVerdict, GroundingReport, Label, ReplyVerdict, SentenceVerdict
+from judges.types import (
+    LABELS_WORST_FIRST,
+    ClaimVerdict,
+    GroundingReport,
+    Label,
+    ReplyVerdict,
+    SentenceVerdict,
+    Standing,
+)
 
 SKIPPED = "skipped"
 """The reason of a claim beyond the number that may be judged."""
@@ -27,7 +35,7 @@ def build_report(
 
     Args:
         sentences: in order.
-        characters: length of the reply so far.
+        characters: letters and digits of the reply so far (``letters``).
         has_sources: whether there are documents.
         available: whether there is a judge.
     """
@@ -38,13 +46,18 @@ def build_report(
     ratio = counts[Label.UNVERIFIABLE] / len(claims) if claims else 0.0
     trust = counts[Label.SUPPORTED] / len(claims) if claims and checked else None
     verdict = _verdict(counts, has_sources=has_sources, available=available, skipped=len(every) > len(claims))
-    covered = sum(len(sentence.sentence.text) for sentence in sentences if _is_covered(sentence)) if checked else 0
+    covered = sum(_covered(sentence) for sentence in sentences) if checked else 0
+    unjudged = tuple(part for one in sentences for part in one.parts if part.standing is Standing.UNJUDGED)
     return GroundingReport(
         verdict=verdict,
         sentences=tuple(sentences),
         claims=tuple(claims),
         trust_score=trust,
-        is_trusted=trust is not None and not counts[Label.CONTRADICTED] and ratio <= MAX_UNVERIFIABLE_RATIO,
+        is_trusted=trust is not None
+        and not counts[Label.CONTRADICTED]
+        and ratio <= MAX_UNVERIFIABLE_RATIO
+        and not unjudged
+        and len(every) == len(claims),
         total_claims=len(claims),
         supported_count=counts[Label.SUPPORTED],
         contradicted_count=counts[Label.CONTRADICTED],
@@ -52,6 +65,7 @@ def build_report(
         unverifiable_ratio=ratio,
         coverage=min(1.0, covered / characters) if characters else 0.0,
         claims_skipped=len(every) - len(claims),
+        unjudged=unjudged,
         summary=_SUMMARIES.get(verdict) or f"{counts[Label.SUPPORTED]}/{len(claims)} claims supported",
     )
 
@@ -75,6 +89,18 @@ def _verdict(counts: Counter[Label], *, has_sources: bool, available: bool, skip
     return ReplyVerdict.HAS_UNVERIFIABLE if counts[Label.UNVERIFIABLE] else ReplyVerdict.SUPPORTED
 
 
-def _is_covered(sentence: SentenceVerdict) -> bool:
-    """Whether every claim of the sentence was judged; true if it makes none."""
-    return all(claim.reason is None for claim in sentence.claims)
+def letters(text: str) -> int:
+    """The number of letters and digits of ``text``: coverage is a share of these."""
+    return sum(map(str.isalnum, text))
+
+
+def _covered(sentence: SentenceVerdict) -> int:
+    """The letters and digits of a sentence that are judged or harmless."""
+    text, start = sentence.sentence.text, sentence.sentence.span.start
+    if not sentence.parts:
+        return letters(text) if all(claim.reason is None for claim in sentence.claims) else 0
+    return sum(
+        letters(text[part.span.start - start : part.span.end - start])
+        for part in sentence.parts
+        if part.standing is not Standing.UNJUDGED
+    )

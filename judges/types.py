@@ -245,6 +245,30 @@ class Consistency:
         return [side.text for one in self.contradictions for side in (one.first, one.second)]
 
 
+class Standing(StrEnum):
+    """What is known of characters of a reply before they are delivered."""
+
+    JUDGED = "judged"
+    """Part of a claim that got a verdict, or found in a document character for character."""
+    HARMLESS = "harmless"
+    """States nothing: on the closed list of ``judges.claims.harmless``, white space, punctuation, markup."""
+    UNJUDGED = "unjudged"
+    """Everything else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Characters of the reply of one standing.
+
+    ``kind`` says what unjudged text is: ``code``, ``link``, ``attribute``, ``comment``, ``invisible``,
+    ``stray_marker``, ``json``, or why a claim got no verdict (``timeout``, ``language``, ``skipped``, ``unavailable``).
+    """
+
+    span: Span
+    standing: Standing
+    kind: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentenceVerdict:
     """A sentence and the verdicts of its claims; ``label`` is the worst of theirs (contradicted, then unverifiable)."""
@@ -252,6 +276,8 @@ class SentenceVerdict:
     sentence: Sentence
     label: Label
     claims: tuple[ClaimVerdict, ...] = ()
+    parts: tuple[Part, ...] = ()
+    """The standing of every character of the sentence; they tile it. Empty if it was not to be judged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +295,9 @@ class GroundingReport:
     unverifiable_count: int = 0
     unverifiable_ratio: float = 0.0
     coverage: float = 0.0
-    """Share of the reply's characters in sentences that were judged or make no claim, 0–1."""
+    """Share of the reply's letters and digits that are judged or harmless."""
+    unjudged: tuple[Part, ...] = ()
+    """The parts of the reply that are neither, in order."""
     claims_skipped: int = 0
     summary: str = ""
 

@@ -37,7 +37,7 @@ from app.reply.judged_sentence import (
 from app.reply.text_buffer import DeliveredText, TextBuffer
 from judges.checker import ReplyCheck
 from judges.concurrency import MAX_INLINE_SPLIT_CHARS, run
-from judges.report import build_report
+from judges.report import build_report, letters
 from judges.types import ClaimVerdict, GroundingReport, Label, LlmCall, ReplyVerdict, Sentence, SentenceVerdict, Span
 from policies.citations.extraction import reported_citations
 from policies.engine import ReplyEvaluation, SentenceDecision, decision_to_dict
@@ -490,7 +490,7 @@ class Choice:
         verdicts = [each.verdict for each in standing(self._sentences) if self.blocked or each.shown]
         return build_report(
             verdicts,
-            characters=sum(len(verdict.sentence.text) for verdict in verdicts),
+            characters=sum(letters(verdict.sentence.text) for verdict in verdicts),
             has_sources=bool(self._context.chunks),
             available=self._check is not None,
         )

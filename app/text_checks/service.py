@@ -19,7 +19,7 @@ from app.settings import Settings
 from app.text_checks.request import CheckRequest, read_check
 from judges.checker import GroundingChecker, ReplyCheck
 from judges.concurrency import MAX_INLINE_SPLIT_CHARS, run
-from judges.report import build_report
+from judges.report import build_report, letters
 from judges.types import (
     Chunk,
     ClaimVerdict,
@@ -87,7 +87,7 @@ class _Judged:
     def report(self) -> GroundingReport:
         return build_report(
             self.verdicts,
-            characters=len(self.request.text),
+            characters=letters(self.request.text),
             has_sources=bool(self.request.chunks),
             available=self.by is not None,
         )

@@ -1,187 +1,251 @@
-"""Extracts the claims of a sentence by rules, and leaves out what no document could support."""
+"""The claims of a sentence, found by rules: everything that is not known to state nothing is a claim."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
-from judges.claims.claim_context import COLON, END, QUESTION, ContextFinder, count_words, fold, has_words, is_title
+from judges.claims.claim_context import COLON, QUESTION, ContextFinder, count_words, fold, has_words, is_title
+from judges.claims.harmless import Harmless
+from judges.claims.known_text import AnyText, KnownText
+from judges.text.fragments import ROW, Fragment, Kind, Resolves, cell_fragments, code_fragments, fragments, spoken
 from judges.text.languages.rules import LANGUAGES, claim_rules
-from judges.text.markdown import ROW, cells, inline, plain, verbalise_row
+from judges.text.markdown import verbalise_row
 from judges.types import Claim, Sentence, Span
 
-_AFTER_COLON = re.compile(r":\s+|：\s*")
-_CODE = re.compile(r"\s*(`{1,3})[^`]+\1\s*\Z")
-_LISTED = re.compile(r"\s*(?:\[\^?\w{1,9}\]|【\w{1,9}】):?\s+(?:\S+\.[A-Za-z][A-Za-z0-9]{1,4}|https?://\S+)\s*\Z")
-"""A citation marker and its source: a line of a list of sources, or a footnote."""
+_CODE = re.compile(r"\s*(`{1,3})[^`]+\1[\s.:]*\Z")
+_COMMENT_LINE = re.compile(r"\s*(?:#(?![!{\[])|//|--|;;|<!--|/\*+|\*(?!\w))\s*(?P<text>.*?)\s*(?:\*/|-->)?\s*\Z")
 _QUOTED = re.compile("""["“«„'][^"”»“]{1,300}["”»“']""")
-_GREETED = re.compile(
-    r"(?: (?:there|all|everyone|[A-Z][\w.-]{0,30})){0,2}[,!] +"
-    r"(?!(?:an?|the) [^,]{1,80},)"  # Hey Jude, a song by the Beatles, ...
-    r"(?=\w+ \w+ \w)"
-)
 _CLAUSES = re.compile(r"[;；]\s+")
-_CONDITION = re.compile(r"\W*(?:if|wenn|falls|si)\b")
-_DIGIT = re.compile(r"\d")
-_CACHE_SIZE = 256
 _NESTED = re.compile(r"[([{（「『“\"«„`]")
+_NAME = re.compile(r":? ?(?:\S+\.[A-Za-z][A-Za-z0-9]{1,4}|https?://\S+)")
+"""A file or an address."""
 _MIN_CLAUSE_WORDS = 4
-_MAX_GREETING_WORDS = 2
-_MAX_SOURCE_WORDS = 8
+_MIN_COMMENT_WORDS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class _Clause:
-    """A part of a sentence that makes a claim; ``start`` and ``end`` are positions in the sentence's raw text."""
+    """A part of a sentence that claims something; ``start`` and ``end`` are positions in the sentence's raw text."""
 
     text: str
     start: int
     end: int
     question: str = ""
-    """The question that it repeats and answers."""
+    """The question that it is said to answer."""
 
 
 class HeuristicClaimExtractor:
-    """Finds claims without a model. Implements ``judges.protocols.ClaimExtractor``.
+    """Finds claims without a model; implements ``judges.protocols.ClaimExtractor``. Made for one reply.
 
-    A sentence is one claim, or one for each clause if semicolons separate them. A claim's ``context`` holds what it
-    cannot be understood without: the sentence that its pronoun or connective refers to, the lead-in of its list.
+    A sentence is one claim, or one for each of its clauses where semicolons part them. What is on the closed list of
+    ``judges.claims.harmless`` makes none, alone or before a claim; whatever else a sentence has is part of a
+    claim's span. ``context`` holds what a claim cannot be understood without: the sentence that its pronoun or
+    connective points back to, the lead-in of its list.
 
-    Args:
-        languages: codes of the phrase tables to use. Raises ValueError for a language without a table.
+    ``known`` is what the question and the documents say; without it, any heading or topic counts as known. ``resolves``
+    says of a bracketed text whether it is a marker that names a document given; without it, whatever looks like a
+    marker is one. ``languages`` names the tables of phrases to use. Raises ValueError for a language without a table.
     """
 
-    def __init__(self, *, languages: Sequence[str] = LANGUAGES) -> None:
+    def __init__(
+        self,
+        *,
+        known: KnownText | None = None,
+        resolves: Resolves | None = None,
+        languages: Sequence[str] = LANGUAGES,
+    ) -> None:
         self._rules = claim_rules(tuple(languages))
+        self._harmless = Harmless(known or AnyText(), languages)
+        self._resolves = resolves
         self._contexts = ContextFinder(self._rules, self._stated)
-        # Cached, because each sentence is asked about again as the one before the next.
-        self._clauses = lru_cache(maxsize=_CACHE_SIZE)(self._clauses_of)
+        self._clauses: dict[tuple[int, str], Sequence[_Clause]] = {}
+        """Asked of a sentence, and again as that before the next."""
 
     async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
-        """The claims of ``sentence``, empty if it makes none. ``previous`` are the sentences before it, in order."""
+        """Return the claims of ``sentence``, none if it makes none. ``previous``: the sentences before it, in order."""
+        if sentence.in_code:
+            return [_claim(sentence, clause) for clause in self._comments(sentence.text)]
         if ROW.match(sentence.text):
-            return _row(sentence, previous)
+            return [_claim(sentence, clause) for clause in self._row(sentence, previous)]
+        if (answered := self._answered(sentence.plain, previous)) is not None:
+            start, end = _trimmed(sentence.text, 0, len(sentence.text))
+            return [_claim(sentence, _Clause(answered, start, end))]
         above = self._contexts.above(sentence, previous)
-        if self._rules.labels.match(fold(above.nearest)) and count_words(sentence.plain) <= _MAX_SOURCE_WORDS:
-            return []
         claims: list[Claim] = []
         before: str | None = None
-        for clause in self._clauses(sentence):
+        for clause in self._clauses_of(sentence):
+            if self._is_listed_source(clause.text, above.nearest):
+                continue
             context, question = self._contexts.context_of(
                 sentence, clause.text, clause.question, previous, before, above
             )
-            claims.append(
-                Claim(
-                    text=clause.text,
-                    span=Span(sentence.span.start + clause.start, sentence.span.start + clause.end),
-                    sentence_index=sentence.index,
-                    context=context,
-                    question=question,
-                )
-            )
+            claims.append(_claim(sentence, clause, context=context, question=question))
             before = clause.text
         return claims
 
+    # -- what makes a claim -------------------------------------------------------------------------------------------
+
     def _clauses_of(self, sentence: Sentence) -> Sequence[_Clause]:
-        if sentence.in_code or not sentence.complete or is_title(sentence) or _CODE.match(sentence.text):
-            return ()
-        if _LISTED.match(sentence.text):
-            return ()
-        open_ended = not END.search(sentence.plain) and "\n" not in sentence.text[len(sentence.text.rstrip()) :]
-        if open_ended and self._rules.dangling.search(sentence.plain):
-            return ()
-        return tuple(clause for part in _parts(sentence.text) if (clause := self._claim(part)) is not None)
+        key = (sentence.index, sentence.text)
+        found = self._clauses.get(key)
+        if found is None:
+            found = self._clauses[key] = tuple(self._find_clauses(sentence))
+        return found
+
+    def _find_clauses(self, sentence: Sentence) -> list[_Clause]:
+        text = sentence.text
+        if sentence.in_code or _CODE.match(text):
+            return []
+        pieces = fragments(text, self._resolves)
+        labelled = is_title(sentence) or (pieces[0].kind is Kind.MARKER and bool(_NAME.fullmatch(spoken(pieces))))
+        found = []
+        for start, end in _parts(text, pieces):
+            read = _read(pieces, start, end)
+            if labelled and self._harmless.is_label(read):
+                continue
+            if (clause := self._clause(read)) is not None:
+                told, asked = clause
+                found.append(_Clause(told, start, end, asked))
+        return found
 
     def _stated(self, sentence: Sentence) -> str:
-        """All claims of ``sentence`` as one text."""
-        return "" if ROW.match(sentence.text) else " ".join(clause.text for clause in self._clauses(sentence))
+        """All that ``sentence`` claims."""
+        return "" if ROW.match(sentence.text) else " ".join(clause.text for clause in self._clauses_of(sentence))
 
-    def _claim(self, part: _Clause) -> _Clause | None:
-        """``part`` without its introduction; None if it makes no claim."""
-        rules, rest = self._rules, part.text
-        while rest and has_words(rest) and not COLON.search(rest) and not QUESTION.search(rest):
-            question, text = self._without_introduction(rest)
-            folded = fold(text)
-            filler = rules.fillers.match(folded)
-            bare = folded[filler.end() :] if filler else folded
-            if rules.refusals.match(bare) or rules.refusals.match(folded):
-                rest = _after(rules.contrasts, rest)  # "The documents do not say whether ..., but admission is 9 euros"
-            elif rules.hedges.match(bare) or self._is_phrase(folded):
+    def _clause(self, text: str) -> tuple[str, str] | None:
+        """What a clause states, without what introduces it, and the question that it repeats; None if it states
+        nothing."""
+        harmless, asked = self._harmless, ""
+        label = self._rules.labels.match(fold(text))
+        if label and harmless.is_label(text[label.end() :], numbers=True):
+            return None
+        rest = text
+        while has_words(rest):
+            if harmless.is_courtesy(rest):
                 return None
-            elif rules.meta.match(bare) and not (_CONDITION.match(bare) and _DIGIT.search(bare)):
-                rest = _after(_AFTER_COLON, rest)  # "Here's the answer: admission is 9 euros"
-            else:
-                claim = text if text == rest else text[:1].upper() + text[1:]
-                return _Clause(claim, part.start, part.end, question)
-        return None
+            if refused := harmless.refusal(rest):
+                rest = self._after_contrast(rest[refused:].lstrip())
+                continue
+            if end := harmless.prefix(rest):
+                rest = rest[end:].lstrip()
+                continue
+            question, bare = self._undressed(rest)
+            if bare != rest:
+                asked, rest = question or asked, bare
+                continue
+            if (tag := harmless.suffix(rest)) < len(rest):
+                rest = rest[:tag]
+                continue
+            break
+        if not has_words(rest) or harmless.is_question(rest):
+            return None
+        if COLON.search(rest) and harmless.is_label(rest):
+            return None
+        told = rest if rest == text else rest[:1].upper() + rest[1:]
+        return (told.rstrip("?？ ") + "." if QUESTION.search(told) and rest != text else told), asked
 
-    def _without_introduction(self, text: str) -> tuple[str, str]:
-        """A question that ``text`` repeats, or "", and ``text`` without it, a greeting, an announcement of the answer,
-        and any mention of the documents in general."""
-        rules, repeated = self._rules, ""
-        text = _without(self._greeting(text), text)
-        if opener := rules.openers.match(fold(text)):
+    def _after_contrast(self, text: str) -> str:
+        """``text`` without the word that sets it against what was said before."""
+        found = self._rules.contrasts.match(f", {fold(text)}")
+        return text[found.end() - 2 :] if found else text
+
+    def _undressed(self, text: str) -> tuple[str, str]:
+        """A question that ``text`` repeats and answers, or ""; and ``text`` without that, what says only that an answer
+        follows, and whatever names the documents as such."""
+        rules, asked = self._rules, ""
+        if (opener := rules.openers.match(fold(text))) and self._harmless.introduces(opener[0]):
             question = _QUOTED.search(opener[0])
-            repeated = text[question.start() + 1 : question.end() - 1] if question else ""
+            asked = text[question.start() + 1 : question.end() - 1] if question else ""
             text = _without(opener, text)
         text = _without(rules.attributions.match(fold(text)), text)
         trailing = rules.trailing.search(fold(text))
-        return repeated, text[: trailing.start()] + text[trailing.end() :] if trailing else text
+        return asked, text[: trailing.start()] + text[trailing.end() :] if trailing else text
 
-    def _greeting(self, text: str) -> re.Match[str] | None:
-        """A greeting before a sentence on the same line: "Hi Anna, "."""
-        found = self._rules.greetings.match(fold(text))
-        return _GREETED.match(text, found.end()) if found else None
+    def _answered(self, text: str, previous: Sequence[Sentence]) -> str | None:
+        """The question that "Yes" or "No" answers together with it; None where ``text`` is no such answer."""
+        question = next((one.plain for one in reversed(previous) if QUESTION.search(one.plain) or one.index < 0), "")
+        if not self._harmless.answers(text, question):
+            return None
+        return f"{question} {text}" if question else text
 
-    def _is_phrase(self, folded: str) -> bool:
-        """Whether it is a greeting, an interjection or the name of a source."""
-        rules = self._rules
-        greeting = None if _DIGIT.search(folded) else rules.greetings.match(folded)
-        allowed = (
-            (greeting, _MAX_GREETING_WORDS),
-            (rules.interjections.match(folded), 0),
-            (rules.labels.match(folded), _MAX_SOURCE_WORDS),
-        )
-        return any(found and count_words(folded[found.end() :]) <= most for found, most in allowed)
+    def _is_listed_source(self, text: str, nearest: str) -> bool:
+        """Whether ``text`` is an item of a list of sources that names nothing new."""
+        return bool(nearest and self._rules.labels.match(fold(nearest))) and self._harmless.is_label(text, numbers=True)
+
+    # -- tables and code ----------------------------------------------------------------------------------------------
+
+    def _row(self, sentence: Sentence, previous: Sequence[Sentence]) -> list[_Clause]:
+        """A row says of each cell what the header says it is; the first row of a table is its header, a label for each
+        cell, or else a claim."""
+        first = len(previous)
+        while first and ROW.match(previous[first - 1].text) and "\n\n" not in previous[first - 1].text:
+            first -= 1
+        values = self._cells(sentence.text)
+        if not any(map(has_words, values)):
+            return []
+        text = sentence.text
+        start, end = len(text) - len(text.lstrip()), len(text.rstrip())
+        if first == len(previous):
+            told = [value for value in values if value and not self._harmless.is_label(value)]
+            return [_Clause(", ".join(value for value in values if value), start, end)] if told else []
+        return [_Clause(verbalise_row(self._cells(previous[first].text), values), start, end)]
+
+    def _cells(self, row: str) -> list[str]:
+        cells = [spoken(cell) for cell in cell_fragments(row, fragments(row, self._resolves))]
+        return cells[1:-1] if len(cells) > 2 and not cells[-1] else cells[1:]
+
+    def _comments(self, text: str) -> list[_Clause]:
+        """Comments of code that state something."""
+        found = []
+        for line in code_fragments(text):
+            comment = _COMMENT_LINE.match(text[line.start : line.end]) if line.kind is Kind.TEXT else None
+            if comment is None or count_words(comment["text"]) < _MIN_COMMENT_WORDS:
+                continue
+            if (clause := self._clause(comment["text"])) is not None:
+                start = line.start + comment.start("text")
+                found.append(_Clause(clause[0], start, start + len(comment["text"])))
+        return found
 
 
-def _after(pattern: re.Pattern[str], text: str) -> str:
-    """The text after the first match; "" if there is none."""
-    found = pattern.search(fold(text))
-    return text[found.end() :] if found else ""
+def _claim(sentence: Sentence, clause: _Clause, *, context: str = "", question: str = "") -> Claim:
+    return Claim(
+        text=clause.text,
+        span=Span(sentence.span.start + clause.start, sentence.span.start + clause.end),
+        sentence_index=sentence.index,
+        context=context,
+        question=question,
+    )
 
 
 def _without(prefix: re.Match[str] | None, text: str) -> str:
-    """``text`` without the prefix, if words follow it."""
+    """``text`` behind the prefix, if words follow it there."""
     return text[prefix.end() :] if prefix and has_words(text[prefix.end() :]) else text
 
 
-def _parts(text: str) -> list[_Clause]:
-    """The clauses that semicolons separate, if they have some length and there are no brackets or quotations; otherwise
-    the whole sentence."""
-    whole = _part(text, 0, len(text))
+def _parts(text: str, pieces: Sequence[Fragment]) -> list[tuple[int, int]]:
+    """Where the clauses of a sentence stand: semicolons outside brackets and quotations part clauses of some length."""
     cuts = [] if _NESTED.search(text) else [found.end() for found in _CLAUSES.finditer(text)]
-    if not cuts:
-        return [whole]
-    parts = [_part(text, start, end) for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    return parts if all(len(part.text.split()) >= _MIN_CLAUSE_WORDS for part in parts) else [whole]
+    parts = [_trimmed(text, start, end) for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    if cuts and all(len(_read(pieces, *part).split()) >= _MIN_CLAUSE_WORDS for part in parts):
+        return parts
+    return [_trimmed(text, 0, len(text))]
 
 
-def _part(sentence: str, start: int, end: int) -> _Clause:
-    raw = sentence[start:end]
-    text = plain(raw) if start == 0 else inline(raw)
-    return _Clause(text.rstrip(";； ") or text, start + len(raw) - len(raw.lstrip()), start + len(raw.rstrip()))
+def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+    raw = text[start:end]
+    return start + len(raw) - len(raw.lstrip()), start + len(raw.rstrip())
 
 
-def _row(sentence: Sentence, previous: Sequence[Sentence]) -> list[Claim]:
-    """The claim of a table row: each cell after its column's name. The first row of a table is its header."""
-    first = len(previous)
-    while first and ROW.match(previous[first - 1].text) and "\n\n" not in previous[first - 1].text:
-        first -= 1
-    header = cells(previous[first].text) if first < len(previous) else []
-    values = cells(sentence.text)
-    if not header or not any(values) or not sentence.complete:
-        return []
-    part = _part(sentence.text, 0, len(sentence.text))
-    span = Span(sentence.span.start + part.start, sentence.span.start + part.end)
-    return [Claim(text=verbalise_row(header, values), span=span, sentence_index=sentence.index)]
+def _read(pieces: Sequence[Fragment], start: int, end: int) -> str:
+    """What is read of the characters ``[start, end)``."""
+    inside = []
+    for piece in pieces:
+        if piece.end <= start or piece.start >= end:
+            continue
+        if piece.start < start or piece.end > end:
+            cut = piece.spoken[max(0, start - piece.start) : end - piece.start]
+            inside.append(Fragment(max(start, piece.start), min(end, piece.end), piece.kind, cut))
+        else:
+            inside.append(piece)
+    read = spoken(inside)
+    return read.rstrip(";； ") or read

@@ -6,7 +6,7 @@ from functools import lru_cache
 from itertools import combinations
 
 from judges.text.bm25 import Bm25, substance, terms
-from judges.types import Evidence
+from judges.types import Chunk, Evidence
 
 CountTokens = Callable[[str], int]
 
@@ -18,10 +18,19 @@ class EvidenceIndex:
         windows: the evidence.
         sentences: of each window, the texts of its sentences.
         window_tokens: the longest window's limit, in tokens.
+        chunks: the chunks that the windows are from, in the order of the request.
     """
 
-    def __init__(self, windows: Sequence[Evidence], sentences: Sequence[Sequence[str]], *, window_tokens: int) -> None:
+    def __init__(
+        self,
+        windows: Sequence[Evidence],
+        sentences: Sequence[Sequence[str]],
+        *,
+        window_tokens: int,
+        chunks: Sequence[Chunk] = (),
+    ) -> None:
         self.windows = windows
+        self.chunks = chunks
         self.window_tokens = window_tokens
         """No window has more tokens than this."""
         # Keyed by identity: hashing a window hashes its texts, which takes as long as a search through them.

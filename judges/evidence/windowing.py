@@ -81,7 +81,7 @@ def build_index(
                 )
             )
             sentences.append(judged)
-    return EvidenceIndex(windows, sentences, window_tokens=limit)
+    return EvidenceIndex(windows, sentences, window_tokens=limit, chunks=chunks)
 
 
 def split_long(text: str, limit: int, count: CountTokens) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""A reply in JSON: its string values are text, what stands round them is not."""
+"""A reply in JSON: every leaf is a claim with its path, longer strings are text, and the pieces tile the reply."""
 
 import asyncio
 import json
@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judges.claims.extraction import HeuristicClaimExtractor
+from judges.claims.harmless import Harmless
 from judges.claims.json_reply import JsonReply
+from judges.claims.known_text import AnyText, KnownText
 from judges.sentences.splitter import IncrementalSplitter
 from judges.types import Sentence
 
@@ -18,12 +20,12 @@ A = "The museum opens at nine."
 B = "Admission is free on Sundays."
 
 
-def reader() -> JsonReply:
-    return JsonReply(IncrementalSplitter, HeuristicClaimExtractor())
+def reader(known: KnownText | None = None) -> JsonReply:
+    return JsonReply(IncrementalSplitter, HeuristicClaimExtractor(), Harmless(known or AnyText()))
 
 
-def read(*deltas: str, truncated: bool = False) -> list[Sentence]:
-    text = reader()
+def read(*deltas: str, truncated: bool = False, text: JsonReply | None = None) -> list[Sentence]:
+    text = text or reader()
     found: list[Sentence] = []
     for delta in deltas:
         found += text.push(delta)
@@ -31,15 +33,16 @@ def read(*deltas: str, truncated: bool = False) -> list[Sentence]:
 
 
 def said(*deltas: str) -> list[str]:
-    """What is judged, as the judge reads it."""
-    return [sentence.plain for sentence in read(*deltas) if not sentence.in_code]
+    """The sentences of longer strings and of prose, as the judge reads them."""
+    text = reader()
+    return [sentence.plain for sentence in read(*deltas, text=text) if text.spoken(sentence) is not None]
 
 
-def claims(raw: str) -> list[tuple[str, str]]:
+def claims(raw: str, known: KnownText | None = None) -> list[tuple[str, str]]:
     """Each claim, and the text of the reply that its span names."""
 
     async def run() -> list[tuple[str, str]]:
-        text = reader()
+        text = reader(known)
         sentences = [*text.push(raw), *text.flush()]
         found = [claim for s in sentences for claim in await text.extract(s, sentences[: s.index])]
         return [(claim.text, raw[claim.span.start : claim.span.end]) for claim in found]
@@ -53,25 +56,44 @@ def test_string_values_are_sentences_and_the_rest_stands_between_them() -> None:
         ('{"answer": "', True),
         (f"{A} ", False),
         (B, False),
-        ('", "sure": true}', True),
+        ('", "sure": true', False),
+        ("}", True),
     ]
 
 
 @pytest.mark.parametrize(
-    "value",
+    ("value", "told"),
     [
-        {"the name of a field is no claim at all": 1},
-        {"status": "in stock now"},
-        {"n": -1.5e3, "f": [True, False, None]},
-        {},
-        [],
-        "short",
-        7,
-        {"开放": "九点开门"},
+        ({"months": 36, "battery_covered": True}, ["months: 36", "battery covered: true"]),
+        ({"battery": {"isCovered": True}}, ["battery is covered: true"]),
+        ({"status": "in stock now"}, ["status: in stock now"]),
+        ({"n": -1.5e3, "f": [True, False, None]}, ["n: -1500.0", "f: true", "f: false", "f: null"]),
+        ({"plans": [{"name": "Pro", "price": 20}]}, ["plans name: Pro", "plans price: 20"]),
+        ({"APIKeys": ""}, ["API keys: "]),
+        ({}, []),
+        ([], []),
+        ("short", ["short"]),
+        (7, ["7"]),
+        ({"开放": "九点开门"}, ["开放: 九点开门"]),
     ],
 )
-def test_names_numbers_and_short_values_claim_nothing(value: Any) -> None:
-    assert said(json.dumps(value, ensure_ascii=False)) == []
+def test_every_leaf_is_a_claim_with_its_path(value: Any, told: list[str]) -> None:
+    assert [text for text, _ in claims(json.dumps(value, ensure_ascii=False))] == told
+
+
+def test_a_key_that_states_something_is_a_claim_and_a_label_is_none() -> None:
+    known = KnownText(documents=[A])
+    assert claims(json.dumps({"summary": A}), known) == [(A, A)]
+    assert [text for text, _ in claims(json.dumps({"limit_is_9000": A}), known)] == ["limit is 9000", A]
+
+
+def test_a_leaf_is_read_with_the_first_of_its_object() -> None:
+    async def run() -> list[str]:
+        text = reader()
+        sentences = [*text.push('[{"name": "Pro", "price": 20}, {"name": "Basic", "price": 10}]'), *text.flush()]
+        return [claim.context for s in sentences for claim in await text.extract(s, sentences[: s.index])]
+
+    assert asyncio.run(run()) == ["", "name: Pro", "", "name: Basic"]
 
 
 @pytest.mark.parametrize(

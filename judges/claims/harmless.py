@@ -1,0 +1,310 @@
+"""What states nothing: a closed list, and the conditions under which an entry of it holds.
+
+A courtesy, an announcement, a question put to the user, a refusal or a label is harmless where it stands alone and
+names nothing beyond the question and the documents. Anything that is not recognised here is read by the judge.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from typing import Any, Final
+
+from judges.claims.known_text import KnownText, words_of
+from judges.features.numbers import vocabulary
+from judges.features.words import lexicon
+from judges.text.languages.rules import LANGUAGES, claim_rules
+
+_END: Final = re.compile(r"[\s.!…。！,:：)\]\"”’*_]*\Z")
+_START: Final = re.compile(r"[\s(\[\"“‘*_¡¿–—-]*")
+_QUESTION: Final = re.compile(r"[?？]\s*\Z")
+_SUBORDINATE: Final = re.compile(
+    r"\s*(?:whether|if|how|what|when|which|who|whose|where|why|or|nor|and (?:i|we) |ob|wie|was|wann"
+    r"|welche\w*|wer|wo|oder|noch|si|comment|quand|quel\w*|qui|où|ou|cómo|cuándo|cuál\w*|quién|dónde|o|ni)\b"
+)
+_CLAUSE: Final = re.compile(r"[,;:–—](?=\s)|\b(?:but|however|aber|jedoch|mais|pero|sino)\b")
+_NUMBERING: Final = re.compile(r"\A(?:\d{1,2}(?:\.\d{1,2}){0,3}[.)]?|[ivx]{1,5}[.)]|[a-z][.)])\s+")
+_MOST_LABEL_WORDS: Final = 16
+_MOST_TOPIC_CHARS: Final = 160
+_LETTERS: Final = str.maketrans("’ʼİ", "''I")
+
+_STATING: Final = frozenset(
+    [
+        "is",
+        "are",
+        "was",
+        "were",
+        "isn't",
+        "aren't",
+        "wasn't",
+        "weren't",
+        "be",
+        "been",
+        "being",
+        "becomes",
+        "become",
+        "became",
+        "has",
+        "had",
+        "will",
+        "would",
+        "must",
+        "shall",
+        "should",
+        "cannot",
+        "can't",
+        "won't",
+        "don't",
+        "doesn't",
+        "didn't",
+        "costs",
+        "cost",
+        "equals",
+        "means",
+        "requires",
+        "allows",
+        "permits",
+        "ist",
+        "sind",
+        "war",
+        "waren",
+        "wird",
+        "werden",
+        "muss",
+        "müssen",
+        "darf",
+        "dürfen",
+        "kostet",
+        "beträgt",
+        "gilt",
+        "gelten",
+        "est",
+        "sont",
+        "était",
+        "étaient",
+        "sera",
+        "seront",
+        "doit",
+        "doivent",
+        "coûte",
+        "es",
+        "son",
+        "era",
+        "eran",
+        "está",
+        "están",
+        "será",
+        "serán",
+        "debe",
+        "deben",
+        "cuesta",
+    ]
+)
+"""Verbs with which a heading or a topic states something."""
+_COUNTED: Final = (
+    frozenset(vocabulary.NUMBER_WORDS) | frozenset(vocabulary.SCALES) | vocabulary.HOW_OFTEN - vocabulary.ONE
+)
+_WITHOUT: Final = frozenset(["without", "ohne", "sans", "sin"])
+_LIMITING: Final = (
+    lexicon.NEGATIONS | vocabulary.MORE_THAN | vocabulary.LESS_THAN | vocabulary.AT_MOST | vocabulary.CHANGED
+).union(
+    [
+        "minimum",
+        "maximum",
+        "least",
+        "without",
+        "except",
+        "only",
+        "twice",
+        "double",
+        "half",
+        "free",
+        "never",
+        "always",
+        "all",
+        "none",
+        "every",
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Table:
+    """The closed list of the languages, merged and compiled."""
+
+    courtesies: re.Pattern[str]
+    prefixes: re.Pattern[str]
+    tags: re.Pattern[str]
+    questions: re.Pattern[str]
+    answers: re.Pattern[str]
+    closed: re.Pattern[str]
+    words: frozenset[str]
+
+
+class Harmless:
+    """Says of clauses, headings and questions of one reply whether they state nothing, by what ``known`` has."""
+
+    def __init__(self, known: KnownText, languages: Sequence[str] = LANGUAGES) -> None:
+        self._known = known
+        self._table = _table(tuple(languages))
+        self._refusals = claim_rules(tuple(languages)).refusals
+        self._fillers = claim_rules(tuple(languages)).fillers
+
+    def prefix(self, text: str) -> int:
+        """The length of what only introduces ``text``: a courtesy before a comma, "I think that", "Did you know that".
+        0 where nothing does, or nothing follows."""
+        folded, at = _fold(text), 0
+        while (end := self._prefix(folded, at)) > at:
+            at = end
+        return at
+
+    def suffix(self, text: str) -> int:
+        """Where a tag at the end of ``text`` begins (", right?"); its length where there is none."""
+        found = self._table.tags.search(_fold(text))
+        return found.start() if found and found.start() else len(text)
+
+    def is_courtesy(self, text: str) -> bool:
+        """Whether all of ``text`` is a courtesy or an announcement."""
+        found = self._table.courtesies.fullmatch(_bare(text))
+        return found is not None and self._knows_topics(found)
+
+    def is_question(self, text: str) -> bool:
+        """Whether ``text`` is a question that is put to the user and names nothing new, or repeats the user's own."""
+        if not _QUESTION.search(text):
+            return False
+        if self._known.asks(text):
+            return True
+        folded = _bare(text)
+        return self._table.questions.match(folded) is not None and not self._names_something(folded)
+
+    def refusal(self, text: str) -> int:
+        """How much of ``text`` is a refusal that names nothing beyond the question and the documents; 0 for none."""
+        folded = _fold(text)
+        filler = self._fillers.match(folded)
+        found = self._refusals.match(folded, filler.end() if filler else 0) or self._refusals.match(folded)
+        if found is None:
+            return 0
+        end = len(folded)
+        for mark in _CLAUSE.finditer(folded, found.end()):
+            if not _SUBORDINATE.match(folded, mark.end()):
+                end = mark.end()
+                break
+        return end if self._knows(words_of(folded[found.end() : end])) else 0
+
+    def is_label(self, text: str, *, numbers: bool = False) -> bool:
+        """Whether ``text``, a heading, a table's head or a lead-in, only names what the question or the documents have,
+        or what any text may have. ``numbers``: those that they have are allowed too, as in the name of a source."""
+        folded = _NUMBERING.sub("", _bare(text).rstrip(":： "), count=1)
+        if self._table.courtesies.fullmatch(folded) and self.is_courtesy(folded):
+            return True
+        words = words_of(folded)
+        if len(words) > _MOST_LABEL_WORDS or not _STATING.isdisjoint(words):
+            return False
+        return (numbers or not any(word[0].isdigit() for word in words)) and self._knows(words)
+
+    def introduces(self, text: str) -> bool:
+        """Whether ``text``, which only introduces a statement, names nothing beyond the question and the documents."""
+        return self._knows(words_of(text))
+
+    def answers(self, text: str, question: str) -> bool:
+        """Whether ``text`` is a "yes" or "no", and so says what the question asks. What may also be a courtesy ("Of
+        course!") is one unless the question can be answered so."""
+        bare = _bare(text)
+        if self._table.answers.fullmatch(bare) is None:
+            return False
+        return self._table.courtesies.fullmatch(bare) is None or self._is_closed(question)
+
+    def _is_closed(self, question: str) -> bool:
+        """Whether it can be answered by yes or no."""
+        return _QUESTION.search(question) is not None and self._table.closed.search(_fold(question)) is not None
+
+    def _prefix(self, folded: str, at: int) -> int:
+        begin = start.end() if (start := _START.match(folded, at)) else at
+        found = self._table.prefixes.match(folded, begin)
+        if found is None or not any(map(str.isalnum, folded[found.end() :])):
+            return at
+        return found.end() if self._knows_topics(found) else at
+
+    def _knows_topics(self, found: re.Match[str]) -> bool:
+        for name, topic in found.groupdict().items():
+            if not topic:
+                continue
+            words = words_of(topic)
+            if name.startswith("known"):
+                if not all(map(self._known.has, words)):
+                    return False
+            elif len(topic) > _MOST_TOPIC_CHARS or not _STATING.isdisjoint(words) or not self._knows(words):
+                return False
+        return True
+
+    def _knows(self, words: Iterable[str]) -> bool:
+        """Whether each of ``words`` stands in the question or the documents, or names nothing."""
+        return all(map(self._is_known, words))
+
+    def _is_known(self, word: str) -> bool:
+        if self._known.has(word):
+            return True
+        if any(map(str.isdecimal, word)) or word in _COUNTED:
+            return False
+        return word in self._table.words or (word in lexicon.STOP and word not in _LIMITING)
+
+    def _names_something(self, folded: str) -> bool:
+        """Whether a question has a number, a negation or a comparison that nobody else has."""
+        return any(
+            (any(map(str.isdecimal, word)) or word in _COUNTED or word in lexicon.NEGATIONS)
+            and not self._known.has(word)
+            for word in words_of(folded)
+        )
+
+
+@lru_cache(maxsize=512)
+def _fold(text: str) -> str:
+    return text.translate(_LETTERS).lower()
+
+
+def _bare(text: str) -> str:
+    """``text`` in small letters without the marks at its ends."""
+    folded = _fold(text)
+    begin = _START.match(folded)
+    start = begin.end() if begin else 0
+    end = _END.search(folded, start)
+    folded = folded[start : end.start() if end else len(folded)]
+    return re.sub(r"\s+", " ", folded.rstrip("?？"))
+
+
+@lru_cache(maxsize=8)
+def _table(languages: Sequence[str]) -> _Table:
+    data = tomllib.loads((resources.files("judges.text.languages") / "harmless.toml").read_text(encoding="utf-8"))
+    tables = [data[language] for language in languages if language in data]
+    numbers = iter(range(10_000))
+
+    def every(name: str) -> str:
+        return "|".join(_expand(entry, table["slots"], numbers) for table in tables for entry in table[name])
+
+    return _Table(
+        courtesies=re.compile(f"(?:{every('courtesies')})"),
+        prefixes=re.compile(
+            rf"(?:(?:{every('prefixes')})(?:\s*[,:]\s*|\s+)|(?:{every('courtesies')})\s*(?:[,:!;]|[–—-](?=\s))"
+            r"(?!\s*(?:an?|the) [^,]{1,80},)\s*)"  # "Hey Jude, a song by the Beatles, ..."
+        ),
+        tags=re.compile(rf"\s*(?:,|[.!]|–|—|\()\s*(?:{every('tags')})\)?\s*[?？.!]*\s*\Z"),
+        questions=re.compile(f"(?:{every('questions')})"),
+        answers=re.compile(f"(?:{every('answers')})"),
+        closed=re.compile(
+            rf"(?:\A|[.!?:,\n]\s*)(?:{'|'.join(table['closed'].replace('’', chr(39)) for table in tables)})"
+        ),
+        words=frozenset(word for table in tables for word in table["words"].split()) - lexicon.NEGATIONS - _WITHOUT,
+    )
+
+
+def _expand(entry: str, slots: dict[str, Any], numbers: Iterator[int]) -> str:
+    for name, pattern in slots.items():
+        entry = entry.replace(f"<{name}>", pattern)
+    entry = entry.replace("’", "'")
+    while "<topic>" in entry:
+        entry = entry.replace("<topic>", rf"(?P<topic{next(numbers)}>[ ,][^;:.!?\n]{{0,160}}?)?", 1)
+    while "<known>" in entry:
+        entry = entry.replace("<known>", rf"(?P<known{next(numbers)}>[^\s,;:.!?]{{1,40}}(?: [^\s,;:.!?]{{1,40}})?)", 1)
+    return entry

@@ -1,0 +1,217 @@
+"""The standing of every character of a sentence: judged, harmless, or unjudged and of what kind.
+
+Default deny: a character is only judged as part of a claim that got a verdict, or because a document has it character
+for character; only harmless if the extractor left it out of every claim and a reader sees it as text or markup.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from judges.claims.json_reply import JsonReply
+from judges.claims.known_text import KnownText
+from judges.text.fragments import Fragment, Kind, Resolves, code_fragments, fragments
+from judges.types import ClaimVerdict, Part, Sentence, Span, Standing
+
+CODE = "code"
+JSON = "json"
+
+_INFO_STRINGS = frozenset(
+    [
+        "bash",
+        "c",
+        "cmd",
+        "conf",
+        "console",
+        "cpp",
+        "csharp",
+        "css",
+        "csv",
+        "diff",
+        "dockerfile",
+        "go",
+        "graphql",
+        "groovy",
+        "html",
+        "http",
+        "ini",
+        "java",
+        "javascript",
+        "js",
+        "json",
+        "json5",
+        "jsonc",
+        "jsx",
+        "kotlin",
+        "latex",
+        "lua",
+        "makefile",
+        "markdown",
+        "md",
+        "mermaid",
+        "nginx",
+        "objective-c",
+        "perl",
+        "php",
+        "plaintext",
+        "powershell",
+        "properties",
+        "protobuf",
+        "ps1",
+        "py",
+        "python",
+        "python3",
+        "r",
+        "regex",
+        "ruby",
+        "rust",
+        "scala",
+        "sh",
+        "shell",
+        "sql",
+        "swift",
+        "tex",
+        "text",
+        "toml",
+        "ts",
+        "tsx",
+        "txt",
+        "typescript",
+        "vb",
+        "vue",
+        "xml",
+        "yaml",
+        "yml",
+        "zsh",
+        "c++",
+        "c#",
+        "console",
+        "shell-session",
+    ]
+)
+
+
+def partition(
+    sentence: Sentence,
+    verdicts: Sequence[ClaimVerdict],
+    *,
+    known: KnownText,
+    resolves: Resolves | None = None,
+    json_reply: JsonReply | None = None,
+) -> tuple[Part, ...]:
+    """The parts of ``sentence``, in order; they tile it. Neighbours of one standing and kind are one part.
+
+    ``verdicts`` are those of its claims. ``known`` is what the documents say, and ``resolves`` tells markers, as for
+    the extractor. ``json_reply``: the reader of a reply that is JSON, of which the sentence is a piece.
+    """
+    claims = _Claims(verdicts)
+    start = sentence.span.start
+    if json_reply is not None:
+        found = _json_parts(sentence, claims, known, resolves, json_reply)
+    elif sentence.in_code or _is_code(sentence.text):
+        found = _code_parts(sentence.text, start, claims, known)
+    else:
+        found = _text_parts(sentence.text, start, claims, known, resolves)
+    return tuple(_merged(found))
+
+
+class _Claims:
+    """Where the claims of a sentence stand, and which of them got a verdict."""
+
+    def __init__(self, verdicts: Sequence[ClaimVerdict]) -> None:
+        self._spans = [(one.claim.span.start, one.claim.span.end, one.reason) for one in verdicts]
+
+    def parts(self, start: int, end: int, outside: Standing, kind: str | None = None) -> Iterator[Part]:
+        """The characters ``[start, end)``, by the claims that they are in; those in none are ``outside``."""
+        at = start
+        while at < end:
+            here = [reason for first, last, reason in self._spans if first <= at < last]
+            edges = [edge for first, last, _ in self._spans for edge in (first, last) if at < edge < end]
+            stop = min(edges, default=end)
+            if not here:
+                yield Part(span=Span(at, stop), standing=outside, kind=kind)
+            elif reason := next(filter(None, here), None):
+                yield Part(span=Span(at, stop), standing=Standing.UNJUDGED, kind=reason)
+            else:
+                yield Part(span=Span(at, stop), standing=Standing.JUDGED)
+            at = stop
+
+
+_NO_CLAIMS = _Claims(())
+
+
+def _text_parts(text: str, offset: int, claims: _Claims, known: KnownText, resolves: Resolves | None) -> Iterator[Part]:
+    for piece in fragments(text, resolves):
+        start, end = offset + piece.start, offset + piece.end
+        match piece.kind:
+            case Kind.TEXT | Kind.SYNTAX | Kind.ORDINAL | Kind.MARKER:
+                yield from claims.parts(start, end, Standing.HARMLESS)
+            case Kind.LINK | Kind.ATTRIBUTE if known.quotes(_bare(text, piece)):
+                yield Part(span=Span(start, end), standing=Standing.JUDGED)
+            case _:
+                yield Part(span=Span(start, end), standing=Standing.UNJUDGED, kind=piece.kind.value)
+
+
+def _code_parts(text: str, offset: int, claims: _Claims, known: KnownText) -> Iterator[Part]:
+    """Code is compared line by line."""
+    for line in code_fragments(text):
+        start, end = offset + line.start, offset + line.end
+        code = text[line.start : line.end].strip()
+        if not any(map(str.isalnum, code)) or _is_info(text, line):
+            yield Part(span=Span(start, end), standing=Standing.HARMLESS)
+        elif known.quotes(code.strip("`")):
+            yield Part(span=Span(start, end), standing=Standing.JUDGED)
+        else:
+            yield from claims.parts(start, end, Standing.UNJUDGED, CODE)
+
+
+def _json_parts(
+    sentence: Sentence, claims: _Claims, known: KnownText, resolves: Resolves | None, json_reply: JsonReply
+) -> Iterator[Part]:
+    spoken = json_reply.spoken(sentence)
+    if spoken is None:
+        harmless = json_reply.is_label(sentence)
+        outside = (Standing.HARMLESS, None) if harmless else (Standing.UNJUDGED, JSON)
+        yield from claims.parts(sentence.span.start, sentence.span.end, *outside)
+    elif spoken.text == sentence.text:
+        yield from _text_parts(sentence.text, sentence.span.start, claims, known, resolves)
+    else:
+        # Escapes: no place of what it says is one of what is written, so that the piece stands or falls as a whole.
+        found = list(_text_parts(spoken.text, 0, _NO_CLAIMS, known, resolves))
+        unjudged = next((part for part in found if part.standing is Standing.UNJUDGED), None)
+        if unjudged is not None:
+            yield Part(span=sentence.span, standing=Standing.UNJUDGED, kind=unjudged.kind)
+        else:
+            yield from claims.parts(sentence.span.start, sentence.span.end, Standing.HARMLESS)
+
+
+def _bare(text: str, piece: Fragment) -> str:
+    """A link's target or title, or an attribute's value, without its marks."""
+    raw = text[piece.start : piece.end].strip()
+    if piece.kind is Kind.ATTRIBUTE:
+        name, _, value = raw.partition("=")
+        raw = value if name.isalpha() and not any(map(str.isspace, value.strip("\"'"))) else raw
+    return raw.strip("<>\"'() ").removeprefix("mailto:")
+
+
+def _is_code(text: str) -> bool:
+    """Whether all of a sentence is a span of code."""
+    bare = text.strip().rstrip(".:")
+    return len(bare) > 2 and bare[0] == bare[-1] == "`" and "`" not in bare.strip("`")
+
+
+def _is_info(text: str, line: Fragment) -> bool:
+    """Whether it is the name of a language behind the marks that open a block."""
+    before = text[max(0, line.start - 3) : line.start]
+    return before in ("```", "~~~") and text[line.start : line.end].strip().lower() in _INFO_STRINGS
+
+
+def _merged(parts: Iterator[Part]) -> Iterator[Part]:
+    last: Part | None = None
+    for part in parts:
+        if last is not None and (last.standing, last.kind) == (part.standing, part.kind):
+            last = Part(span=Span(last.span.start, part.span.end), standing=part.standing, kind=part.kind)
+        else:
+            if last is not None:
+                yield last
+            last = part
+    if last is not None:
+        yield last

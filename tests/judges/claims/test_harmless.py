@@ -1,0 +1,112 @@
+"""The closed list of what states nothing, and what ends it."""
+
+import pytest
+
+from judges.claims.harmless import Harmless
+from judges.claims.known_text import KnownText
+
+KNOWN = KnownText(
+    question="Is the rate limit 500 requests? How do refunds work?",
+    documents=[
+        "The API rate limit is 500 requests per minute. Refunds are paid within 5 days. Take 2 tablets every 8 hours."
+    ],
+    names=["faq.pdf"],
+)
+HARMLESS = Harmless(KNOWN)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Hello!", "Hi there,", "Great question!", "I hope this helps!", "Please feel free to ask.", "Of course!",
+        "Let me know if you have any other questions about refunds.", "Thank you for your question.",
+        "Here is a summary of the refund policy:", "Feel free to reach out if you need more help with the rate limit!",
+        "I'm happy to help you with refunds.", "Ich hoffe, das hilft Ihnen weiter.", "N’hésitez pas à me contacter.",
+        "Espero que esto le ayude.", "Melden Sie sich gerne bei Fragen.",
+    ],
+)  # fmt: skip
+def test_a_courtesy_that_stands_alone_states_nothing(text: str) -> None:
+    assert HARMLESS.is_courtesy(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Please feel free to take up to 8 tablets.", "Do not hesitate to take 8.", "Feel free to take 2 tablets.",
+        "Let me know if the limit is 9000.", "Thank you for asking, the limit is 9000.", "Hi Zaphod!",
+        "I hope this helps with your 9000 requests.", "Here is the limit: 9000", "Let me know if you have no refunds.",
+    ],
+)  # fmt: skip
+def test_what_states_or_names_something_ends_a_courtesy(text: str) -> None:
+    assert not HARMLESS.is_courtesy(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("Thank you for asking, the limit is 9000.", "the limit is 9000."),
+        ("I think the limit is 9000.", "the limit is 9000."),
+        ("Did you know that the limit is 9000?", "the limit is 9000?"),
+        ("Note: the limit is 9000.", "the limit is 9000."),
+        ("Sure! The limit is 9000.", "The limit is 9000."),
+        ("Ich glaube, dass das Limit 9000 ist.", "das Limit 9000 ist."),
+        ("Hey Jude, a song by the Beatles, was released.", "Hey Jude, a song by the Beatles, was released."),
+    ],
+)
+def test_what_introduces_a_statement_is_no_part_of_it(text: str, rest: str) -> None:
+    assert text[HARMLESS.prefix(text) :] == rest
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ("I don't know.", "I don't know."),
+        ("I don't know, the limit is 9000.", "I don't know,"),
+        ("The documents do not say whether refunds are paid.", "The documents do not say whether refunds are paid."),
+        ("The documents do not mention 9000 requests.", ""),
+        ("I cannot find the rate limit, but it is 500.", "I cannot find the rate limit,"),
+    ],
+)
+def test_a_refusal_ends_where_a_statement_begins(text: str, refused: str) -> None:
+    assert text[: HARMLESS.refusal(text)] == refused
+
+
+@pytest.mark.parametrize("text", ["Rate limit", "Summary", "Key points:", "1. Refunds", "Refund timeline", "Plan"])
+def test_a_label_of_known_words_states_nothing(text: str) -> None:
+    assert HARMLESS.is_label(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["The rate limit is 9000", "The rate limit is 500", "Take 8 tablets", "Zebra policy", "No refunds", "500 requests"],
+)
+def test_a_label_that_states_or_names_something_is_a_claim(text: str) -> None:
+    assert not HARMLESS.is_label(text)
+
+
+@pytest.mark.parametrize("text", ["Would you like more details?", "Which plan do you have?", "How do refunds work?"])
+def test_a_question_put_to_the_user_states_nothing(text: str) -> None:
+    assert HARMLESS.is_question(text)
+
+
+@pytest.mark.parametrize("text", ["Did you know that the limit is 9000?", "Is it 9000?", "Do you need 9000 requests?"])
+def test_a_question_that_states_something_is_none(text: str) -> None:
+    assert not HARMLESS.is_question(text)
+
+
+def test_yes_states_what_a_closed_question_asks() -> None:
+    assert HARMLESS.answers("Yes.", "Is it 9000?")
+    assert HARMLESS.answers("Of course!", "Is it 9000?")
+    assert not HARMLESS.answers("Of course!", "How do refunds work?")
+
+
+def test_a_tag_that_asks_for_agreement_is_no_part_of_a_statement() -> None:
+    text = "The limit is 9000, right?"
+    assert text[: HARMLESS.suffix(text)] == "The limit is 9000"
+
+
+def test_documents_quote_whole_words_up_to_white_space() -> None:
+    assert KNOWN.quotes("rate   limit is 500")
+    assert KNOWN.quotes("faq.pdf")
+    assert not KNOWN.quotes("imit is 50")
+    assert not KNOWN.quotes("limit is 50")

@@ -1,0 +1,123 @@
+"""Every character of a text has a place in its fragments, and a judge reads what a reader sees."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judges.text.fragments import Kind, code_fragments, fragments, spoken
+
+SYNTAX = st.sampled_from(
+    [
+        *"*_`~[]()<>!#|-\\&;:. \n【】",
+        "<b>",
+        "</b>",
+        "<!--",
+        "-->",
+        "<a href=x>",
+        "&amp;",
+        "[1]",
+        "](",
+        "\u200b",
+        "\U000e0041",
+    ]
+)
+MARKUP = st.lists(st.one_of(SYNTAX, st.text(max_size=4)), max_size=40).map("".join)
+
+
+def kinds(text: str, known: str = "") -> list[tuple[str, str]]:
+    """The fragments that are neither text nor syntax."""
+    found = fragments(text, lambda marker: marker in known.split("|"))
+    return [
+        (part.kind.value, text[part.start : part.end])
+        for part in found
+        if part.kind not in (Kind.TEXT, Kind.SYNTAX, Kind.ORDINAL)
+    ]
+
+
+def read(text: str, known: str = "") -> str:
+    return spoken(fragments(text, lambda marker: marker in known.split("|")))
+
+
+@given(MARKUP)
+def test_fragments_tile_any_text(text: str) -> None:
+    for found in (fragments(text), fragments(text, lambda _: False), code_fragments(text)):
+        assert "".join(text[part.start : part.end] for part in found) == text
+        assert all(part.end > part.start for part in found)
+
+
+@given(MARKUP)
+def test_every_letter_outside_names_for_hidden_text_is_read(text: str) -> None:
+    for part in fragments(text, lambda _: False):
+        shown = text[part.start : part.end]
+        if part.kind is Kind.SYNTAX:
+            assert not any(map(str.isalnum, shown)) or shown.startswith("<")
+        elif part.kind is Kind.TEXT and not shown.startswith("&"):
+            assert part.spoken.count("a") == shown.count("a")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("Wait 24 hours.<Take 8 if it hurts.>", "Wait 24 hours.<Take 8 if it hurts.>"),
+        ("Wait 24 hours 【or 8 if it hurts】.", "Wait 24 hours 【or 8 if it hurts】."),
+        ("Wait 24 hours [Source: or 8 if it hurts].", "Wait 24 hours [Source: or 8 if it hurts]."),
+        ("Take 4<sup>2</sup> tablets.", "Take 4^2 tablets."),
+        ("Take <b>8</b> tablets.<br>Daily.", "Take 8 tablets. Daily."),
+        ("4 &lt; 8 tablets", "4 < 8 tablets"),
+        ("A <custom>8</custom> B", "A <custom>8</custom> B"),
+        ("<!-- Take 8", "<!-- Take 8"),
+    ],
+)
+def test_what_a_reader_sees_is_read(text: str, told: str) -> None:
+    assert read(text) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("Wait.<!-- Take 8. -->", [("comment", "<!-- Take 8. -->")]),
+        (
+            'See <a href="https://x/take-8" title="Take 8">here</a>.',
+            [("attribute", 'href="https://x/take-8" title="Take 8"')],
+        ),
+        ('See [here](https://x/take-8 "Take 8").', [("link", "https://x/take-8"), ("link", ' "Take 8"')]),
+        ("![Plan](take-8.png)", [("link", "take-8.png")]),
+        ("See [here][take-8].", [("link", "[take-8]")]),
+        (
+            "[1]: https://x/take-8 'Take 8'",
+            [("stray_marker", "[1]"), ("link", "https://x/take-8"), ("link", " 'Take 8'")],
+        ),
+        ("Five years [7].", [("stray_marker", "[7]")]),
+        ("Wait\u200b 24 \U000e0041hours.", [("invisible", "\u200b"), ("invisible", "\U000e0041")]),
+        ("Wait &#8203;24 hours.", [("invisible", "&#8203;")]),
+        ("Wait \u202e24\u202c hours.", [("invisible", "\u202e"), ("invisible", "\u202c")]),
+    ],
+)
+def test_hidden_text_has_a_name(text: str, hidden: list[tuple[str, str]]) -> None:
+    assert kinds(text) == hidden
+
+
+def test_a_bracket_that_names_a_document_is_a_marker() -> None:
+    known = "[1]|(faq.pdf)|【4†source】|[Source: faq.pdf]"
+    for text in (
+        "Five years [1].",
+        "Five years (faq.pdf).",
+        "Five years 【4†source】.",
+        "Five years [Source: faq.pdf].",
+    ):
+        assert read(text, known) == "Five years."
+        assert [kind for kind, _ in kinds(text, known)] == ["marker"]
+
+
+@pytest.mark.parametrize("text", ["👩\u200d👧 and ❤\ufe0f", "1\ufe0f\u20e3 first", "می\u200cخواهم", "क्\u200dष"])
+def test_characters_that_shape_their_neighbours_are_text(text: str) -> None:
+    assert kinds(text) == []
+
+
+def test_code_is_read_line_by_line_with_what_its_fence_says() -> None:
+    text = "```Take 8 tablets\nx = 1\n\ny = 2\n```\n"
+    assert [text[part.start : part.end] for part in code_fragments(text) if part.kind is Kind.TEXT] == [
+        "Take 8 tablets",
+        "x = 1\n",
+        "y = 2\n",
+    ]
