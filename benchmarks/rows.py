@@ -17,7 +17,7 @@ from sqlalchemy import Table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.database import Database
-from app.db.partitions import following, make_months, month_of
+from app.db.partitions import create_months, following, month_of
 from app.db.schema import alembic_config, upgrade
 from app.db.tables import EVENT_TABLES, claims, decisions, documents, policies, policy_versions, requests
 
@@ -206,7 +206,7 @@ async def fill(url: str, count: int, days: int, with_claims: int, jobs: int) -> 
         if database.dialect == "postgresql":
             month = month_of(rows.start)
             while month <= datetime.now(UTC):
-                await make_months(database, month)
+                await create_months(database, month)
                 month = following(month)
         async with database.write() as connection:
             for index in indexes:

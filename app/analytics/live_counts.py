@@ -1,4 +1,4 @@
-"""The event log counted row by row: exact, for any filter, and as slow as there are rows."""
+"""Statistics counted from the event rows: exact, for any filter, and as slow as there are many rows."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -23,7 +23,7 @@ from app.events.queries import EventFilter, decisions_matching, requests_matchin
 from app.events.rollups.request_stats import PERCENT, DecisionStats, LatencyStats, RequestStats
 
 By = Literal["agent", "model", "policy"] | int | None
-"""What requests are grouped by; a number: by time, in steps of so many seconds."""
+"""What requests are grouped by; a number: by time, in steps of that many seconds."""
 Group = str | int | None
 
 _of = requests.c
@@ -50,7 +50,7 @@ async def count_requests(
         numbers.actions[action] += count
         numbers.verdicts[verdict] += count
         numbers.statuses[status] += count
-        # PostgreSQL adds up large integers as decimals.
+        # PostgreSQL sums large integers as decimals.
         numbers.prompt_tokens += int(prompt or 0)
         numbers.completion_tokens += int(completion or 0)
         numbers.trust_count += trusted
@@ -63,7 +63,7 @@ async def count_requests(
 async def request_percentiles(
     connection: AsyncConnection, dialect: str, filter: EventFilter, by: By, found: dict[Group, RequestStats]
 ) -> None:
-    """Tell the groups in ``found`` their percentiles."""
+    """Set the percentiles of the groups in ``found``."""
     query, groups = _grouped(dialect, filter, by)
     for part, value in LATENCIES.items():
         values = query.add_columns(value.label("value")).where(value.is_not(None))
@@ -72,14 +72,14 @@ async def request_percentiles(
 
 
 def group_of(key: Sequence[Any]) -> Group:
-    """The group that a row is of. Nobody's name is the same as no name."""
+    """The group of a row. An empty name is the same as none."""
     return (key[0] or None if isinstance(key[0], str) else key[0]) if key else None
 
 
 async def count_decisions(
     connection: AsyncConnection, filter: EventFilter, names: Sequence[str], found: dict[tuple[Any, ...], DecisionStats]
 ) -> None:
-    """Add the decisions that match to ``found``, by the columns of those names."""
+    """Add the decisions that match to ``found``, grouped by the columns ``names``."""
     keys = [_key(name) for name in names]
     kinds = [*keys, _unindexed(decisions.c.action), _unindexed(decisions.c.reason_code)]
     query = decisions_matching(filter, *kinds, func.count()).group_by(*kinds)
@@ -91,7 +91,7 @@ async def count_decisions(
 async def decision_percentiles(
     connection: AsyncConnection, filter: EventFilter, names: Sequence[str], found: dict[tuple[Any, ...], DecisionStats]
 ) -> None:
-    """Tell the kinds in ``found`` their percentiles."""
+    """Set the percentiles of the groups in ``found``."""
     keys = [_key(name) for name in names]
     values = decisions_matching(filter, *keys, decisions.c.latency_ms.label("value"))
     for *of, percentiles in _read(await connection.execute(_percentiles(values, keys)), keys):
@@ -99,13 +99,13 @@ async def decision_percentiles(
 
 
 async def names_of_policies(connection: AsyncConnection, filter: EventFilter) -> dict[str, str]:
-    """What each policy was called, by its id."""
+    """The name of each policy, by its id."""
     query = decisions_matching(filter, decisions.c.policy_id, func.max(decisions.c.policy_name))
     return {row[0]: row[1] for row in await connection.execute(query.group_by(decisions.c.policy_id))}
 
 
 def _grouped(dialect: str, filter: EventFilter, by: By) -> tuple[Select[Any], list[ColumnElement[Any]]]:
-    """A query for the groups of the requests that match, and the groups: none, or one column."""
+    """A query for the groups of the requests that match, and the columns to group by: none or one."""
     match by:
         case None:
             return requests_matching(filter), []
@@ -127,8 +127,8 @@ def _grouped(dialect: str, filter: EventFilter, by: By) -> tuple[Select[Any], li
 
 
 def _unindexed(text: ColumnElement[Any]) -> ColumnElement[Any]:
-    """A text to group by; none is an empty one. SQLite would else read the whole index of the text, not to sort, where
-    the time alone leads to a few rows."""
+    """A text to group by, empty instead of null. Without this SQLite would scan the whole index of the text to avoid
+    sorting, although the time range has few rows."""
     return func.coalesce(text, literal_column("''")).label(str(text.key))
 
 
@@ -138,9 +138,9 @@ def _key(name: str) -> ColumnElement[Any]:
 
 
 def _epoch(dialect: str, time: ColumnElement[Any], step: int) -> ColumnElement[Any]:
-    """``time`` in whole steps of so many seconds since 1970."""
+    """``time`` as seconds since 1970, rounded down to a multiple of ``step``."""
     if dialect == "sqlite":
-        # Without the fraction, by which SQLite would round up.
+        # Without the fraction, because SQLite would round up.
         seconds: ColumnElement[Any] = cast(func.strftime("%s", func.substr(time, 1, 19)), Integer)
     else:
         seconds = cast(func.floor(extract("epoch", time)), BigInteger)
@@ -154,8 +154,8 @@ def _sums() -> list[ColumnElement[Any]]:
 
 
 def _percentiles(values: Select[Any], groups: Sequence[ColumnElement[Any]]) -> Select[Any]:
-    """The percentiles (nearest rank) of the column ``value`` in each group. Both kinds of database have windows; only
-    one of them has percentiles."""
+    """The percentiles (nearest rank) of the column ``value`` in each group. By window functions, because SQLite has no
+    percentile functions."""
     plain = values.subquery()
     keys = [column for column in plain.c if column.key != "value"]
     within = keys or None
@@ -175,7 +175,7 @@ def _percentiles(values: Select[Any], groups: Sequence[ColumnElement[Any]]) -> S
 
 
 def _read(rows: Any, groups: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """The groups of each row, then its percentiles by name; rows without any value are left out."""
+    """The groups of each row, then its percentiles by name. Rows without values are left out."""
     names = [f"p{percent}" for percent in PERCENT] + ["max"]
     return [
         (*row[: len(groups)], {name: round(value, 3) for name, value in zip(names, row[len(groups) :], strict=True)})

@@ -1,4 +1,4 @@
-"""The event log in numbers, from what was counted ahead: whole hours and days, however many requests they had."""
+"""Statistics read from the rollups of whole hours and days, at a cost independent of the number of requests."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -37,23 +37,24 @@ _SOME = 200
 
 @dataclass(frozen=True, slots=True)
 class RollupSpan:
-    """A part of a filter's time, and the step of the rows that it is to be read from; None: from the events."""
+    """A part of a filter's time range, and the ``step`` of the rollups to read; None: read the events."""
 
     step: int | None
     filter: EventFilter
 
 
 def has_requests(filter: EventFilter) -> bool:
-    """Whether requests were counted ahead in the way that ``filter`` asks for."""
+    """Whether the rollups of requests can answer ``filter``."""
     return filter.run_id is None and filter.phase is None and filter.reason_code is None and filter.shadow is None
 
 
 def has_decisions(filter: EventFilter) -> bool:
+    """Whether the rollups of decisions can answer ``filter``."""
     return filter.run_id is None
 
 
 def spans(filter: EventFilter, *, largest: int = DAY) -> list[RollupSpan]:
-    """The time of ``filter`` in parts: days and hours as far as it has whole ones, and what is left at its ends."""
+    """The time range of ``filter`` in whole days and hours, and the remainders at its ends."""
     return [
         RollupSpan(step, replace(filter, since=since, until=until))
         for step, since, until in _parts(filter.since, filter.until, (DAY, HOUR) if largest == DAY else (HOUR,))
@@ -61,7 +62,7 @@ def spans(filter: EventFilter, *, largest: int = DAY) -> list[RollupSpan]:
 
 
 def whole(filter: EventFilter) -> EventFilter:
-    """``filter`` with its time made longer until it is whole hours."""
+    """``filter`` with its time range extended to whole hours."""
     since, until = filter.since, filter.until
     return replace(filter, since=since and _floor(since, HOUR), until=until and _ceiling(until, HOUR))
 
@@ -95,14 +96,14 @@ def _ceiling(time: datetime, step: int) -> datetime:
     try:
         return floor if floor == time else floor + timedelta(seconds=step)
     except OverflowError:
-        return floor  # the last hours of the calendar: nothing is later
+        return floor  # the last hours of the calendar; nothing is later
 
 
 class RequestRollups:
-    """Requests by group, added up from what was counted ahead.
+    """Statistics of requests by group, summed up from rollups.
 
-    ``parts``: of the time that they take, those asked about. ``brief``: no more than how many there were, what became
-    of them, their trust and their times. ``percentiles``: from histograms of all hours that the time touches.
+    ``parts``: the parts of the time to include. ``brief``: only counts, actions, trust and times. ``percentiles``:
+    include percentiles, from the histograms of all hours that the time range touches.
     """
 
     def __init__(self, connection: AsyncConnection, by: By, *, parts: Sequence[str], brief: bool, percentiles: bool):
@@ -112,7 +113,7 @@ class RequestRollups:
         self._bins: dict[tuple[Group, str], _Histogram] = defaultdict(_Histogram)
 
     async def add(self, span: RollupSpan, step: int) -> None:
-        """The requests of ``span``, and what they add to the histograms."""
+        """Add the requests of ``span`` and their histograms."""
         group, counts = _group(self._by), len(self._counts)
         columns: list[ColumnElement[Any]] = [func.sum(_requests[name]) for name in self._counts]
         for part in self._parts:
@@ -129,7 +130,7 @@ class RequestRollups:
                     self._bins[key, part].add(largest, bins)
 
     async def touch(self, filter: EventFilter) -> None:
-        """Add the hours that ``filter`` touches to the histograms alone."""
+        """Add the hours that ``filter`` touches to the histograms only."""
         if not self._percentiles:
             return
         group = _group(self._by)
@@ -140,10 +141,10 @@ class RequestRollups:
                 self._bins[_key(row[: len(group)], self._by), part].add(largest, bins)
 
     def numbers(self) -> dict[Group, RequestStats]:
-        """All that was found, with percentiles."""
+        """The statistics, with percentiles."""
         for (key, part), histogram in self._bins.items():
-            if key in self.found and (told := histogram.percentiles()):
-                self.found[key].latency_ms[part] = told
+            if key in self.found and (percentiles := histogram.percentiles()):
+                self.found[key].latency_ms[part] = percentiles
         return self.found
 
     def _by_part(self, values: Sequence[Any]) -> list[tuple[str, Sequence[Any]]]:
@@ -167,8 +168,8 @@ def _add(numbers: RequestStats, action: str, counts: Mapping[str, Any]) -> None:
 
 
 class DecisionRollups:
-    """Decisions by the columns of some names, added up from what was counted ahead, with percentiles as those of
-    requests are told; and, where they are by policy, what each was called."""
+    """Statistics of decisions grouped by the columns ``names``, summed up from rollups, with percentiles. If grouped by
+    policy, ``called`` has the policies' names."""
 
     def __init__(self, connection: AsyncConnection, names: Sequence[str]) -> None:
         self.found: dict[tuple[Any, ...], DecisionStats] = {}
@@ -177,7 +178,7 @@ class DecisionRollups:
         self._bins: dict[tuple[Any, ...], _Histogram] = defaultdict(_Histogram)
 
     async def add(self, span: RollupSpan, step: int) -> None:
-        """The decisions of ``span``, and what they add to the histograms."""
+        """Add the decisions of ``span`` and their histograms."""
         kinds = [_decisions.action, _decisions.reason_code]
         for of, (action, reason_code, count, *others) in await self._read(
             span.filter, step, kinds, func.sum(_decisions.decisions)
@@ -187,12 +188,12 @@ class DecisionRollups:
             self._add(of, others)
 
     async def touch(self, filter: EventFilter) -> None:
-        """Add the hours that ``filter`` touches to the histograms alone."""
+        """Add the hours that ``filter`` touches to the histograms only."""
         for of, others in await self._read(whole(filter), HOUR, []):
             self._add(of, others)
 
     def decided(self) -> dict[tuple[Any, ...], DecisionStats]:
-        """All that was found, with percentiles."""
+        """The statistics, with percentiles."""
         for key, histogram in self._bins.items():
             if key in self.found:
                 self.found[key].latency_ms = histogram.percentiles()
@@ -216,9 +217,9 @@ class DecisionRollups:
 
 
 async def more_than(connection: AsyncConnection, filter: EventFilter, few: int) -> bool:
-    """Whether there are more than ``few`` requests, of whatever kind, in the hours that ``filter`` touches."""
+    """Whether there are more than ``few`` requests in total in the hours that ``filter`` touches."""
     hours = spans(whole(EventFilter(since=filter.since, until=filter.until)))
-    # No row counts less than one request, and most count many: a look at some mostly tells.
+    # Every row counts at least one request, and most count many: reading a few is usually enough.
     for most in (min(few, _SOME), few + 1):
         count = 0
         for span in hours:
@@ -235,7 +236,7 @@ class _Histogram:
         self.largest = 0.0
 
     def add(self, largest: float | None, bins: Sequence[int | None]) -> None:
-        """The largest value, and how many fall into each bin; null where there is no row to count."""
+        """Add a maximum and the counts of the bins; null if there are no rows."""
         self.largest = max(self.largest, largest or 0.0)
         self.counts = [count + int(more or 0) for count, more in zip(self.counts, bins, strict=True)]
 

@@ -1,4 +1,4 @@
-"""What the gateway did, in numbers: how many requests, what became of them, how long it took, what policies decided."""
+"""The gateway's statistics: requests, their outcomes and latencies, and the decisions of policies."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,32 +31,31 @@ __all__ = ["DecisionStats", "LatencyStats", "RequestStats", "Statistics"]
 
 _MOST_GROUPS = 100
 _FEW = 5_000
-"""As many requests are counted one by one as fast as it takes to add up what was counted ahead."""
+"""Up to this many requests, counting rows is as fast as summing up rollups."""
 
 
 class Statistics:
-    """Numbers of one database. All raise DatabaseUnavailableError.
+    """The statistics of one database. All methods raise DatabaseUnavailableError.
 
-    Requests and decisions are counted ahead by hour and by day, as ``app.events.rollups.rollup_update`` does; from that
-    are answered filters by time, agent, model, action and policy, at the same cost however many requests there were.
-    What is left of the time before and after whole hours is counted row by row, and so is all of it with another
-    filter. Counts and sums are exact. Percentiles are where there were no more than ``few`` requests in the time
-    asked about; else they are read from histograms, of all hours that the time touches, whose bins double.
+    Filters by time, agent, model, action and policy are answered from hourly and daily rollups, at a cost independent
+    of the number of requests. The time before and after whole hours is counted row by row, and so is everything with
+    other filters. Counts and sums are exact. Percentiles are exact if the time range has at most ``few`` requests;
+    otherwise they are estimated from the histograms of all hours that it touches, whose bins double in size.
     """
 
     def __init__(self, database: Database, *, few: int = _FEW) -> None:
         self._database, self._few = database, few
 
     async def totals(self, filter: EventFilter) -> RequestStats:
-        """All requests that match, as one, with percentiles."""
+        """All requests that match, with percentiles."""
         return (await self._counted(filter, None)).get(None, RequestStats())
 
     async def groups(
         self, filter: EventFilter, by: Literal["agent", "model", "policy"], *, brief: bool = False
     ) -> list[tuple[str | None, RequestStats]]:
         """The requests by ``agent``, by ``model``, or by the id of each ``policy`` that decided on them (a request
-        counts for all of them); those with the most first, at most a hundred. ``brief``: all that is needed is how many
-        there were, what became of them, their trust, and the whole time that they took."""
+        counts for all of them), the largest groups first, at most a hundred. ``brief``: only counts, actions, trust and
+        total time."""
         found = await self._counted(filter, by, brief=brief)
         largest = sorted(found.items(), key=lambda item: (-item[1].requests, item[0] or ""))[:_MOST_GROUPS]
         return [(None if key is None else str(key), numbers) for key, numbers in largest]
@@ -64,20 +63,20 @@ class Statistics:
     async def buckets(
         self, filter: EventFilter, seconds: int, start: datetime, end: datetime
     ) -> list[tuple[datetime, RequestStats]]:
-        """The requests by time, from ``start`` to ``end`` in steps of ``seconds``, empty steps among them, without
-        percentiles. Steps are a minute, or whole hours that a day can be divided by, or a day; they begin in UTC."""
+        """The requests by time, from ``start`` to ``end`` in steps of ``seconds``, including empty steps, without
+        percentiles. A step is a minute, a number of hours that divides a day, or a day; steps are aligned to UTC."""
         found = await self._counted(replace(filter, since=start, until=end), seconds, percentiles=False)
         first, last = (int(time.timestamp()) // seconds * seconds for time in (start, end))
         steps = range(first, last + (seconds if int(end.timestamp()) % seconds else 0), seconds)
         return [(datetime.fromtimestamp(at, UTC), found.get(at, RequestStats())) for at in steps]
 
     async def phases(self, filter: EventFilter) -> list[DecisionStats]:
-        """The decisions by category and phase: actions, reason codes, and what deciding took. Those with the most
-        first. ``filter.action`` is that of the decision."""
+        """The decisions by category and phase: actions, reason codes and latencies, the most frequent first.
+        ``filter.action`` is that of the decision."""
         return await self._decided(filter, ("category", "phase"))
 
     async def policies(self, filter: EventFilter) -> list[DecisionStats]:
-        """The decisions by policy (id and name), and by whether it was in ``shadow``; at most a hundred."""
+        """The decisions by policy (id and name) and ``shadow``; at most a hundred."""
         return (await self._decided(filter, ("policy_id", "shadow")))[:_MOST_GROUPS]
 
     async def _counted(

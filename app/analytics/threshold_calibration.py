@@ -1,4 +1,4 @@
-"""Where to put a threshold: the scores of good runs, and what a threshold taken from them would have blocked."""
+"""Finds a threshold from the scores of good requests, and shows what it would have blocked."""
 
 import asyncio
 from bisect import bisect_left
@@ -25,8 +25,8 @@ Good = Literal["allowed", "marked"]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """A judged request and its score. ``flagged``: a policy in force did not allow it."""
+class ScoredRequest:
+    """A judged request and its score. ``flagged``: an enforced policy did not allow it."""
 
     request_id: str
     score: float
@@ -42,19 +42,19 @@ async def calibrate(
     percentile: float,
     most: int = MOST_REQUESTS,
 ) -> dict[str, Any]:
-    """The scores of good and of other runs, the threshold that the given percentile of the good ones lies under, and
-    what other thresholds would block.
+    """The scores of good and bad requests, the threshold at the given percentile of the good ones, and what other
+    thresholds would block.
 
-    ``score``: what of a run's claims counts, as ``score_eval_mode`` does (``lowest`` for ``all``). ``good``: runs that
-    were ``allowed`` and that nobody marked as wrong, or only those that were ``marked`` as right. ``most``: so many
-    requests are looked at, the newest. Raises DatabaseUnavailableError.
+    ``score``: the score of a request, like ``score_eval_mode`` (``lowest`` for ``all``). ``good``: requests that were
+    ``allowed`` without feedback that this was wrong, or only those ``marked`` as right. ``most``: the maximum number of
+    requests, the newest first. Raises DatabaseUnavailableError.
     """
-    runs = await _runs(database, filter, score, most)
-    marks = await FeedbackStore(database).verdicts([run.request_id for run in runs])
-    return await asyncio.to_thread(_calibrated, runs, marks, good, percentile)
+    scored = await _scored_requests(database, filter, score, most)
+    marks = await FeedbackStore(database).verdicts([one.request_id for one in scored])
+    return await asyncio.to_thread(_calibrated, scored, marks, good, percentile)
 
 
-async def _runs(database: Database, filter: EventFilter, score: Score, most: int) -> list[Run]:
+async def _scored_requests(database: Database, filter: EventFilter, score: Score, most: int) -> list[ScoredRequest]:
     columns = requests.c
     newest = (
         requests_matching(filter, columns.request_id, columns.ts, columns.action)
@@ -67,25 +67,29 @@ async def _runs(database: Database, filter: EventFilter, score: Score, most: int
         select(newest.c.request_id, newest.c.action, value)
         .join(claims, and_(claims.c.request_id == newest.c.request_id, claims.c.ts == newest.c.ts))
         .where(*within(filter, claims.c.ts))
-        # As the score check of policies takes them: not where no judge came to a verdict.
+        # As in the score check of policies: claims without a verdict do not count.
         .where(claims.c.label != Label.NOT_A_CLAIM.value, claims.c.reason.is_(None), claims.c.score.is_not(None))
         .group_by(newest.c.request_id, newest.c.action)
     )
     async with database.read() as connection:
         found = (await connection.execute(query)).all()
-    return [Run(request_id, float(score), action != Action.ALLOW.value) for request_id, action, score in found]
+    return [
+        ScoredRequest(request_id, float(score), action != Action.ALLOW.value) for request_id, action, score in found
+    ]
 
 
-def _calibrated(runs: Sequence[Run], marks: Mapping[str, bool], good: Good, percentile: float) -> dict[str, Any]:
-    fine = sorted(run.score for run in runs if _is_good(run, marks.get(run.request_id), good))
-    bad = sorted(run.score for run in runs if _is_bad(run, marks.get(run.request_id)))
-    marked = [(run, marks[run.request_id]) for run in runs if run.request_id in marks]
+def _calibrated(
+    scored: Sequence[ScoredRequest], marks: Mapping[str, bool], good: Good, percentile: float
+) -> dict[str, Any]:
+    fine = sorted(one.score for one in scored if _is_good(one, marks.get(one.request_id), good))
+    bad = sorted(one.score for one in scored if _is_bad(one, marks.get(one.request_id)))
+    marked = [(one, marks[one.request_id]) for one in scored if one.request_id in marks]
     counted = {
-        "runs": sorted(run.score for run in runs),
+        "runs": sorted(one.score for one in scored),
         "good": fine,
         "bad": bad,
-        "marked_good": sorted(run.score for run, correct in marked if _is_good(run, correct, good)),
-        "marked_bad": sorted(run.score for run, correct in marked if _is_bad(run, correct)),
+        "marked_good": sorted(one.score for one, correct in marked if _is_good(one, correct, good)),
+        "marked_bad": sorted(one.score for one, correct in marked if _is_bad(one, correct)),
     }
     threshold = fine[max(0, ceil(len(fine) * percentile / 100) - 1)] if fine else None
     return {
@@ -109,15 +113,15 @@ def _calibrated(runs: Sequence[Run], marks: Mapping[str, bool], good: Good, perc
     }
 
 
-def _is_good(run: Run, correct: bool | None, good: Good) -> bool:
+def _is_good(one: ScoredRequest, correct: bool | None, good: Good) -> bool:
     if correct is not None:
-        return correct is not run.flagged
-    return good == "allowed" and not run.flagged
+        return correct is not one.flagged
+    return good == "allowed" and not one.flagged
 
 
-def _is_bad(run: Run, correct: bool | None) -> bool:
-    """Flagged, unless somebody said that this was wrong; or allowed, and somebody said that this was."""
-    return run.flagged if correct is None else correct is run.flagged
+def _is_bad(one: ScoredRequest, correct: bool | None) -> bool:
+    """Flagged, unless feedback says that this was wrong; or allowed, and feedback says that this was wrong."""
+    return one.flagged if correct is None else correct is one.flagged
 
 
 def _within(scores: Sequence[float], bin: int) -> int:

@@ -1,9 +1,9 @@
-"""The event log by months. On PostgreSQL its tables are partitioned by the request's time, in UTC, so that a month goes
-at once; on SQLite there is nothing to do here.
+"""Creates and drops the monthly partitions of the event log.
 
-A row whose month has no partition lies in the table's default partition, and is moved when the month's is made. Who
-makes or drops a month waits for the others only a moment, because the others wait for him meanwhile; then he lets them
-go on, and tries again.
+On PostgreSQL its tables are partitioned by the request's time, in UTC, so that a month can be dropped at once. On
+SQLite there is nothing to do. A row without a partition for its month goes to the default partition, and is moved when
+the partition is created. Locks are awaited only briefly, because other transactions wait meanwhile; then the operation
+backs off and retries.
 """
 
 import asyncio
@@ -27,42 +27,42 @@ _log = structlog.stdlib.get_logger(__name__)
 T = TypeVar("T")
 
 _AHEAD = 2
-"""Months after this one that are made ahead."""
+"""The number of future months with partitions."""
 _EVERY_S, _RETRY_S = 86_400.0, 60.0
-_LOCK = 0x6D6F6E746873  # any number, as long as everybody takes the same
-_PATIENCE_MS = 100
-"""How long to wait for a lock. Eight of these waits are shorter than PostgreSQL takes to look for a deadlock, so that
-one ends here, and costs neither an event nor a query."""
+_LOCK = 0x6D6F6E746873  # any number, the same in every process
+_LOCK_TIMEOUT_MS = 100
+"""How long to wait for a lock. Eight of these are shorter than PostgreSQL's deadlock timeout, so a deadlock ends here
+and costs neither an event nor a query."""
 _ATTEMPTS = 5
 _PAUSE_S = 0.1
 _IN_USE = ("55P03", "40P01")
-"""What PostgreSQL calls a lock that was not to be had, and a deadlock."""
+"""PostgreSQL's error codes for a lock timeout and a deadlock."""
 
 
 class MonthInUseError(Exception):
-    """Others kept a table locked for as long as was waited."""
+    """Other transactions kept a table locked for too long."""
 
 
-async def make_months(database: Database, now: datetime) -> list[datetime]:
-    """Make the partitions of this month, of those to come, and of all that rows of the default partition are from.
+async def create_months(database: Database, now: datetime) -> list[datetime]:
+    """Create the partitions of this month, of future months, and of all months with rows in the default partition.
 
-    Returns the beginnings of the months that were made; none where another process is at it. Raises MonthInUseError or
+    Returns the beginnings of the months created; none if another process is doing it. Raises MonthInUseError or
     DatabaseUnavailableError.
     """
     made: list[datetime] = []
     if database.dialect == "sqlite":
         return made
-    while (month := await _patiently(partial(_make_next, database, now))) is not None:
+    while (month := await _with_retries(partial(_create_next, database, now))) is not None:
         _log.info("partition_created", month=f"{month:%Y-%m}")
         made.append(month)
     return made
 
 
 async def drop_months(database: Database, before: datetime, *, keep_marked: bool) -> int:
-    """Drop the partitions of the months that were over by then, with their feedback; return how many requests went.
+    """Drop the partitions of months that ended by ``before``, with their feedback. Returns the number of requests.
 
-    Months that others use without a pause stay, and so do those with feedback where ``keep_marked``: what is old in
-    them is to be deleted row by row. Raises DatabaseUnavailableError.
+    Months that stay locked are kept, and so are months with feedback if ``keep_marked``: their rows must be deleted one
+    by one. Raises DatabaseUnavailableError.
     """
     if database.dialect == "sqlite":
         return 0
@@ -71,7 +71,7 @@ async def drop_months(database: Database, before: datetime, *, keep_marked: bool
     count = 0
     for month in sorted(month for month in months if following(month) <= before):
         try:
-            gone = await _patiently(partial(_drop, database, month, keep_marked))
+            gone = await _with_retries(partial(_drop, database, month, keep_marked))
         except MonthInUseError:
             _log.warning("partition_in_use", month=f"{month:%Y-%m}")
             continue
@@ -82,16 +82,16 @@ async def drop_months(database: Database, before: datetime, *, keep_marked: bool
 
 
 def month_of(time: datetime) -> datetime:
-    """The beginning of the month of that time, in UTC."""
+    """The beginning of the month of ``time``, in UTC."""
     return time.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
 def following(month: datetime) -> datetime:
-    """The beginning of the month after the one that begins then."""
+    """The beginning of the month after ``month``."""
     return month_of(month + timedelta(days=31))
 
 
-async def _patiently(action: Callable[[], Awaitable[T]]) -> T:
+async def _with_retries(action: Callable[[], Awaitable[T]]) -> T:
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             return await action()
@@ -102,15 +102,16 @@ async def _patiently(action: Callable[[], Awaitable[T]]) -> T:
     raise MonthInUseError
 
 
-async def _alone(connection: AsyncConnection) -> bool:
-    """Whether nobody else makes or drops months until the transaction ends. Waits are short from here on."""
-    await connection.execute(text(f"SET LOCAL lock_timeout = {_PATIENCE_MS}"))
+async def _lock(connection: AsyncConnection) -> bool:
+    """Keep other processes from creating or dropping partitions until the transaction ends. False if one already
+    does."""
+    await connection.execute(text(f"SET LOCAL lock_timeout = {_LOCK_TIMEOUT_MS}"))
     taken = await connection.execute(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": _LOCK})
     return bool(taken.scalar_one())
 
 
 async def _months(connection: AsyncConnection) -> Mapping[datetime, set[str]]:
-    """The months that have partitions, with the names of the tables that have one."""
+    """The months that have partitions, with the names of the tables."""
     query = text(
         "SELECT child.relname FROM pg_inherits JOIN pg_class child ON child.oid = inhrelid"
         " WHERE inhparent = to_regclass(:name)"
@@ -121,14 +122,14 @@ async def _months(connection: AsyncConnection) -> Mapping[datetime, set[str]]:
             try:
                 month = datetime.strptime(name, f"{table}_%Y_%m").replace(tzinfo=UTC)
             except ValueError:
-                continue  # the default partition, or one that somebody else made
+                continue  # the default partition, or one created by somebody else
             found[month].add(table)
     return found
 
 
-async def _make_next(database: Database, now: datetime) -> datetime | None:
+async def _create_next(database: Database, now: datetime) -> datetime | None:
     async with database.write() as connection:
-        if not await _alone(connection):
+        if not await _lock(connection):
             return None
         months = await _months(connection)
         wanted = [month_of(now)]
@@ -138,19 +139,19 @@ async def _make_next(database: Database, now: datetime) -> datetime | None:
         wanted += (await connection.execute(strays)).scalars()
         for month in sorted(wanted):
             if missing := [table for table in EVENT_TABLES if table.name not in months.get(month, ())]:
-                await _make(connection, month, missing)
+                await _create_month(connection, month, missing)
                 return month
     return None
 
 
-async def _make(connection: AsyncConnection, month: datetime, tables: Sequence[Table]) -> None:
+async def _create_month(connection: AsyncConnection, month: datetime, tables: Sequence[Table]) -> None:
     end = following(month)
-    # No writer may be on its way to the default partition: it would find that its row no longer belongs there.
+    # No writer may be inserting into the default partition: its row would no longer belong there.
     await _execute(connection, f"LOCK TABLE {_only(EVENT_TABLES)} IN SHARE ROW EXCLUSIVE MODE")
     await _execute(connection, f"LOCK TABLE {_only(_named(table, 'default') for table in tables)}")
     for table in tables:
         default, partition = _named(table, "default"), _named(table, _suffix(month))
-        # Made beside the table and attached when the strays are in it; readers of other months go on.
+        # Created separately and attached once the misplaced rows are in it, so readers of other months can continue.
         await _execute(connection, f"CREATE TABLE {partition} (LIKE {table} INCLUDING ALL)")
         strays = delete(default).where(default.c.ts >= month, default.c.ts < end).returning(*default.c).cte("strays")
         await connection.execute(insert(partition).from_select([*partition.c.keys()], select(strays)))
@@ -159,11 +160,11 @@ async def _make(connection: AsyncConnection, month: datetime, tables: Sequence[T
 
 
 async def _drop(database: Database, month: datetime, keep_marked: bool) -> int | None:
-    """The number of requests that went; None where the month stays, or is gone."""
+    """The number of requests dropped; None if the month is kept or does not exist."""
     old = [_named(table, _suffix(month)) for table in EVENT_TABLES]
     marked = feedback.c.request_id.in_(select(old[0].c.request_id))
     async with database.write() as connection:
-        if not await _alone(connection) or len((await _months(connection)).get(month, ())) < len(old):
+        if not await _lock(connection) or len((await _months(connection)).get(month, ())) < len(old):
             return None
         count = int((await connection.execute(select(func.count()).select_from(old[0]))).scalar_one())
         await _execute(connection, f"LOCK TABLE {_only(EVENT_TABLES)}")
@@ -181,7 +182,7 @@ def _suffix(month: datetime) -> str:
 
 
 def _named(table: Table, suffix: str) -> Table:
-    """The partition of that table."""
+    """The partition of ``table`` with ``suffix``."""
     return table.to_metadata(MetaData(), name=f"{table.name}_{suffix}")
 
 
@@ -194,16 +195,16 @@ async def _execute(connection: AsyncConnection, statement: str) -> None:
 
 
 class PartitionKeeper:
-    """Makes months ahead: at the start, and once a day for as long as it is open."""
+    """Creates future partitions at startup and once a day."""
 
     def __init__(self, database: Database, *, every_s: float = _EVERY_S, retry_s: float = _RETRY_S) -> None:
         self._database, self._every_s, self._retry_s = database, every_s, retry_s
         self._scope = TaskScope()
 
     async def start(self) -> None:
-        """Make what is missing, and go on from there. Never raises: events do not depend on it."""
+        """Create missing partitions and start the daily task. Never raises: storing events does not depend on it."""
         if self._database.dialect != "sqlite":
-            wait_s = await self._turn()
+            wait_s = await self._create()
             self._scope.start(self._run(wait_s))
 
     async def aclose(self) -> None:
@@ -212,12 +213,12 @@ class PartitionKeeper:
     async def _run(self, wait_s: float) -> None:
         while True:
             await asyncio.sleep(wait_s)
-            wait_s = await self._turn()
+            wait_s = await self._create()
 
-    async def _turn(self) -> float:
-        """The time to the next turn, in seconds."""
+    async def _create(self) -> float:
+        """Create missing partitions. Returns the seconds until the next time."""
         try:
-            await make_months(self._database, datetime.now(UTC))
+            await create_months(self._database, datetime.now(UTC))
         except (DatabaseUnavailableError, MonthInUseError, SQLAlchemyError) as error:
             _log.warning("partitions_not_created", error=type(error).__name__)
             return self._retry_s

@@ -1,4 +1,4 @@
-"""What people say of decisions: whether they were right, and how good each policy is by that."""
+"""Feedback on decisions: whether they were right, and the precision and recall of each policy."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ _ALLOW = Action.ALLOW.value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedbackMark:
-    """Somebody says that a decision, or what became of a request as a whole, was right (``correct``) or wrong."""
+    """Feedback that a decision, or the outcome of a request as a whole, was right (``correct``) or wrong."""
 
     id: str
     request_id: str
@@ -34,7 +34,7 @@ class FeedbackMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyOutcome:
-    """What a policy made of a request: ``flagged`` if one of its decisions did not allow."""
+    """A policy's decisions on a request. ``flagged``: at least one of them is not ``allow``."""
 
     request_id: str
     policy_id: str
@@ -46,8 +46,8 @@ class PolicyOutcome:
 
 @dataclass(slots=True, kw_only=True)
 class PolicyQuality:
-    """How a policy does by what is known: ``precision``, how many of those it flagged were bad; ``recall``, how many of
-    those that were bad it flagged. None where there were none."""
+    """How well a policy flags bad requests, by the feedback. ``precision``: the share of flagged requests that were
+    bad. ``recall``: the share of bad requests that were flagged. None if there are none."""
 
     policy_id: str
     policy_name: str
@@ -57,7 +57,8 @@ class PolicyQuality:
     true_negatives: int = 0
     false_negatives: int = 0
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
+        """As the admin API returns it."""
         found = self.true_positives
         return asdict(self) | {
             "precision": _ratio(found, found + self.false_positives),
@@ -66,14 +67,14 @@ class PolicyQuality:
 
 
 class FeedbackStore:
-    """The marks of one database; all raise DatabaseUnavailableError."""
+    """The feedback in one database. All methods raise DatabaseUnavailableError."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def add(self, request_id: str, *, decision_id: str | None, correct: bool, note: str | None) -> FeedbackMark:
-        """Raises NotFoundError for a request that is not in the event log (yet), InvalidAdminRequestError for a
-        decision that is not one of its."""
+        """Store feedback. Raises NotFoundError if the request is not in the event log (yet), InvalidAdminRequestError
+        if the decision does not belong to it."""
         mark = FeedbackMark(
             id=f"fb_{uuid4().hex}",
             request_id=request_id,
@@ -83,7 +84,7 @@ class FeedbackStore:
             created_at=datetime.now(UTC),
         )
         async with self._database.write() as connection:
-            # Locked, so that it is not deleted before the mark is there to be deleted with it.
+            # Locked, so that the request cannot be deleted before its feedback is stored.
             known = select(requests.c.ts).where(requests.c.request_id == request_id)
             ts = (await connection.execute(known.with_for_update(key_share=True, read=True))).scalar()
             if ts is None:
@@ -98,7 +99,7 @@ class FeedbackStore:
                         f"decision_id: {detail}", errors=[{"loc": ["decision_id"], "msg": detail}]
                     )
             await connection.execute(insert(feedback), asdict(mark))
-            # Without the note: it may quote the request, and this line outlives it.
+            # Without the note: it may quote the request, and the audit entry outlives the request.
             after = {"id": mark.id, "decision_id": decision_id, "correct": correct}
             await audit_log.note(connection, "feedback.create", request_id, after=after)
         return mark
@@ -106,7 +107,7 @@ class FeedbackStore:
     async def marks(
         self, *, request_id: str | None = None, correct: bool | None = None, limit: int, after: Key | None = None
     ) -> Sequence[FeedbackMark]:
-        """Up to ``limit`` marks, newest first."""
+        """Up to ``limit`` pieces of feedback, newest first."""
         columns = feedback.c
         query = select(feedback).order_by(columns.created_at.desc(), columns.id.desc()).limit(limit)
         for column, value in ((columns.request_id, request_id), (columns.correct, correct)):
@@ -119,7 +120,7 @@ class FeedbackStore:
             return [FeedbackMark(**row._mapping) for row in (await connection.execute(query)).all()]
 
     async def quality(self, *, since: datetime | None, until: datetime | None) -> list[dict[str, Any]]:
-        """Precision and recall of each policy over the requests of that time that were marked."""
+        """Precision and recall of each policy over the requests with feedback in that time."""
         marks = await self._marks(since, until)
         ids = sorted({mark.request_id for mark in marks})
         decided: list[PolicyOutcome] = []
@@ -128,10 +129,10 @@ class FeedbackStore:
         found = sorted(
             rate(marks, decided), key=lambda quality: (quality.policy_name, quality.policy_id, quality.shadow)
         )
-        return [quality.told() for quality in found]
+        return [quality.to_dict() for quality in found]
 
     async def verdicts(self, ids: Sequence[str]) -> Mapping[str, bool]:
-        """Of those of ``ids`` that were marked as a whole: whether what became of each was right."""
+        """Whether the outcome of each request was right, for those of ``ids`` with feedback on the whole request."""
         query = select(feedback.c.request_id, feedback.c.correct).where(feedback.c.decision_id.is_(None))
         query = query.order_by(feedback.c.created_at, feedback.c.id)
         found: dict[str, bool] = {}
@@ -142,7 +143,7 @@ class FeedbackStore:
         return found
 
     async def _marks(self, since: datetime | None, until: datetime | None) -> list[FeedbackMark]:
-        # By the marks, which are few: a join may be done by the requests, which are not.
+        # Starts from the feedback, which is little: a join might start from the requests, which are many.
         of_that_time = exists().where(
             requests.c.request_id == feedback.c.request_id,
             *within(EventFilter(since=since, until=until), requests.c.ts),
@@ -174,23 +175,23 @@ class FeedbackStore:
 
 
 def rate(marks: Iterable[FeedbackMark], decided: Sequence[PolicyOutcome]) -> list[PolicyQuality]:
-    """The quality of each policy. ``marks`` come with the oldest first: the last one of a thing counts.
+    """The quality of each policy. ``marks`` are sorted oldest first; the latest for a decision or request counts.
 
-    A mark of a decision is about its policy alone. A mark of a request says whether it was bad: right and flagged, or
-    wrong and allowed. That is held against every policy that was asked, in shadow or not; a policy that let pass what
-    another rightly flagged was not wrong, as it may look at something else.
+    Feedback on a decision concerns only its policy. Feedback on a request says whether it was bad: right and flagged,
+    or wrong and allowed. It counts for every policy that decided on the request, in shadow or not. But a policy that
+    allowed what another rightly flagged was not wrong, because it may check something else.
     """
-    of_requests: dict[str, bool] = {}
-    of_decisions: dict[str, bool] = {}
+    by_request: dict[str, bool] = {}
+    by_decision: dict[str, bool] = {}
     for mark in marks:
         if mark.decision_id is None:
-            of_requests[mark.request_id] = mark.correct
+            by_request[mark.request_id] = mark.correct
         else:
-            of_decisions[mark.decision_id] = mark.correct
+            by_decision[mark.decision_id] = mark.correct
     flagged = {one.request_id for one in decided if one.flagged and not one.shadow}
     found: dict[tuple[str, bool], PolicyQuality] = {}
     for one in decided:
-        bad = _was_bad(one, of_requests, of_decisions, flagged)
+        bad = _was_bad(one, by_request, by_decision, flagged)
         if bad is None:
             continue
         quality = found.setdefault(
@@ -210,13 +211,13 @@ def rate(marks: Iterable[FeedbackMark], decided: Sequence[PolicyOutcome]) -> lis
 
 
 def _was_bad(
-    one: PolicyOutcome, of_requests: Mapping[str, bool], of_decisions: Mapping[str, bool], flagged: set[str]
+    one: PolicyOutcome, by_request: Mapping[str, bool], by_decision: Mapping[str, bool], flagged: set[str]
 ) -> bool | None:
-    """Whether the request was bad as far as the policy is concerned; None where nobody said."""
-    own = [of_decisions[decision] for decision in sorted(one.decision_ids) if decision in of_decisions]
+    """Whether the request was bad as far as the policy is concerned; None if there is no feedback on that."""
+    own = [by_decision[decision] for decision in sorted(one.decision_ids) if decision in by_decision]
     if own:
         return one.flagged == own[-1]
-    correct = of_requests.get(one.request_id)
+    correct = by_request.get(one.request_id)
     if correct is None:
         return None
     bad = (one.request_id in flagged) == correct

@@ -1,4 +1,4 @@
-"""Which requests or decisions are meant."""
+"""The filter of requests and decisions."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,11 +6,11 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventFilter:
-    """Which requests or decisions. None: any. ``since`` is the earliest time, ``until`` the first that is too late.
+    """Selects requests or decisions; None matches any value. ``since`` is inclusive, ``until`` exclusive.
 
-    A request matches ``policy``, ``phase`` and ``reason_code`` if one of its decisions matches them all; ``action`` is
-    that of the whole request for requests, and of the decision for decisions. ``shadow``: decisions of policies that
-    were not in force, or those of policies that were.
+    A request matches ``policy``, ``phase`` and ``reason_code`` if one of its decisions matches all of them. ``action``
+    is that of the whole request for requests, and of the decision for decisions. ``shadow`` selects the decisions of
+    shadow policies (True) or of enforced ones (False).
     """
 
     since: datetime | None = None

@@ -1,4 +1,4 @@
-"""What calls to LLM judges took, summed up for replies and the event log."""
+"""The usage of LLM judges, summed up for replies and the event log."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,8 +10,8 @@ _USD_DIGITS = 8
 
 
 def llm_usage(calls: Sequence[LlmCall]) -> dict[str, Any]:
-    """How many calls, to which models, and their tokens, cost and time together; ``cost_usd`` is None where the price
-    of one is not known."""
+    """The number of calls, their models, and their total tokens, cost and time. ``cost_usd`` is None if the price of a
+    model is unknown."""
     costs = [call.cost_usd for call in calls]
     known = [cost for cost in costs if cost is not None]
     return {

@@ -1,4 +1,4 @@
-"""Telling of events: several at once, because code that runs for one request in many costs each a multiple."""
+"""Passes events to observers, several at once: observing each one in its own request would cost a multiple."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ Observer = Callable[[Sequence[RequestEvent]], None]
 
 
 def _event_of(record: RecordedRequest) -> RequestEvent | None:
-    """The event of ``record``; None if a bug keeps it from being made, which is logged."""
+    """The event of ``record``; None if building it fails, a bug of ours that is logged."""
     try:
         return record.event()
     except Exception as error:
@@ -23,8 +23,8 @@ def _event_of(record: RecordedRequest) -> RequestEvent | None:
 
 
 class Observers:
-    """Each of ``observers`` is told of every event, in order, ``linger_s`` after it was given at the latest, and with
-    no more than ``at_once``. A fault of one costs the others nothing."""
+    """Passes every event to each of ``observers``, in order, at most ``linger_s`` after it arrived and at most
+    ``at_once`` at a time. An observer that fails does not affect the others."""
 
     def __init__(self, observers: Sequence[Observer], *, linger_s: float, at_once: int = 64) -> None:
         self._observers, self._at_once, self._linger_s = observers, at_once, linger_s
@@ -37,7 +37,7 @@ class Observers:
             self.flush()
         elif not self._timed:
             self._timed = True
-            # Nothing of the request that happens to be the first is bound when all of them are told of.
+            # An empty context, so that the variables of the first request are not bound for all of them.
             asyncio.get_running_loop().call_later(self._linger_s, self._late, context=Context())
 
     def _late(self) -> None:
@@ -45,7 +45,7 @@ class Observers:
         self.flush()
 
     def flush(self) -> None:
-        """Tell of what waits, now."""
+        """Pass on waiting events now."""
         waiting, self._waiting = self._waiting, []
         events = [event for record in waiting if (event := _event_of(record)) is not None]
         for observer in self._observers if events else ():
@@ -55,6 +55,6 @@ class Observers:
                 _log.exception("observer_failed")
 
     async def aclose(self) -> None:
-        """Tell of what waits; from now on, of each event at once."""
+        """Pass on waiting events, and from now on each event at once."""
         self._closed = True
         self.flush()

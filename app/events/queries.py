@@ -1,4 +1,4 @@
-"""Reading the event log: pages in keyset order, newest first, and the whole trace of one request."""
+"""Reads the event log: pages in keyset order, newest first, and the whole trace of one request."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,38 +18,37 @@ from judges.types import LABELS_WORST_FIRST
 _TIMES = {"requests": requests.c.ts, "decisions": decisions.c.ts}
 _EXPORT_PAGE = 500
 _REQUESTS_AT_ONCE = 100
-"""Each has any number of claims."""
+"""Each request has any number of claims."""
 _TEXTS = ("prompt", "reply")
-_INNER = "extra"
-"""What only the simulation of policies reads."""
-_BESIDE = ("llm", "judge_fault", "judging", "marks")
-"""But for these, which people read: what LLM judges took, why the cross-encoder was missing, how it was asked, and what
-happened when."""
-_REQUESTS = tuple(column for column in requests.c if column.name not in (*_TEXTS, _INNER))
+_INTERNAL = "extra"
+"""Read only by the simulation of policies."""
+_EXPOSED = ("llm", "judge_fault", "judging", "marks")
+"""The exceptions, which traces show: LLM usage, why the cross-encoder was missing, its options, and the timeline."""
+_REQUESTS = tuple(column for column in requests.c if column.name not in (*_TEXTS, _INTERNAL))
 _EVENTS = tuple(column for column in decisions.c if column.name != "position")
 _LAST = "zzzz"
-"""Behind all that may follow in an id, by any collation: ids are of letters and digits."""
+"""Sorts after any rest of an id in every collation: ids consist of letters and digits."""
 _OF_REQUEST = ("request_id", "ts", "run_id", "agent", "model")
 REQUEST_COLUMNS, EVENT_COLUMNS = (tuple(column.name for column in columns) for columns in (_REQUESTS, _EVENTS))
 _OF_CLAIM = ("request_id", "seq", "ts")
-"""What a claim has of its request, and its place there."""
+"""Columns of a claim that refer to its request."""
 CLAIM_COLUMNS = (*_OF_REQUEST, *(column.name for column in claims.c if column.name not in _OF_CLAIM))
 
 
 Key = tuple[datetime, str]
-"""Where a page ends: the time and the id of its last row."""
+"""The end of a page: time and id of its last row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Rows, and the key to give as ``after`` for the next page; None on the last."""
+    """Rows, and the key to pass as ``after`` for the next page; None on the last page."""
 
     items: Sequence[dict[str, Any]]
     next: Key | None
 
 
 class EventQueries:
-    """Queries of one database. All raise DatabaseUnavailableError."""
+    """Queries on one database. All methods raise DatabaseUnavailableError."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -60,10 +59,10 @@ class EventQueries:
         return await self._page(query, requests.c.request_id, filter, "requests", limit, after)
 
     async def requests_named(self, prefix: str, *, limit: int, after: str | None = None) -> Page:
-        """Up to ``limit`` requests whose id begins with ``prefix``, by id, from the first one behind ``after`` on. The
-        key of the next page is its last row's, whose id is the one to give."""
+        """Up to ``limit`` requests whose id starts with ``prefix``, by id, starting after the id ``after``. For the
+        next page pass the id of ``next``."""
         id = requests.c.request_id
-        # The bounds are for the index; what a collation makes of them is made good by the last condition.
+        # The bounds use the index; the last condition corrects for the collation.
         wanted = [id >= prefix, id <= prefix + _LAST, func.substr(id, 1, len(prefix)) == prefix]
         query = select(*_REQUESTS).where(*wanted).order_by(id).limit(limit + 1)
         if after is not None:
@@ -80,7 +79,7 @@ class EventQueries:
         return await self._page(query, decisions.c.id, filter, "decisions", limit, after)
 
     async def all_requests(self, filter: EventFilter) -> AsyncIterator[dict[str, Any]]:
-        """Every request; no transaction is open between two of them, however slow the reader."""
+        """All requests. No transaction is open between pages, however slow the reader is."""
         after: Key | None = None
         while True:
             page = await self.requests(filter, limit=_EXPORT_PAGE, after=after)
@@ -90,7 +89,7 @@ class EventQueries:
                 return
 
     async def all_events(self, filter: EventFilter) -> AsyncIterator[dict[str, Any]]:
-        """Every decision, as ``all_requests`` does."""
+        """All decisions, like ``all_requests``."""
         after: Key | None = None
         while True:
             page = await self.events(filter, limit=_EXPORT_PAGE, after=after)
@@ -100,7 +99,7 @@ class EventQueries:
                 return
 
     async def all_claims(self, filter: EventFilter) -> AsyncIterator[dict[str, Any]]:
-        """Every claim of the requests that match, as ``all_requests`` does; of each in the order of its text."""
+        """All claims of the requests that match, like ``all_requests``; per request in text order."""
         after: Key | None = None
         while True:
             page = await self.requests(filter, limit=_REQUESTS_AT_ONCE, after=after)
@@ -118,9 +117,8 @@ class EventQueries:
                 return
 
     async def trace(self, request_id: str) -> dict[str, Any]:
-        """All that is known of one request: ``request`` (with its texts, as far as they were stored, and what stands in
-        ``_BESIDE``, None where there is nothing to tell), ``documents``, ``decisions`` and ``sentences``, each with its
-        claims. Raises NotFoundError."""
+        """Everything stored about one request: ``request`` (with its stored texts and the ``_EXPOSED`` values, None if
+        absent), ``documents``, ``decisions`` and ``sentences``, each with its claims. Raises NotFoundError."""
         async with self._database.read() as connection:
             request = (await connection.execute(select(requests).where(requests.c.request_id == request_id))).first()
             if request is None:
@@ -159,36 +157,36 @@ class EventQueries:
 
 
 def trace_of(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
-    """What ``EventQueries.trace`` tells, made of the rows of one request, by table."""
+    """The result of ``EventQueries.trace``, from the rows of one request by table."""
     return {
-        "request": _with_beside(rows["requests"][0]),
+        "request": _with_exposed(rows["requests"][0]),
         "documents": [_without(row, "request_id", "ts") for row in rows["documents"]],
         "decisions": [_without(row, "position") for row in rows["decisions"]],
         "sentences": _sentences([_without(row, *_OF_CLAIM) for row in rows["claims"]]),
     }
 
 
-def _with_beside(row: Mapping[str, Any]) -> dict[str, Any]:
-    return _without(row, _INNER) | {name: (row[_INNER] or {}).get(name) for name in _BESIDE}
+def _with_exposed(row: Mapping[str, Any]) -> dict[str, Any]:
+    return _without(row, _INTERNAL) | {name: (row[_INTERNAL] or {}).get(name) for name in _EXPOSED}
 
 
 def requests_matching(filter: EventFilter, *columns: ColumnElement[Any]) -> Select[Any]:
-    """A query for ``columns`` of the requests that match, in no order."""
+    """A query for ``columns`` of the requests that match, unordered."""
     query = select(*columns).where(*_shared(filter, requests))
-    if of_decisions := _of_decisions(filter):
+    if on_decisions := _of_decisions(filter):
         same = decisions.c.request_id == requests.c.request_id, decisions.c.ts == requests.c.ts
-        query = query.where(exists().where(*same, *within(filter, decisions.c.ts), *of_decisions))
+        query = query.where(exists().where(*same, *within(filter, decisions.c.ts), *on_decisions))
     return query
 
 
 def decisions_matching(filter: EventFilter, *columns: ColumnElement[Any]) -> Select[Any]:
-    """A query for ``columns`` of the decisions that match, in no order."""
+    """A query for ``columns`` of the decisions that match, unordered."""
     return select(*columns).where(*_shared(filter, decisions), *_of_decisions(filter))
 
 
 def within(filter: EventFilter, ts: ColumnElement[Any]) -> list[ColumnElement[bool]]:
-    """Conditions on a time that are those of ``filter``. A table that is joined is given them too: PostgreSQL looks
-    only into months that the conditions of a table itself name."""
+    """The conditions of ``filter`` on the time column ``ts``. Joined tables need them too: PostgreSQL skips partitions
+    only by conditions on the table itself."""
     wanted = []
     if filter.since is not None:
         wanted.append(ts >= filter.since)
@@ -198,8 +196,8 @@ def within(filter: EventFilter, ts: ColumnElement[Any]) -> list[ColumnElement[bo
 
 
 def before_key(after: Key, ts: ColumnElement[Any], id: ColumnElement[Any]) -> list[ColumnElement[bool]]:
-    """Conditions on rows that come after that key, newest first."""
-    # The second says it all. By the first, PostgreSQL knows which months to leave out.
+    """Conditions for the rows after that key, newest first."""
+    # The second condition is sufficient; the first lets PostgreSQL skip partitions.
     return [ts <= after[0], tuple_(ts, id) < tuple_(*after, types=[ts.type, id.type])]
 
 
@@ -245,7 +243,7 @@ def _sentence(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _plain(row: Row[Any]) -> dict[str, Any]:
-    # SQLAlchemy's names are of a type of their own, which JSON writers refuse.
+    # SQLAlchemy's column names are a str subclass that JSON encoders reject.
     return {str(name): value for name, value in row._mapping.items()}
 
 

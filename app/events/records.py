@@ -1,4 +1,4 @@
-"""The rows of the event log, as frozen values. The gateway makes them, the writer stores them as they are."""
+"""The rows of the event log, as frozen values. The gateway creates them, the writer stores them unchanged."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,10 +11,11 @@ from policies.types import Decision
 
 
 class RequestRow(Struct, frozen=True, kw_only=True):
-    """One request. ``http_status`` is what the client got; times are in milliseconds.
+    """One request. ``http_status`` is what the client received; times are in milliseconds.
 
-    ``status`` is ``completed``, ``blocked``, ``cancelled`` (the client went away), ``incomplete`` (the upstream's reply
-    broke off), ``upstream_error`` (it answered with an error) or ``failed`` (it was not reached, or an error of ours).
+    ``status`` is ``completed``, ``blocked``, ``cancelled`` (the client disconnected), ``incomplete`` (the upstream's
+    reply broke off), ``upstream_error`` (it answered with an error) or ``failed`` (it was unreachable, or an internal
+    error occurred).
     """
 
     request_id: str
@@ -42,16 +43,16 @@ class RequestRow(Struct, frozen=True, kw_only=True):
     finish_reason: str | None
     error: str | None
     prompt: str | None = None
-    """Prompt text, its hash or nothing, as ``GROUNDLANE_STORE_TEXT`` says; the same holds for every text below."""
+    """The prompt text, its hash or nothing, depending on ``GROUNDLANE_STORE_TEXT``; likewise for every text below."""
     reply: str | None = None
     extra: Mapping[str, Any] = {}
-    """What the decisions can be made again from, beside documents and claims; ``app.events.replay_data`` reads it."""
+    """The data beside documents and claims that a replay of the decisions needs; see ``app.events.replay_data``."""
     regenerations: int = 0
-    """How often the upstream was asked to go on anew, from what stood of its reply."""
+    """How often the reply was regenerated from a failed sentence."""
 
 
 class DocumentRow(Struct, frozen=True, kw_only=True):
-    """A document of the request and what became of it. ``kept``: it was used; else ``reason`` says why not."""
+    """A document of the request. ``kept``: it was used; otherwise ``reason`` says why not."""
 
     position: int
     document_id: str
@@ -67,7 +68,7 @@ class DocumentRow(Struct, frozen=True, kw_only=True):
 
 
 class ClaimRow(Struct, frozen=True, kw_only=True):
-    """A sentence's claim and its verdict (or the sentence alone, where it makes no claim)."""
+    """A claim of a sentence and its verdict, or just the sentence if it makes no claim."""
 
     position: int
     choice: int
@@ -91,10 +92,9 @@ class ClaimRow(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestEvent:
-    """Everything that the event log stores of one request: a row, its decisions, its claims and its documents. Stored
-    whole or not at all.
+    """Everything logged about one request: its row, decisions, claims and documents. Stored whole or not at all.
 
-    ``shadow``: the decisions of policies that are not enforced.
+    ``shadow``: the decisions of shadow policies.
     """
 
     request: RequestRow
@@ -104,7 +104,7 @@ class RequestEvent:
     shadow: tuple[Decision, ...] = ()
 
     def event(self) -> "RequestEvent":
-        """Itself: an event is a record whose rows are made already."""
+        """Itself: an event is a record whose rows are built already."""
         return self
 
 
@@ -112,14 +112,14 @@ class RecordedRequest(Protocol):
     """The record of a finished request."""
 
     def event(self) -> RequestEvent:
-        """Its event. Making it takes time, so the log does that after the reply has left."""
+        """Its event. Building it takes time, so the log does that after the reply has been sent."""
         ...
 
 
 class EventLog(Protocol):
-    """Where events go."""
+    """A destination of events."""
 
     async def append(self, record: RecordedRequest, /) -> None:
-        """Take the event of a request. With ``sync`` durability it is committed when this returns; with ``batched``
-        this never waits for the database and never raises."""
+        """Log the event of a request. With ``sync`` durability it is committed when this returns; with ``batched`` this
+        neither waits for the database nor raises."""
         ...

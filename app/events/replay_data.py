@@ -1,7 +1,6 @@
-"""What a request's decisions can be made again from, as rows of the event log hold it, and back.
+"""The data that a replay of a request's decisions needs: written to the event log's rows, and read back.
 
-Texts are kept as ``GROUNDLANE_STORE_TEXT`` says. Where they are not, an ellipsis stands for each, as it does in the
-decisions logged.
+Texts are stored depending on ``GROUNDLANE_STORE_TEXT``. Otherwise an ellipsis replaces each, as in logged decisions.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -30,12 +29,12 @@ class _StoredChoice:
     skipped: int = 0
     documents: int = 0
     cited_support: tuple[tuple[int, int, int, float], ...] = ()
-    """``PolicyInputs.cited_support``, whose keys JSON cannot hold: start and end of the claim, document, score."""
+    """``PolicyInputs.cited_support``, whose keys JSON cannot represent: start and end of the claim, document, score."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StoredRequest:
-    """``requests.extra``. ``v`` is 0 in the rows of a version that kept nothing here."""
+    """``requests.extra``. ``v`` is 0 in rows of versions that stored nothing here."""
 
     v: int = 0
     late: int = 0
@@ -61,14 +60,14 @@ _ELSEWHERE: Mapping[Any, Set[str]] = {
     ChoiceLog: {"inputs", "positions", "delivered"},
     RequestLog: {"chunks", "dropped", "stream", "blocked", "choices"},
 }
-"""What stands in rows of its own, or elsewhere in these; the user's question is kept nowhere."""
+"""Fields stored in rows of their own, or elsewhere in these. The user's question is not stored."""
 
 
 def request_extra(log: RequestLog, how: StoreText) -> dict[str, Any]:
-    """``requests.extra`` of a request: what is not in its documents and claims."""
+    """``requests.extra`` of a request: what its documents and claims do not contain."""
     if how is not StoreText.FULL and log.conflicts is not None:
         log = replace(log, conflicts=redact_consistency(log.conflicts))
-    found: dict[str, Any] = {"v": _VERSION, **_told(log)}
+    found: dict[str, Any] = {"v": _VERSION, **_to_json(log)}
     if log.choices:
         found["choices"] = [_choice(choice, how) for choice in log.choices]
     return found
@@ -76,7 +75,7 @@ def request_extra(log: RequestLog, how: StoreText) -> dict[str, Any]:
 
 def _choice(choice: ChoiceLog, how: StoreText) -> dict[str, Any]:
     record = choice.inputs if how is StoreText.FULL else redact_inputs(choice.inputs)
-    found: dict[str, Any] = {"record": _told(record), **_told(choice)}
+    found: dict[str, Any] = {"record": _to_json(record), **_to_json(choice)}
     if choice.positions:
         found["documents"] = len(choice.positions)
     if support := choice.inputs.cited_support:
@@ -85,37 +84,37 @@ def _choice(choice: ChoiceLog, how: StoreText) -> dict[str, Any]:
 
 
 def claim_extra(verdict: ClaimVerdict, how: StoreText) -> dict[str, Any]:
-    """``claims.extra`` of a claim: the verdict in full. What its evidence says stands in a column of its own."""
-    told: dict[str, Any] = _told(verdict)
-    told["claim"].pop("context", None)
+    """``claims.extra`` of a claim: the whole verdict. The text of its evidence has its own column."""
+    stored: dict[str, Any] = _to_json(verdict)
+    stored["claim"].pop("context", None)
     for name in ("best_source", "contradicting_source"):
-        if name in told:
-            told[name]["content"] = ""
+        if name in stored:
+            stored[name]["content"] = ""
     if how is not StoreText.FULL:
-        told["claim"]["text"] = ELLIPSIS
-        told.pop("explanation", None)
-        if "correction" in told:
-            told["correction"] = ELLIPSIS
-    return {"verdict": told}
+        stored["claim"]["text"] = ELLIPSIS
+        stored.pop("explanation", None)
+        if "correction" in stored:
+            stored["correction"] = ELLIPSIS
+    return {"verdict": stored}
 
 
-def _told(value: Any) -> Any:
-    """``value`` as JSON has it, for ``TypeAdapter`` to read; what is as by default is left out. Every request and every
-    claim is told, and this takes a tenth of the time that ``TypeAdapter`` takes for it."""
+def _to_json(value: Any) -> Any:
+    """``value`` as JSON that ``TypeAdapter`` can read, without defaults. Runs for every request and claim, in a tenth
+    of the time that ``TypeAdapter`` needs."""
     kind: Any = type(value)
     if kind in _PLAIN:
         return value
     if (fields := _fields(kind)) is not None:
         return {
-            name: own if type(own) in _PLAIN else _told(own)
+            name: own if type(own) in _PLAIN else _to_json(own)
             for name, default in fields
             if (own := getattr(value, name)) is not default and own != default
         }
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
-        return {str(name): _told(inner) for name, inner in value.items()}
-    return [_told(inner) for inner in value]
+        return {str(name): _to_json(inner) for name, inner in value.items()}
+    return [_to_json(inner) for inner in value]
 
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
@@ -123,7 +122,7 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 @cache
 def _fields(kind: Any) -> Sequence[tuple[str, Any]] | None:
-    """The fields that are told, each with its default; None where ``kind`` has none."""
+    """The fields to store, each with its default; None if ``kind`` is not a dataclass."""
     if not is_dataclass(kind):
         return None
     left_out = _ELSEWHERE.get(kind, frozenset())
@@ -136,8 +135,8 @@ def _fields(kind: Any) -> Sequence[tuple[str, Any]] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedRows:
-    """The rows of one request, as far as its decisions hang on them. ``extra`` and those in ``claims`` (with the choice
-    that each belongs to) are JSON text; ``documents`` come with whether they were kept."""
+    """The rows of one request, as far as its decisions depend on them. ``extra`` and ``claims`` (each with its choice)
+    are JSON text; ``documents`` say whether each was kept."""
 
     extra: str
     stream: bool
@@ -147,7 +146,7 @@ class LoggedRows:
 
 
 def read_log(rows: LoggedRows) -> RequestLog | None:
-    """The log of a request; None where its rows are of a version that did not keep one."""
+    """The log of a request; None if its rows are from a version that did not store one."""
     stored = _REQUEST.validate_json(rows.extra)
     if stored.v != _VERSION:
         return None

@@ -44,13 +44,13 @@ async def get_stats(resources: ResourcesDep, params: Annotated[StatsParams, Quer
     since = params.since or max(until - _DEFAULT_SPAN, _BEGINNING)
     filter = params.model_copy(update={"since": since, "until": until}).filter()
     statistics = Statistics(resources.database)
-    body: dict[str, Any] = {"since": since, "until": until, "totals": (await statistics.totals(filter)).told()}
-    body["phases"] = [decided.told() for decided in await statistics.phases(filter)]
+    body: dict[str, Any] = {"since": since, "until": until, "totals": (await statistics.totals(filter)).to_dict()}
+    body["phases"] = [decided.to_dict() for decided in await statistics.phases(filter)]
     if params.bucket is not None:
         seconds = _STEPS[params.bucket]
         _check_buckets(since, until, seconds)
         buckets = await statistics.buckets(filter, seconds, since, until)
-        body["buckets"] = [{"start": start, **numbers.told()} for start, numbers in buckets]
+        body["buckets"] = [{"start": start, **numbers.to_dict()} for start, numbers in buckets]
     if params.by is not None:
         body["groups"] = await _groups(statistics, filter, params.by)
     return _json(body)
@@ -60,8 +60,8 @@ async def _groups(
     statistics: Statistics, filter: EventFilter, by: Literal["agent", "model", "policy"]
 ) -> list[dict[str, Any]]:
     if by == "policy":
-        return [decided.told() for decided in await statistics.policies(filter)]
-    return [{"key": key, **numbers.told()} for key, numbers in await statistics.groups(filter, by)]
+        return [decided.to_dict() for decided in await statistics.policies(filter)]
+    return [{"key": key, **numbers.to_dict()} for key, numbers in await statistics.groups(filter, by)]
 
 
 def _check_buckets(since: datetime, until: datetime, seconds: int) -> None:

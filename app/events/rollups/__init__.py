@@ -1,1 +1,1 @@
-"""Statistics added up as events are stored."""
+"""Rollups: statistics by hour and day, updated as events are stored."""

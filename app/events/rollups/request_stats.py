@@ -1,4 +1,4 @@
-"""Requests and decisions in numbers, as they are added up from rows or from what was counted ahead."""
+"""Statistics of requests and decisions, summed up from rows or from rollups."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ PERCENT = (50, 95, 99)
 
 @dataclass(slots=True, kw_only=True)
 class LatencyStats:
-    """How long something took: ``count`` of them, their sum and the longest, in milliseconds."""
+    """Latencies: their count, sum and maximum, in milliseconds."""
 
     count: int = 0
     sum_ms: float = 0.0
@@ -31,11 +31,11 @@ class LatencyStats:
 
 @dataclass(slots=True, kw_only=True)
 class RequestStats:
-    """Requests, counted.
+    """Statistics of requests.
 
-    ``times``: what the time went to, by part (``total``, ``upstream``, ``judge``, ``gateway``; the last is what is left
-    of the total without the other two). ``latency_ms``: percentiles by part (``p50``, ``p95``, ``p99``, ``max``), where
-    they were asked for; a part that no request had is not in either.
+    ``times``: latencies by part (``total``, ``upstream``, ``judge``, ``gateway``; the last is the total without the
+    other two). ``latency_ms``: percentiles by part (``p50``, ``p95``, ``p99``, ``max``), if requested. Both omit parts
+    that no request had.
     """
 
     requests: int = 0
@@ -51,16 +51,16 @@ class RequestStats:
 
     @property
     def trust_score(self) -> float | None:
-        """The mean of those requests that have one."""
+        """The mean over the requests that have one."""
         return self.trust_sum / self.trust_count if self.trust_count else None
 
     def rate(self, action: str) -> float | None:
-        """The share of requests with that action, from 0 to 1; None where there are no requests."""
+        """The share of requests with that action, 0–1; None if there are no requests."""
         return share(self.actions[action], self.requests)
 
-    def told(self) -> dict[str, Any]:
-        """As the admin API answers."""
-        told: dict[str, Any] = {
+    def to_dict(self) -> dict[str, Any]:
+        """As the admin API returns it."""
+        stats: dict[str, Any] = {
             "requests": self.requests,
             "actions": dict(self.actions),
             "verdicts": dict(self.verdicts),
@@ -73,12 +73,12 @@ class RequestStats:
                 part: round(times.mean_ms, 3) for part, times in self.times.items() if times.mean_ms is not None
             },
         }
-        return told | ({"latency_ms": self.latency_ms} if self.latency_ms else {})
+        return stats | ({"latency_ms": self.latency_ms} if self.latency_ms else {})
 
 
 @dataclass(slots=True, kw_only=True)
 class DecisionStats:
-    """Decisions of one kind, counted. ``of``: what they have in common, by name of the column."""
+    """Statistics of decisions of one kind. ``of``: the values they have in common, by column."""
 
     of: Mapping[str, Any]
     decisions: int = 0
@@ -92,8 +92,8 @@ class DecisionStats:
         if reason_code:
             self.reason_codes[reason_code] += count
 
-    def told(self) -> dict[str, Any]:
-        """As the admin API answers."""
+    def to_dict(self) -> dict[str, Any]:
+        """As the admin API returns it."""
         return {
             **self.of,
             "decisions": self.decisions,
@@ -108,10 +108,10 @@ def share(count: int, of: int) -> float | None:
 
 
 def percentiles(bins: Sequence[int | None], largest: float) -> dict[str, float]:
-    """The percentiles of a histogram by name, as near as its bins tell; nothing where it is empty.
+    """The percentiles of a histogram by name, estimated from its bins; empty if it has no values.
 
-    Within a bin, there are taken to be more values towards the side on which the next bin is the fuller one. Where
-    they are spread as latencies are, the error is a few percent; it is never more than a bin.
+    Within a bin, values are assumed denser towards the neighbouring bin that has more. For typical latencies the error
+    is a few percent; it is never more than a bin.
     """
     counts = [int(count or 0) for count in bins]
     total = sum(counts)
@@ -129,11 +129,11 @@ def _at(counts: Sequence[int], rank: int) -> float:
             upper = BOUNDS_MS[bin] if bin < len(BOUNDS_MS) else 2 * BOUNDS_MS[-1]
             return float(upper * (part if bin == 0 else 2 ** (part - 1)))
         before += counts[bin]
-    raise AssertionError("a rank above the number of values")
+    raise AssertionError("the rank exceeds the number of values")
 
 
 def _part(counts: Sequence[int], bin: int, rank: int) -> float:
-    """How far into its bin, from 0 to 1, the value of that rank lies, if density falls or rises in a straight line."""
+    """The position of a rank within its bin, 0–1, if the density is linear."""
     count = counts[bin]
     left, right = (counts[beside] if beside in BINS else 0 for beside in (bin - 1, bin + 1))
     slope = max(-2 * count, min(2 * count, (right - left) / 2))

@@ -1,4 +1,4 @@
-"""Counting ahead: what events add to the rows of the statistics, in the transaction that stores or deletes them."""
+"""Updates the rollups, in the transaction that stores or deletes events."""
 
 import operator
 from collections import Counter, defaultdict
@@ -26,7 +26,7 @@ from app.db.rollup_tables import (
 from app.events.storage.serialization import Rows
 
 _ROWS_AT_ONCE = 25
-"""A row has some hundred numbers, and the event loop may stand still while those of one statement are made ready."""
+"""A row has about a hundred numbers, and the event loop may block while the parameters of a statement are prepared."""
 
 ROLLED_UP_COLUMNS = {
     "requests": (
@@ -38,13 +38,13 @@ ROLLED_UP_COLUMNS = {
         "latency_ms",
     ),
 }
-"""The columns that are counted, by table."""
+"""The columns that rollups are computed from, by table."""
 
 Key = tuple[Any, ...]
 
 
 class _Layout:
-    """Where what stands in the rows of a table: ``step``, the rest of the key, a name, and from there on numbers."""
+    """The layout of a table's rows: ``step``, the rest of the key, a name, then numbers."""
 
     def __init__(self, table: Table) -> None:
         names = [column.name for column in table.c if not column.primary_key and column.name != "policy_name"]
@@ -57,7 +57,7 @@ _OF_REQUESTS, _OF_DECISIONS = _Layout(request_statistics), _Layout(decision_stat
 
 
 class _Sums:
-    """Numbers that are to be added to the rows of one table, by their key without ``step``."""
+    """Increments for the rows of one table, by their key without ``step``."""
 
     def __init__(self, layout: _Layout) -> None:
         self.layout = layout
@@ -65,13 +65,13 @@ class _Sums:
         self.names: dict[Key, tuple[str, ...]] = {}
 
     def add(self, key: Key, *name: str) -> list[float]:
-        """A new row."""
+        """Add a row of zeros and return it."""
         row = self.rows[key] = [0] * self.layout.size
         self.names[key] = name
         return row
 
     def days(self) -> "_Sums":
-        """The same by day."""
+        """The same increments by day."""
         found = _Sums(self.layout)
         for (start, *rest), row in self.rows.items():
             key = (start.replace(hour=0), *rest)
@@ -84,8 +84,8 @@ class _Sums:
                     found.rows[key][place] = max(before[place], row[place])
         return found
 
-    def told(self, step: int) -> list[tuple[Any, ...]]:
-        """As rows of the table, in the order of their keys: whoever adds comes by them in the same order."""
+    def rows_of(self, step: int) -> list[tuple[Any, ...]]:
+        """As rows of the table, sorted by key so that all writers lock them in the same order."""
         return [(step, *key, *self.names[key], *self.rows[key]) for key in sorted(self.rows)]
 
 
@@ -97,18 +97,18 @@ _COUNT, _PROMPT, _COMPLETION, _TRUST_COUNT, _TRUST = (
 _DECISIONS = _OF_DECISIONS.place["decisions"]
 
 
-def tally(events: Iterable[Rows], sign: int = 1) -> list[tuple[Table, list[tuple[Any, ...]]]]:
-    """What ``events`` add to each table of statistics; with a ``sign`` of -1, what is to be taken away."""
+def increments(events: Iterable[Rows], sign: int = 1) -> list[tuple[Table, list[tuple[Any, ...]]]]:
+    """The rows that ``events`` add to each rollup table; with a ``sign`` of -1, those they subtract."""
     of_requests: dict[Key, list[Mapping[str, Any]]] = defaultdict(list)
     of_decisions: dict[Key, list[Mapping[str, Any]]] = defaultdict(list)
     for event in events:
         row = event["requests"][0]
         start = row["ts"].replace(minute=0, second=0, microsecond=0)
-        of = key_of(row["agent"]), key_of(row["model"])
+        names = key_of(row["agent"]), key_of(row["model"])
         for policy in {NONE, *(decision["policy_id"] for decision in event["decisions"])}:
-            of_requests[start, policy, *of, row["action"]].append(row)
+            of_requests[start, policy, *names, row["action"]].append(row)
         for decision in event["decisions"]:
-            of_decisions[_kind(start, decision, of)].append(decision)
+            of_decisions[_decision_key(start, decision, names)].append(decision)
     requests, decisions = _Sums(_OF_REQUESTS), _Sums(_OF_DECISIONS)
     for key, rows in of_requests.items():
         _count_requests(requests.add(key), rows, sign)
@@ -117,9 +117,9 @@ def tally(events: Iterable[Rows], sign: int = 1) -> list[tuple[Table, list[tuple
         numbers[_DECISIONS] = sign * len(rows)
         _count_times(_OF_DECISIONS, numbers, "latency", [row["latency_ms"] for row in rows], sign)
     return [
-        (sums.layout.table, told)
+        (sums.layout.table, found)
         for sums in (requests, decisions)
-        if (told := [*sums.told(HOUR), *sums.days().told(DAY)])
+        if (found := [*sums.rows_of(HOUR), *sums.days().rows_of(DAY)])
     ]
 
 
@@ -129,7 +129,7 @@ def _count_requests(numbers: list[float], rows: Sequence[Mapping[str, Any]], sig
     numbers[_COMPLETION] = sign * sum(row["completion_tokens"] or 0 for row in rows)
     for name, places in (("verdict", _VERDICTS), ("status", _STATUSES)):
         for value, count in Counter(row[name] for row in rows).items():
-            # One that this version does not know is counted as a request all the same.
+            # A value unknown to this version still counts as a request.
             if value in places:
                 numbers[places[value]] = sign * count
     trust = [row["trust_score"] for row in rows if row["trust_score"] is not None]
@@ -140,9 +140,9 @@ def _count_requests(numbers: list[float], rows: Sequence[Mapping[str, Any]], sig
         _count_times(_OF_REQUESTS, numbers, part, [value for value in values if value is not None], sign)
 
 
-def _kind(start: datetime, row: Mapping[str, Any], of: tuple[str, str]) -> Key:
-    names = "policy_id", "shadow", "category", "phase", "action"
-    return (start, *(row[name] for name in names), row["reason_code"] or NONE, *of)
+def _decision_key(start: datetime, row: Mapping[str, Any], agent_and_model: tuple[str, str]) -> Key:
+    columns = "policy_id", "shadow", "category", "phase", "action"
+    return (start, *(row[name] for name in columns), row["reason_code"] or NONE, *agent_and_model)
 
 
 def _count_times(layout: _Layout, numbers: list[float], part: str, values: Sequence[float], sign: int) -> None:
@@ -151,35 +151,35 @@ def _count_times(layout: _Layout, numbers: list[float], part: str, values: Seque
     place = layout.place
     numbers[place[f"{part}_count"]] = sign * len(values)
     numbers[place[f"{part}_ms"]] = sign * sum(values)
-    # What was the longest of all cannot be told once it is taken away.
+    # The maximum cannot be restored once it is subtracted.
     numbers[place[f"{part}_max"]] = max(values) if sign > 0 else 0.0
     for bin, count in Counter(map(bin_of, values)).items():
         numbers[place[f"{part}_{bin:02d}"]] = sign * count
 
 
 def add_to_rollups(connection: Connection, events: Iterable[Rows]) -> None:
-    """Count ``events``, which have just been stored."""
-    _change(connection, tally(events))
+    """Add ``events``, which have just been stored."""
+    _change(connection, increments(events))
 
 
 def subtract_from_rollups(connection: Connection, events: Iterable[Rows]) -> None:
-    """Undo the counting of ``events``, which are deleted; their first two tables are enough. The longest latency of an
-    hour and a day stays what it was while there are others."""
-    tallied = tally(events, -1)
-    _change(connection, tallied)
-    for table, rows in tallied:
+    """Subtract ``events``, which are being deleted; the rows of their first two tables are enough. The maximum latency
+    of an hour or day is kept while it has other events."""
+    changes = increments(events, -1)
+    _change(connection, changes)
+    for table, rows in changes:
         for piece in _pieces(rows):
             names = [f"{column.name}_" for column in table.primary_key]
             keys = [dict(zip(names, row, strict=False)) for row in piece]
-            connection.execute(_EMPTIED[table], keys)
+            connection.execute(_DELETE_EMPTY[table], keys)
 
 
-def _change(connection: Connection, tallied: Iterable[tuple[Table, list[tuple[Any, ...]]]]) -> None:
+def _change(connection: Connection, changes: Iterable[tuple[Table, list[tuple[Any, ...]]]]) -> None:
     dialect = connection.dialect
-    for table, rows in tallied:
+    for table, rows in changes:
         for piece in _pieces(rows):
             if dialect.name == "sqlite":
-                # As SQLAlchemy's own type writes a time there.
+                # In the format of SQLAlchemy's own type.
                 piece = [(row[0], f"{row[1]:%Y-%m-%d %H:%M:%S.%f}", *row[2:]) for row in piece]
             connection.exec_driver_sql(_statement(dialect, table), piece)
 
@@ -190,12 +190,12 @@ def _pieces(rows: list[tuple[Any, ...]]) -> Iterable[list[tuple[Any, ...]]]:
 
 @lru_cache(maxsize=16)
 def _statement(dialect: Dialect, table: Table) -> str:
-    """Made once, as text: SQLAlchemy knows a statement again by its parts, and this one has hundreds."""
+    """Compiled once, as text: SQLAlchemy's cache compares a statement by its parts, and this one has hundreds."""
     return str(_adding(dialect.name, table).compile(dialect=dialect))
 
 
 def _adding(dialect: str, table: Table) -> Any:
-    """An INSERT that adds its numbers to those that are there."""
+    """An INSERT that adds its numbers to those of an existing row."""
     insert: Any = sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
     larger = func.max if dialect == "sqlite" else func.greatest
 
@@ -211,11 +211,11 @@ def _adding(dialect: str, table: Table) -> Any:
     )
 
 
-def _emptied(table: Table) -> Any:
+def _delete_empty(table: Table) -> Any:
     counted = table.c.requests if table is request_statistics else table.c.decisions
     return delete(table).where(
         and_(*(column == bindparam(f"{column.name}_") for column in table.primary_key)), counted <= 0
     )
 
 
-_EMPTIED = {table: _emptied(table) for table in STATISTICS}
+_DELETE_EMPTY = {table: _delete_empty(table) for table in STATISTICS}

@@ -1,1 +1,1 @@
-"""How events reach the database: the writer, the journal, inserts and retention."""
+"""Storing events: the writer, the journal, inserts and retention."""

@@ -1,4 +1,4 @@
-"""Rows into the database: a batch in one transaction, nothing twice, and no bad event at the cost of the others."""
+"""Inserts events: a batch in one transaction, nothing twice, and no invalid event at the expense of others."""
 
 from collections.abc import Iterator, Sequence
 
@@ -18,8 +18,9 @@ _ROWS_AT_ONCE = 100
 
 
 async def store(database: Database, batch: Sequence[Rows]) -> list[Rows]:
-    """Store ``batch`` and return those events that the database refuses for what is in them. Rows that are there
-    already are left out. Raises DatabaseUnavailableError, and then a part of the batch may be stored.
+    """Store ``batch``; return the events whose content the database rejects. Existing rows are ignored.
+
+    Raises DatabaseUnavailableError; part of the batch may be stored then.
     """
     try:
         await _insert(database, batch)
@@ -40,12 +41,12 @@ async def _insert(database: Database, batch: Sequence[Rows]) -> None:
     try:
         await database.transact(insert)
     except ProgrammingError as error:
-        # A table or column is missing: it is the database that is not as it should be, not the event.
+        # A table or column is missing: the fault is the database's, not the event's.
         raise DatabaseUnavailableError(str(error.orig)) from error
 
 
 def _insert_sqlite(connection: Connection, batch: Sequence[Rows]) -> set[str]:
-    """The ids of the requests that were not there before."""
+    """Insert ``batch``; return the ids of the new requests."""
     ids = [event["requests"][0]["request_id"] for event in batch]
     known = known_requests(connection, ids)
     for table in EVENT_TABLES:
@@ -58,7 +59,7 @@ def _insert_postgresql(connection: Connection, batch: Sequence[Rows]) -> set[str
     for table in EVENT_TABLES:
         statement = postgresql.insert(table).on_conflict_do_nothing()
         rows = [row for event in batch for row in event[table.name]]
-        # In pieces, because the event loop stands still while the parameters of one are made ready.
+        # In pieces, because the event loop blocks while the parameters of a statement are prepared.
         for start in range(0, len(rows), _ROWS_AT_ONCE):
             piece = rows[start : start + _ROWS_AT_ONCE]
             if table is requests:
@@ -69,7 +70,7 @@ def _insert_postgresql(connection: Connection, batch: Sequence[Rows]) -> set[str
 
 
 def _added(batch: Sequence[Rows], ids: set[str]) -> Iterator[Rows]:
-    """The events whose requests are among ``ids``, each once."""
+    """The events whose requests are among ``ids``, without duplicates."""
     for event in batch:
         if (request_id := event["requests"][0]["request_id"]) in ids:
             ids.remove(request_id)

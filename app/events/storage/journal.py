@@ -1,9 +1,10 @@
-"""Where events wait while the database is away: files of checked lines, fsynced, replayed in time, then emptied.
+"""Keeps events while the database is unavailable: fsynced files of checksummed lines, replayed later, then emptied.
 
-Every process writes a file of its own and holds a lock on it. The lock goes with the process, however it ends, so that
-a file that can be locked belongs to nobody any more, and is adopted by whoever finds it first.
+Every process writes its own file and holds a lock on it. The lock ends with the process, so a file that can be locked
+has no owner any more; the first process that finds it adopts it.
 
-A line is ``<CRC-32 in hex> <length> <payload>``; one that a crash tore fails the check and is left out.
+A line is ``<CRC-32 in hex> <length> <payload>``. A line that is incomplete after a crash fails the check and is
+skipped.
 """
 
 import fcntl
@@ -21,7 +22,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 class JournalFile:
-    """One journal file, open and locked. Its methods block: call them in a thread."""
+    """An open, locked journal file. Its methods block: call them in a thread."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
@@ -32,7 +33,7 @@ class JournalFile:
 
     @classmethod
     def open(cls, path: Path, *, create: bool = False) -> "JournalFile | None":
-        """Open and lock ``path``; None where another process has it, or it is gone. Raises OSError."""
+        """Open and lock ``path``. None if another process holds it, or it no longer exists. Raises OSError."""
         try:
             descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
         except FileNotFoundError:
@@ -41,7 +42,7 @@ class JournalFile:
             return None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Whoever held it before may have removed it between the two calls above.
+            # Its previous owner may have removed it between the two calls above.
             if os.fstat(descriptor).st_ino == path.stat().st_ino:
                 return cls(path, descriptor)
         except (BlockingIOError, FileNotFoundError):
@@ -54,11 +55,11 @@ class JournalFile:
 
     @property
     def waiting(self) -> int:
-        """Bytes that wait to be replayed."""
+        """The number of bytes to be replayed."""
         return self._size - self._replayed
 
     def append(self, payloads: Sequence[bytes]) -> None:
-        """Add all of ``payloads`` (no line break in any) and fsync. Raises OSError, and then none of them was added."""
+        """Append ``payloads`` (without line breaks) and fsync. Raises OSError; none of them is appended then."""
         block = b"".join(b"%08x %d %b\n" % (crc32(payload), len(payload), payload) for payload in payloads)
         with self._lock:
             try:
@@ -67,20 +68,20 @@ class JournalFile:
                     written += os.pwrite(self._descriptor, memoryview(block)[written:], self._size + written)
                 os.fsync(self._descriptor)
             except OSError:
-                # Half a line left in the middle would spoil the next one.
+                # A partial line would corrupt the next one.
                 os.ftruncate(self._descriptor, self._size)
                 raise
             self._size += len(block)
 
     def read(self, limit: int) -> tuple[list[bytes], int]:
-        """Up to ``limit`` payloads that wait, and the mark to give to ``replayed``. Torn lines are left out."""
+        """Up to ``limit`` waiting payloads, and the mark to pass to ``replayed``. Corrupt lines are skipped."""
         payloads: list[bytes] = []
         mark = self._replayed
         with open(os.dup(self._descriptor), "rb") as file:
             file.seek(mark)
             while len(payloads) < limit and mark < self._size:
                 if not (line := file.readline()):
-                    mark = self._size  # somebody cut the file; there is nothing more to read
+                    mark = self._size  # somebody truncated the file; there is nothing more to read
                     break
                 mark += len(line)
                 payload = _payload(line)
@@ -91,7 +92,7 @@ class JournalFile:
         return payloads, mark
 
     def replayed(self, mark: int) -> None:
-        """All up to ``mark`` is stored elsewhere now; with nothing after it the file is emptied. Raises OSError."""
+        """Everything up to ``mark`` is stored. If nothing follows it, the file is emptied. Raises OSError."""
         with self._lock:
             self._replayed = mark
             if mark >= self._size:
@@ -100,12 +101,12 @@ class JournalFile:
                 self._size = self._replayed = 0
 
     def close(self) -> None:
-        """Let go of the file, and remove it if it is empty."""
+        """Close the file, and remove it if it is empty."""
         with self._lock:
             if self._size == 0:
                 self.path.unlink(missing_ok=True)
             os.close(self._descriptor)
-            # A thread that comes late must not write to whatever file gets the number next.
+            # A late thread must not write to another file that gets the same descriptor.
             self._descriptor = -1
 
 
@@ -120,13 +121,13 @@ def _payload(line: bytes) -> bytes | None:
 
 
 def _nothing() -> None:
-    """Nothing was read, so there is nothing to mark."""
+    """Nothing was read, so nothing is to be marked."""
 
 
 class Journal:
-    """The journal files of one gateway: this process's own, made on first use, and those that others left behind.
+    """The journal files of one gateway: this process's own, created on first use, and those adopted from others.
 
-    ``path``: ``<path>.<anything>.jsonl`` are its files. The methods block: call them in a thread.
+    ``path``: its files are ``<path>.*.jsonl``. The methods block: call them in a thread.
     """
 
     def __init__(self, path: Path) -> None:
@@ -136,21 +137,21 @@ class Journal:
         self._lock = threading.Lock()
 
     def append(self, payloads: Sequence[bytes]) -> None:
-        """Add all of ``payloads`` and fsync. Raises OSError, and then none of them was added."""
+        """Append ``payloads`` and fsync. Raises OSError; none of them is appended then."""
         with self._lock:
             if self._own is None:
                 self._own = self._create()
         self._own.append(payloads)
 
     def reject(self, payloads: Sequence[bytes]) -> None:
-        """Set ``payloads`` aside, where they are kept for a person and never replayed. Raises OSError."""
+        """Store ``payloads`` in ``<path>.rejected`` for inspection; they are never replayed. Raises OSError."""
         with self._path.with_name(self._path.name + ".rejected").open("ab") as file:
             file.write(b"".join(payload + b"\n" for payload in payloads))
             file.flush()
             os.fsync(file.fileno())
 
     def adopt(self) -> None:
-        """Take over the files of processes that are gone. Raises OSError."""
+        """Adopt the files of processes that have ended. Raises OSError."""
         for path in sorted(self._path.parent.glob(f"{self._path.name}.*.jsonl")):
             if any(path == file.path for file in self._files()):
                 continue
@@ -159,11 +160,11 @@ class Journal:
 
     @property
     def waiting(self) -> int:
-        """Bytes that wait to be replayed."""
+        """The number of bytes to be replayed."""
         return sum(file.waiting for file in self._files())
 
     def replay(self, limit: int) -> tuple[list[bytes], Callable[[], None]]:
-        """Up to ``limit`` payloads that wait, and what to call once they are stored. Raises OSError."""
+        """Up to ``limit`` waiting payloads, and the function to call once they are stored. Raises OSError."""
         for file in self._files():
             if file.waiting > 0:
                 payloads, mark = file.read(limit)

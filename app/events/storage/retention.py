@@ -1,5 +1,5 @@
-"""Deleting what the event log has kept long enough: whole months at once where it is partitioned, and the rest in small
-pieces, so that nobody waits for it."""
+"""Deletes expired events: whole months at once if the event log is partitioned, the rest in small batches so that
+nothing waits for it."""
 
 import asyncio
 from collections import defaultdict
@@ -25,16 +25,17 @@ from app.events.storage.serialization import Rows
 _log = structlog.stdlib.get_logger(__name__)
 _BATCH = 500
 _PAUSE_S = 0.02
-"""Between two pieces: a writer that waits gets its turn."""
+"""Between two batches, so that a waiting writer gets its turn."""
 _EVERY_S = 3600.0
 _LAST_RUN = "retention_at"
 _JUMP = timedelta(minutes=10)
-"""A clock that is off by more, compared with the one that only counts, was set."""
+"""A larger difference to the monotonic clock means that the system clock was changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """How many rows went, or would go; with a request go its decisions, claims, documents and feedback."""
+    """The number of requests (with their decisions, claims, documents and feedback) and runs that were or would be
+    deleted."""
 
     requests: int
     runs: int
@@ -43,11 +44,11 @@ class Pruned:
 async def prune(
     database: Database, before: datetime, *, keep_marked: bool = False, dry_run: bool = False, batch: int = _BATCH
 ) -> Pruned:
-    """Delete the requests from before that time with all that hangs on them, and the runs not touched since.
+    """Delete the requests from ``before`` that time with their dependent rows, and the runs not changed since.
 
-    ``keep_marked``: requests with feedback stay. ``dry_run``: count only. Each month that is dropped, and each piece of
-    ``batch`` rows, is a transaction of its own; what was deleted stays deleted if a later one fails. Leaves a line in
-    the audit trail where anything was deleted. Raises DatabaseUnavailableError.
+    ``keep_marked``: keep requests with feedback. ``dry_run``: only count. Each month and each ``batch`` is its own
+    transaction; if one fails, earlier ones stay deleted. Deletions are recorded in the audit log. Raises
+    DatabaseUnavailableError.
     """
     old_requests = select(requests.c.request_id, requests.c.ts).where(requests.c.ts < before).order_by(requests.c.ts)
     if keep_marked:
@@ -90,21 +91,21 @@ async def _delete(database: Database, query: Select[Any], batch: int, delete_the
 
 
 async def _delete_requests(connection: AsyncConnection, found: Sequence[Any]) -> None:
-    """Delete requests that were found with the oldest first, and what hangs on them."""
+    """Delete requests, given oldest first, with their dependent rows."""
     ids = [row.request_id for row in found]
     gone: dict[str, list[dict[str, Any]]] = {}
-    # Children first: on SQLite they would go with the requests, untold.
+    # Children first: on SQLite they would be deleted with the requests, without being returned.
     for table in reversed(EVENT_TABLES):
         of_these = table.c.request_id.in_(ids), table.c.ts.between(found[0].ts, found[-1].ts)
-        told = delete(table).where(*of_these).returning(*_counted(table))
-        gone[table.name] = [{**row} for row in (await connection.execute(told)).mappings()]
+        deleted = delete(table).where(*of_these).returning(*_rolled_up(table))
+        gone[table.name] = [{**row} for row in (await connection.execute(deleted)).mappings()]
     await connection.run_sync(subtract_from_rollups, _events(gone))
-    # After the requests: from here on none of them can be marked.
+    # After the requests: from now on none of them can get feedback.
     await connection.execute(delete(feedback).where(feedback.c.request_id.in_(ids)))
 
 
-def _counted(table: Table) -> list[Column[Any]]:
-    """The columns that statistics are made of."""
+def _rolled_up(table: Table) -> list[Column[Any]]:
+    """The columns that rollups need."""
     return [table.c[name] for name in ROLLED_UP_COLUMNS.get(table.name, ["request_id"])]
 
 
@@ -120,9 +121,10 @@ async def _delete_runs(connection: AsyncConnection, found: Sequence[Any]) -> Non
 
 
 class Retention:
-    """Prunes once an hour for as long as it is open. Of all processes on a database, one does it each time.
+    """Prunes once an hour. Of all processes on a database, one does it each time.
 
-    When the clock was set meanwhile, nothing is deleted until the next turn: it may be wrong, and be set right by then.
+    If the system clock was changed since the last time, nothing is deleted until the next time: the clock may be wrong,
+    and corrected by then.
     """
 
     def __init__(self, database: Database, *, days: int, every_s: float = _EVERY_S) -> None:
@@ -139,7 +141,7 @@ class Retention:
     async def _run(self) -> None:
         while True:
             try:
-                if not self._clock_was_set() and await self._turn():
+                if not self._clock_changed() and await self._turn():
                     with acting_as("retention"):
                         gone = await prune(self._database, datetime.now(UTC) - self._kept)
                     _log.info("events_pruned", requests=gone.requests, runs=gone.runs)
@@ -147,21 +149,21 @@ class Retention:
                 _log.warning("prune_failed", error=type(error).__name__)
             await asyncio.sleep(self._every_s)
 
-    def _clock_was_set(self) -> bool:
-        """Since this was asked last."""
+    def _clock_changed(self) -> bool:
+        """Whether the system clock was changed since the last call."""
         before, now = self._seen, (datetime.now(UTC), monotonic())
         self._seen = now
         jump = now[0] - before[0] - timedelta(seconds=now[1] - before[1])
         if abs(jump) <= _JUMP:
             return False
-        _log.warning("clock_changed", by_s=round(jump.total_seconds()), pruning="put off")
+        _log.warning("clock_changed", by_s=round(jump.total_seconds()), pruning="postponed")
         return True
 
     async def _turn(self) -> bool:
-        """Whether it is this process that prunes now: the last time, by whomever, was long enough ago."""
+        """Whether this process is to prune now: the last time, by any process, was long enough ago."""
         now = datetime.now(UTC)
         due = (now - timedelta(seconds=self._every_s / 2)).isoformat()
-        # Whoever pruned with a clock that ran ahead must not put off all others until then.
+        # A process whose clock is ahead must not postpone pruning for all others until then.
         ahead = (now + timedelta(seconds=self._every_s)).isoformat()
         async with self._database.write() as connection:
             await connection.execute(self._database.insert_ignore(meta), [{"key": _LAST_RUN, "value": ""}])

@@ -1,4 +1,4 @@
-"""From an event to the rows it leaves, in a form that a table and a line of JSON can both hold."""
+"""Converts an event to rows that both a table and a line of JSON can hold."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ _INT64 = 2**63
 
 
 def event_rows(event: RequestEvent) -> Rows:
-    """The rows of ``event``. Keys are made from the request's id and the place in it: the same event, the same keys."""
+    """The rows of ``event``. Keys derive from the request's id and the position: the same event has the same keys."""
     request = event.request
     row = _columns(request)
     request_id = row["request_id"]
@@ -56,10 +56,10 @@ def event_rows(event: RequestEvent) -> Rows:
 
 
 def _columns(row: Struct) -> dict[str, Any]:
-    """The fields of a row, each plain but for its time."""
+    """The fields of a row, made plain except for its time."""
     found = asdict(row)
     for name, value in found.items():
-        # Most values are one of these, and need no call to be told so.
+        # Most values are one of these; checking here saves a call.
         if value is None or (kind := type(value)) is bool or (kind is str and value.isascii() and "\0" not in value):
             continue
         if not isinstance(value, datetime):
@@ -68,9 +68,9 @@ def _columns(row: Struct) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """``value`` as every database takes it: no NUL and no lone surrogate in a text, no NaN, no type that JSON lacks.
+    """``value`` in a form that every database accepts: no NUL or lone surrogate in a text, no NaN, only JSON types.
 
-    One bad character in a reply must not cost the event, nor the others of its batch.
+    An invalid character in a reply must not cost the event, nor the others of its batch.
     """
     kind = type(value)
     if kind is str:
@@ -83,12 +83,13 @@ def plain(value: Any) -> Any:
 
 
 def _is_sound(value: dict[str, Any]) -> bool:
-    """Whether JSON takes it as it is: a look at all that is in it, at the price of a few. Null may stand for a NaN."""
+    """Whether ``value`` is valid JSON as it is, checked by encoding it. A null may stand for a NaN, so it does not
+    count."""
     try:
-        told = orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME)
+        encoded = orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME)
     except TypeError:
         return False
-    return b"null" not in told and b"\\u0000" not in told
+    return b"null" not in encoded and b"\\u0000" not in encoded
 
 
 def _plain(value: Any) -> Any:
@@ -121,7 +122,7 @@ def dump(rows: Rows) -> bytes:
 def load(line: bytes) -> Rows:
     """The rows that ``dump`` wrote."""
     rows: dict[str, list[dict[str, Any]]] = orjson.loads(line)
-    # Every row has the request's time. Lines of earlier versions tell it of requests and decisions only.
+    # Every row has the request's time. Lines of earlier versions have it for requests and decisions only.
     ts = datetime.fromisoformat(rows["requests"][0]["ts"])
     for table in rows.values():
         for row in table:

@@ -1,5 +1,5 @@
-"""Rows into SQLite, many at once: values are made ready by hand, because SQLAlchemy's care for each costs several times
-what the database does for them."""
+"""Bulk inserts into SQLite: values are encoded by hand, because SQLAlchemy's processing costs several times as much as
+the insert itself."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ Row = Mapping[str, Any]
 
 
 def insert_rows(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
-    """Insert ``rows``, which all name the same columns; those that are there already are left out."""
+    """Insert ``rows``, which all have the same columns; existing rows are ignored."""
     if rows:
         statement, values_of, encoders = _prepared(table, tuple(rows[0]))
         values = [[*values_of(row)] for row in rows]
@@ -30,7 +30,7 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[Row]) -> No
 
 
 def known_requests(connection: Connection, ids: Sequence[str]) -> set[str]:
-    """Those of ``ids`` whose requests are in the event log."""
+    """Those of ``ids`` that are in the event log."""
     return set(connection.exec_driver_sql(_KNOWN, (orjson.dumps(ids).decode(),)).scalars())
 
 
@@ -38,7 +38,7 @@ def known_requests(connection: Connection, ids: Sequence[str]) -> set[str]:
 def _prepared(
     table: Table, names: tuple[str, ...]
 ) -> tuple[str, Callable[[Row], tuple[Any, ...]], Sequence[tuple[int, Callable[[Any], Any]]]]:
-    """The statement, what reads its parameters from a row, and by their place what makes some of them ready."""
+    """The statement, the getter of its parameters from a row, and encoders of some parameters by position."""
     insert = sqlite.insert(table).on_conflict_do_nothing()
     compiled = insert.compile(dialect=sqlite.dialect(paramstyle="qmark"), column_keys=names)
     order = names if compiled.positiontup is None else compiled.positiontup
@@ -47,14 +47,14 @@ def _prepared(
 
 
 def _encoder(table: Table, name: str) -> Callable[[Any], Any] | None:
-    """As SQLAlchemy's own types write to SQLite, so that they can read it."""
+    """The encoding of SQLAlchemy's own types, so that they can read it."""
     kind = table.c[name].type
     if isinstance(kind, UTCDateTime):
         return _stamp
     return _json if kind is Json else None
 
 
-@lru_cache(maxsize=1024)  # all rows of an event have the same
+@lru_cache(maxsize=1024)  # all rows of an event have the same time
 def _stamp(value: datetime | None) -> str | None:
     return None if value is None else value.astimezone(UTC).isoformat(" ", "microseconds")[:26]
 

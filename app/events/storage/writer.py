@@ -1,4 +1,4 @@
-"""The event log's writer: a bounded queue, one transaction a batch, and a journal for when the database is away."""
+"""The event writer: a bounded queue, one transaction per batch, and a journal while the database is unavailable."""
 
 import asyncio
 from collections import deque
@@ -21,20 +21,20 @@ from app.settings import EventDurability
 
 _log = structlog.stdlib.get_logger(__name__)
 _SPILL_WAIT_S = 0.004
-"""How long a reply waits where neither queue has room; then its event is given up, and counted."""
+"""How long a reply waits if both queues are full; then its event is dropped and counted."""
 _DRAIN_S = 5.0
 _CLOSE_S = 5.0
-"""How long the end waits for a database that says nothing before the journal takes what waits for it."""
+"""How long closing waits for an unresponsive database before the journal takes the remaining events."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
     record: RecordedRequest
     stored: asyncio.Future[None] | None
-    """Whom to tell; None where nobody waits."""
+    """Completed once the event is stored; None if nobody waits."""
 
     def rows(self) -> Rows | None:
-        """None where the event has none for a fault of ours, which must not cost those beside it."""
+        """None if the conversion fails, a bug of ours that must not cost other events."""
         try:
             return event_rows(self.record.event())
         except Exception as error:
@@ -51,34 +51,33 @@ class _Entry:
 
 
 def _rows_of(batch: Sequence[_Entry]) -> tuple[list[Rows], list[_Entry]]:
-    """What ``batch`` leaves, and those of it that leave nothing."""
+    """The rows of ``batch``, and the entries whose conversion fails."""
     found = [(entry, entry.rows()) for entry in batch]
     return [rows for _, rows in found if rows is not None], [entry for entry, rows in found if rows is None]
 
 
 def default_journal(database: Database) -> Path:
-    """Where the journal lies unless a setting says otherwise: beside the database, or in the working directory."""
+    """The default path of the journal: beside the database, or in the working directory."""
     return (
         Path("groundlane.events") if database.path is None else database.path.with_name(database.path.name + ".events")
     )
 
 
 class EventWriter:
-    """An ``EventLog``. Events are taken before ``start`` and after ``aclose`` too, and then wait for the next start.
+    """An ``EventLog``. It accepts events before ``start`` and after ``aclose`` too; they wait for the next start.
 
-    ``batched``: ``append`` returns at once. A batch is up to ``batch_limit`` events or ``linger_s`` of them.
-    ``sync``: ``append`` returns once the event is committed; what waits at the same time shares a commit. While the
-    database is away it returns once the event is fsynced to the journal instead, also if the database says nothing for
-    ``patience_s``.
+    ``batched``: ``append`` returns at once. A batch has up to ``batch_limit`` events or waits ``linger_s``.
+    ``sync``: ``append`` returns once the event is committed; concurrent events share a commit. While the database is
+    unavailable, or does not respond for ``patience_s``, it returns once the event is fsynced to the journal instead.
 
-    A batch that the database does not take goes to the journal, and so does what finds ``queue_limit`` events waiting.
-    Where the journal does not take it either, it waits in memory, as far as there is room, until one of the two does.
-    The journal is replayed at start and, at growing intervals between ``retry_s``, when the database is back. Keys come
-    from the request's id, which must therefore be unique; a replay adds nothing twice. An event that the database
-    refuses for what is in it is set aside in ``<journal>.rejected``.
+    A batch that the database does not accept goes to the journal, and so do events beyond ``queue_limit``. If the
+    journal fails too, events wait in memory, as long as there is room, until either accepts them. The journal is
+    replayed at startup and, at intervals that grow within ``retry_s``, when the database is available again. Keys
+    derive from the request's id, which must be unique, so a replay adds nothing twice. An event whose content the
+    database rejects is stored in ``<journal>.rejected``.
 
     Counters, in events since the start: ``written`` to the database, ``journaled``, ``dropped`` (lost, because the
-    journal failed too), ``rejected``; and ``failures``, the times the database did not take a batch.
+    journal failed too), ``rejected``; and ``failures``, the number of batches that the database did not accept.
     """
 
     def __init__(
@@ -104,33 +103,33 @@ class EventWriter:
         self._spill_space, self._ending = asyncio.Event(), asyncio.Event()
         self._patience_s = patience_s
         self._disk_full = False
-        """The journal took nothing when it was asked last."""
+        """The last write to the journal failed."""
         self._first_retry_s, self._last_retry_s = retry_s
         self._retry_s = self._first_retry_s
         self._retry_at: float | None = None
-        """When to try the database again; None while it is well."""
+        """When to retry the database; None while it is available."""
         self._closing = self._closed = False
         self._scope = TaskScope()
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def queue_depth(self) -> int:
-        """Events that are neither in the database nor in the journal yet."""
+        """The number of events neither in the database nor in the journal yet."""
         return len(self._pending) + len(self._spilled)
 
     @property
     def journal_bytes(self) -> int:
-        """What waits in the journal to be replayed."""
+        """The size of the journal that is to be replayed."""
         return self._journal.waiting
 
     async def start(self) -> None:
-        """Take over what earlier processes left in their journals, and begin to write. Raises OSError."""
+        """Adopt the journals of earlier processes and start writing. Raises OSError."""
         await asyncio.to_thread(self._journal.adopt)
         self._tasks = {self._scope.start(self._write()), self._scope.start(self._write_spilled())}
 
     async def append(self, record: RecordedRequest, /) -> None:
-        """Take the event of ``record``. ``batched``: never waits for the database and never raises. ``sync``:
-        see above; raises EventLostError."""
+        """Log the event of ``record``. ``batched``: neither waits for the database nor raises. ``sync``: see above;
+        raises EventLostError."""
         stored = asyncio.get_running_loop().create_future() if self._sync else None
         entry = _Entry(record, stored)
         if self._closed:
@@ -150,7 +149,7 @@ class EventWriter:
             async with asyncio.timeout(self._patience_s):
                 await asyncio.shield(stored)
         except TimeoutError:
-            # It stays in its queue too; being stored twice makes it no two.
+            # It also stays in its queue; storing it again adds nothing.
             if not await self._to_journal([entry]):
                 raise EventLostError() from None
 
@@ -170,7 +169,7 @@ class EventWriter:
         self._spill.set()
 
     async def aclose(self) -> None:
-        """Write what waits, to the database or to the journal, and end."""
+        """Write waiting events to the database or the journal, and stop."""
         self._closing = True
         for event in (self._wake, self._full, self._spill, self._ending):
             event.set()
@@ -184,7 +183,7 @@ class EventWriter:
             self._journal.close()
 
     def _keep(self, left: Sequence[_Entry]) -> None:
-        """What is left where the tasks never ran or were cancelled; no thread is waited for then."""
+        """Journal events that are left because the tasks never ran or were cancelled, without waiting for a thread."""
         self._pending.clear()
         self._spilled.clear()
         try:
@@ -194,7 +193,7 @@ class EventWriter:
         else:
             self._journaled(left, unmade)
 
-    # The two tasks. An entry leaves its queue only once it is stored, so that a cancelled task loses nothing.
+    # The two tasks. An entry leaves its queue only once it is stored, so a cancelled task loses nothing.
 
     async def _write(self) -> None:
         while not self._closing or self._pending:
@@ -210,7 +209,8 @@ class EventWriter:
             await self._attempt(self._replay)
 
     async def _store_pending(self) -> bool:
-        """Whether the next batch is stored. Its records live no longer than this call, since their texts are large."""
+        """Store the next batch; return whether that succeeded. Its records, whose texts are large, live no longer than
+        this."""
         batch = list(islice(self._pending, self._batch_limit))
         stored = not batch or await self._store(batch)
         for _ in batch if stored else ():
@@ -218,7 +218,7 @@ class EventWriter:
         return stored
 
     async def _wait(self) -> None:
-        """Until there is a batch, or it is time to replay, or the end."""
+        """Wait for a batch, for the time to replay, or for the end."""
         if not self._pending and not self._closing and not self._replay_due():
             try:
                 async with asyncio.timeout_at(self._retry_at if self._journal.waiting else None):
@@ -233,7 +233,7 @@ class EventWriter:
         self._full.clear()
 
     async def _rest(self) -> None:
-        """Neither the database nor the journal takes anything: give them time."""
+        """Pause, because neither the database nor the journal accepts anything."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._first_retry_s):
                 await self._ending.wait()
@@ -255,10 +255,11 @@ class EventWriter:
         for _ in batch:
             self._spilled.popleft()
 
-    # Where events go.
+    # Storing.
 
     async def _store(self, batch: Sequence[_Entry]) -> bool:
-        """Whether the database or the journal has it now. Whoever waits is told either way."""
+        """Store ``batch`` in the database or the journal. False if both fail. Waiting callers are notified either
+        way."""
         if self._due() and await self._attempt(lambda: self._insert(batch)):
             for entry in batch:
                 entry.settle()
@@ -270,7 +271,7 @@ class EventWriter:
         return False
 
     async def _insert(self, batch: Sequence[_Entry]) -> None:
-        # In a thread and all at once, which costs a fraction of one by one while their requests are answered.
+        # In a thread and as a batch, which costs a fraction of doing it one by one while requests are served.
         rows, unmade = await asyncio.to_thread(_rows_of, batch)
         await self._insert_rows(rows)
         self._reject(unmade)
@@ -295,10 +296,10 @@ class EventWriter:
         return self._journal.waiting > 0 and self._due()
 
     async def _attempt(self, action: Callable[[], Awaitable[None]]) -> bool:
-        """Do ``action``, say whether it worked, and find out so whether the database is away or back."""
+        """Run ``action``; return whether it succeeded. Also tracks whether the database is available."""
         try:
             await action()
-        except Exception as error:  # whatever went wrong, the events are kept and the writer goes on
+        except Exception as error:  # whatever the error, the events are kept and the writer continues
             self.failures += 1
             if self._retry_at is None:
                 _log.warning("event_database_unavailable", error=f"{type(error).__name__}: {error}")
@@ -324,7 +325,7 @@ class EventWriter:
         return True
 
     def _journal_rows(self, batch: Sequence[_Entry]) -> list[_Entry]:
-        """Those that leave nothing. In a thread, but for the end."""
+        """Journal ``batch``; return the entries whose conversion fails. Call it in a thread, except at the end."""
         rows, unmade = _rows_of(batch)
         self._journal.append([dump(each) for each in rows])
         return unmade
@@ -341,9 +342,9 @@ class EventWriter:
             entry.settle(EventLostError())
 
     async def _spill_now(self, batch: Sequence[_Entry]) -> None:
-        """To the journal, or else they are lost: there is no room for them in memory."""
+        """Journal ``batch``, or drop it: there is no room in memory."""
         if not await self._to_journal(batch):
-            self._lose(batch, OSError("the journal does not take them"))
+            self._lose(batch, OSError("the journal is not writable"))
 
     def _lose(self, batch: Sequence[_Entry], error: OSError) -> None:
         self.dropped += len(batch)

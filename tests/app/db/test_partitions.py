@@ -13,7 +13,7 @@ from sqlalchemy.dialects import postgresql
 from app.auth.audit_log import AuditFilter, entries
 from app.db import partitions
 from app.db.database import Database, DatabaseUnavailableError
-from app.db.partitions import MonthInUseError, PartitionKeeper, drop_months, following, make_months, month_of
+from app.db.partitions import MonthInUseError, PartitionKeeper, create_months, drop_months, following, month_of
 from app.db.tables import EVENT_TABLES, feedback, requests
 from app.events.queries import EventFilter, EventQueries, requests_matching
 from app.events.records import RequestEvent
@@ -95,10 +95,10 @@ def test_months_begin_in_utc(time: datetime, month: datetime, after: datetime) -
 @on_postgres
 async def test_this_month_and_two_more_are_made_once(open_database: Open) -> None:
     async with open_database() as database, open_database() as another:
-        made = await asyncio.gather(make_months(database, JANUARY), make_months(another, JANUARY))
+        made = await asyncio.gather(create_months(database, JANUARY), create_months(another, JANUARY))
         assert sorted([*made[0], *made[1]]) == [JANUARY, FEBRUARY, MARCH]
-        assert await make_months(database, JANUARY + timedelta(days=30)) == []
-        assert await make_months(database, FEBRUARY) == [following(MARCH)]
+        assert await create_months(database, JANUARY + timedelta(days=30)) == []
+        assert await create_months(database, FEBRUARY) == [following(MARCH)]
 
 
 @on_postgres
@@ -107,7 +107,7 @@ async def test_every_row_lies_in_the_month_of_its_request(open_database: Open, e
         name = (await connection.execute(text("SELECT current_database()"))).scalar_one()
         await connection.execute(text(f"ALTER DATABASE \"{name}\" SET timezone = 'America/New_York'"))
     async with open_database() as database:
-        await make_months(database, JANUARY)
+        await create_months(database, JANUARY)
         times = (JANUARY, FEBRUARY - MIDNIGHT, FEBRUARY, MARCH - MIDNIGHT, MARCH)
         await put(database, *(event(number, ts=time) for number, time in enumerate(times)))
         found = await places(database)
@@ -119,12 +119,12 @@ async def test_every_row_lies_in_the_month_of_its_request(open_database: Open, e
 @on_postgres
 async def test_an_event_without_a_month_is_kept_and_moved_when_there_is_one(open_database: Open, event: Event) -> None:
     async with open_database() as database:
-        await make_months(database, FEBRUARY)
+        await create_months(database, FEBRUARY)
         await put(database, event(1, ts=JANUARY - MIDNIGHT), event(2, ts=JANUARY), event(3, ts=FEBRUARY))
         found = await places(database)
         assert found["req_000001"] == found["req_000002"] == {"default"}
         trace = await EventQueries(database).trace("req_000001")
-        assert await make_months(database, FEBRUARY) == [DECEMBER, JANUARY]
+        assert await create_months(database, FEBRUARY) == [DECEMBER, JANUARY]
         assert list((await places(database)).values()) == [{"2025_12"}, {"2026_01"}, {"2026_02"}]
         assert await EventQueries(database).trace("req_000001") == trace
 
@@ -135,7 +135,7 @@ async def test_what_is_written_while_its_month_is_made_is_not_refused(open_datab
         async with asyncio.TaskGroup() as group:
             for number in range(30):
                 group.create_task(put(another, event(number, ts=MARCH + timedelta(seconds=number))))
-            group.create_task(make_months(database, MARCH))
+            group.create_task(create_months(database, MARCH))
         assert await counted(database) == [30, 30, 90, 30, 0]
         assert set.union(*(await places(database)).values()) == {"2026_03"}
 
@@ -146,7 +146,7 @@ async def test_a_replay_adds_nothing_twice(open_database: Open, event: Event) ->
     async with open_database() as database:
         for ahead in (None, FEBRUARY, JANUARY):
             if ahead is not None:
-                await make_months(database, ahead)
+                await create_months(database, ahead)
             assert await store(database, [load(line) for line in lines]) == []
             assert await counted(database) == [3, 3, 9, 3, 0]
 
@@ -154,7 +154,7 @@ async def test_a_replay_adds_nothing_twice(open_database: Open, event: Event) ->
 @on_postgres
 async def test_months_that_are_over_are_dropped_and_the_rest_is_deleted(open_database: Open, event: Event) -> None:
     async with open_database() as database:
-        await make_months(database, DECEMBER)
+        await create_months(database, DECEMBER)
         times = (DECEMBER, JANUARY - MIDNIGHT, JANUARY, JANUARY + timedelta(days=14), FEBRUARY, MARCH)
         await put(database, *(event(number, ts=time) for number, time in enumerate(times)))
         await mark(database, "req_000001")
@@ -177,7 +177,7 @@ async def test_months_that_are_over_are_dropped_and_the_rest_is_deleted(open_dat
 @on_postgres
 async def test_a_month_with_marks_is_deleted_row_by_row_where_these_are_kept(open_database: Open, event: Event) -> None:
     async with open_database() as database:
-        await make_months(database, DECEMBER)
+        await create_months(database, DECEMBER)
         times = (DECEMBER, DECEMBER + timedelta(days=3), JANUARY, FEBRUARY)
         await put(database, *(event(number, ts=time) for number, time in enumerate(times)))
         await mark(database, "req_000001")
@@ -191,7 +191,7 @@ async def test_a_month_with_marks_is_deleted_row_by_row_where_these_are_kept(ope
 @on_postgres
 async def test_late_events_of_a_dropped_month_are_kept_until_the_next_time(open_database: Open, event: Event) -> None:
     async with open_database() as database:
-        await make_months(database, DECEMBER)
+        await create_months(database, DECEMBER)
         await put(database, event(1, ts=DECEMBER))
         assert (await prune(database, JANUARY)).requests == 1
         # The connection has the statements prepared from before.
@@ -210,24 +210,24 @@ async def test_a_month_in_use_is_waited_for_and_then_deleted_row_by_row(
     monkeypatch.setattr(partitions, "_ATTEMPTS", 2)
     monkeypatch.setattr(partitions, "_PATIENCE_MS", 20)
     async with open_database() as database, open_database() as another:
-        await make_months(database, DECEMBER)
+        await create_months(database, DECEMBER)
         await put(database, event(1, ts=DECEMBER), event(2, ts=MARCH))
         async with another.read() as reading:
             await reading.execute(select(requests.c.request_id))
             assert await prune(database, JANUARY) == Pruned(requests=1, runs=0)
             await put(database, event(3, ts=JANUARY))
             with pytest.raises(MonthInUseError):
-                await make_months(database, DECEMBER)
+                await create_months(database, DECEMBER)
         assert "2025_12" in await names(database)
         assert await prune(database, JANUARY) == Pruned(requests=0, runs=0)
         assert "2025_12" not in await names(database)
-        assert await make_months(database, DECEMBER) == [DECEMBER, MARCH]
+        assert await create_months(database, DECEMBER) == [DECEMBER, MARCH]
 
 
 @on_postgres
 async def test_a_query_looks_only_into_the_months_it_asks_for(open_database: Open, event: Event) -> None:
     async with open_database() as database:
-        await make_months(database, JANUARY)
+        await create_months(database, JANUARY)
         await put(database, event(1, ts=JANUARY), event(2, ts=FEBRUARY), event(3, ts=MARCH))
         filter = EventFilter(since=FEBRUARY, until=MARCH, phase="before_workflow")
         query = requests_matching(filter, requests.c.request_id).compile(
@@ -279,7 +279,7 @@ async def test_the_keeper_outlasts_a_database_that_is_away(
         raise DatabaseUnavailableError("away")
 
     async with open_database() as database:
-        monkeypatch.setattr(partitions, "make_months", away)
+        monkeypatch.setattr(partitions, "create_months", away)
         keeper = PartitionKeeper(database, retry_s=0.001)
         await keeper.start()
         await until(lambda: turns > 2)
@@ -293,7 +293,7 @@ async def test_sqlite_has_no_months(open_database: Open, event: Event) -> None:
         keeper = PartitionKeeper(database)
         await keeper.start()
         await put(database, event(1))
-        assert await make_months(database, JANUARY) == []
+        assert await create_months(database, JANUARY) == []
         assert await drop_months(database, MARCH, keep_marked=False) == 0
         assert await counted(database) == [1, 1, 3, 1, 0]
         await keeper.aclose()
