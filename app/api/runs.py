@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Header, Path, Request, Response
 from app.api.governed import read_body
 from app.errors import InvalidRequestError
 from app.resources import Resources
-from app.runs.run_presentation import shown_run, shown_step
+from app.runs.run_presentation import run_to_dict, step_to_dict
 from app.runs.run_requests import (
     LARGEST_BODY,
     read_grounding_report,
@@ -39,8 +39,8 @@ _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 async def start_run(request: Request, caller: CallerDep) -> Response:
     """Begin a run. The policies in force now are those that it is judged by."""
     opening = read_run_start(await _body(request), request.headers)
-    taken = await _runs(request).start(agent=opening.agent, model=opening.model, caller=caller)
-    return _answer(taken, status=201)
+    result = await _runs(request).start(agent=opening.agent, model=opening.model, caller=caller)
+    return _answer(result, status=201)
 
 
 @router.post("/{run_id}/retrieval")
@@ -71,7 +71,7 @@ async def complete_run(request: Request, run_id: RunId, caller: CallerDep) -> Re
 @router.get("/{run_id}")
 async def get_run(request: Request, run_id: RunId, caller: CallerDep) -> Response:
     """A run, with all that was recorded and decided."""
-    return _json(shown_run(await _runs(request).get(run_id, caller=caller)))
+    return _json(run_to_dict(await _runs(request).get(run_id, caller=caller)))
 
 
 @router.api_route("", methods=_METHODS, include_in_schema=False)
@@ -91,12 +91,12 @@ async def _body(request: Request) -> bytes:
     return await read_body(request, limit=min(LARGEST_BODY, resources.settings.max_body_bytes))
 
 
-def _answer(taken: StepResult, *, status: int = 200) -> Response:
+def _answer(result: StepResult, *, status: int = 200) -> Response:
     """200 although a policy may block: what was told is recorded, and the client is who must stop."""
-    headers = {"x-groundlane-action": taken.outcome.action.value}
-    if taken.request_id is not None:
-        headers["x-groundlane-request-id"] = taken.request_id
-    return _json(shown_step(taken), status=status, headers=headers)
+    headers = {"x-groundlane-action": result.outcome.action.value}
+    if result.request_id is not None:
+        headers["x-groundlane-request-id"] = result.request_id
+    return _json(step_to_dict(result), status=status, headers=headers)
 
 
 def _json(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

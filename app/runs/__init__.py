@@ -1,1 +1,1 @@
-"""Runs: the steps of an agent, judged together."""
+"""Runs: the steps of an agent, evaluated together."""

@@ -1,4 +1,4 @@
-"""What the policies of a run hold of what it is told. Pure: a run and a report in, decisions out."""
+"""The decisions of a run's policies at each of its steps. Pure: policies and data in, decisions out."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,16 +7,17 @@ from typing import Any
 from app.runs.steps import RunRecord
 from judges.types import Chunk
 from policies.engine import PolicySet, decision_to_dict
-from policies.grounding.evaluator import GroundingRules
+from policies.grounding.combined_settings import grounding_rules
+from policies.grounding.rules import GroundingRules
 from policies.types import Action, Decision, Phase, Policy, PolicyInputs, strictest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepOutcome:
-    """The decisions that one call to a run caused.
+    """The decisions of one step.
 
-    ``decisions`` are plain JSON, and ``made`` the same as the policies made them, where they were made just now.
-    ``blocked_by`` is the first that blocks; ``abstention_response`` what its policy wants said in place of an answer.
+    ``decisions`` are plain JSON; ``made`` are the same as objects, if they were made now rather than read.
+    ``blocked_by`` is the first that blocks; ``abstention_response`` is its policy's text to show instead of an answer.
     """
 
     action: Action
@@ -39,34 +40,36 @@ class StepOutcome:
         )
 
 
-def started(policies: PolicySet) -> StepOutcome:
-    """The run begins: the rules are bound."""
-    record = PolicyInputs(final=False, of_run=True)
-    return _outcome(policies, policies.evaluate("grounding", Phase.BEFORE_WORKFLOW, record).decisions)
+def decide_start(policies: PolicySet) -> StepOutcome:
+    """The run starts: bind the rules."""
+    inputs = PolicyInputs(final=False, of_run=True)
+    return _outcome(policies, policies.evaluate("grounding", Phase.BEFORE_WORKFLOW, inputs).decisions)
 
 
-def document_recorded(policies: PolicySet, chunk: Chunk, number: int) -> StepOutcome:
-    """A document came, the last of ``number``: it is checked by itself, and that there are not too many."""
-    # Those before it were checked as they came. All that counts of them is how many there are.
-    record = PolicyInputs(chunks=(chunk,) * number, final=False, of_run=True)
-    return _outcome(policies, policies.evaluate_documents(record, Phase.MID_EXECUTION).decisions)
+def decide_document(policies: PolicySet, chunk: Chunk, number: int) -> StepOutcome:
+    """A document is recorded, the last of ``number``: check it, and that there are not too many."""
+    # Earlier documents were checked when they were recorded; only their number matters.
+    inputs = PolicyInputs(chunks=(chunk,) * number, final=False, of_run=True)
+    return _outcome(policies, policies.evaluate_documents(inputs, Phase.MID_EXECUTION).decisions)
 
 
-def grounding_recorded(policies: PolicySet, scores: Sequence[float]) -> StepOutcome:
-    """Scores came: those of one report are a set, and are checked by themselves."""
-    record = PolicyInputs(reported_scores=scores, judged=False, final=False, of_run=True)
-    return _outcome(policies, policies.evaluate("grounding", Phase.MID_EXECUTION, record).decisions)
+def decide_scores(policies: PolicySet, scores: Sequence[float]) -> StepOutcome:
+    """Scores are reported: check those of one report as a set."""
+    inputs = PolicyInputs(reported_scores=scores, judged=False, final=False, of_run=True)
+    return _outcome(policies, policies.evaluate("grounding", Phase.MID_EXECUTION, inputs).decisions)
 
 
-def completed(policies: PolicySet, recorded: RunRecord) -> StepOutcome:
-    """The run is over: everything that needs the whole of it."""
-    record = recorded.policy_inputs()
-    retrieval = policies.evaluate_documents(record, Phase.AFTER_WORKFLOW)
-    # The scores of documents are a set only now; those that were reported or judged were checked as they came.
-    by_documents = PolicySet(tuple(policy for policy in policies.in_category("grounding") if _scores_documents(policy)))
-    documents = PolicyInputs(chunks=recorded.chunks, judged=False, of_run=True)
-    scores = by_documents.evaluate("grounding", Phase.MID_EXECUTION, documents)
-    reply = policies.evaluate("grounding", Phase.AFTER_WORKFLOW, record)
+def decide_completion(policies: PolicySet, run_record: RunRecord) -> StepOutcome:
+    """The run is complete: make the decisions that need all of it."""
+    inputs = run_record.policy_inputs()
+    retrieval = policies.evaluate_documents(inputs, Phase.AFTER_WORKFLOW)
+    # The documents' scores are complete only now; reported and judged scores were checked when they were recorded.
+    retrieval_scored = PolicySet(
+        tuple(policy for policy in policies.in_category("grounding") if _scores_documents(policy))
+    )
+    documents = PolicyInputs(chunks=run_record.chunks, judged=False, of_run=True)
+    scores = retrieval_scored.evaluate("grounding", Phase.MID_EXECUTION, documents)
+    reply = policies.evaluate("grounding", Phase.AFTER_WORKFLOW, inputs)
     return _outcome(policies, [*retrieval.decisions, *scores.decisions, *reply.decisions])
 
 
@@ -79,9 +82,5 @@ def _scores_documents(policy: Policy) -> bool:
 
 
 def _abstention(blocking: set[str], policies: Sequence[Policy]) -> str | None:
-    responses = (
-        policy.rules.abstention_response
-        for policy in policies
-        if policy.id in blocking and isinstance(policy.rules, GroundingRules)
-    )
-    return next((response for response in responses if response is not None), None)
+    rules = grounding_rules([policy for policy in policies if policy.id in blocking])
+    return next((each.abstention_response for each in rules if each.abstention_response is not None), None)

@@ -1,4 +1,4 @@
-"""What a governed request adds to its run: the documents used, and what its reply was found to be."""
+"""The step that a gateway request adds to its run: documents used, claims, citations."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,8 +12,8 @@ from policies.types import Citation
 
 
 def call_data(record: RequestRecord, run_id: str) -> dict[str, Any]:
-    """The data of a step, as ``app.runs.steps`` reads it. Without a reply (the request was blocked, or the upstream
-    failed) nothing was used and nothing found."""
+    """The data of the step, as ``app.runs.steps`` reads it. Without a reply (the request was blocked, or the upstream
+    failed) it has no documents and no claims."""
     retrieval, choices = record.retrieval, record.choice_logs()
     kept = [place for place in range(len(retrieval.chunks)) if place not in retrieval.dropped] if choices else []
     places = {position: place for place, position in enumerate(kept)}
@@ -36,7 +36,7 @@ def call_data(record: RequestRecord, run_id: str) -> dict[str, Any]:
 
 
 def _claims(choice: ChoiceLog, places: Mapping[int, int], sentences: int) -> Iterator[ClaimVerdict]:
-    """The claims that reached the client."""
+    """The claims that were sent to the client."""
     for verdict in choice.inputs.claims:
         if choice.inputs.judged and verdict.claim.sentence_index in choice.delivered:
             claim = replace(verdict.claim, sentence_index=verdict.claim.sentence_index + sentences)
@@ -52,8 +52,7 @@ def _claims(choice: ChoiceLog, places: Mapping[int, int], sentences: int) -> Ite
 
 
 def _support(verdict: ClaimVerdict, choice: ChoiceLog) -> dict[int, float]:
-    """How far each document of the choice supports a claim: what its evidence and what its citations were found to
-    say, the better of both."""
+    """How well each document of the choice supports a claim: the better score of its evidence and its citations."""
     cited = choice.inputs.cited_support.items()
     by_citation = {index: score for (span, index), score in cited if span == verdict.claim.span}
     both = [*verdict.support.items(), *by_citation.items()]
@@ -65,12 +64,11 @@ def _source(source: Source | None, choice: ChoiceLog, places: Mapping[int, int])
 
 
 def _citations(choice: ChoiceLog, places: Mapping[int, int], sentences: int) -> Iterator[Citation]:
-    """What the reply cites, as far as it reached the client. A marker that names no document was the request's own
-    matter."""
+    """The citations that were sent to the client. Markers without a document concern only the request itself."""
     for citation in choice.inputs.citations if choice.delivered else ():
         index, sentence = citation.document_index, citation.sentence_index
         shown = sentence is None or sentence in choice.delivered
-        if shown and not _is_callers(citation) and (index is not None or citation.reported):
+        if shown and not _is_from_caller(citation) and (index is not None or citation.reported):
             yield replace(
                 citation,
                 document_index=None if index is None else places[choice.positions[index]],
@@ -79,23 +77,23 @@ def _citations(choice: ChoiceLog, places: Mapping[int, int], sentences: int) -> 
 
 
 def _contradictions(choice: ChoiceLog) -> Sequence[Contradiction]:
-    """Between claims of the reply, or between them and those of earlier replies of the run."""
+    """Contradictions between claims of the reply, or with claims of earlier replies of the run."""
     found = choice.inputs.consistency
     return () if found is None else found.contradictions
 
 
 def _reported(choices: Sequence[ChoiceLog]) -> dict[str, Any]:
-    """What the caller reported with the request: every choice has the same."""
+    """The caller's reports with the request, the same for every choice."""
     if not choices:
         return {}
     inputs = choices[0].inputs
     return {
         "grounding_scores": list(inputs.reported_scores),
-        "citations": [citation.marker for citation in inputs.citations if _is_callers(citation)],
+        "citations": [citation.marker for citation in inputs.citations if _is_from_caller(citation)],
         "unsupported_claims": list(inputs.reported_unsupported),
         "output_confidence": inputs.output_confidence,
     }
 
 
-def _is_callers(citation: Citation) -> bool:
+def _is_from_caller(citation: Citation) -> bool:
     return citation.reported and citation.sentence_index is None

@@ -1,4 +1,4 @@
-"""The policies that runs were begun under, by version."""
+"""The policies of a run, pinned by version at its start."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -21,15 +21,15 @@ _MOST_CACHED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class PinnedPolicies:
-    """The policies that a run was begun under. They stay what they were, whatever becomes of them meanwhile."""
+    """The policies that a run started with. They do not change with later changes to the policies."""
 
     policies: tuple[Policy, ...]
     engine: PolicyEngine
 
     @classmethod
     def at_start(cls, enabled: Sequence[Policy], *, agent: str | None, key: Aliases) -> "PinnedPolicies":
-        """Those of ``enabled`` for a run of ``agent``, whatever the model: which one answers is known when it is
-        asked."""
+        """Those of ``enabled`` for a run of ``agent``, whatever their models: the model is known only with each
+        request."""
         policies = (
             policy for policy in enabled if replace(policy.scope, models=()).covers(agent=agent, model=None, key=key)
         )
@@ -40,26 +40,26 @@ class PinnedPolicies:
         return cls(policies, PolicyEngine(policies))
 
     def in_scope(self, run: RunRow) -> PolicySet:
-        """Those for what the run itself records. The run is what a canary is drawn by."""
+        """The policies for what the run itself records. The run is the unit of canary assignment."""
         return self.engine.in_scope(agent=run.agent, model=run.model, key=run.key, unit=run.run_id)
 
 
 @dataclass(slots=True)
 class PolicyVersions:
-    """Reads policies as they were; a version never changes, so those read last are kept."""
+    """Reads versions of policies. A version never changes, so the latest read are cached."""
 
     _read: dict[tuple[str, int], Policy] = field(default_factory=dict)
 
     async def of(self, connection: AsyncConnection, run: RunRow) -> PinnedPolicies:
-        """The policies that ``run`` was begun under. Raises RunError where one can no longer be read: a run must not go
-        on without it."""
+        """The policies that ``run`` started with. Raises RunError if one can no longer be read: the run must not
+        continue without it."""
         missing = [policy for policy in run.policies if policy not in self._read]
         fresh = await self._fetch(connection, missing) if missing else {}
         found = [self._read.get(policy) or fresh.get(policy) for policy in run.policies]
         known = tuple(policy for policy in found if policy is not None)
         if len(known) < len(found):
             raise RunError(
-                f"The run {run.run_id} was begun under a policy that can no longer be read; begin a new one.",
+                f"The run {run.run_id} started with a policy that can no longer be read; start a new run.",
                 code="run_unreadable",
                 status=HTTPStatus.CONFLICT,
             )

@@ -1,4 +1,4 @@
-"""The rows of runs, read and written within a transaction of somebody else's."""
+"""Reads and writes the rows of runs within the caller's transaction."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,9 +18,9 @@ COMPLETED = "completed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """A run. ``version`` is the number of its last step, ``size`` the bytes of all of them; ``policies`` are those that
-    it was begun under, by id and version; ``key`` is what the gateway key goes by; ``counts`` says how much of what it
-    holds."""
+    """A run. ``version`` is the number of its last step, ``size`` the bytes of all steps; ``policies`` are those it
+    started with, by id and version; ``key`` are the names of its gateway key; ``counts`` are the numbers of recorded
+    items."""
 
     run_id: str
     agent: str | None
@@ -37,13 +37,13 @@ class RunRow:
 
 
 async def create(connection: AsyncConnection, run: RunRow, first: RunStep) -> None:
-    """Make a run with its first step."""
+    """Create a run with its first step."""
     await connection.execute(insert(runs), {**_columns(run), "run_id": run.run_id, "created_at": run.created_at})
     await connection.execute(insert(run_steps), _step_row(run.run_id, first))
 
 
 async def find(connection: AsyncConnection, run_id: str, *, lock: bool = False) -> RunRow | None:
-    """The run; None if there is none. ``lock``: nobody else changes it until the transaction ends."""
+    """The run; None if it does not exist. ``lock``: no other transaction can change it until this one ends."""
     query = select(runs).where(runs.c.run_id == run_id)
     row = (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
     if row is None:
@@ -63,8 +63,8 @@ async def steps(connection: AsyncConnection, run_id: str) -> list[RunStep]:
     return [_step(row._mapping) for row in found]
 
 
-async def sent_as(connection: AsyncConnection, run_id: str, key: str) -> RunStep | None:
-    """The step of a run that came with ``key``, if there is one."""
+async def step_with_key(connection: AsyncConnection, run_id: str, key: str) -> RunStep | None:
+    """The step of a run with the idempotency key ``key``, if there is one."""
     query = select(run_steps).where(run_steps.c.run_id == run_id, run_steps.c.key == key)
     row = (await connection.execute(query)).first()
     return None if row is None else _step(row._mapping)
@@ -79,23 +79,23 @@ async def append(
     counts: Mapping[str, int],
     status: str = OPEN,
 ) -> RunRow:
-    """Add a step to a run that is locked; return the run as it is then, with ``counts``."""
+    """Add a step to a locked run; return the updated run, with ``counts``."""
     changed = replace(run, version=step.seq, size=run.size + size, counts=counts, status=status, updated_at=step.ts)
     of_version = (runs.c.run_id == run.run_id) & (runs.c.version == run.version)
     await connection.execute(update(runs).where(of_version).values(_columns(changed)))
-    # The key of a step is its number: had somebody gone around the lock, this would fail rather than overwrite.
+    # The primary key is the step's number: without the lock this would fail rather than overwrite.
     await connection.execute(insert(run_steps), _step_row(run.run_id, step))
     return changed
 
 
 async def replace_data(connection: AsyncConnection, run_id: str, step: RunStep) -> None:
-    """Keep less of a step than was told."""
+    """Replace the data of a step."""
     of_step = (run_steps.c.run_id == run_id) & (run_steps.c.seq == step.seq)
     await connection.execute(update(run_steps).where(of_step).values(data=plain(step.data)))
 
 
 async def policies(connection: AsyncConnection, wanted: Sequence[tuple[str, int]]) -> list[StoredPolicy]:
-    """Policies as they were at a version."""
+    """The given versions of policies."""
     key = tuple_(policy_versions.c.policy_id, policy_versions.c.version)
     found = (await connection.execute(select(policy_versions).where(key.in_(wanted)))).all()
     return [_stored(PolicyVersion(**row._mapping)) for row in found]

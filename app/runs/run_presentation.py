@@ -1,4 +1,4 @@
-"""What clients see of a run, as plain JSON."""
+"""The JSON representation of runs and steps for clients."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,28 +11,28 @@ from policies.types import Action, Policy, strictest
 _RATIO_DIGITS = 4
 
 
-def shown_step(taken: StepResult) -> dict[str, Any]:
-    """The answer to a call: what it caused, and where the run stands."""
-    outcome = taken.outcome
+def step_to_dict(result: StepResult) -> dict[str, Any]:
+    """The response to a call: its decisions and the state of the run."""
+    outcome = result.outcome
     shown = {
-        "run_id": taken.run.run_id,
-        "status": taken.run.status,
+        "run_id": result.run.run_id,
+        "status": result.run.status,
         "action": outcome.action.value,
         "decisions": outcome.decisions,
         "blocked_by": outcome.blocked_by,
         "abstention_response": outcome.abstention_response,
-        "step": taken.step,
-        "recorded": dict(taken.run.counts),
-        "request_id": taken.request_id,
+        "step": result.step,
+        "recorded": dict(result.run.counts),
+        "request_id": result.request_id,
     }
-    if taken.step == 0:
-        shown |= {"agent": taken.run.agent, "model": taken.run.model, "policies": _policies(taken.policies)}
+    if result.step == 0:
+        shown |= {"agent": result.run.agent, "model": result.run.model, "policies": _policies(result.policies)}
     return shown
 
 
-def shown_run(view: RunView) -> dict[str, Any]:
-    """A run with all that was recorded in it, and every decision so far."""
-    recorded = RunRecord.of(view.steps)
+def run_to_dict(view: RunView) -> dict[str, Any]:
+    """A run with everything recorded in it, and all decisions so far."""
+    record = RunRecord.of(view.steps)
     decisions = [_decision(decision, step) for step in view.steps for decision in step.decisions]
     end = next((step for step in view.steps if step.kind == StepKind.COMPLETE), None)
     return {
@@ -46,13 +46,13 @@ def shown_run(view: RunView) -> dict[str, Any]:
         "updated_at": view.run.updated_at,
         "policies": _policies(view.policies),
         "recorded": dict(view.run.counts),
-        "documents": [_document(chunk) for chunk in recorded.chunks],
-        "grounding_scores": list(recorded.scores),
-        "citations": list(dict.fromkeys(recorded.cited)),
-        "unsupported_claims": list(recorded.unsupported),
-        "output_confidence": recorded.output_confidence,
-        "trust_score": _ratio(recorded.trust_score),
-        "requests": list(recorded.requests),
+        "documents": [_document(chunk) for chunk in record.chunks],
+        "grounding_scores": list(record.scores),
+        "citations": list(dict.fromkeys(record.cited)),
+        "unsupported_claims": list(record.unsupported),
+        "output_confidence": record.output_confidence,
+        "trust_score": _ratio(record.trust_score),
+        "requests": list(record.requests),
         "result": None if end is None else end.data["result"],
         "decisions": decisions,
     }

@@ -1,6 +1,6 @@
-"""What runs are told: their start, documents one by one, reports of grounding, results.
+"""Parses the requests of the runs API: start, documents, grounding reports, completion.
 
-Bad input raises InvalidRequestError that names the field.
+Invalid input raises InvalidRequestError, which names the field.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ T = TypeVar("T", bound=BaseModel)
 
 
 class RunStart(BaseModel):
-    """How a run begins."""
+    """The start of a run."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -34,7 +34,7 @@ class RunStart(BaseModel):
 
 
 class RunCompletion(BaseModel):
-    """How it ends: with whatever came of it."""
+    """The completion of a run, with its result."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -42,7 +42,7 @@ class RunCompletion(BaseModel):
 
 
 def read_run_start(raw: bytes, headers: Mapping[str, str]) -> RunStart:
-    """``headers`` has lower-case names; the agent may stand there."""
+    """``headers`` have lower-case names; the agent may be given there."""
     body = _object(raw)
     if body.get("agent") is None and headers.get("x-groundlane-agent"):
         body = {**body, "agent": headers["x-groundlane-agent"]}
@@ -50,33 +50,34 @@ def read_run_start(raw: bytes, headers: Mapping[str, str]) -> RunStart:
 
 
 def read_run_document(raw: bytes) -> Chunk:
-    """One document, by any name that requests have for its fields; it needs no text, and no id, which is then empty."""
+    """A document, with any field names that requests accept. Its text is optional, and so is its id (empty if
+    missing)."""
     found = read_document(_object(raw), "", default_id="", now=datetime.now(UTC), needs_text=False).chunk
     for name in ("id", "source", "collection", "title", "url"):
         value = getattr(found, name)
         if value is not None and len(value) > _LONGEST_NAME:
-            raise InvalidRequestError(f"{name}: at most {_LONGEST_NAME} characters are taken.", param=name)
+            raise InvalidRequestError(f"{name}: at most {_LONGEST_NAME} characters are allowed.", param=name)
     return found
 
 
 def read_grounding_report(raw: bytes) -> dict[str, Any]:
-    """A report with every field; what is null counts as left out."""
+    """A report with every field; null fields count as omitted."""
     body = {name: value for name, value in _object(raw).items() if value is not None}
     return _validated(Reported, body).model_dump()
 
 
 def read_run_completion(raw: bytes) -> RunCompletion:
-    """How the run ended. Its result is kept as JSON that everybody reads alike: integers have 64 bits at most."""
+    """The completion. Its result must be portable JSON: integers have at most 64 bits."""
     closing = _validated(RunCompletion, _object(raw))
     try:
         orjson.dumps(closing.result)
     except TypeError as error:
-        raise InvalidRequestError(f"result: cannot be kept ({error}).", param="result") from None
+        raise InvalidRequestError(f"result: cannot be stored ({error}).", param="result") from None
     return closing
 
 
 def _object(raw: bytes) -> dict[str, Any]:
-    """The body; an empty one says nothing, which is allowed."""
+    """The body; an empty body is an empty object."""
     return parse_json(raw) if raw.strip() else {}
 
 

@@ -1,5 +1,5 @@
-"""What a run was told, step by step, and all of it together. Steps are added and never changed, so that nothing that
-was recorded can be lost to what is recorded beside it."""
+"""The steps of a run and its record, the sum of them. Steps are only added, so concurrent calls cannot overwrite each
+other."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,14 +20,13 @@ class StepKind(StrEnum):
     RETRIEVAL = "retrieval"
     GROUNDING = "grounding"
     CALL = "call"
-    """A governed request that names the run."""
+    """A gateway request that names the run."""
     COMPLETE = "complete"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStep:
-    """One thing that a run was told. ``data`` and ``decisions`` are plain JSON; ``key`` is the caller's own, by which a
-    call that is sent again is known."""
+    """A step of a run. ``data`` and ``decisions`` are plain JSON; ``key`` is the caller's idempotency key."""
 
     seq: int
     ts: datetime
@@ -39,12 +38,11 @@ class RunStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """Everything that a run was told. Whatever the order in which reports of scores, citations, claims and confidence
-    came, a policy holds the same of them.
+    """Everything recorded in a run. The order of the reports does not affect decisions.
 
-    ``cited`` are the names that the caller reports, ``citations`` what replies in the run were found to cite,
-    ``contradictions`` those between the claims of its replies.
-    ``output_confidence`` is the lowest reported: what was reported once is not undone by what is reported later.
+    ``cited`` are the names that the caller reports, ``citations`` those found in replies of the run, ``contradictions``
+    those between the claims of its replies. ``output_confidence`` is the lowest reported: a later report cannot undo
+    it.
     """
 
     chunks: tuple[Chunk, ...] = ()
@@ -59,14 +57,14 @@ class RunRecord:
 
     @classmethod
     def of(cls, steps: Iterable[RunStep]) -> "RunRecord":
-        gathered = _Gathered()
+        builder = _RecordBuilder()
         for step in steps:
-            gathered.take(step)
-        return gathered.recorded()
+            builder.add(step)
+        return builder.build()
 
     @property
     def counts(self) -> dict[str, int]:
-        """How much of each there is."""
+        """The number of recorded items of each kind."""
         return {
             "documents": len(self.chunks),
             "grounding_scores": len(self.scores),
@@ -78,7 +76,7 @@ class RunRecord:
 
     @property
     def trust_score(self) -> float | None:
-        """The share of the judged claims that are supported; None where none was judged."""
+        """The share of judged claims that are supported; None if none was judged."""
         claims = [claim for claim in self.claims if claim.label is not Label.NOT_A_CLAIM]
         if not claims:
             return None
@@ -102,7 +100,7 @@ class RunRecord:
 
 
 def document_json(chunk: Chunk, run_id: str) -> dict[str, Any]:
-    """What a run keeps of a document: not its text, only whether it is the same."""
+    """What a run stores of a document: not its text, only a digest to recognise it."""
     kept = ("id", "source", "collection", "relevance_score", "age_days", "title", "url")
     document = {name: getattr(chunk, name) for name in kept}
     if chunk.text:
@@ -112,7 +110,7 @@ def document_json(chunk: Chunk, run_id: str) -> dict[str, Any]:
 
 
 def claim_json(verdict: ClaimVerdict) -> dict[str, Any]:
-    """What a run keeps of a verdict."""
+    """What a run stores of a verdict."""
     return {
         "text": verdict.claim.text,
         "sentence": verdict.claim.sentence_index,
@@ -128,7 +126,7 @@ def claim_json(verdict: ClaimVerdict) -> dict[str, Any]:
 
 
 def citation_json(citation: Citation) -> dict[str, Any]:
-    """What a run keeps of a citation."""
+    """What a run stores of a citation."""
     return {
         "marker": citation.marker,
         "document": citation.document_index,
@@ -138,12 +136,12 @@ def citation_json(citation: Citation) -> dict[str, Any]:
 
 
 def contradiction_json(found: Contradiction) -> dict[str, Any]:
-    """What a run keeps of two statements that contradict each other."""
+    """What a run stores of two statements that contradict each other."""
     return {"texts": [found.first.text, found.second.text], "score": found.score}
 
 
 def with_texts(data: Mapping[str, Any], change: Callable[[str], str | None]) -> dict[str, Any]:
-    """``data`` of a step with each text that a reply or its author wrote put as ``change`` has it."""
+    """``data`` of a step with ``change`` applied to each text of a reply or its author."""
     changed = dict(data)
     if "unsupported_claims" in data:
         changed["unsupported_claims"] = [change(text) or "" for text in data["unsupported_claims"]]
@@ -157,7 +155,7 @@ def with_texts(data: Mapping[str, Any], change: Callable[[str], str | None]) -> 
 
 
 def texts_of(data: Mapping[str, Any]) -> list[str]:
-    """The texts that ``with_texts`` would change."""
+    """The texts that ``with_texts`` changes."""
     return [
         *data.get("unsupported_claims", ()),
         *(claim["text"] for claim in data.get("claims", ())),
@@ -177,8 +175,8 @@ def _source_json(source: Source | None) -> dict[str, Any] | None:
     }
 
 
-class _Gathered:
-    """A run's steps as they are gone through, in order."""
+class _RecordBuilder:
+    """Sums up the steps of a run, added in order."""
 
     def __init__(self) -> None:
         self._chunks: list[Chunk] = []
@@ -194,7 +192,7 @@ class _Gathered:
         self._requests: list[str] = []
         self._sentences = 0
 
-    def take(self, step: RunStep) -> None:
+    def add(self, step: RunStep) -> None:
         match step.kind:
             case StepKind.RETRIEVAL:
                 self._document(step.data["document"])
@@ -203,7 +201,7 @@ class _Gathered:
             case StepKind.CALL:
                 self._call(step.data)
 
-    def recorded(self) -> RunRecord:
+    def build(self) -> RunRecord:
         return RunRecord(
             chunks=tuple(self._chunks),
             scores=tuple(self._scores),
@@ -232,7 +230,7 @@ class _Gathered:
             self._confidences.append(confidence)
 
     def _call(self, data: Mapping[str, Any]) -> None:
-        """What a request adds: documents that the run knows already are not counted again."""
+        """Add a gateway request; documents that the run already has are not added again."""
         self._requests.append(data["request_id"])
         self._reported(data)
         places = [self._known(document) for document in data["documents"]]
@@ -254,7 +252,7 @@ class _Gathered:
         self._sentences += data["sentences"]
 
     def _known(self, document: Mapping[str, Any]) -> int:
-        """Where among the run's documents one stands: the same name and source, and no other text."""
+        """The position of a document in the run, by id, source and text; it is added if it is new."""
         digest = document.get("digest")
         for place in self._named.get((document["id"], document["source"]), ()):
             if self._digests[place] in (None, digest):
@@ -264,7 +262,7 @@ class _Gathered:
 
 
 def _verdict(data: Mapping[str, Any], places: Sequence[int], sentences: int) -> ClaimVerdict:
-    """A verdict among the run's documents (``places``) and after its sentences so far."""
+    """A verdict with the run's document positions (``places``), numbered after its sentences so far."""
     return ClaimVerdict(
         claim=Claim(text=data["text"], span=_NOWHERE, sentence_index=data["sentence"] + sentences),
         label=Label(data["label"]),

@@ -148,7 +148,7 @@ async def test_the_steps_of_a_run_go_with_it(open_worker: Callable[[], Any]) -> 
         run_id = (await worker.runs.start(agent=None)).run.run_id
         async with worker.database.write() as connection:
             await connection.execute(delete(runs_table).where(runs_table.c.run_id == run_id))
-        with pytest.raises(RunError, match="There is no run"):
+        with pytest.raises(RunError, match="does not exist"):
             await worker.runs.record_grounding(run_id, REPORT)
 
 

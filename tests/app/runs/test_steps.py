@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.runs.decisions import completed
+from app.runs.decisions import decide_completion
 from app.runs.steps import RunRecord, RunStep, StepKind, citation_json, claim_json, document_json, texts_of, with_texts
 from judges.types import Chunk, Claim, ClaimVerdict, Label, Source, Span
 from policies.engine import PolicySet, decision_to_dict
@@ -101,7 +101,7 @@ def facts(recorded: RunRecord) -> dict[str, Any]:
         min_citations=3, max_unsupported_claims=1, abstention_threshold=0.5, max_unverifiable_ratio=0.2,
         require_source_grounding=True,
     )  # fmt: skip
-    decisions = [decision_to_dict(made) for made in completed(ruled, recorded).made]
+    decisions = [decision_to_dict(made) for made in decide_completion(ruled, recorded).made]
     reasons = [sorted(decision["reason"].split("; ")) for decision in decisions]
     return {
         "reasons": reasons,
