@@ -1,4 +1,4 @@
-"""How Alembic reaches the database: through ``app.db.database``, in one transaction that no other process shares."""
+"""Runs the migrations: through ``app.db.database``, in one transaction that excludes other processes."""
 
 import asyncio
 from typing import Any
@@ -15,7 +15,7 @@ from app.settings import load_settings
 def _configure(dialect: str, **target: Any) -> None:
     context.configure(
         target_metadata=metadata,
-        # SQLite can roll back DDL too, once the driver leaves transactions alone.
+        # SQLite can roll back DDL too, if the driver does not manage transactions.
         transactional_ddl=True,
         # SQLite cannot alter most things in place; batch mode copies the table.
         render_as_batch=True,
@@ -31,7 +31,7 @@ def _migrate(connection: Connection) -> None:
 
 
 async def _online(url: str) -> None:
-    # A large event log takes its time to be copied.
+    # Copying a large event log takes long.
     database = Database(url, command_timeout_s=None)
     try:
         async with database.migrating() as connection:

@@ -1,4 +1,4 @@
-"""What a policy would have decided: of requests in the event log, or of requests that are given."""
+"""Simulates a policy: its decisions on requests of the event log, or on given requests and replies."""
 
 from app.policy_simulation.comparison import SimulatedRequest, SimulationSummary
 from app.policy_simulation.live_requests import LiveRequest, simulate_live

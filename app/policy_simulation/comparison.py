@@ -1,4 +1,4 @@
-"""Decisions before and after, compared and counted."""
+"""Compares the decisions before and after, and sums them up."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ _ALLOW = Action.ALLOW.value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionBrief:
-    """A decision in short."""
+    """A decision in short form."""
 
     policy_id: str
     policy_name: str
@@ -36,7 +36,7 @@ class DecisionBrief:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedOutcome:
-    """What was decided of a request: ``action`` of the whole, and each decision that does not allow."""
+    """The decisions on a request: the ``action`` of the whole, and each decision that is not ``allow``."""
 
     action: str
     decisions: Sequence[DecisionBrief]
@@ -48,7 +48,7 @@ class SimulatedOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedRequest:
-    """A request as it was decided and as it would be. ``doubts``: why it may turn out otherwise after all."""
+    """The decisions on a request before and after. ``doubts``: why a live request could have another outcome."""
 
     request_id: str | None
     ts: datetime | None
@@ -65,7 +65,7 @@ class SimulatedRequest:
 
 @dataclass(slots=True, kw_only=True)
 class SimulationSummary:
-    """Adds up comparisons, and keeps the first ``show`` of those that changed."""
+    """Sums up simulated requests, and keeps the first ``show`` that changed."""
 
     show: int
     requests: int = 0
@@ -78,21 +78,21 @@ class SimulationSummary:
     _doubts: Counter[str] = field(default_factory=Counter)
     _doubtful: int = 0
 
-    def add(self, compared: SimulatedRequest) -> None:
+    def add(self, request: SimulatedRequest) -> None:
         self.requests += 1
-        self._actions[compared.before.action, compared.after.action] += 1
-        self._before.update(decision.reason_code or "none" for decision in compared.before.decisions)
-        self._after.update(decision.reason_code or "none" for decision in compared.after.decisions)
-        self._doubts.update(compared.doubts)
-        self._doubtful += bool(compared.doubts)
-        if compared.changed:
+        self._actions[request.before.action, request.after.action] += 1
+        self._before.update(decision.reason_code or "none" for decision in request.before.decisions)
+        self._after.update(decision.reason_code or "none" for decision in request.after.decisions)
+        self._doubts.update(request.doubts)
+        self._doubtful += bool(request.doubts)
+        if request.changed:
             self.changed += 1
             if len(self.items) < self.show:
-                self.items.append(compared)
+                self.items.append(request)
 
     def summary(self) -> dict[str, Any]:
-        """``actions`` counts requests by what became of them and, within that, by what would; ``reason_codes`` counts
-        decisions that do not allow."""
+        """``actions`` counts requests by their action before and then after; ``reason_codes`` counts decisions that are
+        not ``allow``."""
         actions: dict[str, dict[str, int]] = {}
         for (before, after), count in sorted(self._actions.items()):
             actions.setdefault(before, {})[after] = count

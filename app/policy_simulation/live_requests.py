@@ -1,5 +1,5 @@
-"""A policy over requests that are given, each with the reply that an upstream would make: through the gateway itself,
-twice, with nothing sent anywhere and nothing logged."""
+"""Simulates a policy on given requests, each with the reply of an upstream. They go through the gateway itself, twice;
+nothing is sent or logged."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from policies.types import Policy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveRequest:
-    """``body`` is that of a request to ``/v1/chat/completions``; ``reply`` the text of the reply to it."""
+    """``body`` is the body of a request to ``/v1/chat/completions``, ``reply`` the text of its reply."""
 
     body: Mapping[str, Any]
     reply: str = ""
@@ -37,7 +37,7 @@ class _Fixed:
 
 @dataclass(slots=True)
 class _Kept:
-    """An event log of one event."""
+    """An event log in memory."""
 
     events: list[RequestEvent] = field(default_factory=list)
 
@@ -48,14 +48,14 @@ class _Kept:
 async def simulate_live(
     gateway: Gateway, engine: PolicyEngine, candidate: Policy, given: Sequence[LiveRequest], *, show: int
 ) -> SimulationSummary:
-    """Decide each of ``given`` under ``engine``, and again with ``candidate`` in place of the policy of its id.
+    """Evaluate each of ``given`` with ``engine``, and again with ``candidate`` instead of the policy with its id.
 
-    Raises InvalidRequestError for a body that the gateway would refuse.
+    Raises InvalidRequestError for a body that the gateway would reject.
     """
-    tally = SimulationSummary(show=show)
+    summary = SimulationSummary(show=show)
     for request in given:
         before, after = [await _decided(gateway, one, request) for one in (engine, replacing(engine, candidate))]
-        tally.add(
+        summary.add(
             SimulatedRequest(
                 request_id=None,
                 ts=None,
@@ -65,29 +65,29 @@ async def simulate_live(
                 after=_outcome(after),
             )
         )
-    return tally
+    return summary
 
 
 async def _decided(gateway: Gateway, engine: PolicyEngine, given: LiveRequest) -> RequestEvent:
     upstream = Upstreams([_SPEC], transport=httpx.MockTransport(lambda _request: _answer(given)))
     log = _Kept()
     dry = replace(gateway, policies=_Fixed(engine), upstream=upstream, events=log, observers=())
-    # Written so that whatever JSON can hold is read as it would be from a client, or refused as it would be.
+    # Encoded first, so that the body is parsed, or rejected, exactly like a client's.
     parsed = read_chat(json.dumps(_body(given)).encode(), {}, Limits.of(gateway.settings))
     try:
         await dry.respond(GatewayRequest(adapter=ChatAdapter(), parsed=parsed, headers=[]))
     except PolicyBlockedError:
-        pass  # the event says so
+        pass  # the event has the decision
     finally:
         await upstream.aclose()
     return log.events[-1]
 
 
 def _body(given: LiveRequest) -> dict[str, Any]:
-    # A reply that is known whole needs no stream; what is decided of it is the same.
+    # The whole reply is known, so it needs no stream; the decisions are the same.
     body: dict[str, Any] = {**given.body, "stream": False, "n": 1}
     if isinstance(options := body.get("grounding"), Mapping):
-        # Nothing is added to a run.
+        # A simulation must not add to a run.
         body["grounding"] = {name: value for name, value in options.items() if name != "run_id"}
     return body
 

@@ -1,4 +1,4 @@
-"""The event log as decisions are made again from it: page by page, as plain rows, and little of each."""
+"""Reads the event log for a replay: page by page, and only the columns needed."""
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
@@ -16,14 +16,14 @@ from app.policy_simulation.comparison import DecisionBrief
 from judges.types import Chunk
 
 _PAGE = 200
-# As text, to be decoded in a thread, and not on the event loop by the driver.
+# As text, so that it is decoded in a thread rather than by the driver on the event loop.
 _EXTRA = cast(requests.c.extra, Text).label("extra")
 _CLAIM_EXTRA = cast(claims.c.extra, Text).label("extra")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedRequest:
-    """A request with what was decided of it by policies in force. ``unit``: what canaries were drawn by."""
+    """A request with the decisions of enforced policies. ``unit``: the unit of canary assignment."""
 
     request_id: str
     ts: datetime
@@ -38,7 +38,7 @@ class LoggedRequest:
 
 @dataclass(frozen=True, slots=True)
 class RawPage:
-    """Rows of some requests, as the database gave them."""
+    """The unparsed rows of some requests."""
 
     requests: Sequence[Any]
     claims: Sequence[Any]
@@ -51,16 +51,16 @@ class RawPage:
         return row.ts, row.request_id
 
     def parse(self) -> list[LoggedRequest]:
-        """The requests, in order. Takes a while: call it in a thread."""
-        of_claims: dict[str, list[tuple[int, str]]] = defaultdict(list)
+        """The requests, in order. Slow: call it in a thread."""
+        claims_of: dict[str, list[tuple[int, str]]] = defaultdict(list)
         for request_id, choice, extra in self.claims:
-            of_claims[request_id].append((choice, extra))
-        of_documents: dict[str, list[tuple[Chunk, bool]]] = defaultdict(list)
+            claims_of[request_id].append((choice, extra))
+        documents_of: dict[str, list[tuple[Chunk, bool]]] = defaultdict(list)
         for request_id, kept, *values in self.documents:
-            of_documents[request_id].append((_chunk(*values), kept))
-        of_decisions: dict[str, list[DecisionBrief]] = defaultdict(list)
+            documents_of[request_id].append((_chunk(*values), kept))
+        decisions_of: dict[str, list[DecisionBrief]] = defaultdict(list)
         for request_id, *values in self.decisions:
-            of_decisions[request_id].append(DecisionBrief(**dict(zip(_BRIEF, values, strict=True))))
+            decisions_of[request_id].append(DecisionBrief(**dict(zip(_BRIEF, values, strict=True))))
         return [
             LoggedRequest(
                 request_id=row.request_id,
@@ -70,13 +70,13 @@ class RawPage:
                 key_prefix=row.key_prefix,
                 unit=row.run_id or row.request_id,
                 action=row.action,
-                decisions=of_decisions[row.request_id],
+                decisions=decisions_of[row.request_id],
                 rows=LoggedRows(
                     extra=row.extra,
                     stream=row.stream,
                     blocked=row.status == "blocked",
-                    claims=of_claims[row.request_id],
-                    documents=of_documents[row.request_id],
+                    claims=claims_of[row.request_id],
+                    documents=documents_of[row.request_id],
                 ),
             )
             for row in self.requests
@@ -111,14 +111,14 @@ def _chunk(
 async def read_pages(
     database: Database, filter: EventFilter, *, limit: int, after: Key | None = None
 ) -> AsyncIterator[RawPage]:
-    """Up to ``limit`` requests that match, newest first; no transaction is open between two pages.
+    """Up to ``limit`` requests that match, newest first. No transaction is open between pages.
 
     Raises DatabaseUnavailableError.
     """
     columns = requests.c
     wanted = (columns.request_id, columns.ts, columns.agent, columns.model, columns.key_prefix, columns.run_id)
     query = requests_matching(filter, *wanted, columns.action, columns.status, columns.stream, _EXTRA)
-    # What runs are told and texts that are checked on demand are no replies: policies look at them otherwise.
+    # Steps of runs and texts checked on demand are not replies; policies evaluate them differently.
     query = query.where(columns.api.not_like("runs.%"), columns.api != "grounding.check")
     query = query.order_by(columns.ts.desc(), columns.request_id.desc())
     while limit > 0:

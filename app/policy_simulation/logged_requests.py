@@ -1,4 +1,4 @@
-"""A policy over requests of the event log."""
+"""Simulates a policy on requests of the event log."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from policies.replay import replay
 from policies.types import Aliases, Policy
 
 KeyNames = Callable[[str | None], Aliases]
-"""What the scope of a policy may know a gateway key by, given its prefix."""
+"""The names of a gateway key that the scope of a policy may match, by its prefix."""
 
 
 async def simulate_logged(
@@ -28,37 +28,37 @@ async def simulate_logged(
     key_names: KeyNames,
     after: Key | None = None,
 ) -> tuple[SimulationSummary, Key | None]:
-    """Decide up to ``limit`` requests again with ``candidate`` enforced in place of the policy of its id, beside the
-    others of ``engine``. The second value is where to go on from; None: there are no more requests.
+    """Replay up to ``limit`` requests with ``candidate`` enforced instead of the policy with its id, together with the
+    other policies of ``engine``. The second value is the key to continue from; None if there are no more requests.
 
     The work is done in a thread, page by page. Raises DatabaseUnavailableError.
     """
-    tally = SimulationSummary(show=show)
+    summary = SimulationSummary(show=show)
     with_it = replacing(engine, candidate)
     seen = 0
     async for page in read_pages(database, filter, limit=limit, after=after):
-        await asyncio.to_thread(_compare, page, with_it, key_names, tally)
+        await asyncio.to_thread(_compare, page, with_it, key_names, summary)
         seen += len(page.requests)
         after = page.last
-    return tally, after if seen >= limit else None
+    return summary, after if seen >= limit else None
 
 
 def replacing(engine: PolicyEngine, candidate: Policy) -> PolicyEngine:
-    """``engine`` with ``candidate`` in force on every request in its scope, in place of the policy of its id."""
+    """``engine`` with ``candidate`` enforced on every request in its scope, instead of the policy with its id."""
     others = [policy for policy in engine.enabled if policy.id != candidate.id]
     return PolicyEngine([*others, replace(candidate, enabled=True, mode="enforce", canary_percent=100)])
 
 
-def _compare(page: RawPage, engine: PolicyEngine, key_names: KeyNames, tally: SimulationSummary) -> None:
+def _compare(page: RawPage, engine: PolicyEngine, key_names: KeyNames, summary: SimulationSummary) -> None:
     for request in page.parse():
-        compared = _compared(request, engine, key_names)
-        if compared is None:
-            tally.unreadable += 1
+        simulated = _simulated(request, engine, key_names)
+        if simulated is None:
+            summary.unreadable += 1
         else:
-            tally.add(compared)
+            summary.add(simulated)
 
 
-def _compared(request: LoggedRequest, engine: PolicyEngine, key_names: KeyNames) -> SimulatedRequest | None:
+def _simulated(request: LoggedRequest, engine: PolicyEngine, key_names: KeyNames) -> SimulatedRequest | None:
     log = read_log(request.rows)
     if log is None:
         return None

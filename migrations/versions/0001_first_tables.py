@@ -1,4 +1,4 @@
-"""First tables."""
+"""The first tables."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -208,7 +208,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_feedback"),
     )
     op.create_index("ix_feedback_request_id", "feedback", ["request_id"])
-    # The counter that tells every worker that a policy has changed.
+    # The counter by which every worker notices that a policy has changed.
     op.execute("INSERT INTO meta (key, value) VALUES ('policy_revision', '0')")
 
 

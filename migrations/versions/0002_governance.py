@@ -1,4 +1,4 @@
-"""Canaries, shadow decisions, workers, and what a request's decisions can be made again from."""
+"""Canaries, shadow decisions, workers, and the data for replaying a request's decisions."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -13,7 +13,7 @@ JSON = sa.JSON(none_as_null=True).with_variant(postgresql.JSONB(none_as_null=Tru
 
 
 def upgrade() -> None:
-    # Added in place: to copy a table, as batch mode does on SQLite, would take its children with it.
+    # Added in place: batch mode copies the table on SQLite, which would delete its child rows.
     for table in ("policies", "policy_versions"):
         op.add_column(table, sa.Column("canary_percent", sa.Integer(), nullable=False, server_default="100"))
     op.add_column("decisions", sa.Column("shadow", sa.Boolean(), nullable=False, server_default=sa.false()))

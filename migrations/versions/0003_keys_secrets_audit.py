@@ -1,4 +1,4 @@
-"""Collections of a key, encrypted secrets, and the audit trail."""
+"""Collections of keys, encrypted secrets, and the audit log."""
 
 import sqlalchemy as sa
 from alembic import op

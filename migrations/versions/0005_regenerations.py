@@ -1,4 +1,4 @@
-"""How often the upstream was asked to go on anew with a reply."""
+"""The number of regenerations of a reply."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    # Added in place: to copy a table, as batch mode does on SQLite, would take its children with it.
+    # Added in place: batch mode copies the table on SQLite, which would delete its child rows.
     op.add_column("requests", sa.Column("regenerations", sa.Integer(), nullable=False, server_default="0"))
 
 

@@ -1,4 +1,4 @@
-"""The event log by months on PostgreSQL; every row of an event has the request's time."""
+"""Partition the event log by month on PostgreSQL; every row of an event has the request's time."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -36,7 +36,7 @@ INDEXES = {
 }
 WITHOUT_TIME = ("claims", "documents")
 
-# A partition for each month that there are requests of; those to come are made by whoever serves.
+# A partition for each month that has requests; the server creates future ones.
 MAKE_MONTHS = """
 DO $$
 DECLARE
@@ -78,7 +78,7 @@ def add_times() -> None:
     for table in WITHOUT_TIME:
         op.add_column(table, sa.Column("ts", sa.DateTime(timezone=True)))
         op.execute(f"UPDATE {table} SET ts = (SELECT ts FROM requests WHERE requests.request_id = {table}.request_id)")
-        # Nothing refers to these two, so that the copy takes nothing with it.
+        # No table refers to these two, so copying them deletes no child rows.
         with op.batch_alter_table(table) as batch:
             batch.alter_column("ts", existing_type=sa.DateTime(timezone=True), nullable=False)
 
@@ -99,7 +99,7 @@ def partition() -> None:
 def join() -> None:
     for table in KEYS:
         op.execute(f"CREATE TABLE new_{table} (LIKE {table} INCLUDING DEFAULTS)")
-        # What was left behind has no place where foreign keys are to hold.
+        # Orphaned rows would violate the foreign keys.
         known = "" if table == "requests" else "WHERE request_id IN (SELECT request_id FROM requests)"
         op.execute(f"INSERT INTO new_{table} SELECT * FROM {table} {known}")
         if table in WITHOUT_TIME:
@@ -113,7 +113,7 @@ def join() -> None:
 
 
 def put_in_place(time: list[str]) -> None:
-    """``new_…`` takes the place of each table. Keys and indexes are made after the rows, which is quicker."""
+    """Replace each table by ``new_…``. Keys and indexes are created after the rows, which is faster."""
     for table in reversed(KEYS):
         op.drop_table(table)
     for table, key in KEYS.items():

@@ -1,4 +1,4 @@
-"""Requests and decisions counted ahead, by hour and by day; those that are there are counted."""
+"""Rollups of requests and decisions by hour and day, filled from existing events."""
 
 from collections.abc import Mapping
 
@@ -63,12 +63,12 @@ def downgrade() -> None:
 
 
 def is_sum(name: str) -> bool:
-    """Whether a number need not be whole, or may be larger than an integer."""
+    """Whether a number may be fractional, or larger than an integer."""
     return name.endswith(("_ms", "_max", "_sum", "_tokens"))
 
 
 def request_sums() -> dict[str, str]:
-    """What each number is the sum of, by its name."""
+    """The expression that each number sums, by name."""
     found = {"requests": "1"}
     found |= {f"verdict_{name}": f"CASE WHEN verdict = '{name}' THEN 1 ELSE 0 END" for name in VERDICTS}
     found |= {f"status_{name}": f"CASE WHEN status = '{name}' THEN 1 ELSE 0 END" for name in STATUSES}
@@ -85,7 +85,7 @@ def decision_sums() -> dict[str, str]:
 
 
 def latency(part: str, value: str) -> dict[str, str]:
-    """A value that is null is in no bin, as it is neither above nor below a bound."""
+    """A null value is in no bin, because it is neither above nor below a bound."""
     found = {
         f"{part}_count": f"CASE WHEN {value} IS NULL THEN 0 ELSE 1 END",
         f"{part}_ms": f"coalesce({value}, 0.0)",
@@ -106,9 +106,9 @@ def on_sqlite() -> bool:
 
 
 def start_of(time: str, step: int) -> str:
-    """The beginning of the hour or day, as each database keeps a time."""
+    """The beginning of the hour or day, in each database's time format."""
     if on_sqlite():
-        # Times are texts there; SQLite's own functions would round them up.
+        # Times are text there; SQLite's own functions would round up.
         return (
             f"substr({time}, 1, 13) || ':00:00.000000'" if step == HOUR else f"substr({time}, 1, 10) || ' {MIDNIGHT}'"
         )
@@ -140,7 +140,7 @@ def insert(
         for name, value in values.items()
     ]
     grouped = [start_of(time, step), *keys.values()]
-    # By place, since a constant is nothing to group by.
+    # By position, because a constant cannot be grouped by.
     places = ", ".join(str(place) for place in range(2, 2 + len(grouped)))
     op.execute(
         " ".join(
