@@ -8,7 +8,7 @@ from sqlalchemy import RowMapping, insert, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.tables import policy_versions, run_steps, runs
-from app.events.storage.serialization import plain
+from app.events.serialization import plain
 from app.policy_admin.policy_document import PolicyVersion, StoredPolicy
 from app.runs.steps import RunStep
 

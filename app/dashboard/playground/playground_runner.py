@@ -20,7 +20,7 @@ from app.config import UpstreamSpec
 from app.errors import GatewayError
 from app.events.queries import trace_of
 from app.events.records import RecordedRequest, RequestEvent
-from app.events.storage.serialization import event_rows
+from app.events.serialization import event_rows
 from app.gateway.service import Gateway
 from app.gateway.types import GatewayRequest
 from app.protocols.common.stream_events import (

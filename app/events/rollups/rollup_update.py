@@ -23,7 +23,7 @@ from app.db.rollup_tables import (
     key_of,
     request_statistics,
 )
-from app.events.storage.serialization import Rows
+from app.events.serialization import Rows
 
 _ROWS_AT_ONCE = 25
 """A row has about a hundred numbers, and the event loop may block while the parameters of a statement are prepared."""

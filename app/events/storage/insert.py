@@ -10,7 +10,7 @@ from sqlalchemy.exc import ProgrammingError, SQLAlchemyError
 from app.db.database import Database, DatabaseUnavailableError
 from app.db.tables import EVENT_TABLES, requests
 from app.events.rollups.rollup_update import add_to_rollups
-from app.events.storage.serialization import Rows
+from app.events.serialization import Rows
 from app.events.storage.sqlite_bulk_insert import insert_rows, known_requests
 
 _log = structlog.stdlib.get_logger(__name__)

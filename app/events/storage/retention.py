@@ -20,7 +20,7 @@ from app.db.database import Database, DatabaseUnavailableError
 from app.db.partitions import drop_months
 from app.db.tables import EVENT_TABLES, feedback, meta, requests, runs
 from app.events.rollups.rollup_update import ROLLED_UP_COLUMNS, subtract_from_rollups
-from app.events.storage.serialization import Rows
+from app.events.serialization import Rows
 
 _log = structlog.stdlib.get_logger(__name__)
 _BATCH = 500

@@ -14,9 +14,9 @@ from app.concurrency import TaskScope
 from app.db.database import Database
 from app.errors import EventLostError
 from app.events.records import RecordedRequest
+from app.events.serialization import Rows, dump, event_rows, load
 from app.events.storage.insert import store
 from app.events.storage.journal import Journal
-from app.events.storage.serialization import Rows, dump, event_rows, load
 from app.settings import EventDurability
 
 _log = structlog.stdlib.get_logger(__name__)

@@ -23,9 +23,9 @@ from app.db.tables import EVENT_TABLES
 from app.events.queries import EventFilter, EventQueries, Key
 from app.events.records import RequestEvent
 from app.events.rollups.request_stats import RequestStats
+from app.events.serialization import dump, event_rows, load
 from app.events.storage.insert import store
 from app.events.storage.retention import prune
-from app.events.storage.serialization import dump, event_rows, load
 from judges.types import ReplyVerdict
 from policies.types import Action, Decision, Phase
 

@@ -17,8 +17,8 @@ from app.auth.audit_log import AuditFilter, entries
 from app.auth.secrets import Vault, new_secret_key
 from app.db.database import Database
 from app.events.records import RequestEvent
+from app.events.serialization import event_rows
 from app.events.storage.insert import store
-from app.events.storage.serialization import event_rows
 
 pytestmark = pytest.mark.usefixtures("url")
 

@@ -16,8 +16,8 @@ from app.db.schema import SchemaError, alembic_config, upgrade
 from app.db.tables import EVENT_TABLES, feedback
 from app.events.queries import EventQueries
 from app.events.records import RequestEvent
+from app.events.serialization import event_rows
 from app.events.storage.insert import store
-from app.events.storage.serialization import event_rows
 
 T = TypeVar("T")
 NAMES = [table.name for table in (*EVENT_TABLES, feedback)]

@@ -17,9 +17,9 @@ from app.db.partitions import MonthInUseError, PartitionKeeper, create_months, d
 from app.db.tables import EVENT_TABLES, feedback, requests
 from app.events.queries import EventFilter, EventQueries, requests_matching
 from app.events.records import RequestEvent
+from app.events.serialization import dump, event_rows, load
 from app.events.storage.insert import store
 from app.events.storage.retention import Pruned, prune
-from app.events.storage.serialization import dump, event_rows, load
 
 Open = Callable[[], AbstractAsyncContextManager[Database]]
 Event = Callable[..., RequestEvent]

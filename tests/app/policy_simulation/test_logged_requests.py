@@ -14,8 +14,8 @@ from app.db.database import Database
 from app.errors import PolicyBlockedError
 from app.events.queries import EventFilter
 from app.events.records import RequestEvent
+from app.events.serialization import event_rows
 from app.events.storage.insert import store
-from app.events.storage.serialization import event_rows
 from app.policy_simulation import SimulationSummary, simulate_logged
 from app.policy_simulation.comparison import DecisionBrief, SimulatedOutcome
 from judges.testing import ScriptedJudge

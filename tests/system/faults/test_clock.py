@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 
 from app.db.database import Database
 from app.db.tables import requests
+from app.events.serialization import event_rows
 from app.events.storage.insert import store
 from app.events.storage.retention import Retention
-from app.events.storage.serialization import event_rows
 from tests.support.live_gateway import Gateway
 from tests.support.mock_upstream import Reply
 from tests.support.scripted_answers import answer

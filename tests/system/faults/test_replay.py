@@ -14,9 +14,9 @@ from app.db.database import Database, DatabaseUnavailableError
 from app.db.rollup_tables import HOUR, NONE, request_statistics
 from app.db.tables import claims, decisions, documents, requests
 from app.events.records import RequestEvent
+from app.events.serialization import dump, event_rows
 from app.events.storage import writer as writing
 from app.events.storage.journal import Journal
-from app.events.storage.serialization import dump, event_rows
 from app.events.storage.writer import EventWriter
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from app.errors import GatewayError
-from app.events.storage.serialization import dump, event_rows
+from app.events.serialization import dump, event_rows
 from app.gateway.types import GatewayResponse
 from app.protocols.common.sse import SSEParser
 from app.protocols.common.sse_json import load

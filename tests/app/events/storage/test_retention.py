@@ -12,9 +12,9 @@ from app.auth.audit_log import AuditFilter, entries
 from app.db.database import Database, DatabaseUnavailableError
 from app.db.tables import claims, decisions, documents, feedback, requests, runs
 from app.events.records import RequestEvent
+from app.events.serialization import event_rows
 from app.events.storage.insert import store
 from app.events.storage.retention import Pruned, Retention, prune
-from app.events.storage.serialization import event_rows
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from app.db.tables import metadata
 from app.events.records import RequestEvent
-from app.events.storage.serialization import dump, event_rows, load, plain
+from app.events.serialization import dump, event_rows, load, plain
 from policies.types import Decision
 
 
