@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterator
 
 from judges.types import ClaimVerdict, Label
 from policies.citations.extraction import distinct_documents
+from policies.grounding.claim_actions import label_of
 from policies.grounding.reply_violation import reply_violation
 from policies.grounding.rules import GroundingRules
-from policies.grounding.thresholds import label_of
 from policies.types import Action, Citation, PolicyInputs, Violation
 
 FABRICATED = "fabricated"

@@ -5,9 +5,9 @@ from typing import Any
 
 from judges.types import ClaimVerdict, Label
 from policies import number_format
+from policies.grounding.claim_actions import is_blocked, is_corrected, is_stripped, label_of
 from policies.grounding.reply_violation import reply_violation
 from policies.grounding.rules import GroundingRules
-from policies.grounding.thresholds import is_blocked, is_corrected, is_stripped, label_of
 from policies.types import Action, PolicyInputs, Violation
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from judges.thresholds import Thresholds
 from judges.types import ClaimVerdict, ScoreRequest
+from policies.grounding.claim_actions import is_corrected, needs_correction
 from policies.grounding.rules import GroundingRules
-from policies.grounding.thresholds import is_corrected, needs_correction
 from policies.types import Policy
 
 DEFAULTS = GroundingRules()

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from judges.types import ClaimVerdict, Label
 from policies import number_format
+from policies.grounding.claim_actions import is_corrected, is_stripped
 from policies.grounding.rules import GroundingRules
-from policies.grounding.thresholds import is_corrected, is_stripped
 from policies.types import Action, PolicyInputs, Violation
 
 ScoreMode = Literal["all", "average", "top_n"]

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from judges.types import Label, LlmCall, LlmScore, ScoreRequest
+from judges.types import LlmCall, LlmScore, ScoreRequest
 from policies.engine import PolicyEngine
-from policies.grounding.thresholds import label_of
 from policies.registry import parse_rules
 from policies.types import Action, Citation, Decision, Phase, Policy, PolicyInputs
 from tests.support.policy_builders import chunk, claim
@@ -144,26 +143,3 @@ def test_a_reply_that_no_cross_encoder_judged_is_decided_by_its_score() -> None:
     evaluation.start()
     evaluation.finish(PolicyInputs(chunks=(chunk(0),), judged=False, llm_scores=[scored(0.1)]))
     assert [decision.reason_code for decision in evaluation.decisions] == [None, None, "GROUNDING_LLM_SCORE"]
-
-
-def test_the_audit_knows_what_its_policies_ask_each_request_once() -> None:
-    def policy(name: str, **rules: Any) -> Policy:
-        return Policy(id=name, name=name, category="grounding", rules=parse_rules("grounding", rules))
-
-    policies = [
-        policy("a", llm_grounding_check=True),
-        policy("b", llm_grounding_check=True, llm_grounding_threshold=0.2),
-        policy("c", llm_grounding_check=True, llm_grounding_criteria="Doses."),
-        policy("d", contradiction_action="correct"),
-    ]
-    settings = PolicyEngine(policies).in_scope().grounding_settings
-    assert settings.score_requests == (REQUEST, ScoreRequest(model=MODEL, criteria="Doses."))
-    assert settings.corrects
-    plain = PolicyEngine(policies[3:]).in_scope().grounding_settings
-    assert plain.score_requests == ()
-    assert not PolicyEngine(policies[:1]).in_scope().grounding_settings.corrects
-
-
-def test_a_claim_that_the_llm_decided_keeps_its_label_under_every_threshold() -> None:
-    rules = parse_rules("grounding", {"contradiction_action": "block", "contradiction_threshold": 0.99})
-    assert label_of(rules, claim(0.1, contradicted=0.8, label=Label.CONTRADICTED, escalated=True)) is Label.CONTRADICTED

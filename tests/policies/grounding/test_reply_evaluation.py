@@ -182,20 +182,6 @@ def test_the_highest_blocking_priority_answers() -> None:
     assert evaluation.on_block == "error"
 
 
-def test_what_the_gateway_needs_to_know_beforehand() -> None:
-    evaluation = evaluate(
-        {"entailment_threshold": 0.8, "stream_mode": "live", "max_claims": 5},
-        {"contradiction_threshold": 0.9, "stream_mode": "hold", "max_sources_per_claim": 9, "max_claims": 7},
-    )
-    assert evaluation.settings.thresholds == Thresholds(entailment=0.8, contradiction=0.7)
-    assert evaluation.settings.max_sources_per_claim == 9
-    assert evaluation.settings.max_claims == 7
-    assert evaluation.settings.stream_mode == "hold"
-    assert evaluate({"max_claims": 5}, {}).settings.max_claims is None
-    assert evaluate({"stream_mode": "live"}).settings.stream_mode == "live"
-    assert evaluate({"stream_mode": "live"}, {"stream_mode": "final"}).settings.stream_mode == "final"
-
-
 def test_documents_without_a_policy_are_annotated_and_never_blocked() -> None:
     evaluation = DEFAULT_GROUNDING.evaluate_reply(INPUTS)
     assert evaluation.start().action is Action.ALLOW

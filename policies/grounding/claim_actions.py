@@ -1,4 +1,4 @@
-"""A policy's thresholds applied to a claim: its label under them, and what happens to the claim in the reply."""
+"""What happens to a claim in the reply, by its label under the policy's thresholds."""
 
 from judges.types import ClaimVerdict, Label
 from policies.grounding.rules import GroundingRules
