@@ -1,4 +1,4 @@
-"""CPU of upstream clients: the gateway's own beside aiohttp and httpx, alternating in one run.
+"""CPU time of the upstream transport beside aiohttp and httpx alone, alternating in one run.
 
     python -m benchmarks.transport [--requests 300] [--rounds 5]
 
@@ -20,8 +20,7 @@ import httpx
 import uvloop
 
 from app.config import Timeouts
-from app.upstream.http.address import address_of
-from app.upstream.http.transport import Transport
+from app.upstream.transport import AiohttpTransport
 
 CHUNK = b'data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"word "}}]}\n\n'
 UPSTREAM = f"""
@@ -60,11 +59,14 @@ Request = Callable[[], Awaitable[None]]
 
 @asynccontextmanager
 async def ours(url: str) -> AsyncIterator[Request]:
-    transport, address = Transport(timeouts=Timeouts()), address_of(url)
+    transport, target = AiohttpTransport(timeouts=Timeouts()), httpx.URL(url)
+    headers = [(b"content-type", b"application/json")]
 
     async def request() -> None:
-        response = await transport.send("POST", address, [("content-type", "application/json")], BODY)
-        while await response.read():
+        response = await transport.handle_async_request(
+            httpx.Request("POST", target, headers=headers, stream=httpx.ByteStream(BODY))
+        )
+        async for _ in response.aiter_raw():
             pass
         await response.aclose()
 

@@ -2,6 +2,7 @@
 
 from urllib.parse import unquote
 
+import httpx
 import orjson
 from fastapi import APIRouter, Request, Response
 
@@ -11,7 +12,6 @@ from app.auth import GatewayKey
 from app.errors import InvalidRequestError
 from app.resources import Resources
 from app.upstream import Content, Undecoded, UpstreamRequest, returned_headers
-from app.upstream import Response as UpstreamResponse
 
 router = APIRouter(include_in_schema=False)
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -103,6 +103,6 @@ def _has_body(request: Request) -> bool:
     return "content-length" in request.headers or "transfer-encoding" in request.headers
 
 
-def _length(response: UpstreamResponse) -> list[tuple[str, str]]:
-    length = response.header("content-length")
+def _length(response: httpx.Response) -> list[tuple[str, str]]:
+    length = response.headers.get("content-length")
     return [("content-length", length)] if length is not None else []

@@ -5,6 +5,7 @@ from contextlib import suppress
 from types import TracebackType
 
 import anyio
+import httpx
 import structlog
 from msgspec import Struct, field
 
@@ -16,7 +17,6 @@ from app.events.request_record import RequestRecord
 from app.protocols.common.stream_events import EndOfReply, Output, ReplyError
 from app.reply.stream_guard import StreamGuard
 from app.runs.run_service import JoinedRun
-from app.upstream import Response
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -33,10 +33,10 @@ class RequestScope(Struct, kw_only=True):
     guard: StreamGuard | None = None
     run: JoinedRun | None = None
     tasks: TaskScope = field(default_factory=TaskScope)
-    _responses: list[Response] = field(default_factory=list)
+    _responses: list[httpx.Response] = field(default_factory=list)
     _record: RequestRecord | None = None
 
-    def hold(self, response: Response) -> None:
+    def hold(self, response: httpx.Response) -> None:
         """Take over an upstream response: it is closed at the end, however the request ends."""
         self._responses.append(response)
 

@@ -12,6 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+import httpx
 import structlog
 from msgspec import Struct, structs
 
@@ -35,7 +36,7 @@ from app.reply.regeneration import FurtherReply, Regeneration
 from app.reply.stream_guard import GuardOptions, StreamGuard
 from app.runs.run_service import JoinedRun, RunService
 from app.settings import Settings
-from app.upstream import Headers, Response, Upstreams, decoded, returned_headers
+from app.upstream import Headers, Upstreams, decoded, returned_headers
 from judges.checker import GroundingChecker
 from judges.evidence.index import EvidenceIndex
 from judges.types import Chunk, Claim, Consistency, ReplyVerdict
@@ -235,7 +236,7 @@ class Gateway:
 
     # Send
 
-    async def _send(self, retrieval: Retrieval, scope: RequestScope) -> Response:
+    async def _send(self, retrieval: Retrieval, scope: RequestScope) -> httpx.Response:
         recorder = scope.recorder
         recorder.timings.start_upstream()
         sent = await self.upstream.send(upstream_request(retrieval.forwarded, retrieval.kept))
@@ -244,7 +245,7 @@ class Gateway:
         recorder.sent_model = sent.model
         return sent.response
 
-    async def _relay_error(self, response: Response, scope: RequestScope) -> GatewayResponse:
+    async def _relay_error(self, response: httpx.Response, scope: RequestScope) -> GatewayResponse:
         """The upstream refuses: the client gets its status and body."""
         body = await self._read(response, scope)
         status = response.status_code
@@ -360,7 +361,7 @@ class Gateway:
     # Deliver
 
     async def _deliver(
-        self, retrieval: Retrieval, response: Response, guard: StreamGuard, scope: RequestScope
+        self, retrieval: Retrieval, response: httpx.Response, guard: StreamGuard, scope: RequestScope
     ) -> GatewayResponse:
         request, dropped = retrieval.forwarded, retrieval.decision.dropped
         if request.parsed.stream:
@@ -388,12 +389,12 @@ class Gateway:
         record = await scope.record()
         return GatewayResponse(status=response.status_code, headers=[*headers, *_verdict_headers(record)], body=body)
 
-    def _body(self, response: Response) -> AsyncIterator[bytes]:
+    def _body(self, response: httpx.Response) -> AsyncIterator[bytes]:
         """The bytes of a reply: a stream's as they come, a whole reply's up to the limit."""
         data = decoded(response)
         return _within(self.settings.max_reply_bytes, data) if _is_json(response) else data
 
-    async def _read(self, response: Response, scope: RequestScope) -> bytes:
+    async def _read(self, response: httpx.Response, scope: RequestScope) -> bytes:
         """The whole body of a reply, so that its connection is free for another."""
         body = b"".join([data async for data in _within(self.settings.max_reply_bytes, decoded(response))])
         await scope.end_calls()
@@ -436,7 +437,7 @@ def _raise_break(outputs: Sequence[Output]) -> None:
         raise UpstreamConnectError(broken.message)
 
 
-def _headers(response: Response, scope: RequestScope) -> Headers:
+def _headers(response: httpx.Response, scope: RequestScope) -> Headers:
     return [*returned_headers(response, decoded=True), ("x-groundlane-request-id", scope.recorder.request_id)]
 
 
@@ -451,11 +452,12 @@ def _verdict_headers(record: RequestRecord) -> Headers:
     return headers
 
 
-def _content_type(response: Response) -> str:
-    return response.header("content-type") or ""
+def _content_type(response: httpx.Response) -> str:
+    kind: str = response.headers.get("content-type", "")
+    return kind
 
 
-def _is_json(response: Response) -> bool:
+def _is_json(response: httpx.Response) -> bool:
     return "event-stream" not in _content_type(response)
 
 

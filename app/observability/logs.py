@@ -18,6 +18,7 @@ _SECRET_KEY = re.compile(
     r"(?:^|[-_.])(?:authorization|cookie|password|passwd|secret|token|api[-_]?key|apikey|credentials?)$", re.IGNORECASE
 )
 _NOISY_LOGGERS = (
+    "aiohttp",
     "aiosqlite",
     "alembic",
     "asyncio",

@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from app.config import UpstreamSpec
 from app.errors import UnknownModelError
-from app.upstream.http.response import Response
 from app.upstream.provider import Provider
 from app.upstream.request import UpstreamRequest
 from app.upstream.retry import Outcome, pause
@@ -26,7 +25,7 @@ _log = structlog.stdlib.get_logger(__name__)
 class Sent(Struct, frozen=True, kw_only=True):
     """An upstream's response, open: whoever takes it closes it. ``model`` is the name that the upstream was given."""
 
-    response: Response
+    response: httpx.Response
     upstream: str
     model: str | None
 

@@ -6,14 +6,13 @@ Only ``gzip`` and ``deflate`` are asked for. Some servers answer with what was n
 
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 import brotli
 import httpx
 import zstandard
 
 from app.errors import UpstreamConnectError
-from app.upstream.http.response import Response
 from app.upstream.retry import translate
 
 _PIECE = 256 * 1024
@@ -100,12 +99,12 @@ _DECODERS: Mapping[str, Callable[[], _Decoder]] = {
 }
 
 
-def decoded(response: Response) -> AsyncIterator[bytes]:
+def decoded(response: httpx.Response) -> AsyncIterator[bytes]:
     """The reply's bytes, unpacked where they are packed, in pieces of bounded size.
 
     Raises UpstreamConnectError or UpstreamTimeoutError.
     """
-    encoding = response.header("content-encoding")
+    encoding = response.headers.get("content-encoding")
     return _unpacked(Undecoded(response), encoding) if encoding else Undecoded(response)
 
 
@@ -115,20 +114,17 @@ class Undecoded:
     Raises UpstreamConnectError or UpstreamTimeoutError.
     """
 
-    def __init__(self, response: Response) -> None:
-        self._read = response.read
+    def __init__(self, response: httpx.Response) -> None:
+        self._bytes = aiter(cast(httpx.AsyncByteStream, response.stream))
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
 
     async def __anext__(self) -> bytes:
         try:
-            data = await self._read()
+            return await anext(self._bytes)
         except httpx.HTTPError as error:
             raise translate(error) from error
-        if not data:
-            raise StopAsyncIteration
-        return data
 
 
 async def _unpacked(source: AsyncIterator[bytes], encoding: str) -> AsyncIterator[bytes]:

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 
+import httpx
+
 from app.settings import UpstreamApi
-from app.upstream.http.response import Headers, Response
+from app.upstream.request import Headers
 
 _HOP_BY_HOP = frozenset(
     {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
@@ -61,9 +63,10 @@ class Outgoing:
         return kept
 
 
-def returned_headers(response: Response, *, decoded: bool) -> Headers:
+def returned_headers(response: httpx.Response, *, decoded: bool) -> Headers:
     """The upstream's headers as the client may see them. ``decoded``: the body goes on without its content encoding."""
-    return [*_without(response.headers, _REPLACED_DECODED if decoded else _REPLACED), *_HARMLESS]
+    headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.headers.raw]
+    return [*_without(headers, _REPLACED_DECODED if decoded else _REPLACED), *_HARMLESS]
 
 
 def _without(headers: Headers, dropped: frozenset[str]) -> Headers:

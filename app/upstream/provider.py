@@ -1,6 +1,7 @@
 """One upstream: its pool, its key, its URLs, and how it has fared."""
 
 from base64 import b64encode
+from collections.abc import AsyncIterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -11,13 +12,11 @@ import structlog
 from app.config import UpstreamSpec
 from app.errors import UpstreamKeyError
 from app.upstream.headers import Outgoing, key_header
-from app.upstream.http.address import address_of
-from app.upstream.http.httpx_transport import Foreign, Proxied
-from app.upstream.http.transport import Sender, Transport
-from app.upstream.request import Form, UpstreamRequest
+from app.upstream.request import Form, Headers, UpstreamRequest
 from app.upstream.retry import Outcome, of_error, of_response
+from app.upstream.transport import AiohttpTransport
 from app.upstream.upstream_keys import KeySource
-from app.upstream.urls import by_deployment, url_of
+from app.upstream.urls import by_deployment, parsed, url_of
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -64,7 +63,7 @@ class Provider:
         self._keys = keys
         self._key: str | None = None
         self._has_key = spec.secret is not None or bool({"authorization", "x-api-key", "api-key"} & self._own.keys())
-        self._sender = _sender_of(spec) if transport is None else Foreign(transport)
+        self._transport = transport or _transport_of(spec)
 
     async def attempt(self, request: UpstreamRequest, form: Form, *, with_keys: bool) -> Outcome:
         """Send once. The outcome's response is open; whoever takes it closes it."""
@@ -72,10 +71,14 @@ class Provider:
         headers = self._headers().of(
             request.headers, accept_encoding=request.accept_encoding, with_keys=with_keys and not self._has_key
         )
-        address = address_of(url_of(spec, request.path, request.query, form.model))
+        url, target = parsed(url_of(spec, request.path, request.query, form.model))
         content = request.content(form) if callable(request.content) else request.content
         try:
-            response = await self._sender.send(request.method, address, headers, content)
+            # Straight to the transport: a gateway wants nothing of what a client does on the way (cookies, redirects,
+            # credentials of the environment).
+            response = await self._transport.handle_async_request(
+                _httpx_request(request.method, url, headers, content, target)
+            )
         except httpx.HTTPError as error:
             repeatable = request.repeatable and request.replayable
             outcome = of_error(error, replayable=request.replayable, repeatable=repeatable)
@@ -128,14 +131,23 @@ class Provider:
         }
 
     async def aclose(self) -> None:
-        await self._sender.aclose()
+        await self._transport.aclose()
 
 
-def _sender_of(spec: UpstreamSpec) -> Sender:
-    direct = Transport(timeouts=spec.timeouts, connections=spec.max_connections)
-    if not spec.proxy_from_env:
-        return direct
-    return Proxied(direct, timeouts=spec.timeouts, connections=spec.max_connections)
+def _transport_of(spec: UpstreamSpec) -> AiohttpTransport:
+    return AiohttpTransport(
+        timeouts=spec.timeouts, connections=spec.max_connections, proxy_from_env=spec.proxy_from_env
+    )
+
+
+def _httpx_request(
+    method: str, url: httpx.URL, headers: Headers, content: bytes | AsyncIterable[bytes], target: bytes
+) -> httpx.Request:
+    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+    if isinstance(content, bytes):
+        # As a stream, since httpx otherwise makes up headers, which the transport does as well.
+        return httpx.Request(method, url, headers=raw, stream=httpx.ByteStream(content), extensions={"target": target})
+    return httpx.Request(method, url, headers=raw, content=content, extensions={"target": target})
 
 
 def _basic_auth(base_url: str) -> dict[str, str]:

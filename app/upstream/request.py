@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from app.upstream.http.response import Headers
+Headers = list[tuple[str, str]]
+"""Lower-case names and values; one character stands for one byte (latin-1)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

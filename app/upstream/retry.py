@@ -10,7 +10,6 @@ import httpx
 from msgspec import Struct
 
 from app.errors import UpstreamConnectError, UpstreamTimeoutError
-from app.upstream.http.response import Response
 
 _TOO_MANY = 429
 _UNAVAILABLE = frozenset({502, 503, 504, 529})
@@ -31,7 +30,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     ``again``: the same upstream may be asked once more, not before ``after_s`` have passed. ``elsewhere``: another may.
     """
 
-    response: Response | None = None
+    response: httpx.Response | None = None
     error: UpstreamConnectError | UpstreamTimeoutError | None = None
     kind: str | None = None
     detail: str | None = None
@@ -39,7 +38,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     elsewhere: bool = False
     after_s: float = 0.0
 
-    def result(self) -> Response:
+    def result(self) -> httpx.Response:
         """The response, or else the error is raised."""
         if self.response is None:
             # What is raised has the frames that this is in.
@@ -51,7 +50,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
             await self.response.aclose()
 
 
-def of_response(response: Response, *, repeatable: bool, retry_429: bool, max_retry_after: float) -> Outcome:
+def of_response(response: httpx.Response, *, repeatable: bool, retry_429: bool, max_retry_after: float) -> Outcome:
     """Judge a response by its status. ``repeatable``: to send the request twice does no harm."""
     status = response.status_code
     if status not in _UNAVAILABLE and status != _TOO_MANY:
@@ -60,7 +59,7 @@ def of_response(response: Response, *, repeatable: bool, retry_429: bool, max_re
     kind = f"status_{status // 100}xx"
     if not (refused and repeatable):
         return Outcome(response=response, kind=kind)
-    after = retry_after(dict(response.headers))
+    after = retry_after(response.headers)
     return Outcome(
         response=response,
         kind=kind,

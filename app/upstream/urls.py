@@ -1,15 +1,20 @@
 """Where on an upstream a path leads."""
 
+import re
+from functools import lru_cache
 from urllib.parse import quote
 
+import httpx
+
 from app.config import UpstreamSpec
-from app.errors import UnknownModelError
+from app.errors import InvalidRequestError, UnknownModelError
 from app.settings import UpstreamApi
 
 _OF_A_DEPLOYMENT = frozenset(
     {"/chat/completions", "/completions", "/embeddings", "/images/generations", "/images/edits", "/audio/speech",
      "/audio/transcriptions", "/audio/translations"}
 )  # fmt: skip
+_UNSAFE = re.compile(r"[^\x21-\x7e\x80-\xff]")
 _AZURE_V1 = "/openai/v1"
 
 
@@ -33,3 +38,19 @@ def url_of(spec: UpstreamSpec, path: str, query: str, model: str | None) -> str:
     if spec.api_version is not None and "api-version=" not in query:
         query = f"api-version={spec.api_version}" + (f"&{query}" if query else "")
     return f"{base}{path}" + (f"?{query}" if query else "")
+
+
+@lru_cache(maxsize=256)
+def parsed(url: str) -> tuple[httpx.URL, bytes]:
+    """The URL without credentials, and its path and query byte for byte (``url`` has one character for each byte).
+
+    Raises InvalidRequestError; only the client's part of the URL can be wrong.
+    """
+    slash = url.find("/", url.index("://") + 3)
+    target = url[slash:] if slash >= 0 else "/"
+    try:
+        if _UNSAFE.search(target):
+            raise httpx.InvalidURL("path and query are not printable")
+        return httpx.URL(url).copy_with(userinfo=b""), target.encode("latin-1")
+    except (httpx.InvalidURL, UnicodeEncodeError):
+        raise InvalidRequestError("The request's path and query are not a valid URL.") from None

@@ -1,63 +1,23 @@
-"""A server written by hand, and the upstream client behind httpx's: for tests that speak of requests in its words."""
+"""A server written by hand, and an httpx client over the transport to upstreams."""
 
 import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import cast
 
 import httpx
 import pytest
 
 from app.config import Timeouts
-from app.upstream.http.address import Address, address_of
-from app.upstream.http.httpx_transport import Proxied
-from app.upstream.http.response import Response
-from app.upstream.http.transport import Sender, Transport
+from app.upstream.transport import AiohttpTransport
 
 loops = pytest.mark.parametrize(
     "anyio_backend", [("asyncio", {"use_uvloop": False}), ("asyncio", {"use_uvloop": True})], ids=["asyncio", "uvloop"]
 )
 """On both event loops, whose transports differ."""
-
-
-class AsHttpx(httpx.AsyncBaseTransport):
-    """Of a request's extensions it reads ``target``: the bytes of path and query to send in place of the URL's."""
-
-    def __init__(self, sender: Sender) -> None:
-        self._sender = sender
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in request.headers.raw]
-        content = request.stream if not isinstance(request.stream, httpx.ByteStream) else request.content
-        response = await self._sender.send(
-            request.method, _address(request), headers, cast(bytes | AsyncIterable[bytes], content)
-        )
-        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers]
-        return httpx.Response(response.status_code, headers=raw, stream=_Body(response))
-
-    async def aclose(self) -> None:
-        await self._sender.aclose()
-
-
-class _Body(httpx.AsyncByteStream):
-    def __init__(self, response: Response) -> None:
-        self._response = response
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        while data := await self._response.read():
-            yield data
-
-    async def aclose(self) -> None:
-        await self._response.aclose()
-
-
-def _address(request: httpx.Request) -> Address:
-    base = f"{request.url.scheme}://{request.url.netloc.decode('ascii')}"
-    return address_of(base + request.extensions.get("target", request.url.raw_path).decode("latin-1"))
 
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n"
@@ -133,10 +93,8 @@ async def client(
     *, from_env: bool = False, tls: ssl.SSLContext | None = None, connections: int = 100, **seconds: float
 ) -> AsyncIterator[httpx.AsyncClient]:
     timeouts = Timeouts(**{"connect": 5.0, "first_byte": 5.0, "between_bytes": 5.0, **seconds})
-    sender: Sender = Transport(timeouts=timeouts, connections=connections, tls=tls)
-    if from_env:
-        sender = Proxied(sender, timeouts=timeouts, tls=tls)
-    async with httpx.AsyncClient(transport=AsHttpx(sender), trust_env=False) as opened:
+    transport = AiohttpTransport(timeouts=timeouts, connections=connections, proxy_from_env=from_env, tls=tls)
+    async with httpx.AsyncClient(transport=transport, trust_env=False) as opened:
         yield opened
 
 

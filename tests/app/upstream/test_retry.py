@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from app.config import UpstreamSpec
 from app.errors import GatewayError, InvalidRequestError, UnknownModelError, UpstreamConnectError, UpstreamTimeoutError
 from app.settings import UpstreamApi
-from app.upstream import Form, Sent, UpstreamRequest, Upstreams
+from app.upstream import Form, Sent, UpstreamRequest, Upstreams, decoded
 from app.upstream.request import Content
 from app.upstream.retry import pause, retry_after
 
@@ -212,7 +212,7 @@ async def test_responses_that_are_given_up_are_closed_and_the_one_that_stands_is
     at = bench({"a": [503, 502], "b": [200]}, [spec("a", retries=1, fallback=("b",)), spec("b")])
     sent = await at.send()
     assert at.network.closed == ["a", "a"]
-    assert await sent.response.read() == b"{}"
+    assert [data async for data in decoded(sent.response)] == [b"{}"]
 
 
 async def test_each_failed_attempt_is_logged_with_its_upstream() -> None:

@@ -1,6 +1,6 @@
 """Fuzz one target, guided by what of the code each input reaches; stops at the first input that fails.
 
-    python -m tests.system.fuzz sse|splitter|requests|replies|answers [options of libFuzzer, as -max_total_time=600]
+    python -m tests.system.fuzz sse|splitter|requests|replies [options of libFuzzer, as -max_total_time=600]
 
 Needs ``atheris``, which is not among the project's dependencies. An input that failed is written to a file
 ``crash-...`` in the folder where this runs; give that as an argument to run it again.
@@ -20,7 +20,6 @@ TARGETS: Mapping[str, Sequence[str]] = {
         "judges.text.languages.rules",
     ),
     "requests": ("app.protocols.documents", "app.protocols.common.document_prompt", "app.gateway.upstream_request"),
-    "answers": ("app.upstream",),
     "replies": (
         "app.protocols", "app.reply.stream_guard", "app.reply.choice", "app.reply.text_buffer",
         "app.reply.grounding_object", "app.reply.edits", "app.reply.citations",

@@ -19,8 +19,7 @@ OPENERS = {
     "open_connection", "create_connection", "HTTPConnection", "HTTPSConnection",
 }  # fmt: skip
 KNOWN_OPENERS = {
-    "app/upstream/http/connect.py": "upstreams, from the settings",
-    "app/upstream/http/httpx_transport.py": "the same, through the proxies of the environment",
+    "app/upstream/transport.py": "upstreams, from the settings",
     "app/cli/demo/walkthrough.py": "the demo's own gateway",
     "app/cli/policies.py": "`groundlane policies`, to the URL it is given",
     "judges/cross_encoder/remote/json_client.py": "a judge served elsewhere, from the settings",

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
+from app.config import Timeouts
+from app.upstream.transport import AiohttpTransport
 from tests.support.upstream_client import HEAD, STREAM, Answer, client, closed_port, loops, says, serving
 
 pytestmark = [pytest.mark.anyio, loops]
@@ -47,6 +49,57 @@ async def test_status_headers_and_encoded_body_come_as_they_are() -> None:
     async with serving(says(reply)) as server, client() as http, http.stream("GET", server.url) as response:
         assert (response.status_code, response.headers.get_list("x-a")) == (418, ["1", "2"])
         assert b"".join([data async for data in response.aiter_raw()]) == b"\x1f\x8b\x00"
+
+
+async def test_bytes_beyond_ascii_go_out_as_they_came() -> None:
+    headers = [(b"x-a", "Jürgen ☃".encode())]
+    async with serving(says(HEAD, b"ok")) as server, client() as http:
+        await http.get(server.url, headers=headers, extensions={"target": "/ä?☃".encode()})
+    assert server.heads[0].startswith("GET /ä?☃ HTTP/1.1\r\n".encode())
+    assert "\r\nx-a: Jürgen ☃\r\n".encode() in server.heads[0]
+
+
+async def test_bytes_that_are_not_utf8_keep_their_meaning() -> None:
+    """The client library writes UTF-8 alone."""
+    async with serving(says(HEAD, b"ok")) as server, client() as http:
+        await http.get(server.url, headers=[(b"x-a", b"J\xfcrgen")], extensions={"target": b"/\xe4/%2F?\xff=%41"})
+    assert server.heads[0].startswith(b"GET /%E4/%2F?%FF=%41 HTTP/1.1\r\n")
+    assert "\r\nx-a: Jürgen\r\n".encode() in server.heads[0]
+
+
+@pytest.mark.parametrize(
+    "part", [b"\r\nx-evil: 1", b"\nx-evil: 1", b"\rx-evil: 1", b"\0", b"\x7f", b"\r\n\r\nGET / HTTP/1.1"]
+)
+@pytest.mark.parametrize("where", ["name", "value", "target"])
+async def test_no_header_and_no_target_makes_another_line(part: bytes, where: str) -> None:
+    names = {"name": [(b"x-a" + part, b"1")], "value": [(b"x-a", b"1" + part)], "target": []}
+    target = b"/a" + part if where == "target" else b"/"
+    async with serving(says(HEAD, b"ok")) as server, client() as http:
+        with pytest.raises(httpx.LocalProtocolError):
+            await http.get(server.url, headers=names[where], extensions={"target": target})
+    assert server.heads == []
+
+
+@pytest.mark.parametrize(
+    ("method", "length"),
+    [("GET", b""), ("HEAD", b""), ("POST", b"content-length: 0\r\n"), ("DELETE", b"content-length: 0\r\n")],
+)
+async def test_a_request_without_a_body_says_so_where_one_could_be(method: str, length: bytes) -> None:
+    async with serving(says(HEAD)) as server, client() as http:
+        http.headers.clear()
+        async with http.stream(method, server.url):
+            pass
+    head = server.heads[0].lower()
+    assert head.partition(b"\r\n")[2] == b"host: 127.0.0.1:%d\r\n" % server.port + length + b"\r\n"
+
+
+@pytest.mark.parametrize("framing", [("content-length", "2"), ("transfer-encoding", "chunked")])
+async def test_a_whole_body_has_its_own_length(framing: tuple[str, str]) -> None:
+    async with serving(says(HEAD, b"ok")) as server, client() as http:
+        await http.post(server.url, headers=[framing], content=b"{}")
+    head = server.heads[0].lower()
+    assert (head.count(b"content-length: 2"), head.count(b"transfer-encoding")) == (1, 0)
+    assert server.bodies == [b"{}"]
 
 
 async def test_an_upload_streams() -> None:
@@ -151,10 +204,11 @@ async def test_nobody_there_is_a_connect_error() -> None:
             await http.get(f"http://127.0.0.1:{closed_port()}")
 
 
-async def test_a_name_that_does_not_resolve_is_a_connect_error() -> None:
+@pytest.mark.parametrize("host", ["name.invalid", "x" * 60 + "." + "y" * 60, "x" * 64, "a..b"])
+async def test_a_name_that_does_not_resolve_is_a_connect_error(host: str) -> None:
     async with client() as http:
         with pytest.raises(httpx.ConnectError):
-            await http.get("http://name.invalid")
+            await http.get(f"http://{host}")
 
 
 async def test_a_connection_that_is_not_made_in_time_is_a_connect_timeout() -> None:
@@ -192,8 +246,87 @@ async def test_a_connection_lost_in_the_body_is_a_read_error() -> None:
     assert await fails(half) is httpx.ReadError
 
 
-async def test_what_is_not_http_is_a_protocol_error() -> None:
-    assert await fails(says(b"SMTP ready\r\n\r\n")) is httpx.RemoteProtocolError
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"SMTP ready\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
+        b"HTTP/1.1 099 Low\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/1.1 600 High\r\ncontent-length: 0\r\n\r\n",
+        OK + b"content-length: 2\r\ncontent-length: 3\r\n\r\nok",
+        OK + b"content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n",
+        OK + b"content-length: -2\r\n\r\n",
+        OK + b"x-a: b\0c\r\n\r\n",
+        OK + b"x a: b\r\n\r\n",
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 33,
+        OK + b"x-a: b\r\n" * 257 + b"content-length: 0\r\n\r\n",
+        OK + b"x-a: %b\r\n\r\n" % (b"a" * 65_537),
+    ],
+    ids=lambda data: data[:60].decode("latin-1").replace("\r\n", " "),
+)
+async def test_what_is_not_http_is_a_protocol_error(data: bytes) -> None:
+    assert await fails(says(data)) is httpx.RemoteProtocolError
+
+
+@pytest.mark.parametrize("chunk", [b"zz\r\n", b"fffffffffffffffff\r\n", b"2\r\nokay\r\n"])
+async def test_a_body_that_is_not_http_is_an_error_at_once(chunk: bytes) -> None:
+    assert await fails(says(STREAM, b"2\r\nok\r\n", chunk)) in (httpx.ReadError, httpx.RemoteProtocolError)
+
+
+@pytest.mark.parametrize(
+    ("start", "more"),
+    [
+        (OK + b"x-a: ", b"a" * 8_192),
+        (b"HTTP/1.1 200 ", b"a" * 8_192),
+        (OK, b"x-a: b\r\n" * 1_000),
+        (STREAM + b"0\r\n", b"x-a: b\r\n" * 1_000),
+    ],
+    ids=["header", "reason", "headers", "trailers"],
+)
+async def test_what_has_no_end_is_given_up_while_it_is_small(start: bytes, more: bytes) -> None:
+    sent = 0
+
+    async def endless(writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        writer.write(start)
+        with contextlib.suppress(ConnectionError):
+            while sent < 64 * 1024 * 1024 and not writer.is_closing():
+                writer.write(more)
+                sent += len(more)
+                await writer.drain()
+
+    await fails(endless)
+    assert sent < 32 * 1024 * 1024
+
+
+async def test_interim_answers_leave_nothing_behind() -> None:
+    hints = b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n"
+    async with serving(says(hints * 32 + HEAD, b"ok")) as server, client() as http:
+        for _ in range(2):
+            response = await http.get(server.url)
+            assert (response.headers.raw, response.text) == ([(b"content-length", b"2")], "ok")
+    assert server.connections == 1
+
+
+async def test_a_trailer_is_no_header() -> None:
+    async with serving(says(STREAM, b"0\r\nset-x: 1\r\n\r\n")) as server, client() as http:
+        assert "set-x" not in (await http.get(server.url)).headers
+
+
+async def test_nothing_is_kept_of_cookies_and_no_redirect_is_followed() -> None:
+    redirect = b"HTTP/1.1 302 Found\r\nlocation: /x\r\nset-cookie: a=b\r\ncontent-length: 0\r\n\r\n"
+    async with serving(says(redirect)) as server:
+        transport = AiohttpTransport(timeouts=Timeouts())
+        for _ in range(2):
+            response = await transport.handle_async_request(httpx.Request("GET", server.url))
+            assert response.status_code == 302
+            await response.aclose()
+        await transport.aclose()
+    assert len(server.heads) == 2
+    assert not any(b"cookie" in head.lower() for head in server.heads)
 
 
 @pytest.mark.parametrize(("from_env", "requests"), [(True, 1), (False, 0)])
