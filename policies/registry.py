@@ -24,7 +24,7 @@ def parse_rules(category: str, rules: Mapping[str, Any]) -> Rules:
     """
     if category not in CATEGORIES:
         known = ", ".join(CATEGORIES)
-        raise RulesError([{"loc": ["category"], "msg": f"Unknown category {category!r}; known are: {known}"}])
+        raise RulesError([{"loc": ["category"], "msg": f"Unknown category {category!r}; known categories: {known}"}])
     if not isinstance(rules, Mapping):
         raise RulesError([{"loc": ["rules"], "msg": "Rules must be an object"}])
     model = CATEGORIES[category].rules

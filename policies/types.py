@@ -33,6 +33,8 @@ def strictest(actions: Sequence[Action]) -> Action:
 
 
 class Phase(StrEnum):
+    """When policies are evaluated: before the request is forwarded, as the reply or run grows, and at its end."""
+
     BEFORE_WORKFLOW = "before_workflow"
     MID_EXECUTION = "mid_execution"
     AFTER_WORKFLOW = "after_workflow"

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from app.api import messages
 from app.db.database import DatabaseUnavailableError
 from app.errors import AdminError, GatewayError, InvalidRequestError, UnauthorizedError, WrongKeyError
-from app.policy_admin.policy_document import invalid
+from app.policy_admin.policy_document import document_error
 from app.protocols.anthropic_messages.errors import error_body
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -64,7 +64,7 @@ async def _validation_error(request: Request, error: RequestValidationError) -> 
     errors: Sequence[Mapping[str, Any]] = [
         {"loc": [part for part in item["loc"] if part != "body"], "msg": item["msg"]} for item in error.errors()
     ]
-    problem = invalid(errors)
+    problem = document_error(errors)
     if _is_admin(request):
         return _answer(request, problem)
     where = ".".join(str(part) for part in errors[0]["loc"])

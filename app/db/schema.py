@@ -62,7 +62,7 @@ def autogenerate_options(dialect: str) -> dict[str, Any]:
 
 
 async def check_schema(database: Database) -> None:
-    """Raises SchemaError unless the schema is that of this version; DatabaseUnavailableError."""
+    """Raises SchemaError if the schema is not that of this version, or DatabaseUnavailableError."""
     head = ScriptDirectory.from_config(alembic_config("")).get_current_head()
     async with database.read() as connection:
         found = await connection.run_sync(lambda sync: MigrationContext.configure(sync).get_current_revision())

@@ -114,9 +114,9 @@ def draft(document: PolicyDocument) -> PolicyDraft:
     try:
         rules = parse_rules(document.category, document.rules).model_dump(mode="json")
     except RulesError as error:
-        raise invalid(error.errors) from None
+        raise document_error(error.errors) from None
     if any("\0" in text for text in _texts(rules)):
-        raise invalid([{"loc": ["rules"], "msg": "Texts must not contain the character U+0000"}])
+        raise document_error([{"loc": ["rules"], "msg": "Texts must not contain the character U+0000"}])
     values = document.model_dump(exclude={"rules"})
     return PolicyDraft(rules=rules, **values)
 
@@ -127,7 +127,7 @@ def parse_document(document: Any) -> PolicyDraft:
         parsed = PolicyDocument.model_validate(document)
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False, include_context=False)
-        raise invalid([*found, *_wrong_rules(document)]) from None
+        raise document_error([*found, *_wrong_rules(document)]) from None
     return draft(parsed)
 
 
@@ -161,7 +161,7 @@ def merge(target: Any, patch: Any) -> Any:
     return merged
 
 
-def invalid(errors: Any) -> InvalidAdminRequestError:
+def document_error(errors: Any) -> InvalidAdminRequestError:
     """The error for an invalid document: all ``errors`` by field, and the first as its message."""
     shown = [{"loc": list(error["loc"]), "msg": error["msg"]} for error in errors]
     first = shown[0]

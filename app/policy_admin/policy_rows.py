@@ -17,7 +17,7 @@ async def get(connection: AsyncConnection, policy_id: str, expected: int | None 
     """The policy. ``expected``: the version it must have. Raises NotFoundError or PreconditionError."""
     row = (await connection.execute(select(policies).where(policies.c.id == policy_id))).one_or_none()
     if row is None:
-        raise unknown(policy_id)
+        raise policy_not_found(policy_id)
     policy = StoredPolicy(**row._mapping)
     if expected is not None and expected != policy.version:
         raise PreconditionError(f"policy {policy_id!r} is at version {policy.version}, not {expected}")
@@ -54,6 +54,6 @@ def as_policy(stored: StoredPolicy) -> Policy:
     return Policy(id=stored.id, version=stored.version, **values)
 
 
-def unknown(policy_id: str) -> NotFoundError:
+def policy_not_found(policy_id: str) -> NotFoundError:
     """The error for a policy that does not exist."""
     return NotFoundError(f"policy {policy_id!r} does not exist")

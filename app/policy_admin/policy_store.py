@@ -128,7 +128,7 @@ class PolicyStore:
         async with self._database.read() as connection:
             found = (await connection.execute(query.order_by(policy_versions.c.version.desc()).limit(limit))).all()
         if not found and before is None:
-            raise policy_rows.unknown(policy_id)
+            raise policy_rows.policy_not_found(policy_id)
         return [PolicyVersion(**row._mapping) for row in found]
 
     # Changing. ``expected`` is the version the caller has seen; PreconditionError if it is no longer the newest.

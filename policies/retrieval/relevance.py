@@ -1,4 +1,4 @@
-"""Is a document relevant enough? The least relevance, and the order by relevance."""
+"""Is a document relevant enough? Also sorts documents by relevance."""
 
 from collections.abc import Iterator, Sequence
 

@@ -16,7 +16,7 @@ router = APIRouter(prefix="/policies", route_class=AdminRoute, tags=["policies"]
 
 def _known(category: str) -> str:
     if category not in CATEGORIES:
-        raise ValueError(f"unknown category; known are: {', '.join(CATEGORIES)}")
+        raise ValueError(f"unknown category; known categories: {', '.join(CATEGORIES)}")
     return category
 
 

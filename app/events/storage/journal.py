@@ -121,7 +121,7 @@ def _payload(line: bytes) -> bytes | None:
 
 
 def _nothing() -> None:
-    """Nothing was read, so nothing is to be marked."""
+    """Nothing was read, so there is nothing to mark as replayed."""
 
 
 class Journal:
