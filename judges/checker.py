@@ -12,7 +12,7 @@ from math import inf
 
 from judges import features as default_features
 from judges.claims.extraction import HeuristicClaimExtractor
-from judges.claims.harmless import Harmless
+from judges.claims.harmless import HarmlessText
 from judges.claims.json_reply import JsonReply
 from judges.claims.known_text import KnownText
 from judges.claims.llm_decomposition import DecomposingClaimExtractor
@@ -201,9 +201,9 @@ class GroundingChecker:
             is_json: the reply is expected to be JSON, of which the string values are judged.
             question: the question that the reply answers. A reply that begins with a pronoun or a fragment is read in
                 its context.
-            conversation: all that the user wrote, the question included. Text that names nothing beyond it and the
-                documents may be harmless.
-            resolves: whether a bracketed text, brackets included, is a citation marker that names a document given.
+            conversation: everything that the user wrote, including the question. Text that names nothing beyond it and
+                the documents may be harmless.
+            resolves: whether a bracketed text, including its brackets, is a citation marker that names a document.
         """
         claim_judge = (
             ClaimJudge(
@@ -232,7 +232,7 @@ class GroundingChecker:
             extractor = DecomposingClaimExtractor(
                 extractor, self._llm, timeout_s=self._timeout_s * _DECOMPOSITION_SHARE, record=escalation.calls.append
             )
-        json_reply = JsonReply(self._splitter, extractor, Harmless(known)) if is_json else None
+        json_reply = JsonReply(self._splitter, extractor, HarmlessText(known)) if is_json else None
         return ReplyCheck(
             splitter=json_reply or self._splitter(),
             extractor=json_reply or extractor,

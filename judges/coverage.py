@@ -1,92 +1,26 @@
-"""The standing of every character of a sentence: judged, harmless, or unjudged and of what kind.
+"""The standing of every character of a sentence: judged, harmless, or unjudged with a kind.
 
-Default deny: a character is only judged as part of a claim that got a verdict, or because a document has it character
-for character; only harmless if the extractor left it out of every claim and a reader sees it as text or markup.
+The default is unjudged. A character is judged if it is part of a claim with a verdict, or if a document contains the
+text literally. It is harmless if the extractor left it out of every claim and it is visible text or markup.
 """
 
 from collections.abc import Iterator, Sequence
 
 from judges.claims.json_reply import JsonReply
 from judges.claims.known_text import KnownText
-from judges.text.fragments import Fragment, Kind, Resolves, code_fragments, fragments
+from judges.text.fragments import Fragment, FragmentKind, Resolves, code_fragments, fragments
 from judges.types import ClaimVerdict, Part, Sentence, Span, Standing
 
 CODE = "code"
 JSON = "json"
 
-_INFO_STRINGS = frozenset(
-    [
-        "bash",
-        "c",
-        "cmd",
-        "conf",
-        "console",
-        "cpp",
-        "csharp",
-        "css",
-        "csv",
-        "diff",
-        "dockerfile",
-        "go",
-        "graphql",
-        "groovy",
-        "html",
-        "http",
-        "ini",
-        "java",
-        "javascript",
-        "js",
-        "json",
-        "json5",
-        "jsonc",
-        "jsx",
-        "kotlin",
-        "latex",
-        "lua",
-        "makefile",
-        "markdown",
-        "md",
-        "mermaid",
-        "nginx",
-        "objective-c",
-        "perl",
-        "php",
-        "plaintext",
-        "powershell",
-        "properties",
-        "protobuf",
-        "ps1",
-        "py",
-        "python",
-        "python3",
-        "r",
-        "regex",
-        "ruby",
-        "rust",
-        "scala",
-        "sh",
-        "shell",
-        "sql",
-        "swift",
-        "tex",
-        "text",
-        "toml",
-        "ts",
-        "tsx",
-        "txt",
-        "typescript",
-        "vb",
-        "vue",
-        "xml",
-        "yaml",
-        "yml",
-        "zsh",
-        "c++",
-        "c#",
-        "console",
-        "shell-session",
-    ]
+_INFO_STRINGS_LISTED = (
+    "bash c cmd conf console cpp csharp css csv diff dockerfile go graphql groovy html http ini java javascript "
+    "js json json5 jsonc jsx kotlin latex lua makefile markdown md mermaid nginx objective-c perl php plaintext "
+    "powershell properties protobuf ps1 py python python3 r regex ruby rust scala sh shell sql swift tex text "
+    "toml ts tsx txt typescript vb vue xml yaml yml zsh c++ c# shell-session"
 )
+_INFO_STRINGS = frozenset(_INFO_STRINGS_LISTED.split())
 
 
 def partition(
@@ -97,10 +31,14 @@ def partition(
     resolves: Resolves | None = None,
     json_reply: JsonReply | None = None,
 ) -> tuple[Part, ...]:
-    """The parts of ``sentence``, in order; they tile it. Neighbours of one standing and kind are one part.
+    """The parts of ``sentence``, in order; they tile it. Neighbours with the same standing and kind are merged.
 
-    ``verdicts`` are those of its claims. ``known`` is what the documents say, and ``resolves`` tells markers, as for
-    the extractor. ``json_reply``: the reader of a reply that is JSON, of which the sentence is a piece.
+    Args:
+        sentence: of the reply.
+        verdicts: of its claims.
+        known: the text of the documents.
+        resolves: recognises citation markers, as for the extractor.
+        json_reply: the reader of a JSON reply, of which the sentence is a piece.
     """
     claims = _Claims(verdicts)
     start = sentence.span.start
@@ -114,13 +52,13 @@ def partition(
 
 
 class _Claims:
-    """Where the claims of a sentence stand, and which of them got a verdict."""
+    """The spans of a sentence's claims, and which of them have a verdict."""
 
     def __init__(self, verdicts: Sequence[ClaimVerdict]) -> None:
         self._spans = [(one.claim.span.start, one.claim.span.end, one.reason) for one in verdicts]
 
     def parts(self, start: int, end: int, outside: Standing, kind: str | None = None) -> Iterator[Part]:
-        """The characters ``[start, end)``, by the claims that they are in; those in none are ``outside``."""
+        """The parts of ``[start, end)`` by the claims they are in; characters in none get ``outside``."""
         at = start
         while at < end:
             here = [reason for first, last, reason in self._spans if first <= at < last]
@@ -142,16 +80,16 @@ def _text_parts(text: str, offset: int, claims: _Claims, known: KnownText, resol
     for piece in fragments(text, resolves):
         start, end = offset + piece.start, offset + piece.end
         match piece.kind:
-            case Kind.TEXT | Kind.SYNTAX | Kind.ORDINAL | Kind.MARKER:
+            case FragmentKind.TEXT | FragmentKind.SYNTAX | FragmentKind.ORDINAL | FragmentKind.MARKER:
                 yield from claims.parts(start, end, Standing.HARMLESS)
-            case Kind.LINK | Kind.ATTRIBUTE if known.quotes(_bare(text, piece)):
+            case FragmentKind.LINK | FragmentKind.ATTRIBUTE if known.quotes(_bare(text, piece)):
                 yield Part(span=Span(start, end), standing=Standing.JUDGED)
             case _:
                 yield Part(span=Span(start, end), standing=Standing.UNJUDGED, kind=piece.kind.value)
 
 
 def _code_parts(text: str, offset: int, claims: _Claims, known: KnownText) -> Iterator[Part]:
-    """Code is compared line by line."""
+    """The parts of code, which is compared with the documents line by line."""
     for line in code_fragments(text):
         start, end = offset + line.start, offset + line.end
         code = text[line.start : line.end].strip()
@@ -174,7 +112,7 @@ def _json_parts(
     elif spoken.text == sentence.text:
         yield from _text_parts(sentence.text, sentence.span.start, claims, known, resolves)
     else:
-        # Escapes: no place of what it says is one of what is written, so that the piece stands or falls as a whole.
+        # With escapes, positions in the unescaped text do not match the raw text, so the piece has one standing.
         found = list(_text_parts(spoken.text, 0, _NO_CLAIMS, known, resolves))
         unjudged = next((part for part in found if part.standing is Standing.UNJUDGED), None)
         if unjudged is not None:
@@ -184,22 +122,22 @@ def _json_parts(
 
 
 def _bare(text: str, piece: Fragment) -> str:
-    """A link's target or title, or an attribute's value, without its marks."""
+    """A link's target or title, or an attribute's value, without quotation marks and brackets."""
     raw = text[piece.start : piece.end].strip()
-    if piece.kind is Kind.ATTRIBUTE:
+    if piece.kind is FragmentKind.ATTRIBUTE:
         name, _, value = raw.partition("=")
         raw = value if name.isalpha() and not any(map(str.isspace, value.strip("\"'"))) else raw
     return raw.strip("<>\"'() ").removeprefix("mailto:")
 
 
 def _is_code(text: str) -> bool:
-    """Whether all of a sentence is a span of code."""
+    """Whether the whole sentence is inline code."""
     bare = text.strip().rstrip(".:")
     return len(bare) > 2 and bare[0] == bare[-1] == "`" and "`" not in bare.strip("`")
 
 
 def _is_info(text: str, line: Fragment) -> bool:
-    """Whether it is the name of a language behind the marks that open a block."""
+    """Whether the line is the language name after an opening fence."""
     before = text[max(0, line.start - 3) : line.start]
     return before in ("```", "~~~") and text[line.start : line.end].strip().lower() in _INFO_STRINGS
 

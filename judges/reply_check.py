@@ -20,10 +20,10 @@ _MAX_CONCURRENT = 8
 """Sentences of one reply that are judged at the same time: enough to fill the judge's batches, and few enough that a
 long reply neither blocks the others nor exceeds its own deadlines."""
 NO_DOCUMENTS = "no_documents"
-"""The reason of a claim that there is nothing to judge by."""
+"""The reason of a claim for which there are no documents."""
 
 Partition = Callable[[Sentence, Sequence[ClaimVerdict]], tuple[Part, ...]]
-"""The standing of a sentence's characters, by the verdicts of its claims."""
+"""Returns the standing of a sentence's characters, by the verdicts of its claims."""
 
 _RECENT_SENTENCES = 8
 """Sentences that decide the language of one that leaves it in doubt."""

@@ -90,12 +90,12 @@ def _verdict(counts: Counter[Label], *, has_sources: bool, available: bool, skip
 
 
 def letters(text: str) -> int:
-    """The number of letters and digits of ``text``: coverage is a share of these."""
+    """The number of letters and digits in ``text``, of which coverage is a share."""
     return sum(map(str.isalnum, text))
 
 
 def _covered(sentence: SentenceVerdict) -> int:
-    """The letters and digits of a sentence that are judged or harmless."""
+    """The number of letters and digits of a sentence that are judged or harmless."""
     text, start = sentence.sentence.text, sentence.sentence.span.start
     if not sentence.parts:
         return letters(text) if all(claim.reason is None for claim in sentence.claims) else 0

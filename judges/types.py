@@ -246,22 +246,23 @@ class Consistency:
 
 
 class Standing(StrEnum):
-    """What is known of characters of a reply before they are delivered."""
+    """Whether characters of a reply have been checked."""
 
     JUDGED = "judged"
-    """Part of a claim that got a verdict, or found in a document character for character."""
+    """In a claim with a verdict, or contained literally in a document."""
     HARMLESS = "harmless"
-    """States nothing: on the closed list of ``judges.claims.harmless``, white space, punctuation, markup."""
+    """Text that states nothing (``judges.claims.harmless``), white space, punctuation, markup."""
     UNJUDGED = "unjudged"
     """Everything else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Characters of the reply of one standing.
+    """A range of the reply with one standing.
 
     ``kind`` says what unjudged text is: ``code``, ``link``, ``attribute``, ``comment``, ``invisible``,
-    ``stray_marker``, ``json``, or why a claim got no verdict (``timeout``, ``language``, ``skipped``, ``unavailable``).
+    ``stray_marker``, ``json``, or why a claim has no verdict (``timeout``, ``language``, ``skipped``,
+    ``unavailable``).
     """
 
     span: Span
@@ -277,7 +278,7 @@ class SentenceVerdict:
     label: Label
     claims: tuple[ClaimVerdict, ...] = ()
     parts: tuple[Part, ...] = ()
-    """The standing of every character of the sentence; they tile it. Empty if it was not to be judged."""
+    """The standing of every character; the parts tile the sentence. Empty if it was not to be judged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,9 +296,9 @@ class GroundingReport:
     unverifiable_count: int = 0
     unverifiable_ratio: float = 0.0
     coverage: float = 0.0
-    """Share of the reply's letters and digits that are judged or harmless."""
+    """Share of the reply's letters and digits that are judged or harmless, 0–1."""
     unjudged: tuple[Part, ...] = ()
-    """The parts of the reply that are neither, in order."""
+    """The unjudged parts of the reply, in order."""
     claims_skipped: int = 0
     summary: str = ""
 

@@ -1,13 +1,22 @@
-"""The claims of a sentence, found by rules: everything that is not known to state nothing is a claim."""
+"""Extracts the claims of a sentence by rules: everything is a claim unless it is known to state nothing."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from judges.claims.claim_context import COLON, QUESTION, ContextFinder, count_words, fold, has_words, is_title
-from judges.claims.harmless import Harmless
+from judges.claims.harmless import HarmlessText
 from judges.claims.known_text import AnyText, KnownText
-from judges.text.fragments import ROW, Fragment, Kind, Resolves, cell_fragments, code_fragments, fragments, spoken
+from judges.text.fragments import (
+    ROW,
+    Fragment,
+    FragmentKind,
+    Resolves,
+    cell_fragments,
+    code_fragments,
+    fragments,
+    spoken,
+)
 from judges.text.languages.rules import LANGUAGES, claim_rules
 from judges.text.markdown import verbalise_row
 from judges.types import Claim, Sentence, Span
@@ -18,33 +27,35 @@ _QUOTED = re.compile("""["“«„'][^"”»“]{1,300}["”»“']""")
 _CLAUSES = re.compile(r"[;；]\s+")
 _NESTED = re.compile(r"[([{（「『“\"«„`]")
 _NAME = re.compile(r":? ?(?:\S+\.[A-Za-z][A-Za-z0-9]{1,4}|https?://\S+)")
-"""A file or an address."""
+"""A file name or URL."""
 _MIN_CLAUSE_WORDS = 4
 _MIN_COMMENT_WORDS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class _Clause:
-    """A part of a sentence that claims something; ``start`` and ``end`` are positions in the sentence's raw text."""
+    """A part of a sentence that makes a claim; ``start`` and ``end`` are positions in the sentence's raw text."""
 
     text: str
     start: int
     end: int
     question: str = ""
-    """The question that it is said to answer."""
+    """The question that it repeats and answers."""
 
 
 class HeuristicClaimExtractor:
-    """Finds claims without a model; implements ``judges.protocols.ClaimExtractor``. Made for one reply.
+    """Finds the claims of one reply without a model. Implements ``judges.protocols.ClaimExtractor``.
 
-    A sentence is one claim, or one for each of its clauses where semicolons part them. What is on the closed list of
-    ``judges.claims.harmless`` makes none, alone or before a claim; whatever else a sentence has is part of a
-    claim's span. ``context`` holds what a claim cannot be understood without: the sentence that its pronoun or
-    connective points back to, the lead-in of its list.
+    A sentence is one claim, or one for each clause if semicolons separate them. Text on the closed list of
+    ``judges.claims.harmless`` makes no claim, alone or before one; all other text of a sentence is in the span of a
+    claim. A claim's ``context`` holds what it cannot be understood without: the sentence that its pronoun or connective
+    refers to, the lead-in of its list.
 
-    ``known`` is what the question and the documents say; without it, any heading or topic counts as known. ``resolves``
-    says of a bracketed text whether it is a marker that names a document given; without it, whatever looks like a
-    marker is one. ``languages`` names the tables of phrases to use. Raises ValueError for a language without a table.
+    Args:
+        known: the text of the question and the documents; without it, any heading or topic counts as known.
+        resolves: whether a bracketed text is a citation marker that names one of the documents; without it, everything
+            that looks like a marker is one.
+        languages: codes of the phrase tables to use. Raises ValueError for a language without a table.
     """
 
     def __init__(
@@ -55,14 +66,14 @@ class HeuristicClaimExtractor:
         languages: Sequence[str] = LANGUAGES,
     ) -> None:
         self._rules = claim_rules(tuple(languages))
-        self._harmless = Harmless(known or AnyText(), languages)
+        self._harmless = HarmlessText(known or AnyText(), languages)
         self._resolves = resolves
         self._contexts = ContextFinder(self._rules, self._stated)
+        # Cached, because each sentence is asked about again as the one before the next.
         self._clauses: dict[tuple[int, str], Sequence[_Clause]] = {}
-        """Asked of a sentence, and again as that before the next."""
 
     async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
-        """Return the claims of ``sentence``, none if it makes none. ``previous``: the sentences before it, in order."""
+        """The claims of ``sentence``, empty if it makes none. ``previous`` are the sentences before it, in order."""
         if sentence.in_code:
             return [_claim(sentence, clause) for clause in self._comments(sentence.text)]
         if ROW.match(sentence.text):
@@ -83,8 +94,6 @@ class HeuristicClaimExtractor:
             before = clause.text
         return claims
 
-    # -- what makes a claim -------------------------------------------------------------------------------------------
-
     def _clauses_of(self, sentence: Sentence) -> Sequence[_Clause]:
         key = (sentence.index, sentence.text)
         found = self._clauses.get(key)
@@ -97,23 +106,25 @@ class HeuristicClaimExtractor:
         if sentence.in_code or _CODE.match(text):
             return []
         pieces = fragments(text, self._resolves)
-        labelled = is_title(sentence) or (pieces[0].kind is Kind.MARKER and bool(_NAME.fullmatch(spoken(pieces))))
+        labelled = is_title(sentence) or (
+            pieces[0].kind is FragmentKind.MARKER and bool(_NAME.fullmatch(spoken(pieces)))
+        )
         found = []
         for start, end in _parts(text, pieces):
             read = _read(pieces, start, end)
             if labelled and self._harmless.is_label(read):
                 continue
             if (clause := self._clause(read)) is not None:
-                told, asked = clause
-                found.append(_Clause(told, start, end, asked))
+                claim, question = clause
+                found.append(_Clause(claim, start, end, question))
         return found
 
     def _stated(self, sentence: Sentence) -> str:
-        """All that ``sentence`` claims."""
+        """All claims of ``sentence`` as one text."""
         return "" if ROW.match(sentence.text) else " ".join(clause.text for clause in self._clauses_of(sentence))
 
     def _clause(self, text: str) -> tuple[str, str] | None:
-        """What a clause states, without what introduces it, and the question that it repeats; None if it states
+        """The statement of a clause without its introduction, and the question that it repeats; None if it states
         nothing."""
         harmless, asked = self._harmless, ""
         label = self._rules.labels.match(fold(text))
@@ -129,7 +140,7 @@ class HeuristicClaimExtractor:
             if end := harmless.prefix(rest):
                 rest = rest[end:].lstrip()
                 continue
-            question, bare = self._undressed(rest)
+            question, bare = self._without_introduction(rest)
             if bare != rest:
                 asked, rest = question or asked, bare
                 continue
@@ -145,13 +156,13 @@ class HeuristicClaimExtractor:
         return (told.rstrip("?？ ") + "." if QUESTION.search(told) and rest != text else told), asked
 
     def _after_contrast(self, text: str) -> str:
-        """``text`` without the word that sets it against what was said before."""
+        """``text`` without a leading "but" or the like."""
         found = self._rules.contrasts.match(f", {fold(text)}")
         return text[found.end() - 2 :] if found else text
 
-    def _undressed(self, text: str) -> tuple[str, str]:
-        """A question that ``text`` repeats and answers, or ""; and ``text`` without that, what says only that an answer
-        follows, and whatever names the documents as such."""
+    def _without_introduction(self, text: str) -> tuple[str, str]:
+        """A question that ``text`` repeats, or "", and ``text`` without it, an announcement of the answer, and any
+        mention of the documents in general."""
         rules, asked = self._rules, ""
         if (opener := rules.openers.match(fold(text))) and self._harmless.introduces(opener[0]):
             question = _QUOTED.search(opener[0])
@@ -162,7 +173,7 @@ class HeuristicClaimExtractor:
         return asked, text[: trailing.start()] + text[trailing.end() :] if trailing else text
 
     def _answered(self, text: str, previous: Sequence[Sentence]) -> str | None:
-        """The question that "Yes" or "No" answers together with it; None where ``text`` is no such answer."""
+        """The question together with ``text`` if that answers it with "Yes" or "No"; otherwise None."""
         question = next((one.plain for one in reversed(previous) if QUESTION.search(one.plain) or one.index < 0), "")
         if not self._harmless.answers(text, question):
             return None
@@ -172,11 +183,9 @@ class HeuristicClaimExtractor:
         """Whether ``text`` is an item of a list of sources that names nothing new."""
         return bool(nearest and self._rules.labels.match(fold(nearest))) and self._harmless.is_label(text, numbers=True)
 
-    # -- tables and code ----------------------------------------------------------------------------------------------
-
     def _row(self, sentence: Sentence, previous: Sequence[Sentence]) -> list[_Clause]:
-        """A row says of each cell what the header says it is; the first row of a table is its header, a label for each
-        cell, or else a claim."""
+        """The claim of a table row: each cell after its column's name. The first row of a table is its header, which
+        makes a claim only if a cell is not a label."""
         first = len(previous)
         while first and ROW.match(previous[first - 1].text) and "\n\n" not in previous[first - 1].text:
             first -= 1
@@ -195,10 +204,10 @@ class HeuristicClaimExtractor:
         return cells[1:-1] if len(cells) > 2 and not cells[-1] else cells[1:]
 
     def _comments(self, text: str) -> list[_Clause]:
-        """Comments of code that state something."""
+        """The comments in code that state something."""
         found = []
         for line in code_fragments(text):
-            comment = _COMMENT_LINE.match(text[line.start : line.end]) if line.kind is Kind.TEXT else None
+            comment = _COMMENT_LINE.match(text[line.start : line.end]) if line.kind is FragmentKind.TEXT else None
             if comment is None or count_words(comment["text"]) < _MIN_COMMENT_WORDS:
                 continue
             if (clause := self._clause(comment["text"])) is not None:
@@ -218,12 +227,12 @@ def _claim(sentence: Sentence, clause: _Clause, *, context: str = "", question: 
 
 
 def _without(prefix: re.Match[str] | None, text: str) -> str:
-    """``text`` behind the prefix, if words follow it there."""
+    """``text`` without the prefix, if words follow it."""
     return text[prefix.end() :] if prefix and has_words(text[prefix.end() :]) else text
 
 
 def _parts(text: str, pieces: Sequence[Fragment]) -> list[tuple[int, int]]:
-    """Where the clauses of a sentence stand: semicolons outside brackets and quotations part clauses of some length."""
+    """The positions of a sentence's clauses, which semicolons separate if there are no brackets or quotations."""
     cuts = [] if _NESTED.search(text) else [found.end() for found in _CLAUSES.finditer(text)]
     parts = [_trimmed(text, start, end) for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     if cuts and all(len(_read(pieces, *part).split()) >= _MIN_CLAUSE_WORDS for part in parts):
@@ -237,7 +246,7 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _read(pieces: Sequence[Fragment], start: int, end: int) -> str:
-    """What is read of the characters ``[start, end)``."""
+    """The text that a judge reads of the characters ``[start, end)``."""
     inside = []
     for piece in pieces:
         if piece.end <= start or piece.start >= end:

@@ -1,7 +1,7 @@
-"""What states nothing: a closed list, and the conditions under which an entry of it holds.
+"""Recognises text that states nothing, by a closed list with conditions.
 
-A courtesy, an announcement, a question put to the user, a refusal or a label is harmless where it stands alone and
-names nothing beyond the question and the documents. Anything that is not recognised here is read by the judge.
+A courtesy, an announcement, a question to the user, a refusal or a label is harmless if it is alone and names nothing
+beyond the question and the documents. The judge reads everything that is not recognised here.
 """
 
 import re
@@ -26,83 +26,18 @@ _SUBORDINATE: Final = re.compile(
 )
 _CLAUSE: Final = re.compile(r"[,;:–—](?=\s)|\b(?:but|however|aber|jedoch|mais|pero|sino)\b")
 _NUMBERING: Final = re.compile(r"\A(?:\d{1,2}(?:\.\d{1,2}){0,3}[.)]?|[ivx]{1,5}[.)]|[a-z][.)])\s+")
-_MOST_LABEL_WORDS: Final = 16
-_MOST_TOPIC_CHARS: Final = 160
+_MAX_LABEL_WORDS: Final = 16
+_MAX_TOPIC_CHARS: Final = 160
 _LETTERS: Final = str.maketrans("’ʼİ", "''I")
 
-_STATING: Final = frozenset(
-    [
-        "is",
-        "are",
-        "was",
-        "were",
-        "isn't",
-        "aren't",
-        "wasn't",
-        "weren't",
-        "be",
-        "been",
-        "being",
-        "becomes",
-        "become",
-        "became",
-        "has",
-        "had",
-        "will",
-        "would",
-        "must",
-        "shall",
-        "should",
-        "cannot",
-        "can't",
-        "won't",
-        "don't",
-        "doesn't",
-        "didn't",
-        "costs",
-        "cost",
-        "equals",
-        "means",
-        "requires",
-        "allows",
-        "permits",
-        "ist",
-        "sind",
-        "war",
-        "waren",
-        "wird",
-        "werden",
-        "muss",
-        "müssen",
-        "darf",
-        "dürfen",
-        "kostet",
-        "beträgt",
-        "gilt",
-        "gelten",
-        "est",
-        "sont",
-        "était",
-        "étaient",
-        "sera",
-        "seront",
-        "doit",
-        "doivent",
-        "coûte",
-        "es",
-        "son",
-        "era",
-        "eran",
-        "está",
-        "están",
-        "será",
-        "serán",
-        "debe",
-        "deben",
-        "cuesta",
-    ]
+_STATING_LISTED = (
+    "is are was were isn't aren't wasn't weren't be been being becomes become became has had will would must "
+    "shall should cannot can't won't don't doesn't didn't costs cost equals means requires allows permits ist "
+    "sind war waren wird werden muss müssen darf dürfen kostet beträgt gilt gelten est sont était étaient sera "
+    "seront doit doivent coûte es son era eran está están será serán debe deben cuesta"
 )
-"""Verbs with which a heading or a topic states something."""
+_STATING: Final = frozenset(_STATING_LISTED.split())
+"""Verbs that make a heading or a topic a statement."""
 _COUNTED: Final = (
     frozenset(vocabulary.NUMBER_WORDS) | frozenset(vocabulary.SCALES) | vocabulary.HOW_OFTEN - vocabulary.ONE
 )
@@ -132,7 +67,7 @@ _LIMITING: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Table:
-    """The closed list of the languages, merged and compiled."""
+    """The closed lists of all languages, merged and compiled."""
 
     courtesies: re.Pattern[str]
     prefixes: re.Pattern[str]
@@ -143,8 +78,8 @@ class _Table:
     words: frozenset[str]
 
 
-class Harmless:
-    """Says of clauses, headings and questions of one reply whether they state nothing, by what ``known`` has."""
+class HarmlessText:
+    """Decides which clauses, headings and questions of one reply state nothing. ``known`` is the request's text."""
 
     def __init__(self, known: KnownText, languages: Sequence[str] = LANGUAGES) -> None:
         self._known = known
@@ -153,25 +88,25 @@ class Harmless:
         self._fillers = claim_rules(tuple(languages)).fillers
 
     def prefix(self, text: str) -> int:
-        """The length of what only introduces ``text``: a courtesy before a comma, "I think that", "Did you know that".
-        0 where nothing does, or nothing follows."""
+        """The length of the introduction of ``text``: a courtesy before a comma, "I think that", "Did you know that". 0
+        if there is none, or nothing follows."""
         folded, at = _fold(text), 0
         while (end := self._prefix(folded, at)) > at:
             at = end
         return at
 
     def suffix(self, text: str) -> int:
-        """Where a tag at the end of ``text`` begins (", right?"); its length where there is none."""
+        """The position of a question tag at the end of ``text`` (", right?"); its length if there is none."""
         found = self._table.tags.search(_fold(text))
         return found.start() if found and found.start() else len(text)
 
     def is_courtesy(self, text: str) -> bool:
-        """Whether all of ``text`` is a courtesy or an announcement."""
+        """Whether ``text`` as a whole is a courtesy or an announcement."""
         found = self._table.courtesies.fullmatch(_bare(text))
         return found is not None and self._knows_topics(found)
 
     def is_question(self, text: str) -> bool:
-        """Whether ``text`` is a question that is put to the user and names nothing new, or repeats the user's own."""
+        """Whether ``text`` is a question to the user that names nothing new, or repeats the user's own question."""
         if not _QUESTION.search(text):
             return False
         if self._known.asks(text):
@@ -180,7 +115,8 @@ class Harmless:
         return self._table.questions.match(folded) is not None and not self._names_something(folded)
 
     def refusal(self, text: str) -> int:
-        """How much of ``text`` is a refusal that names nothing beyond the question and the documents; 0 for none."""
+        """The length of a refusal at the start of ``text`` that names nothing beyond the question and the documents; 0
+        if there is none."""
         folded = _fold(text)
         filler = self._fillers.match(folded)
         found = self._refusals.match(folded, filler.end() if filler else 0) or self._refusals.match(folded)
@@ -194,30 +130,30 @@ class Harmless:
         return end if self._knows(words_of(folded[found.end() : end])) else 0
 
     def is_label(self, text: str, *, numbers: bool = False) -> bool:
-        """Whether ``text``, a heading, a table's head or a lead-in, only names what the question or the documents have,
-        or what any text may have. ``numbers``: those that they have are allowed too, as in the name of a source."""
+        """Whether ``text``, a heading, a table header or a lead-in, uses only words of the question, of the documents,
+        or of any text. ``numbers``: numbers of theirs are allowed too, as in the name of a source."""
         folded = _NUMBERING.sub("", _bare(text).rstrip(":： "), count=1)
         if self._table.courtesies.fullmatch(folded) and self.is_courtesy(folded):
             return True
         words = words_of(folded)
-        if len(words) > _MOST_LABEL_WORDS or not _STATING.isdisjoint(words):
+        if len(words) > _MAX_LABEL_WORDS or not _STATING.isdisjoint(words):
             return False
         return (numbers or not any(word[0].isdigit() for word in words)) and self._knows(words)
 
     def introduces(self, text: str) -> bool:
-        """Whether ``text``, which only introduces a statement, names nothing beyond the question and the documents."""
+        """Whether ``text``, the introduction of a statement, names nothing beyond the question and the documents."""
         return self._knows(words_of(text))
 
     def answers(self, text: str, question: str) -> bool:
-        """Whether ``text`` is a "yes" or "no", and so says what the question asks. What may also be a courtesy ("Of
-        course!") is one unless the question can be answered so."""
+        """Whether ``text`` is a "yes" or "no", which states what the question asks. A text that may also be a courtesy
+        ("Of course!") is an answer only to a yes-or-no question."""
         bare = _bare(text)
         if self._table.answers.fullmatch(bare) is None:
             return False
         return self._table.courtesies.fullmatch(bare) is None or self._is_closed(question)
 
     def _is_closed(self, question: str) -> bool:
-        """Whether it can be answered by yes or no."""
+        """Whether ``question`` can be answered with yes or no."""
         return _QUESTION.search(question) is not None and self._table.closed.search(_fold(question)) is not None
 
     def _prefix(self, folded: str, at: int) -> int:
@@ -235,12 +171,12 @@ class Harmless:
             if name.startswith("known"):
                 if not all(map(self._known.has, words)):
                     return False
-            elif len(topic) > _MOST_TOPIC_CHARS or not _STATING.isdisjoint(words) or not self._knows(words):
+            elif len(topic) > _MAX_TOPIC_CHARS or not _STATING.isdisjoint(words) or not self._knows(words):
                 return False
         return True
 
     def _knows(self, words: Iterable[str]) -> bool:
-        """Whether each of ``words`` stands in the question or the documents, or names nothing."""
+        """Whether each of ``words`` is in the question or the documents, or names nothing."""
         return all(map(self._is_known, words))
 
     def _is_known(self, word: str) -> bool:
@@ -251,7 +187,7 @@ class Harmless:
         return word in self._table.words or (word in lexicon.STOP and word not in _LIMITING)
 
     def _names_something(self, folded: str) -> bool:
-        """Whether a question has a number, a negation or a comparison that nobody else has."""
+        """Whether a question has a number or a negation that is not in the request's text."""
         return any(
             (any(map(str.isdecimal, word)) or word in _COUNTED or word in lexicon.NEGATIONS)
             and not self._known.has(word)
@@ -265,7 +201,7 @@ def _fold(text: str) -> str:
 
 
 def _bare(text: str) -> str:
-    """``text`` in small letters without the marks at its ends."""
+    """``text`` in lower case, without punctuation at its ends."""
     folded = _fold(text)
     begin = _START.match(folded)
     start = begin.end() if begin else 0

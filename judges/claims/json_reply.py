@@ -1,8 +1,8 @@
-"""The claims of a reply that is JSON: every leaf together with its path, and the sentences of longer strings.
+"""Reads a JSON reply: every leaf with its path is a claim, and longer strings are judged sentence by sentence.
 
-``{"battery": {"covered": true}}`` claims "battery covered: true". A string of more than a few words is text: it is read
-sentence by sentence, and its key is a label or a claim. Pieces of the reply tile it; structure comes between leaves as
-pieces that hold punctuation alone. What is not JSON after all is prose from there on.
+``{"battery": {"covered": true}}`` claims "battery covered: true". A string of more than a few words is text, split into
+sentences; its key is a label or a claim. Pieces tile the reply; structure between leaves becomes pieces of punctuation.
+If the reply turns out not to be JSON, the rest is prose.
 """
 
 import re
@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum, auto
 
-from judges.claims.harmless import Harmless
+from judges.claims.harmless import HarmlessText
 from judges.protocols import ClaimExtractor, SentenceSplitter
 from judges.types import Claim, Sentence, Span
 
-_FEW_WORDS = 3
-_FEW_SIGNS = 12
-"""Of a script that may have no spaces between its words."""
+_MAX_CODE_WORDS = 3
+"""A value of up to this many words is a code or a name, not text."""
+_MAX_CODE_WIDE_CHARS = 12
+"""The same for characters of scripts that may have no spaces between words."""
 _WIDE = "\u0e00"
 _LITERALS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
 _NUMBER = re.compile(r"-?\d*(?:\.\d*)?(?:[eE][+-]?\d*)?")
@@ -25,8 +26,8 @@ _STRUCTURE = Sentence(index=0, text="", span=Span(0, 0), plain="", in_code=True)
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _CODE_LENGTH = 4
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+(?:[.,]\d+)*|[^\W\d_]+")
-_MOST_PATH_CHARS = 400
-_MOST_CONTEXT_CHARS = 80
+_MAX_PATH_CHARS = 400
+_MAX_CONTEXT_CHARS = 80
 
 
 class _State(Enum):
@@ -39,22 +40,22 @@ class _State(Enum):
 
 
 class _Value:
-    """A string that is being read: what it says, and where in the reply each of its characters begins."""
+    """A string that is being read: its unescaped characters, and the position in the reply where each begins."""
 
     def __init__(self, *, is_name: bool) -> None:
         self.is_name = is_name
-        self.said: list[str] = []
+        self.characters: list[str] = []
         self.places: list[int] = []
         self.fed = 0
         self.splitter: SentenceSplitter | None = None
         self._escape: str | None = None
         self._escape_at = 0
         self._words = 0
-        self._signs = 0
+        self._wide = 0
         self._in_word = False
 
     def take(self, character: str, place: int) -> bool:
-        """Take the next character as it is written; True where it is the quotation mark that ends the string."""
+        """Take the next raw character; True if it is the quotation mark that ends the string."""
         if self._escape is not None:
             self._unescape(character)
         elif character == "\\":
@@ -62,41 +63,41 @@ class _Value:
         elif character == '"':
             return True
         else:
-            self._say(character, place)
+            self._append(character, place)
         return False
 
     def end(self, place: int) -> int:
-        """Where what it says so far ends, ``place`` being how far the reply is read."""
+        """The end of the characters so far; ``place`` is how far the reply has been read."""
         return place if self._escape is None else self._escape_at
 
     @property
     def is_text(self) -> bool:
-        return not self.is_name and (self._words > _FEW_WORDS or self._signs > _FEW_SIGNS)
+        return not self.is_name and (self._words > _MAX_CODE_WORDS or self._wide > _MAX_CODE_WIDE_CHARS)
 
     def _unescape(self, character: str) -> None:
         code = f"{self._escape}{character}"
         if code[0] != "u":
-            self._say(_ESCAPES.get(code, code), self._escape_at)
+            self._append(_ESCAPES.get(code, code), self._escape_at)
         elif len(code) <= _CODE_LENGTH:
             self._escape = code
             return
         else:
             digits = code[1:]
             known = re.fullmatch("[0-9a-fA-F]{4}", digits)
-            self._say(chr(int(digits, 16)) if known else "\N{REPLACEMENT CHARACTER}", self._escape_at)
+            self._append(chr(int(digits, 16)) if known else "\N{REPLACEMENT CHARACTER}", self._escape_at)
         self._escape = None
 
-    def _say(self, character: str, place: int) -> None:
-        self.said.append(character)
+    def _append(self, character: str, place: int) -> None:
+        self.characters.append(character)
         self.places.append(place)
         blank = character.isspace()
         self._words += not blank and not self._in_word
         self._in_word = not blank
-        self._signs += character >= _WIDE and not blank
+        self._wide += character >= _WIDE and not blank
 
 
 class _Container:
-    """An object or array that is open: the key at hand, and the first leaf, which tells it from others like it."""
+    """An open object or array: the current key, and the first leaf, which distinguishes it from its siblings."""
 
     def __init__(self, bracket: str) -> None:
         self.is_object = bracket == "{"
@@ -105,22 +106,26 @@ class _Container:
 
 
 class JsonReply:
-    """Reads one reply that is to be JSON; a ``SentenceSplitter`` and ``ClaimExtractor`` of ``judges.protocols``.
+    """Reads one JSON reply. Implements ``SentenceSplitter`` and ``ClaimExtractor`` of ``judges.protocols``.
 
-    ``splitter`` makes what splits each longer string, ``extractor`` finds the claims of its sentences; both see what
-    the value says, without escapes. ``harmless`` tells keys that are labels from those that state something.
+    Args:
+        splitter: makes the splitter of one longer string, which it sees without escapes.
+        extractor: finds the claims of its sentences.
+        harmless: distinguishes keys that are labels from keys that state something.
     """
 
-    def __init__(self, splitter: Callable[[], SentenceSplitter], extractor: ClaimExtractor, harmless: Harmless) -> None:
-        self._make = splitter
+    def __init__(
+        self, splitter: Callable[[], SentenceSplitter], extractor: ClaimExtractor, harmless: HarmlessText
+    ) -> None:
+        self._new_splitter = splitter
         self._extractor = extractor
         self._harmless = harmless
-        self._spoken: dict[int, Sentence] = {}
+        self._unescaped: dict[int, Sentence] = {}
         self._leaves: dict[int, Claim] = {}
         self._index = 0
-        self._raw = ""  # what came and is in no sentence yet
-        self._begin = 0  # where that begins in the reply
-        self._place = 0  # how far the reply is read
+        self._raw = ""  # text that is in no piece yet
+        self._begin = 0  # its position in the reply
+        self._place = 0  # how far the reply has been read
         self._state = _State.START
         self._nesting: list[_Container] = []
         self._wants_name = False
@@ -130,15 +135,13 @@ class JsonReply:
         self._prose: SentenceSplitter | None = None
         self._prose_at = 0
 
-    # Sentences
-
     def push(self, text: str) -> Sequence[Sentence]:
         """Take a delta of the reply; return the pieces whose end is now certain."""
         self._raw += text
         sentences: list[Sentence] = []
         for read, character in enumerate(text):
             if self._state is _State.PROSE:
-                sentences += self._speak_prose(text[read:])
+                sentences += self._push_prose(text[read:])
                 break
             sentences += self._read(character)
             self._place += 1
@@ -150,32 +153,28 @@ class JsonReply:
         return self._rest(lambda splitter: splitter.pause())
 
     def flush(self, *, truncated: bool = False) -> Sequence[Sentence]:
-        """The reply has ended; return the rest. ``truncated``: it was cut off, perhaps within a value."""
+        """The reply has ended; return the rest. ``truncated``: it was cut off, possibly inside a value."""
         return self._rest(lambda splitter: splitter.flush(truncated=truncated))
 
-    # Claims
-
     async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
-        """The claims of a piece: a leaf, a key, or those of a sentence; none of punctuation."""
+        """The claims of a piece: its leaf or key, or those of its sentence; empty for punctuation."""
         if (leaf := self._leaves.get(sentence.index)) is not None:
             return (leaf,)
-        spoken = self._spoken.get(sentence.index)
+        spoken = self._unescaped.get(sentence.index)
         if spoken is None:
             return ()
-        before = [self._spoken[earlier.index] for earlier in previous if earlier.index in self._spoken]
+        before = [self._unescaped[earlier.index] for earlier in previous if earlier.index in self._unescaped]
         claims = await self._extractor.extract(spoken, before)
         return [replace(claim, span=_placed(claim.span, spoken, sentence)) for claim in claims]
 
     def spoken(self, sentence: Sentence) -> Sentence | None:
-        """What a piece says where it is text or prose, without escapes; None for a leaf, a key or punctuation."""
-        return self._spoken.get(sentence.index)
+        """The unescaped sentence of a piece that is text or prose; None for a leaf, a key or punctuation."""
+        return self._unescaped.get(sentence.index)
 
     def is_label(self, sentence: Sentence) -> bool:
-        """Whether a piece holds nothing but punctuation and keys that name nothing new."""
+        """Whether a piece has only punctuation and keys that name nothing new."""
         words = _words(sentence.text)
         return not words or self._harmless.is_label(words)
-
-    # Reading
 
     def _read(self, character: str) -> Sequence[Sentence]:
         match self._state:
@@ -217,7 +216,7 @@ class JsonReply:
         return ()
 
     def _read_literal(self, character: str) -> Sequence[Sentence]:
-        """A number, or one of the words that JSON has. Anything else is prose from its beginning."""
+        """A number or one of JSON's literals. Anything else makes the reply prose from its first character."""
         if self._word and (character.isspace() or character in ',:{}[]"'):
             self._state = _State.STRUCTURE
             return [*self._leaf(self._place, self._word), *self._read_structure(character)]
@@ -227,7 +226,7 @@ class JsonReply:
         return self._turn_to_prose(len(self._word), character)
 
     def _read_fence(self, character: str) -> Sequence[Sentence]:
-        """The marks that some models put round their JSON, and the name of the language."""
+        """The code fence that some models put around their JSON, with the name of the language."""
         self._word += character
         if not _FENCE.fullmatch(self._word):
             return self._turn_to_prose(len(self._word), character)
@@ -241,88 +240,86 @@ class JsonReply:
             return ()
         sentences = self._feed()
         if value.splitter is not None:
-            sentences += self._sentences_of(value, value.splitter.flush())
+            sentences += self._value_sentences(value, value.splitter.flush())
         elif not value.is_name:
-            sentences += self._leaf(self._place + 1, "".join(value.said))
+            sentences += self._leaf(self._place + 1, "".join(value.characters))
         elif self._nesting:
-            self._nesting[-1].key = "".join(value.said)
+            self._nesting[-1].key = "".join(value.characters)
         self._value, self._state = None, _State.STRUCTURE
         return sentences
 
     def _feed(self) -> list[Sentence]:
-        """Give the splitter what the value at hand has said since; make it one as soon as it is text."""
+        """Pass new characters of the current value to its splitter, which is made as soon as the value is text."""
         value = self._value
         if value is None or not value.is_text:
             return []
         sentences: list[Sentence] = []
         if value.splitter is None:
-            value.splitter = self._make()
+            value.splitter = self._new_splitter()
             sentences += self._key(value.places[0])
-        said = "".join(value.said[value.fed :])
-        value.fed = len(value.said)
-        return sentences + self._sentences_of(value, value.splitter.push(said))
+        text = "".join(value.characters[value.fed :])
+        value.fed = len(value.characters)
+        return sentences + self._value_sentences(value, value.splitter.push(text))
 
     def _turn_to_prose(self, length: int, character: str) -> list[Sentence]:
-        """The last ``length`` characters, ``character`` included, are no JSON, nor is what follows."""
+        """The last ``length`` characters, including ``character``, are not JSON, nor is anything after them."""
         self._prose_at = self._place + 1 - length
         begun = self._raw[self._prose_at - self._begin : self._place + 1 - self._begin]
-        self._state, self._prose = _State.PROSE, self._make()
-        return [*self._structure(self._prose_at), *self._spoken_of(self._prose.push(begun))]
+        self._state, self._prose = _State.PROSE, self._new_splitter()
+        return [*self._structure(self._prose_at), *self._prose_sentences(self._prose.push(begun))]
 
-    def _speak_prose(self, text: str) -> list[Sentence]:
+    def _push_prose(self, text: str) -> list[Sentence]:
         self._place += len(text)
-        return self._spoken_of(self._prose.push(text)) if self._prose is not None else []
+        return self._prose_sentences(self._prose.push(text)) if self._prose is not None else []
 
     def _rest(self, end: Callable[[SentenceSplitter], Sequence[Sentence]]) -> list[Sentence]:
         sentences = self._feed()
         if self._prose is not None:
-            sentences += self._spoken_of(end(self._prose))
+            sentences += self._prose_sentences(end(self._prose))
         elif self._value is not None and self._value.splitter is not None:
-            sentences += self._sentences_of(self._value, end(self._value.splitter))
+            sentences += self._value_sentences(self._value, end(self._value.splitter))
         stop = self._begin + len(self._raw)
         if self._state is _State.LITERAL and self._word:
             sentences += self._leaf(stop, self._word)
         elif self._value is not None and self._value.splitter is None and not self._value.is_name:
-            sentences += self._leaf(stop, "".join(self._value.said))
+            sentences += self._leaf(stop, "".join(self._value.characters))
         return sentences + self._structure(stop)
 
-    # Pieces
-
     def _structure(self, end: int) -> list[Sentence]:
-        """What stands before ``end``, which nobody judges."""
+        """The piece of structure up to ``end``."""
         return [] if end <= self._begin else [self._emit(end, _STRUCTURE, None)]
 
     def _leaf(self, end: int, value: str) -> list[Sentence]:
-        """A leaf that ends before ``end``, with its key and all that stands before it."""
+        """The piece of a leaf that ends at ``end``, with its key and the structure before it."""
         path = self._path()
-        told = f"{path}: {value}" if path else value
+        text = f"{path}: {value}" if path else value
         innermost = next((one for one in reversed(self._nesting) if one.is_object), None)
         context = ""
         if innermost is not None:
-            context, innermost.first = innermost.first, innermost.first or told[:_MOST_CONTEXT_CHARS]
-        return [self._claimed(end, told, context)]
+            context, innermost.first = innermost.first, innermost.first or text[:_MAX_CONTEXT_CHARS]
+        return [self._claimed(end, text, context)]
 
     def _key(self, end: int) -> list[Sentence]:
-        """What stands before a longer string: its key, which is a claim where it states something."""
+        """The piece before a longer string: its key, which is a claim if it states something."""
         path = self._path()
         if not path or self._harmless.is_label(path):
             return self._structure(end)
         return [self._claimed(end, path, "")]
 
-    def _claimed(self, end: int, told: str, context: str) -> Sentence:
-        piece = self._emit(end, Sentence(index=0, text="", span=Span(0, 0), plain=told), None)
-        self._leaves[piece.index] = Claim(text=told, span=piece.span, sentence_index=piece.index, context=context)
+    def _claimed(self, end: int, text: str, context: str) -> Sentence:
+        piece = self._emit(end, Sentence(index=0, text="", span=Span(0, 0), plain=text), None)
+        self._leaves[piece.index] = Claim(text=text, span=piece.span, sentence_index=piece.index, context=context)
         return piece
 
     def _path(self) -> str:
-        """The keys down to the value at hand, in words."""
-        return " ".join(_words(one.key) for one in self._nesting if one.is_object and one.key)[:_MOST_PATH_CHARS]
+        """The keys that lead to the current value, in words."""
+        return " ".join(_words(one.key) for one in self._nesting if one.is_object and one.key)[:_MAX_PATH_CHARS]
 
-    def _sentences_of(self, value: _Value, sentences: Sequence[Sentence]) -> list[Sentence]:
+    def _value_sentences(self, value: _Value, sentences: Sequence[Sentence]) -> list[Sentence]:
         places = [*value.places, value.end(self._place)]
         return [self._emit(places[sentence.span.end], sentence, sentence) for sentence in sentences]
 
-    def _spoken_of(self, sentences: Sequence[Sentence]) -> list[Sentence]:
+    def _prose_sentences(self, sentences: Sequence[Sentence]) -> list[Sentence]:
         return [self._emit(self._prose_at + sentence.span.end, sentence, sentence) for sentence in sentences]
 
     def _emit(self, end: int, like: Sentence, spoken: Sentence | None) -> Sentence:
@@ -330,7 +327,7 @@ class JsonReply:
         text, self._raw = self._raw[:length], self._raw[length:]
         sentence = replace(like, index=self._index, text=text, span=Span(self._begin, end))
         if spoken is not None:
-            self._spoken[self._index] = replace(spoken, index=self._index)
+            self._unescaped[self._index] = replace(spoken, index=self._index)
         self._index += 1
         self._begin = end
         return sentence
@@ -342,7 +339,7 @@ def _words(name: str) -> str:
 
 
 def _placed(span: Span, spoken: Sentence, sentence: Sentence) -> Span:
-    """``span`` of what a sentence says in the sentence as it is written; all of it where that has escapes."""
+    """``span`` of the unescaped sentence as a span of the reply; the whole sentence if it has escapes."""
     if spoken.text != sentence.text:
         return sentence.span
     by = sentence.span.start - spoken.span.start

@@ -1,4 +1,4 @@
-"""What the question and the documents say, word by word: the ground on which text can be harmless."""
+"""The words of the question and the documents: text that uses only these can be harmless."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -12,15 +12,17 @@ _QUOTE: Final = "’"
 
 
 def words_of(text: str) -> list[str]:
-    """The words of ``text`` in order, in small letters; numbers are words."""
+    """The words of ``text`` in order, in lower case; numbers are words."""
     return [found.replace(_QUOTE, "'").casefold() for found in _WORD.findall(text)]
 
 
 class KnownText:
-    """Made once for each request.
+    """The text of one request, for lookups.
 
-    ``question`` is what the user wrote, ``documents`` are the texts that the reply is judged against, and ``names`` are
-    what the documents are called: ids, sources, titles, URLs.
+    Args:
+        question: what the user wrote.
+        documents: the texts that the reply is judged against.
+        names: ids, sources, titles and URLs of the documents.
     """
 
     def __init__(self, *, question: str = "", documents: Sequence[str] = (), names: Iterable[str] = ()) -> None:
@@ -32,31 +34,31 @@ class KnownText:
         self._text = ""
 
     def has(self, word: str) -> bool:
-        """Whether the question, a document or a name has ``word`` (in small letters), in any of its forms."""
+        """Whether the question, a document or a name has ``word`` (in lower case), in any inflection."""
         if self._words is None:
             self._words = frozenset(self._all_words())
         return word in self._words or stem(word) in self._words
 
     def asks(self, text: str) -> bool:
-        """Whether the user wrote ``text``, word for word."""
+        """Whether the question contains the words of ``text``, in order."""
         words = words_of(text)
         return bool(words) and f" {' '.join(words)} " in f" {' '.join(words_of(self._question))} "
 
     def quotes(self, text: str) -> bool:
-        """Whether a document, or what one is called, has ``text`` character for character up to white space."""
+        """Whether a document or a name contains ``text`` literally, except for white space."""
         wanted = " ".join(text.split())
         if not wanted:
             return False
         if self._lines is None:
             self._lines = self._read_lines()
-        return wanted in self._lines or self._stands(wanted)
+        return wanted in self._lines or self._contains(wanted)
 
     def _all_words(self) -> Iterable[str]:
         for text in (self._question, *self._documents, *self._names):
             for word in words_of(text):
                 yield word
                 yield stem(word)
-                # "30days" and "faq_v2.pdf" have "30", "days", "faq" and "v2" in them.
+                # "30days" and "faq_v2.pdf" contain "30", "days", "faq" and "v2".
                 for piece in _CUT.findall(word):
                     yield piece
                     yield stem(piece)
@@ -66,24 +68,26 @@ class KnownText:
         self._text = "\n".join(" ".join(text.split()) for text in self._documents)
         return frozenset([*lines, *(name.strip() for name in self._names)])
 
-    def _stands(self, wanted: str) -> bool:
-        """Whether ``wanted`` stands in a document as a whole, not as part of a longer word or number."""
+    def _contains(self, wanted: str) -> bool:
+        """Whether a document contains ``wanted``, and not only as part of a longer word or number."""
         if not all(self.has(word) for word in words_of(wanted)):
             return False
         at = self._text.find(wanted)
         while at >= 0:
-            if not _goes_on(self._text, at - 1, wanted[0]) and not _goes_on(self._text, at + len(wanted), wanted[-1]):
+            if not _continues_word(self._text, at - 1, wanted[0]) and not _continues_word(
+                self._text, at + len(wanted), wanted[-1]
+            ):
                 return True
             at = self._text.find(wanted, at + 1)
         return False
 
 
-def _goes_on(text: str, at: int, neighbour: str) -> bool:
+def _continues_word(text: str, at: int, neighbour: str) -> bool:
     return 0 <= at < len(text) and text[at].isalnum() and neighbour.isalnum()
 
 
 class AnyText(KnownText):
-    """Stands for a question and documents that may have said anything."""
+    """Knows every word, for callers without a question and documents."""
 
     def has(self, word: str) -> bool:
         return True

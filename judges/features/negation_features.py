@@ -4,7 +4,7 @@ from collections.abc import Container, Sequence
 from typing import Final
 
 from judges.features.alignment import SentencePair, share_of, touched
-from judges.features.numbers import Kind, Relation, relate
+from judges.features.numbers import QuantityKind, Relation, relate
 from judges.features.parsed_text import ELLIPSIS, ParsedSentence
 from judges.features.sentence_pair import ALIKE, ANOTHER, crosswise, has_word, opposites, quantities_agree, words_of
 from judges.features.words.lexicon import (
@@ -35,7 +35,7 @@ _NEAR: Final = 4
 _PASSED: Final = ("non", "longer")
 """Behind a negation, before what it denies: "non-toxic", "no longer sold"."""
 _FIRST: Final = "#ordinal::1"
-_AMOUNTS: Final = (Kind.MONEY, Kind.PERCENT, Kind.MEASURE)
+_AMOUNTS: Final = (QuantityKind.MONEY, QuantityKind.PERCENT, QuantityKind.MEASURE)
 _A_THING: Final = 2
 _TOLD_APART: Final = 0.2
 _FAR: Final = 0.5
@@ -107,7 +107,7 @@ def _said_otherwise(pair: SentencePair) -> bool:
         return True
     if any((one.relation and one.relation[0] == "than") or has_word(one, ("as",)) for one in (claim, evidence)):
         return True
-    ranked = any(quantity.kind is Kind.ORDINAL for _, quantity in evidence.quantities)
+    ranked = any(quantity.kind is QuantityKind.ORDINAL for _, quantity in evidence.quantities)
     if mine and (ranked or any(word.endswith("est") for word in words_of(evidence)) or _contrasts(claim)):
         return True
     return any(map(_denies_one_of_two, (claim, evidence))) or _over_a_border(pair)

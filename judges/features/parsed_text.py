@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from judges.features.numbers import Kind, Quantity, Token, extract, normalise, scan, vocabulary
+from judges.features.numbers import Quantity, QuantityKind, Token, extract, normalise, scan, vocabulary
 from judges.features.words import lexicon
 from judges.features.words.stemming import lexeme
 
@@ -20,7 +20,7 @@ SEPARATOR: Final = lexicon.SEPARATOR
 ELLIPSIS: Final = -1
 """In the place of a clause: what the negation denies is left out ("the other does not")."""
 _QUOTES: Final = frozenset('"“”»」)')
-NAMING: Final = (Kind.REFERENCE, Kind.IDENTIFIER, Kind.WEEKDAY)
+NAMING: Final = (QuantityKind.REFERENCE, QuantityKind.IDENTIFIER, QuantityKind.WEEKDAY)
 _NAMING_WEIGHT: Final = 0.6
 _MAX_KEYS: Final = 120
 _FUNCTIONAL: Final = frozenset({"may"}).union(

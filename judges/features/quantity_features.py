@@ -5,7 +5,16 @@ from itertools import combinations, pairwise
 from typing import Final
 
 from judges.features.alignment import SentencePair, gap
-from judges.features.numbers import BoundKind, Kind, Quantity, Relation, compare_quantities, lacking, relate, within
+from judges.features.numbers import (
+    BoundKind,
+    Quantity,
+    QuantityKind,
+    Relation,
+    compare_quantities,
+    lacking,
+    relate,
+    within,
+)
 from judges.features.parsed_text import NAMING, ParsedSentence
 from judges.features.sentence_pair import ALIKE, ANOTHER, has_content, has_word, opposites, words_of
 from judges.features.words.lexicon import EXCEPTING, OF_THE_REST, OFTEN, OPEN_ENDED, SHIFTING, TOTALS
@@ -13,7 +22,7 @@ from judges.features.words.lexicon import EXCEPTING, OF_THE_REST, OFTEN, OPEN_EN
 _MOST_TIMES: Final = 400
 _EXCEPTED: Final = 4
 """Words behind "except" in which days are named: "except on Sundays and Mondays"."""
-_NAMES_A_THING: Final = (*NAMING, Kind.DATE, Kind.ORDINAL)
+_NAMES_A_THING: Final = (*NAMING, QuantityKind.DATE, QuantityKind.ORDINAL)
 
 
 def quantity_differs(pair: SentencePair) -> tuple[float, str | None]:
@@ -41,7 +50,7 @@ def quantity_differs(pair: SentencePair) -> tuple[float, str | None]:
     best, detail = 0.0, None
     open_ended = has_word(pair.evidence, OPEN_ENDED)
     for place, quantity in open_:
-        if open_ended and quantity.kind in (Kind.IDENTIFIER, Kind.NUMBER) and not quantity.noun:
+        if open_ended and quantity.kind in (QuantityKind.IDENTIFIER, QuantityKind.NUMBER) and not quantity.noun:
             continue  # "1.24 and earlier" has 1.23 in it
         sure, other = _counterpart(pair, place, quantity, free)
         if other is not None and sure * strength > best:
@@ -51,7 +60,11 @@ def quantity_differs(pair: SentencePair) -> tuple[float, str | None]:
 
 def _named_alike(quantity: Quantity, other: Quantity, pair: SentencePair) -> bool:
     """Whether both number the same thing, whatever follows: Apollo 11, and Apollo 11."""
-    if quantity.kind is not Kind.NUMBER or other.kind is not Kind.NUMBER or quantity.values != other.values:
+    if (
+        quantity.kind is not QuantityKind.NUMBER
+        or other.kind is not QuantityKind.NUMBER
+        or quantity.values != other.values
+    ):
         return False
     mine, theirs = words_of(pair.claim), words_of(pair.evidence)
     if quantity.key not in mine or other.key not in theirs:
@@ -77,7 +90,7 @@ def _bounded(quantity: Quantity, theirs: Sequence[tuple[int, Quantity]]) -> bool
 
 def _excepted(sentence: ParsedSentence) -> set[str]:
     """The weekdays that it excepts: daily except Sundays."""
-    if all(quantity.kind is not Kind.WEEKDAY for _, quantity in sentence.quantities):
+    if all(quantity.kind is not QuantityKind.WEEKDAY for _, quantity in sentence.quantities):
         return set()
     words = words_of(sentence)
     return {
@@ -150,7 +163,7 @@ def _follows(quantity: Quantity, pair: SentencePair) -> bool:
         return True
     if (quantity.per or has_word(pair.claim, TOTALS)) and any(_times_over(quantity, other, pair) for other in theirs):
         return True
-    counts = [other for other in mine if other.kind is Kind.NUMBER and other.noun and other is not quantity]
+    counts = [other for other in mine if other.kind is QuantityKind.NUMBER and other.noun and other is not quantity]
     if not counts or not quantity.values or has_word(pair.claim, ("each", "per")):
         return False
     alike = [
@@ -202,9 +215,9 @@ def _of_another(pair: SentencePair, open_: Sequence[tuple[int, Quantity]]) -> bo
     if len(open_) != 1:
         return False
     place, quantity = open_[0]
-    bare = quantity.kind is Kind.NUMBER and not quantity.noun and quantity.factor == 1 and place == 1
+    bare = quantity.kind is QuantityKind.NUMBER and not quantity.noun and quantity.factor == 1 and place == 1
     model = bare and _behind_a_name(pair.claim, quantity)
-    subject = place <= 1 and quantity.kind in (Kind.REFERENCE, Kind.IDENTIFIER)
+    subject = place <= 1 and quantity.kind in (QuantityKind.REFERENCE, QuantityKind.IDENTIFIER)
     return (model or subject) and any(at <= 1 for at, _ in pair.evidence.quantities)
 
 
@@ -218,7 +231,7 @@ def _counterpart(
 ) -> tuple[float, Quantity | None]:
     """The evidence's quantity that stands for the claim's, and how surely."""
     low, high = gap(pair.anchors, place, len(pair.evidence.keys))
-    if quantity.kind is Kind.POINTS:
+    if quantity.kind is QuantityKind.POINTS:
         found = compare_quantities([quantity], [other for _, other in pair.evidence.quantities]).findings[0]
         return (0.9 if found.relation is Relation.DIFFER else 0.0), found.other
     differing = [
@@ -264,13 +277,13 @@ def _complement(quantity: Quantity, other: Quantity, pair: SentencePair) -> bool
 
 def _unit_left_out(one: Quantity, other: Quantity) -> bool:
     """ "43 or 44 years old" and "43 years old", and pounds of either kind."""
-    if {one.kind, other.kind} == {Kind.MONEY, Kind.MEASURE} and "GBP" in (one.unit, other.unit):
+    if {one.kind, other.kind} == {QuantityKind.MONEY, QuantityKind.MEASURE} and "GBP" in (one.unit, other.unit):
         return any("pound" in each.text.lower() for each in (one, other))
-    if {one.unit, other.unit} == {"times", ""} and Kind.PERCENT in (one.kind, other.kind):
-        share, times = (one, other) if one.kind is Kind.PERCENT else (other, one)
+    if {one.unit, other.unit} == {"times", ""} and QuantityKind.PERCENT in (one.kind, other.kind):
+        share, times = (one, other) if one.kind is QuantityKind.PERCENT else (other, one)
         return share.values[0] == times.values[0] * 100
-    bare, full = (one, other) if one.kind is Kind.NUMBER else (other, one)
-    return bare.kind is Kind.NUMBER and f" {bare.text} " in f" {full.text} "
+    bare, full = (one, other) if one.kind is QuantityKind.NUMBER else (other, one)
+    return bare.kind is QuantityKind.NUMBER and f" {bare.text} " in f" {full.text} "
 
 
 def _changed_by(pair: SentencePair) -> bool:
@@ -279,7 +292,7 @@ def _changed_by(pair: SentencePair) -> bool:
 
 
 def _amount(quantity: Quantity, other: Quantity) -> bool:
-    amounts = (Kind.NUMBER, Kind.PERCENT, Kind.POINTS, Kind.MONEY, Kind.MEASURE)
+    amounts = (QuantityKind.NUMBER, QuantityKind.PERCENT, QuantityKind.POINTS, QuantityKind.MONEY, QuantityKind.MEASURE)
     return quantity.kind in amounts and other.kind in amounts
 
 

@@ -2,10 +2,20 @@
 
 from collections.abc import Sequence
 
-from judges.features.numbers import Kind
+from judges.features.numbers import QuantityKind
 from judges.features.parsed_text import Prepared
 
-_CONVERTED = frozenset((Kind.MEASURE, Kind.MONEY, Kind.PERCENT, Kind.POINTS, Kind.NUMBER, Kind.DATE, Kind.TIME))
+_CONVERTED = frozenset(
+    (
+        QuantityKind.MEASURE,
+        QuantityKind.MONEY,
+        QuantityKind.PERCENT,
+        QuantityKind.POINTS,
+        QuantityKind.NUMBER,
+        QuantityKind.DATE,
+        QuantityKind.TIME,
+    )
+)
 
 
 def as_written(text: str, claim: Prepared, evidence: Sequence[Prepared]) -> str:

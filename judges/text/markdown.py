@@ -1,4 +1,4 @@
-"""From Markdown to what a judge reads."""
+"""Converts Markdown to the plain text that a judge reads."""
 
 from collections.abc import Sequence
 
@@ -17,20 +17,20 @@ __all__ = ["CITATION", "HEADING", "ITEM", "ROW", "cells", "plain", "plain_code",
 
 
 def plain(text: str) -> str:
-    """``text``, one sentence or block of Markdown, as it would be read aloud: markers and citations removed, link texts
-    and code kept, white space collapsed. Empty if nothing is left (a rule, a marker alone)."""
+    """A sentence or block of Markdown as it would be read aloud: without markup and citations, with link texts and
+    code, white space collapsed. "" if nothing is left (a rule, a marker alone)."""
     if ROW.match(text):
         return ", ".join(cell for cell in cells(text) if cell)
     return spoken(fragments(text))
 
 
 def plain_code(text: str) -> str:
-    """The code of a fenced block without its fence, white space collapsed."""
+    """The code of a fenced block without its fences, white space collapsed."""
     return spoken(code_fragments(text, info=False))
 
 
 def cells(row: str) -> list[str]:
-    """The plain texts of a table row's cells; none for the row that separates a header from its table."""
+    """The plain texts of a table row's cells; empty for the delimiter row below a header."""
     row = row.strip()
     found = [spoken(cell) for cell in cell_fragments(row, fragments(row))][1:]
     if found and not found[-1] and row.endswith("|"):
@@ -39,6 +39,6 @@ def cells(row: str) -> list[str]:
 
 
 def verbalise_row(header: Sequence[str], values: Sequence[str]) -> str:
-    """A row of a table in words: each cell behind what the header says it is, where there is a header for each."""
+    """A table row in words: each cell after its column's name, if there is a name for each."""
     names = header if len(header) == len(values) else [""] * len(values)
     return "; ".join(f"{name}: {value}" if name else value for name, value in zip(names, values, strict=True) if value)

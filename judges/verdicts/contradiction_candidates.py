@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from judges.features import Features, Prepared, compute
-from judges.features.numbers import Kind, Quantity, Relation, relate
+from judges.features.numbers import Quantity, QuantityKind, Relation, relate
 from judges.features.words.stemming import lexeme
 
 _MIN_SHARED_WEIGHT: Final = 1.3
@@ -24,7 +24,9 @@ _MIN_FEATURE: Final = 0.9
 """The least value of a feature that counts as seen."""
 _END: Final = re.compile(r"[.!。！।؟۔][\"'”’»)\]\s]*\Z")
 _LABELLED: Final = re.compile(r"\W*+(?:[^\s:：]++[ \t]++){0,5}[^\s:：]++[:：](?!\d)")
-_NAMING: Final = frozenset({Kind.WEEKDAY, Kind.REFERENCE, Kind.IDENTIFIER, Kind.ORDINAL})
+_NAMING: Final = frozenset(
+    {QuantityKind.WEEKDAY, QuantityKind.REFERENCE, QuantityKind.IDENTIFIER, QuantityKind.ORDINAL}
+)
 """Kinds of quantity that name a thing."""
 _LEAD: Final = r"(\A\W*|[.!?]\s+|\b(?:the|a|an|this|that|our|der|die|das|dem|den|le|la|les|el|los|las)\s+)?"
 """What precedes a noun: with it, "bus 42 stops" is about the bus 42; without it, "holds 42 books" is about 42 books."""
@@ -99,14 +101,14 @@ def _names(text: Prepared, quantity: Quantity) -> bool:
     if quantity.kind in _NAMING:
         return True
     before = re.search(rf"{_LEAD}([^\W\d_]+)\s+{re.escape(quantity.text.split()[0])}(?!\w)", text.text, re.IGNORECASE)
-    if quantity.kind is not Kind.NUMBER or quantity.unit or before is None:
+    if quantity.kind is not QuantityKind.NUMBER or quantity.unit or before is None:
         return False
     return (before[1] is not None or not quantity.noun) and lexeme(before[2].lower()).weight >= 1.0
 
 
 def _only_dates(changed: Sequence[tuple[Quantity, Quantity]]) -> bool:
     """Whether a date or time differs: things happen more than once."""
-    return any(quantity.kind in (Kind.DATE, Kind.TIME) for pair in changed for quantity in pair)
+    return any(quantity.kind in (QuantityKind.DATE, QuantityKind.TIME) for pair in changed for quantity in pair)
 
 
 def _turned(features: Features) -> tuple[float, float]:

@@ -14,15 +14,15 @@ from judges.features.numbers.number_comparison import (
     relate,
     within,
 )
-from judges.features.numbers.quantity import BoundKind, Kind, Quantity
+from judges.features.numbers.quantity import BoundKind, Quantity, QuantityKind
 from judges.features.numbers.tokenizer import Token, normalise, scan
 
 __all__ = [
     "BoundKind",
-    "Kind",
     "Quantity",
     "QuantityComparison",
     "QuantityFinding",
+    "QuantityKind",
     "Relation",
     "Token",
     "compare",

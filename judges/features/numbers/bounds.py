@@ -7,11 +7,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from judges.features.numbers import vocabulary
-from judges.features.numbers.quantity import BoundKind, Kind, Quantity
+from judges.features.numbers.quantity import BoundKind, Quantity, QuantityKind
 from judges.features.numbers.tokenizer import Token
 
 _POWERS: Final = vocabulary.SQUARES | vocabulary.CUBES
-_CHANGING: Final = (Kind.NUMBER, Kind.MONEY, Kind.MEASURE)
+_CHANGING: Final = (QuantityKind.NUMBER, QuantityKind.MONEY, QuantityKind.MEASURE)
 _COMPARATIVES: Final = vocabulary.MORE_THAN | vocabulary.LESS_THAN
 _BY: Final = ("by", "um")
 _OF: Final = ("of", "von")
@@ -55,7 +55,7 @@ class Surroundings:
         before = self.lower(quantity.first - 1)
         if before in _ARTICLES:
             before = self.lower(quantity.first - 2)
-        if quantity.kind in (Kind.DATE, Kind.TIME):
+        if quantity.kind in (QuantityKind.DATE, QuantityKind.TIME):
             limit = "until" if before in vocabulary.UNTIL else "from" if before in vocabulary.FROM else ""
             bound = next((bound for words, bound in _SIDES if before in words), BoundKind.EXACT)
             return quantity if bound is BoundKind.EXACT and not limit else replace(quantity, limit=limit, bound=bound)

@@ -6,7 +6,7 @@ from typing import Final
 
 from judges.features.numbers import vocabulary
 from judges.features.numbers.bounds import Surroundings
-from judges.features.numbers.quantity import Kind, Quantity
+from judges.features.numbers.quantity import Quantity, QuantityKind
 
 _PERIOD: Final = re.compile(r"(?:q(?=[1-4])|h(?=[12]))(?P<part>\d)|fy(?P<year>\d{4}|\d{2})")
 _SPOKEN: Final = frozenset({"o'clock", "oclock"})
@@ -27,7 +27,7 @@ class Calendar(Surroundings):
         either = "/" in token.text and day <= 12 and day != month
         return self._finish(
             Quantity(
-                kind=Kind.DATE,
+                kind=QuantityKind.DATE,
                 text=token.text,
                 date=(year, month, day),
                 month_first=(year, day, month) if either else None,
@@ -48,7 +48,9 @@ class Calendar(Surroundings):
         year, after = self._year(last)
         last = after if year is not None else fallback
         return self._finish(
-            Quantity(kind=Kind.DATE, text=self._text(first, last), date=(year, month, day), first=first, last=last)
+            Quantity(
+                kind=QuantityKind.DATE, text=self._text(first, last), date=(year, month, day), first=first, last=last
+            )
         )
 
     def _day_first(self, start: int, day: int, last: int) -> Quantity | None:
@@ -98,7 +100,7 @@ class Calendar(Surroundings):
         minute = Decimal(hours * 60 + minutes)
         return self._finish(
             Quantity(
-                kind=Kind.TIME,
+                kind=QuantityKind.TIME,
                 text=self._text(start, last),
                 values=(minute, Decimal((hours + 12) % 24 * 60 + minutes)) if either else (minute,),
                 first=start,
@@ -130,10 +132,12 @@ class Calendar(Surroundings):
             return None
         if found["year"]:
             year = int(found["year"]) + (2000 if len(found["year"]) == 2 else 0)
-            return Quantity(kind=Kind.DATE, text=found[0], date=(year, None, None), first=start, last=start + 1)
+            return Quantity(kind=QuantityKind.DATE, text=found[0], date=(year, None, None), first=start, last=start + 1)
         part = Decimal(found["part"])
         noun = ("quarter",) if found[0][0] == "q" else ("half",)
-        return Quantity(kind=Kind.ORDINAL, text=found[0], values=(part,), noun=noun, first=start, last=start + 1)
+        return Quantity(
+            kind=QuantityKind.ORDINAL, text=found[0], values=(part,), noun=noun, first=start, last=start + 1
+        )
 
     def _apart(self, start: int) -> bool:
         """Whether a time is so long before or after the named one: ten minutes before noon."""
@@ -144,7 +148,7 @@ class Calendar(Surroundings):
     def _named_time(self, first: int, at: int) -> Quantity:
         """Noon or midnight, which stands ``at`` a place."""
         values = vocabulary.NAMED_TIMES[self.lower(at)]
-        return Quantity(kind=Kind.TIME, text=self._text(first, at + 1), values=values, first=first, last=at + 1)
+        return Quantity(kind=QuantityKind.TIME, text=self._text(first, at + 1), values=values, first=first, last=at + 1)
 
     def _short(self, index: int) -> bool:
         """Whether a number stands here that a date or time can have."""
@@ -162,4 +166,6 @@ class Calendar(Surroundings):
         if "月" not in parts and not (parts.keys() == {"年"} and parts["年"] > 1000):
             return None
         date = (parts.get("年"), parts.get("月"), parts.get("日"))
-        return self._finish(Quantity(kind=Kind.DATE, text=self._text(start, last), date=date, first=start, last=last))
+        return self._finish(
+            Quantity(kind=QuantityKind.DATE, text=self._text(start, last), date=date, first=start, last=last)
+        )

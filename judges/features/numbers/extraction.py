@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from judges.features.numbers import vocabulary
 from judges.features.numbers.dates import Calendar
 from judges.features.numbers.number_words import Cardinals
-from judges.features.numbers.quantity import BoundKind, Kind, Quantity
+from judges.features.numbers.quantity import BoundKind, Quantity, QuantityKind
 from judges.features.numbers.ranges import joined
 from judges.features.numbers.tokenizer import Token
 
@@ -78,7 +78,7 @@ class _Reader(Cardinals, Calendar):
             text = token.lower.removeprefix("v") if kind == "version" else token.lower
             if kind == "phone":
                 text = "".join(filter(str.isdecimal, text))[-_OF_PHONE:]
-            return Quantity(kind=Kind.IDENTIFIER, text=text, unit=kind, first=start, last=start + 1)
+            return Quantity(kind=QuantityKind.IDENTIFIER, text=text, unit=kind, first=start, last=start + 1)
         return None
 
     def _figures(self, start: int) -> Quantity | None:
@@ -105,7 +105,7 @@ class _Reader(Cardinals, Calendar):
             return self._named_time(start, start)
         if word in vocabulary.WEEKDAYS:
             value = Decimal(vocabulary.WEEKDAYS[word])
-            return Quantity(kind=Kind.WEEKDAY, text=word, values=(value,), first=start, last=start + 1)
+            return Quantity(kind=QuantityKind.WEEKDAY, text=word, values=(value,), first=start, last=start + 1)
         if word in vocabulary.MONTHS:
             return self._month_first(start)
         if word in vocabulary.ONE:
@@ -113,7 +113,9 @@ class _Reader(Cardinals, Calendar):
         if word in vocabulary.TIMES_WORDS:
             value = Decimal(vocabulary.TIMES_WORDS[word])
             return self._finish(
-                Quantity(kind=Kind.MEASURE, text=word, unit="times", values=(value,), first=start, last=start + 1)
+                Quantity(
+                    kind=QuantityKind.MEASURE, text=word, unit="times", values=(value,), first=start, last=start + 1
+                )
             )
         if word in vocabulary.ORDINAL_WORDS:
             return self._ordinal(start, vocabulary.ORDINAL_WORDS[word], start + 1)
@@ -134,7 +136,7 @@ class _Reader(Cardinals, Calendar):
 
     def _ordinal(self, start: int, value: int, last: int) -> Quantity:
         return Quantity(
-            kind=Kind.ORDINAL,
+            kind=QuantityKind.ORDINAL,
             text=self._text(start, last),
             values=(Decimal(value),),
             first=start,
@@ -146,8 +148,10 @@ class _Reader(Cardinals, Calendar):
         word, follows = self.lower(start), self.lower(start + 1)
         unit = self._unit(start + 1)
         if unit and (end := self._halved(unit[2])):  # "an hour and a half"
-            one_and_a_half = Quantity(kind=Kind.NUMBER, text="", values=(Decimal("1.5"),), first=start, last=end)
-            return self._finish(self._scaled(one_and_a_half, Kind.MEASURE, unit[0], unit[1], end))
+            one_and_a_half = Quantity(
+                kind=QuantityKind.NUMBER, text="", values=(Decimal("1.5"),), first=start, last=end
+            )
+            return self._finish(self._scaled(one_and_a_half, QuantityKind.MEASURE, unit[0], unit[1], end))
         if word in ("a", "an"):
             if follows in _LASTING and self.lower(start - 1) in vocabulary.BEFORE_SPAN:
                 span = self._counted(start, (Decimal(1),), start + 1)
@@ -200,7 +204,7 @@ class _Reader(Cardinals, Calendar):
         if self.lower(first - 1) == "minus" and (first < 2 or self._tokens[first - 2].kind != "number"):
             first, values = first - 1, tuple(-one for one in values)
         quantity = Quantity(
-            kind=Kind.NUMBER,
+            kind=QuantityKind.NUMBER,
             text=self._text(first, last),
             values=tuple(value * factor for value in values),
             factor=factor,
@@ -208,7 +212,7 @@ class _Reader(Cardinals, Calendar):
             last=last,
         )
         if currency is not None:
-            return self._finish(replace(quantity, kind=Kind.MONEY, unit=currency))
+            return self._finish(replace(quantity, kind=QuantityKind.MONEY, unit=currency))
         return self._finish(self._with_unit(quantity) or self._bare(quantity))
 
     def _scale(self, value: Decimal, last: int, *, money: bool) -> tuple[Decimal, int]:
@@ -227,18 +231,18 @@ class _Reader(Cardinals, Calendar):
             last += follows is not None and follows.lower in vocabulary.CURRENCIES
         return factor, last
 
-    def _share(self, index: int) -> tuple[Kind, Decimal, int] | None:
+    def _share(self, index: int) -> tuple[QuantityKind, Decimal, int] | None:
         word, follows = self.lower(index), self.lower(index + 1)
         if word in vocabulary.BASIS_POINTS or (word == "basis" and follows in ("points", "point")):
-            return Kind.POINTS, Decimal("0.01"), index + (1 if word in vocabulary.BASIS_POINTS else 2)
+            return QuantityKind.POINTS, Decimal("0.01"), index + (1 if word in vocabulary.BASIS_POINTS else 2)
         if word in vocabulary.POINTS or (word in ("percentage", "percent") and follows in ("points", "point")):
-            return Kind.POINTS, Decimal(1), index + (1 if word in vocabulary.POINTS else 2)
+            return QuantityKind.POINTS, Decimal(1), index + (1 if word in vocabulary.POINTS else 2)
         if word in ("points", "puntos") and follows in ("de", "porcentuales"):
-            return Kind.POINTS, Decimal(1), index + (3 if follows == "de" else 2)
+            return QuantityKind.POINTS, Decimal(1), index + (3 if follows == "de" else 2)
         if word in vocabulary.PERCENT:
-            return Kind.PERCENT, Decimal(1), index + 1
+            return QuantityKind.PERCENT, Decimal(1), index + 1
         if (word, follows) in (("per", "cent"), ("pour", "cent"), ("por", "ciento")):
-            return Kind.PERCENT, Decimal(1), index + 2
+            return QuantityKind.PERCENT, Decimal(1), index + 2
         return None
 
     def _with_unit(self, quantity: Quantity) -> Quantity | None:
@@ -250,17 +254,17 @@ class _Reader(Cardinals, Calendar):
             return self._scaled(quantity, kind, "", factor, last)
         for currency_at in (last, last + 1) if self.lower(last) in ("us", "of") else (last,):
             if (currency := vocabulary.CURRENCIES.get(self.lower(currency_at))) is not None:
-                return self._scaled(quantity, Kind.MONEY, currency, Decimal(1), currency_at + 1)
+                return self._scaled(quantity, QuantityKind.MONEY, currency, Decimal(1), currency_at + 1)
         if self.lower(last) in ("s", "'s") and 1000 <= quantity.values[0] <= 2100 and quantity.values[0] % 10 == 0:
             text = f"{self._text(quantity.first, last)}s"
-            return replace(quantity, kind=Kind.IDENTIFIER, unit="decade", text=text, values=(), last=last + 1)
+            return replace(quantity, kind=QuantityKind.IDENTIFIER, unit="decade", text=text, values=(), last=last + 1)
         if self.lower(last) in ("cent", "cents"):
-            return self._scaled(quantity, Kind.MONEY, vocabulary.CENTS, Decimal("0.01"), last + 1)
+            return self._scaled(quantity, QuantityKind.MONEY, vocabulary.CENTS, Decimal("0.01"), last + 1)
         if coded := self._coded(quantity):
             return coded
         if unit := self._unit(last):
             dimension, factor, last = unit
-            return self._scaled(quantity, Kind.MEASURE, dimension, factor, last)
+            return self._scaled(quantity, QuantityKind.MEASURE, dimension, factor, last)
         return None
 
     def _coded(self, quantity: Quantity) -> Quantity | None:
@@ -272,7 +276,12 @@ class _Reader(Cardinals, Calendar):
         text = self._text(quantity.first, last)
         if token.text in ("G", "D"):
             return replace(
-                quantity, kind=Kind.IDENTIFIER, unit="code", text=f"{text}{token.lower}", values=(), last=last + 1
+                quantity,
+                kind=QuantityKind.IDENTIFIER,
+                unit="code",
+                text=f"{text}{token.lower}",
+                values=(),
+                last=last + 1,
             )
         before = self.lower(quantity.first - 1)
         if (
@@ -280,10 +289,12 @@ class _Reader(Cardinals, Calendar):
             and (before in vocabulary.BEFORE_DECADE or before == "-")
             and 10 <= quantity.values[0] < 100
         ):
-            return replace(quantity, kind=Kind.IDENTIFIER, unit="decade", text=f"{text}s", values=(), last=last + 1)
+            return replace(
+                quantity, kind=QuantityKind.IDENTIFIER, unit="decade", text=f"{text}s", values=(), last=last + 1
+            )
         return None
 
-    def _scaled(self, quantity: Quantity, kind: Kind, unit: str, factor: Decimal, last: int) -> Quantity:
+    def _scaled(self, quantity: Quantity, kind: QuantityKind, unit: str, factor: Decimal, last: int) -> Quantity:
         return replace(
             quantity,
             kind=kind,
@@ -299,22 +310,24 @@ class _Reader(Cardinals, Calendar):
         if before == ".":
             before = self.lower(quantity.first - 2)
         if before in vocabulary.REFERENCES:
-            return replace(quantity, kind=Kind.REFERENCE, unit=before)
+            return replace(quantity, kind=QuantityKind.REFERENCE, unit=before)
         if before == "-" and (name := self._named_with(quantity.first)):
-            return replace(quantity, kind=Kind.REFERENCE, unit=name)
+            return replace(quantity, kind=QuantityKind.REFERENCE, unit=name)
         if year := self._of_an_era(quantity):
             return year
         if ratio := self._ratio(quantity.values[0], quantity.last):
             return self._percentage(quantity.first, *ratio)
         token = self._tokens[quantity.last - 1]
         if self.lower(quantity.last) in vocabulary.ORDINAL_SUFFIXES and self._tokens[quantity.last].start == token.end:
-            return replace(quantity, kind=Kind.ORDINAL, last=quantity.last + 1, noun=self._noun(quantity.last + 1))
+            return replace(
+                quantity, kind=QuantityKind.ORDINAL, last=quantity.last + 1, noun=self._noun(quantity.last + 1)
+            )
         if len(token.text) == 4 and token.text.isdecimal() and 1500 <= quantity.values[0] <= 2100:
             if season := self._season(quantity):
                 return season
             follows = self._tokens[quantity.last].kind if quantity.last < self._end else "mark"
             if before in vocabulary.BEFORE_YEAR or follows == "mark":
-                return replace(quantity, kind=Kind.DATE, values=(), date=(int(quantity.values[0]), None, None))
+                return replace(quantity, kind=QuantityKind.DATE, values=(), date=(int(quantity.values[0]), None, None))
         noun = self._noun(quantity.last)
         return replace(quantity, noun=noun) if noun else quantity
 
@@ -324,7 +337,7 @@ class _Reader(Cardinals, Calendar):
         values: tuple[Decimal, ...] = (value,)
         if value != value.to_integral_value():
             values += (value.quantize(Decimal(1), ROUND_FLOOR), value.quantize(Decimal(1), ROUND_CEILING))
-        share = self._finish(Quantity(kind=Kind.PERCENT, text=text, values=values, first=start, last=last))
+        share = self._finish(Quantity(kind=QuantityKind.PERCENT, text=text, values=values, first=start, last=last))
         return replace(share, bound=BoundKind.ABOUT) if share.bound is BoundKind.EXACT else share
 
     def _named_with(self, first: int) -> str:
@@ -350,7 +363,7 @@ class _Reader(Cardinals, Calendar):
             return None
         date = (int(year) * (-1 if era.startswith("B") else 1), None, None)
         text = self._text(first, last)
-        return replace(quantity, kind=Kind.DATE, text=text, values=(), date=date, first=first, last=last)
+        return replace(quantity, kind=QuantityKind.DATE, text=text, values=(), date=date, first=first, last=last)
 
     def _season(self, quantity: Quantity) -> Quantity | None:
         """Two years run together: 2018-19, 2018/19."""
@@ -362,7 +375,7 @@ class _Reader(Cardinals, Calendar):
         ):
             return None
         text, year = self._text(quantity.first, last + 1), int(quantity.values[0])
-        return replace(quantity, kind=Kind.DATE, text=text, values=(), date=(year, None, None), last=last + 1)
+        return replace(quantity, kind=QuantityKind.DATE, text=text, values=(), date=(year, None, None), last=last + 1)
 
     def _noun(self, index: int) -> tuple[str, ...]:
         noun: list[str] = []

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from judges.features.numbers.quantity import BoundKind, Kind, Quantity
+from judges.features.numbers.quantity import BoundKind, Quantity, QuantityKind
 from judges.features.numbers.rounding import coarser, rounds_to, shortened
 from judges.features.numbers.vocabulary import CENTS
 
@@ -44,16 +44,16 @@ _EXACT: Final = BoundKind.EXACT
 _ROUGHLY: Final = BoundKind.ABOUT
 _AT_LEAST: Final = BoundKind.AT_LEAST
 _AT_MOST: Final = BoundKind.AT_MOST
-_NUMBER: Final = Kind.NUMBER
-_PERCENT: Final = Kind.PERCENT
-_POINTS: Final = Kind.POINTS
-_MONEY: Final = Kind.MONEY
-_MEASURE: Final = Kind.MEASURE
-_DATE: Final = Kind.DATE
-_TIME: Final = Kind.TIME
-_WEEKDAY: Final = Kind.WEEKDAY
-_ORDINAL: Final = Kind.ORDINAL
-_IDENTIFIER: Final = Kind.IDENTIFIER
+_NUMBER: Final = QuantityKind.NUMBER
+_PERCENT: Final = QuantityKind.PERCENT
+_POINTS: Final = QuantityKind.POINTS
+_MONEY: Final = QuantityKind.MONEY
+_MEASURE: Final = QuantityKind.MEASURE
+_DATE: Final = QuantityKind.DATE
+_TIME: Final = QuantityKind.TIME
+_WEEKDAY: Final = QuantityKind.WEEKDAY
+_ORDINAL: Final = QuantityKind.ORDINAL
+_IDENTIFIER: Final = QuantityKind.IDENTIFIER
 
 
 class QuantityFinding(Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 
-class Kind(StrEnum):
+class QuantityKind(StrEnum):
     """Quantities of different kinds are not compared, except points with differences of percentages."""
 
     NUMBER = "number"
@@ -44,7 +44,7 @@ class Quantity(Struct, frozen=True, kw_only=True):
     ``first`` and ``last`` are token offsets; ``last`` is exclusive.
     """
 
-    kind: Kind
+    kind: QuantityKind
     text: str
     first: int
     last: int

@@ -6,13 +6,19 @@ from typing import Final
 from msgspec.structs import replace
 
 from judges.features.numbers import vocabulary
-from judges.features.numbers.quantity import BoundKind, Kind, Quantity
+from judges.features.numbers.quantity import BoundKind, Quantity, QuantityKind
 from judges.features.numbers.tokenizer import Token
 
 _LIMITS: Final = frozenset(
     {"after", "to", "than", "until", "within", "up", "beyond", "from", "before", "later", "over"}
 )
-_AMOUNTS: Final = (Kind.NUMBER, Kind.PERCENT, Kind.POINTS, Kind.MONEY, Kind.MEASURE)
+_AMOUNTS: Final = (
+    QuantityKind.NUMBER,
+    QuantityKind.PERCENT,
+    QuantityKind.POINTS,
+    QuantityKind.MONEY,
+    QuantityKind.MEASURE,
+)
 
 
 def joined(tokens: Sequence[Token], found: Sequence[Quantity]) -> list[Quantity]:
@@ -34,16 +40,20 @@ def _share(tokens: Sequence[Token], found: list[Quantity]) -> None:
             continue
         if one.bound is BoundKind.AT_LEAST and between:
             found[index + 1] = other = replace(other, bound=BoundKind.AT_MOST)
-        if one.kind is Kind.MONEY and other.kind is Kind.NUMBER and ranged:
-            found[index + 1] = other = replace(other, kind=Kind.MONEY, unit=one.unit, noun=())
+        if one.kind is QuantityKind.MONEY and other.kind is QuantityKind.NUMBER and ranged:
+            found[index + 1] = other = replace(other, kind=QuantityKind.MONEY, unit=one.unit, noun=())
             one = _scaled_as(one, other)
-        elif one.kind is Kind.NUMBER and other.kind in _AMOUNTS:
+        elif one.kind is QuantityKind.NUMBER and other.kind in _AMOUNTS:
             noun = one.noun or other.noun
             one = replace(_scaled_as(one, other), kind=other.kind, unit=other.unit, per=other.per, noun=noun)
         elif (
-            one.kind is Kind.NUMBER and ranged and _is_day(one) and other.date is not None and other.date[2] is not None
+            one.kind is QuantityKind.NUMBER
+            and ranged
+            and _is_day(one)
+            and other.date is not None
+            and other.date[2] is not None
         ):
-            one = replace(one, kind=Kind.DATE, values=(), date=(*other.date[:2], int(one.values[0])))
+            one = replace(one, kind=QuantityKind.DATE, values=(), date=(*other.date[:2], int(one.values[0])))
         changed = {token.lower for token in tokens[max(0, one.first - 4) : one.first]} & vocabulary.MOVED
         found[index] = replace(one, opens=True) if ranged and one.kind is other.kind and not changed else one
 
@@ -78,7 +88,13 @@ def _add_up(tokens: Sequence[Token], found: list[Quantity]) -> list[Quantity]:
 
 def _goes_on(tokens: Sequence[Token], one: Quantity, other: Quantity) -> bool:
     """Whether the second is what the first has beyond its whole units, as hours have minutes."""
-    if one.kind is not Kind.MEASURE or other.kind is not Kind.MEASURE or one.unit != other.unit or one.per or other.per:
+    if (
+        one.kind is not QuantityKind.MEASURE
+        or other.kind is not QuantityKind.MEASURE
+        or one.unit != other.unit
+        or one.per
+        or other.per
+    ):
         return False
     gap = [token.lower for token in tokens[one.last : other.first]]
     named = one.unit in ("duration", "months", "inch", "ounce") and other.bound is BoundKind.EXACT

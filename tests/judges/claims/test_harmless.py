@@ -2,7 +2,7 @@
 
 import pytest
 
-from judges.claims.harmless import Harmless
+from judges.claims.harmless import HarmlessText
 from judges.claims.known_text import KnownText
 
 KNOWN = KnownText(
@@ -12,7 +12,7 @@ KNOWN = KnownText(
     ],
     names=["faq.pdf"],
 )
-HARMLESS = Harmless(KNOWN)
+HARMLESS = HarmlessText(KNOWN)
 
 
 @pytest.mark.parametrize(

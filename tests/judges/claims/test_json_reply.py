@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judges.claims.extraction import HeuristicClaimExtractor
-from judges.claims.harmless import Harmless
+from judges.claims.harmless import HarmlessText
 from judges.claims.json_reply import JsonReply
 from judges.claims.known_text import AnyText, KnownText
 from judges.sentences.splitter import IncrementalSplitter
@@ -21,7 +21,7 @@ B = "Admission is free on Sundays."
 
 
 def reader(known: KnownText | None = None) -> JsonReply:
-    return JsonReply(IncrementalSplitter, HeuristicClaimExtractor(), Harmless(known or AnyText()))
+    return JsonReply(IncrementalSplitter, HeuristicClaimExtractor(), HarmlessText(known or AnyText()))
 
 
 def read(*deltas: str, truncated: bool = False, text: JsonReply | None = None) -> list[Sentence]:

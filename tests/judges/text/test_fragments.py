@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judges.text.fragments import Kind, code_fragments, fragments, spoken
+from judges.text.fragments import FragmentKind, code_fragments, fragments, spoken
 
 SYNTAX = st.sampled_from(
     [
@@ -30,7 +30,7 @@ def kinds(text: str, known: str = "") -> list[tuple[str, str]]:
     return [
         (part.kind.value, text[part.start : part.end])
         for part in found
-        if part.kind not in (Kind.TEXT, Kind.SYNTAX, Kind.ORDINAL)
+        if part.kind not in (FragmentKind.TEXT, FragmentKind.SYNTAX, FragmentKind.ORDINAL)
     ]
 
 
@@ -49,9 +49,9 @@ def test_fragments_tile_any_text(text: str) -> None:
 def test_every_letter_outside_names_for_hidden_text_is_read(text: str) -> None:
     for part in fragments(text, lambda _: False):
         shown = text[part.start : part.end]
-        if part.kind is Kind.SYNTAX:
+        if part.kind is FragmentKind.SYNTAX:
             assert not any(map(str.isalnum, shown)) or shown.startswith("<")
-        elif part.kind is Kind.TEXT and not shown.startswith("&"):
+        elif part.kind is FragmentKind.TEXT and not shown.startswith("&"):
             assert part.spoken.count("a") == shown.count("a")
 
 
@@ -116,7 +116,7 @@ def test_characters_that_shape_their_neighbours_are_text(text: str) -> None:
 
 def test_code_is_read_line_by_line_with_what_its_fence_says() -> None:
     text = "```Take 8 tablets\nx = 1\n\ny = 2\n```\n"
-    assert [text[part.start : part.end] for part in code_fragments(text) if part.kind is Kind.TEXT] == [
+    assert [text[part.start : part.end] for part in code_fragments(text) if part.kind is FragmentKind.TEXT] == [
         "Take 8 tablets",
         "x = 1\n",
         "y = 2\n",

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from judges.features.numbers import BoundKind, Kind, quantities, within
+from judges.features.numbers import BoundKind, QuantityKind, quantities, within
 
 
 @pytest.mark.parametrize(
@@ -25,23 +25,23 @@ def test_a_bound_behind_a_number(text: str, bound: BoundKind) -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "unit", "value"),
     [
-        ("1.2m users", Kind.NUMBER, "", 1_200_000),
-        ("1.2m long", Kind.MEASURE, "length", 1.2),
-        ("50 cents", Kind.MONEY, "cents", 0.5),
-        ("three-quarters of an hour", Kind.MEASURE, "duration", 2700),
-        ("it is 30s long", Kind.MEASURE, "duration", 30),
+        ("1.2m users", QuantityKind.NUMBER, "", 1_200_000),
+        ("1.2m long", QuantityKind.MEASURE, "length", 1.2),
+        ("50 cents", QuantityKind.MONEY, "cents", 0.5),
+        ("three-quarters of an hour", QuantityKind.MEASURE, "duration", 2700),
+        ("it is 30s long", QuantityKind.MEASURE, "duration", 30),
     ],
 )
-def test_what_a_letter_means(text: str, kind: Kind, unit: str, value: float) -> None:
+def test_what_a_letter_means(text: str, kind: QuantityKind, unit: str, value: float) -> None:
     (found,) = quantities(text)
     assert (found.kind, found.unit, float(found.values[0])) == (kind, unit, value)
 
 
 def test_what_looks_like_a_unit_is_none() -> None:
     assert [(found.kind, found.text) for found in quantities("a 5G phone of the 90s in 3D")] == [
-        (Kind.IDENTIFIER, "5g"),
-        (Kind.IDENTIFIER, "90s"),
-        (Kind.IDENTIFIER, "3d"),
+        (QuantityKind.IDENTIFIER, "5g"),
+        (QuantityKind.IDENTIFIER, "90s"),
+        (QuantityKind.IDENTIFIER, "3d"),
     ]
     (month,) = quantities("It closes on Sept. 6.")
     assert month.date == (None, 9, 6)

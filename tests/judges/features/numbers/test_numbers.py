@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judges.features.numbers import BoundKind, Kind, Relation, compare, quantities
+from judges.features.numbers import BoundKind, QuantityKind, Relation, compare, quantities
 
 PIECES = "12 1,000 3. may % $ € k B th and to - 十 年 点 hundred two a.m. : 1.1 @ § per year 2018 /19 square m"
 """What quantities are made of, to be put in any order."""
@@ -263,15 +263,15 @@ def test_kinds_are_told_apart() -> None:
         "On Monday, 3 May 2021, at 10:15 it paid 5 % or 20 euros for the 2nd of 30 kg, see Art. 7 at https://x.org/a."
     )
     assert [quantity.kind for quantity in quantities(text)] == [
-        Kind.WEEKDAY,
-        Kind.DATE,
-        Kind.TIME,
-        Kind.PERCENT,
-        Kind.MONEY,
-        Kind.ORDINAL,
-        Kind.MEASURE,
-        Kind.REFERENCE,
-        Kind.IDENTIFIER,
+        QuantityKind.WEEKDAY,
+        QuantityKind.DATE,
+        QuantityKind.TIME,
+        QuantityKind.PERCENT,
+        QuantityKind.MONEY,
+        QuantityKind.ORDINAL,
+        QuantityKind.MEASURE,
+        QuantityKind.REFERENCE,
+        QuantityKind.IDENTIFIER,
     ]
 
 
