@@ -1,6 +1,7 @@
 """Opens the choices of a reply: each with its own evaluation of the policies, and a check if a judge looks at it."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -11,6 +12,7 @@ from app.reply.shadow_check import ShadowCheck
 from judges.checker import GroundingChecker, ReplyCheck
 from judges.evidence.index import EvidenceIndex
 from judges.types import Chunk
+from policies.citations.markers import names_only_documents
 from policies.engine import GroundingSettings, PolicySet, ReplyEvaluation
 from policies.types import Action, PolicyInputs
 
@@ -102,4 +104,6 @@ def _open_check(
         correct=settings.corrects and context.strippable,
         is_json=context.is_json,
         question=context.asked,
+        conversation=context.conversation,
+        resolves=partial(names_only_documents, names=context.names),
     )

@@ -27,7 +27,7 @@ from app.gateway.types import GatewayRequest, GatewayResponse, ResumableAdapter
 from app.gateway.upstream_request import upstream_request
 from app.protocols.common.stream_events import Continuation, Output, ReplyError, ReplyRefusal
 from app.protocols.documents import ParsedRequest
-from app.protocols.documents.question import asked_in, question_of
+from app.protocols.documents.question import asked_in, question_of, written_by_user
 from app.reply.context import ReplyContext
 from app.reply.final_checks import FinalCheck
 from app.reply.grounding_object import retrieval_summary
@@ -314,6 +314,7 @@ class Gateway:
             earlier=retrieval.earlier,
             is_json=parsed.is_json,
             asked=question_of(parsed.query) if parsed.query else asked_in(parsed.body),
+            conversation=written_by_user(parsed.body, parsed.query),
         )
 
     def _late_documents(self, retrieval: Retrieval, recorder: RequestRecorder) -> LateDocuments:

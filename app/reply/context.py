@@ -20,7 +20,7 @@ class ReplyContext(Struct, frozen=True, kw_only=True):
     ``unjudged`` is the verdict if no judge looks at the reply, else None. ``expected``: how many choices there will be.
     ``final_checks`` run at the end; ``earlier`` claims of its run and ``citation_checker`` are for them.
     ``strippable``: a sentence can be left out or replaced. ``is_json``: the reply is to be JSON. ``asked``: the
-    question that it answers.
+    question that it answers; ``conversation``: all that the user wrote.
     """
 
     request_id: str
@@ -41,6 +41,7 @@ class ReplyContext(Struct, frozen=True, kw_only=True):
     citation_checker: CitationChecker | None = None
     is_json: bool = False
     asked: str = ""
+    conversation: str = ""
 
     def policy_inputs(self, **found: Any) -> PolicyInputs:
         """What policies look at, with what was ``found`` about the reply."""

@@ -20,6 +20,9 @@ _RANGE = re.compile(r"([0-9]{1,3})\s?[-–—]\s?([0-9]{1,3})")
 _LABEL = re.compile(rf"{_KIND}s?\s*[:：]\s*", re.IGNORECASE)
 _LENS = re.compile(r"(?:(?P<message>[0-9]{1,4}):)?(?P<number>[0-9]{1,4})(?:†(?P<name>.*))?", re.DOTALL)
 _PLACE = re.compile(r"(?:[:#]\S{1,40}|\s\(?(?:pp?|pages?|s|seite|§|sec|section|ch|chapter|para)\.?\s?\S{1,20})\Z", re.I)
+_PLACE_ALONE = re.compile(
+    r"(?:pp?|pages?|s|seite|§|sec|section|ch|chapter|para)\.?\s?[0-9]{1,5}(?:[-–][0-9]{1,5})?", re.I
+)
 _UNBALANCED = re.compile(r"[(){}]")
 _LARGEST_STRAY = 99
 """A larger number without a document is taken for a year, a status or an issue rather than a marker."""
@@ -53,6 +56,40 @@ def read_marker(text: str, match: re.Match[str], names: DocumentNames) -> Iterat
     for marker, index in _square(text, match, content, names):
         if index is not None or strays:
             yield marker, index
+
+
+def names_only_documents(bracket: str, names: DocumentNames) -> bool:
+    """Whether a bracketed text, brackets included, names documents of the request and says nothing else.
+
+    Round brackets hold numbers of many kinds, so that in them only a name counts.
+    """
+    content = bracket.strip("[](){}【】［］").strip()
+    if (index := names.get(content)) is not None and not content.isdecimal():
+        return True
+    if bracket[0] == "【" or "†" in content:
+        match = _LENS.fullmatch(content)
+        name = (match["name"] or "").partition("†")[0].strip() if match else ""
+        known = name.casefold() in ("", "source") or names.get(name) is not None
+        return match is not None and known and _of_lens(match, content, names) is not None
+    label = _LABEL.match(content)
+    parts = [part.strip() for part in _SEPARATOR.split(content[label.end() :] if label else content)]
+    index = None
+    for part in parts:
+        if index is not None and _PLACE_ALONE.fullmatch(part):
+            continue
+        index = _named(part, names) if bracket[0] == "(" else _numbered_or_named(part, names)
+        if index is None:
+            return False
+    return index is not None
+
+
+def _numbered_or_named(part: str, names: DocumentNames) -> int | None:
+    if several := _RANGE.fullmatch(part):
+        return int(several[2]) - 1 if 0 < int(several[1]) < int(several[2]) <= names.count else None
+    if not part.isdecimal() and (index := _named(part, names)) is not None:
+        return index
+    number = _NUMBER.fullmatch(part)
+    return names.at_number(int(number[1])) if number else None
 
 
 def label_of(match: re.Match[str]) -> str:

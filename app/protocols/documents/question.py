@@ -6,6 +6,8 @@ from typing import Any, Final
 from app.protocols.documents.content_blocks import parts_of, plain_text
 from judges.claims.claim_context import last_question
 
+_CONVERSATION: Final = 20_000
+"""Characters of the user's messages that are kept to know what a reply may name."""
 _LONGEST: Final = 200
 """Characters of a message without a question mark that is taken for a request as a whole."""
 _ASIDE: Final = 3
@@ -17,15 +19,29 @@ in its last paragraph, or in its first."""
 
 def asked_in(body: Mapping[str, Any]) -> str:
     """The question of the last message of a user in a request to any of the APIs; "" where there is none."""
+    texts = _user_texts(body)
+    return question_of(texts[-1]) if texts else ""
+
+
+def written_by_user(body: Mapping[str, Any], query: str | None = None) -> str:
+    """All that the user wrote in a request to any of the APIs, ``query`` included; the last part of a long one."""
+    texts = [*_user_texts(body), *([query] if query else [])]
+    return "\n".join(texts)[-_CONVERSATION:]
+
+
+def _user_texts(body: Mapping[str, Any]) -> list[str]:
+    """The texts of the user's messages, in order. A message without one has the result of a tool."""
     turns = next((body[name] for name in ("messages", "input", "prompt") if body.get(name) is not None), None)
     if isinstance(turns, list) and len(turns) == 1 and isinstance(turns[0], str):
         turns = turns[0]
     if isinstance(turns, str):
-        return question_of(turns)
-    for turn in reversed(turns) if isinstance(turns, list) else ():
-        if isinstance(turn, dict) and turn.get("role") == "user" and (text := _text(turn.get("content")).strip()):
-            return question_of(text)  # one without a text has the result of a tool
-    return ""
+        return [turns]
+    found = [
+        _text(turn.get("content"))
+        for turn in (turns if isinstance(turns, list) else ())
+        if isinstance(turn, dict) and turn.get("role") == "user"
+    ]
+    return [text for text in found if text.strip()]
 
 
 def _text(content: Any) -> str:
