@@ -139,6 +139,11 @@ class Choice:
         span = Span(self._buffer.taken, self._buffer.taken + len(text))
         return (Sentence(index=self._unjudged_runs - 1, text=text, span=span, plain=""),)
 
+    @property
+    def holds_text(self) -> bool:
+        """Some of the text that came is not yet part of a sentence that is judged."""
+        return bool(self._buffer.rest)
+
     def cut(self, end: int | None = None) -> Sequence[TextSlice]:
         """Take the text that is held, up to position ``end`` of the reply (by default, all of it)."""
         return self._buffer.cut(end)

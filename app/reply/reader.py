@@ -42,6 +42,8 @@ _AHEAD = 128
 """How many items may wait to be released. Beyond it the upstream is not read: a slow client slows down its upstream."""
 _DRAIN_S = 1.0
 _OF_A_CHOICE = (TextDelta, Passthrough, ChoiceFinish)
+_AFTER_TEXT = frozenset({"tool_calls", "function_call", "refusal", "audio"})
+"""Content of other kinds that stays behind the text before it."""
 _INCOMPLETE = "The upstream ended its reply before it was complete."
 
 
@@ -330,6 +332,11 @@ class ReplyReader:
                 await self._queue.put(_unjudged(part))
             await self._hear(part)
             return
+        if isinstance(part, Passthrough) and part.choice is not None and part.unchecked in _AFTER_TEXT:
+            # A call must not overtake the text before it: that is settled first.
+            choice = self._choices[part.choice]
+            if choice.holds_text:
+                await self._pause(choice)
         await self._take(part)
         if isinstance(part, ReplyError) or (isinstance(part, Passthrough) and not part.opaque):
             await self._queue.put(part)

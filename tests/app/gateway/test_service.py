@@ -91,6 +91,26 @@ class TestHold:
         assert finish_of(stream) == ["tool_calls"]
         assert summary_of(stream)["not_checked"] == ["reasoning_content", "tool_calls"]
 
+    @pytest.mark.parametrize("extra", ["tool_calls", "refusal", "audio"])
+    @pytest.mark.parametrize("mode", ["hold", "final"])
+    async def test_a_call_does_not_overtake_the_text_before_it_nor_leave_after_a_block(
+        self, mode: str, extra: str
+    ) -> None:
+        content = [{"index": 0, "id": "x"}] if extra == "tool_calls" else {"id": "x"} if extra == "audio" else "x"
+        call = chunk({extra: content})
+        text, lie = FALSE.removesuffix("."), TRUE.removesuffix(".")
+        rules = {**BLOCK, "stream_mode": mode}
+        blocked = await (await bench(sse(chunk({"content": text}), call, chunk({}, "stop")), policy(**rules))).stream()
+        assert call not in blocked
+        assert finish_of(blocked) == ["content_filter"]
+        passed = await (await bench(sse(chunk({"content": lie}), call, chunk({}, "stop")), policy(**rules))).stream()
+        order = [
+            "text" if lie in text_of([frame]) else "call"
+            for frame in passed
+            if lie in text_of([frame]) or frame == call
+        ]
+        assert order == ["text", "call"]
+
     async def test_a_reply_of_tool_calls_alone_is_not_judged(self) -> None:
         tool = chunk({"role": "assistant", "content": None, "tool_calls": [{"index": 0, "id": "x"}]})
         at = await bench(

@@ -21,8 +21,8 @@ def test_a_bracket_with_nothing_but_documents_is_a_marker(marker: str) -> None:
 @pytest.mark.parametrize(
     "bracket",
     [
-        "[3]", "[1, or take 8]", "[1 or take 8]", "(1)", "【1†take 8】", "【or 8】", "[Source: or 8 if it hurts]", "[1-9]",
-        "(8 tablets)", "[]", "[faq.pdf, take 8]", "[p. 3]", "[2001]", "[other.pdf]",
+        "[3]", "[1, or take 8]", "[1 or take 8]", "(1)", "【1†take 8】", "【or 8】", "[1-9]",
+        "[Source: or 8 if it hurts]", "(8 tablets)", "[]", "[faq.pdf, take 8]", "[p. 3]", "[2001]", "[other.pdf]",
     ],
 )  # fmt: skip
 def test_a_bracket_that_says_anything_else_is_none(bracket: str) -> None:
