@@ -30,7 +30,7 @@ from app.judge_runtime.llm import llm_scores, open_llm_judge
 from app.judge_runtime.stack import JudgeStack, open_checker
 from app.observability import EventTotals, Metrics, log_often
 from app.observability.tracing import Tracing
-from app.policy_admin.bootstrap import put_in_force
+from app.policy_admin.bootstrap import bootstrap_policies
 from app.policy_admin.policy_store import PolicyStore
 from app.reply.statement_checks import cited_support, consistency
 from app.runs.run_service import RunService
@@ -95,7 +95,7 @@ async def open_resources(
         register = WorkerHeartbeat(database, policies)
         register.start()
         stack.push_async_callback(register.aclose)
-        await put_in_force(config.policies, policies)
+        await bootstrap_policies(config.policies, policies)
         limiter = open_limiter(settings.redis_url, counted_alone=lambda: metrics.observe_limit_alone())
         stack.push_async_callback(limiter.aclose)
         await limiter.fault()  # who has not set it up rightly reads so now

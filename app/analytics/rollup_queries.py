@@ -140,7 +140,7 @@ class RequestRollups:
             for part, (largest, *bins) in self._by_part(row[len(group) :]):
                 self._bins[_key(row[: len(group)], self._by), part].add(largest, bins)
 
-    def numbers(self) -> dict[Group, RequestStats]:
+    def stats(self) -> dict[Group, RequestStats]:
         """The statistics, with percentiles."""
         for (key, part), histogram in self._bins.items():
             if key in self.found and (percentiles := histogram.percentiles()):
@@ -192,7 +192,7 @@ class DecisionRollups:
         for of, others in await self._read(whole(filter), HOUR, []):
             self._add(of, others)
 
-    def decided(self) -> dict[tuple[Any, ...], DecisionStats]:
+    def stats(self) -> dict[tuple[Any, ...], DecisionStats]:
         """The statistics, with percentiles."""
         for key, histogram in self._bins.items():
             if key in self.found:

@@ -92,14 +92,14 @@ class Statistics:
                     await request_percentiles(connection, dialect, filter, by, found)
                 return found
             parts = ("total",) if brief else PARTS
-            tallied = RequestRollups(connection, by, parts=parts, brief=brief, percentiles=percentiles)
+            rollups = RequestRollups(connection, by, parts=parts, brief=brief, percentiles=percentiles)
             for span in spans(filter, largest=HOUR if step % DAY else DAY):
                 if span.step is None:
-                    await count_requests(connection, dialect, span.filter, by, tallied.found)
-                    await tallied.touch(span.filter)
+                    await count_requests(connection, dialect, span.filter, by, rollups.found)
+                    await rollups.touch(span.filter)
                 else:
-                    await tallied.add(span, span.step)
-        return tallied.numbers()
+                    await rollups.add(span, span.step)
+        return rollups.stats()
 
     async def _decided(self, filter: EventFilter, names: Sequence[str]) -> list[DecisionStats]:
         async with self._database.read() as connection:
@@ -109,14 +109,14 @@ class Statistics:
                 await decision_percentiles(connection, filter, names, found)
                 called = await names_of_policies(connection, filter) if "policy_id" in names else {}
             else:
-                tallied = DecisionRollups(connection, names)
+                rollups = DecisionRollups(connection, names)
                 for span in spans(filter):
                     if span.step is None:
-                        await count_decisions(connection, span.filter, names, tallied.found)
-                        await tallied.touch(span.filter)
+                        await count_decisions(connection, span.filter, names, rollups.found)
+                        await rollups.touch(span.filter)
                     else:
-                        await tallied.add(span, span.step)
-                found, called = tallied.decided(), tallied.called
+                        await rollups.add(span, span.step)
+                found, called = rollups.stats(), rollups.called
         if "policy_id" in names:
             for decided in found.values():
                 decided.of = {**decided.of, "policy_name": called.get(decided.of["policy_id"])}

@@ -69,7 +69,7 @@ async def drop_months(database: Database, before: datetime, *, keep_marked: bool
     async with database.read() as connection:
         months = await _months(connection)
     count = 0
-    for month in sorted(month for month in months if following(month) <= before):
+    for month in sorted(month for month in months if next_month(month) <= before):
         try:
             gone = await _with_retries(partial(_drop, database, month, keep_marked))
         except MonthInUseError:
@@ -86,7 +86,7 @@ def month_of(time: datetime) -> datetime:
     return time.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
-def following(month: datetime) -> datetime:
+def next_month(month: datetime) -> datetime:
     """The beginning of the month after ``month``."""
     return month_of(month + timedelta(days=31))
 
@@ -134,7 +134,7 @@ async def _create_next(database: Database, now: datetime) -> datetime | None:
         months = await _months(connection)
         wanted = [month_of(now)]
         for _ in range(_AHEAD):
-            wanted.append(following(wanted[-1]))
+            wanted.append(next_month(wanted[-1]))
         strays = select(func.date_trunc("month", _named(requests, "default").c.ts, "UTC")).distinct()
         wanted += (await connection.execute(strays)).scalars()
         for month in sorted(wanted):
@@ -145,7 +145,7 @@ async def _create_next(database: Database, now: datetime) -> datetime | None:
 
 
 async def _create_month(connection: AsyncConnection, month: datetime, tables: Sequence[Table]) -> None:
-    end = following(month)
+    end = next_month(month)
     # No writer may be inserting into the default partition: its row would no longer belong there.
     await _execute(connection, f"LOCK TABLE {_only(EVENT_TABLES)} IN SHARE ROW EXCLUSIVE MODE")
     await _execute(connection, f"LOCK TABLE {_only(_named(table, 'default') for table in tables)}")
@@ -173,7 +173,7 @@ async def _drop(database: Database, month: datetime, keep_marked: bool) -> int |
         await connection.execute(delete(feedback).where(marked))
         await _execute(connection, f"DROP TABLE {', '.join(str(table) for table in old)}")
         for counted in STATISTICS:
-            await connection.execute(delete(counted).where(*in_days(counted, month, following(month))))
+            await connection.execute(delete(counted).where(*in_days(counted, month, next_month(month))))
     return count
 
 

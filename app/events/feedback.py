@@ -127,7 +127,7 @@ class FeedbackStore:
         for start in range(0, len(ids), _AT_ONCE):
             decided += await self._decided(ids[start : start + _AT_ONCE], EventFilter(since=since, until=until))
         found = sorted(
-            rate(marks, decided), key=lambda quality: (quality.policy_name, quality.policy_id, quality.shadow)
+            policy_quality(marks, decided), key=lambda quality: (quality.policy_name, quality.policy_id, quality.shadow)
         )
         return [quality.to_dict() for quality in found]
 
@@ -174,7 +174,7 @@ class FeedbackStore:
         ]
 
 
-def rate(marks: Iterable[FeedbackMark], decided: Sequence[PolicyOutcome]) -> list[PolicyQuality]:
+def policy_quality(marks: Iterable[FeedbackMark], decided: Sequence[PolicyOutcome]) -> list[PolicyQuality]:
     """The quality of each policy. ``marks`` are sorted oldest first; the latest for a decision or request counts.
 
     Feedback on a decision concerns only its policy. Feedback on a request says whether it was bad: right and flagged,

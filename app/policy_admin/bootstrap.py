@@ -14,7 +14,7 @@ _log = structlog.stdlib.get_logger(__name__)
 _ATTEMPTS = 5
 
 
-async def put_in_force(drafts: Sequence[PolicyDraft], store: PolicyStore) -> None:
+async def bootstrap_policies(drafts: Sequence[PolicyDraft], store: PolicyStore) -> None:
     """Create each policy, or replace the one with its name if it differs. A second run changes nothing.
 
     Raises DatabaseUnavailableError; ConflictError or PreconditionError if others keep changing the same policies.

@@ -14,7 +14,7 @@ from app.events.records import RecordedRequest, RequestEvent
 from app.gateway.service import Gateway
 from app.gateway.types import GatewayRequest
 from app.policy_simulation.comparison import DecisionBrief, SimulatedOutcome, SimulatedRequest, SimulationSummary
-from app.policy_simulation.logged_requests import replacing
+from app.policy_simulation.logged_requests import with_candidate
 from app.protocols.documents import Limits, read_chat
 from app.protocols.openai_chat.adapter import ChatAdapter
 from app.upstream import Upstreams
@@ -54,7 +54,7 @@ async def simulate_live(
     """
     summary = SimulationSummary(show=show)
     for request in given:
-        before, after = [await _decided(gateway, one, request) for one in (engine, replacing(engine, candidate))]
+        before, after = [await _decided(gateway, one, request) for one in (engine, with_candidate(engine, candidate))]
         summary.add(
             SimulatedRequest(
                 request_id=None,

@@ -34,7 +34,7 @@ async def simulate_logged(
     The work is done in a thread, page by page. Raises DatabaseUnavailableError.
     """
     summary = SimulationSummary(show=show)
-    with_it = replacing(engine, candidate)
+    with_it = with_candidate(engine, candidate)
     seen = 0
     async for page in read_pages(database, filter, limit=limit, after=after):
         await asyncio.to_thread(_compare, page, with_it, key_names, summary)
@@ -43,7 +43,7 @@ async def simulate_logged(
     return summary, after if seen >= limit else None
 
 
-def replacing(engine: PolicyEngine, candidate: Policy) -> PolicyEngine:
+def with_candidate(engine: PolicyEngine, candidate: Policy) -> PolicyEngine:
     """``engine`` with ``candidate`` enforced on every request in its scope, instead of the policy with its id."""
     others = [policy for policy in engine.enabled if policy.id != candidate.id]
     return PolicyEngine([*others, replace(candidate, enabled=True, mode="enforce", canary_percent=100)])

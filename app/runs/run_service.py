@@ -115,7 +115,7 @@ class RunService:
         """Start a run of ``agent``. With ``model``, the policies scoped to that model also apply to what it records."""
         now = datetime.now(UTC)
         names = None if caller.key is None else caller.key.names
-        bound = PinnedPolicies.at_start(self.engine().enabled, agent=agent, key=names)
+        pinned = PinnedPolicies.at_start(self.engine().enabled, agent=agent, key=names)
         run = RunRow(
             run_id=f"run_{uuid4().hex}",
             agent=agent,
@@ -124,20 +124,20 @@ class RunService:
             key_prefix=caller.prefix,
             status=OPEN,
             version=0,
-            policies=[(policy.id, policy.version) for policy in bound.policies],
+            policies=[(policy.id, policy.version) for policy in pinned.policies],
             size=0,
             counts=RunRecord().counts,
             created_at=now,
             updated_at=now,
         )
         recorder = self._recorder(run, StepKind.START, now)
-        policies = bound.in_scope(run)
+        policies = pinned.in_scope(run)
         outcome = decide_start(policies)
         first = RunStep(seq=0, ts=now, kind=StepKind.START, decisions=_redacted_json(recorder, outcome.made))
         async with self.database.write() as connection:
             await repository.create(connection, run, first)
         await self._log(recorder, outcome, decide_start(PolicySet(policies.shadow)))
-        return StepResult(run=run, policies=bound.policies, outcome=outcome, step=0, request_id=recorder.request_id)
+        return StepResult(run=run, policies=pinned.policies, outcome=outcome, step=0, request_id=recorder.request_id)
 
     async def record_document(self, run_id: str, chunk: Chunk, *, caller: RunCaller = ANYONE) -> StepResult:
         """Record a retrieved document, whatever the policies decide on it."""
@@ -184,8 +184,8 @@ class RunService:
         async with self.database.read() as connection:
             run = await _found(connection, run_id, caller)
             steps = await repository.steps(connection, run_id)
-            bound = await self._versions.of(connection, run)
-        return RunView(run=run, policies=bound.policies, steps=steps)
+            pinned = await self._versions.of(connection, run)
+        return RunView(run=run, policies=pinned.policies, steps=steps)
 
     async def join(self, run_id: str | None, *, agent: str | None, key: GatewayKey | None) -> "JoinedRun | None":
         """The run that a gateway request of ``agent`` belongs to.
@@ -199,14 +199,14 @@ class RunService:
             async with asyncio.timeout(_PATIENCE_S), self.database.read() as connection:
                 run = await _found(connection, run_id, RunCaller(key=key), param="grounding.run_id")
                 _check_open(run, param="grounding.run_id")
-                bound = await self._versions.of(connection, run)
+                pinned = await self._versions.of(connection, run)
         except (DatabaseUnavailableError, TimeoutError) as error:
             _log.warning("run_unavailable", run_id=run_id, error=str(error) or "no answer in time")
             return None
         if agent is not None and agent != run.agent:
             owner = "no agent" if run.agent is None else f"the agent {run.agent!r}"
             raise InvalidRequestError(f"grounding.agent: the run belongs to {owner}.", param="grounding.agent")
-        return JoinedRun(runs=self, run_id=run_id, agent=run.agent, engine=bound.engine)
+        return JoinedRun(runs=self, run_id=run_id, agent=run.agent, engine=pinned.engine)
 
     async def add_call(self, run_id: str, record: RequestRecord) -> None:
         """Record a gateway request that joined the run and has ended."""
@@ -228,14 +228,14 @@ class RunService:
         ends = kind is StepKind.COMPLETE
         async with self.database.write() as connection:
             run = await _found(connection, run_id, caller, lock=True)
-            bound = await self._versions.of(connection, run)
+            pinned = await self._versions.of(connection, run)
             if (earlier := await _repeated_step(connection, run, kind, caller.repeat)) is not None:
-                outcome = StepOutcome.of(earlier.decisions, bound.policies)
-                return StepResult(run=run, policies=bound.policies, outcome=outcome, step=earlier.seq, request_id=None)
+                outcome = StepOutcome.of(earlier.decisions, pinned.policies)
+                return StepResult(run=run, policies=pinned.policies, outcome=outcome, step=earlier.seq, request_id=None)
             self._check_accepts(run, kind)
             steps = await repository.steps(connection, run_id) if ends else ()
             given = read(run, steps)
-            policies = bound.in_scope(run)
+            policies = pinned.in_scope(run)
             outcome, shadow = given.decide(policies), given.decide(PolicySet(policies.shadow))
             recorder = self._recorder(run, kind, now)
             recorder.quotable = [
@@ -249,7 +249,7 @@ class RunService:
             await self._forget_texts(connection, run_id, steps)
         await self._log(recorder, outcome, shadow, documents=() if given.document is None else (given.document,))
         return StepResult(
-            run=run, policies=bound.policies, outcome=outcome, step=step.seq, request_id=recorder.request_id
+            run=run, policies=pinned.policies, outcome=outcome, step=step.seq, request_id=recorder.request_id
         )
 
     def _check_accepts(self, run: RunRow, kind: StepKind) -> None:

@@ -13,7 +13,7 @@ from sqlalchemy.dialects import postgresql
 from app.auth.audit_log import AuditFilter, entries
 from app.db import partitions
 from app.db.database import Database, DatabaseUnavailableError
-from app.db.partitions import MonthInUseError, PartitionKeeper, create_months, drop_months, following, month_of
+from app.db.partitions import MonthInUseError, PartitionKeeper, create_months, drop_months, month_of, next_month
 from app.db.tables import EVENT_TABLES, feedback, requests
 from app.events.queries import EventFilter, EventQueries, requests_matching
 from app.events.records import RequestEvent
@@ -89,7 +89,7 @@ async def mark(database: Database, request_id: str) -> None:
 )
 def test_months_begin_in_utc(time: datetime, month: datetime, after: datetime) -> None:
     assert month_of(time) == month
-    assert following(month) == after
+    assert next_month(month) == after
 
 
 @on_postgres
@@ -98,7 +98,7 @@ async def test_this_month_and_two_more_are_made_once(open_database: Open) -> Non
         made = await asyncio.gather(create_months(database, JANUARY), create_months(another, JANUARY))
         assert sorted([*made[0], *made[1]]) == [JANUARY, FEBRUARY, MARCH]
         assert await create_months(database, JANUARY + timedelta(days=30)) == []
-        assert await create_months(database, FEBRUARY) == [following(MARCH)]
+        assert await create_months(database, FEBRUARY) == [next_month(MARCH)]
 
 
 @on_postgres
@@ -250,7 +250,7 @@ async def test_the_keeper_makes_what_is_missing_and_goes_on(
     open_database: Open, event: Event, until: Callable[..., Any]
 ) -> None:
     month = month_of(datetime.now(UTC))
-    ahead = [month, following(month), following(following(month))]
+    ahead = [month, next_month(month), next_month(next_month(month))]
     async with open_database() as database:
         keeper = PartitionKeeper(database, every_s=0.01, retry_s=0.01)
         await keeper.start()

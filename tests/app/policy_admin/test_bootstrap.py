@@ -11,7 +11,7 @@ import pytest
 from app.auth.audit_log import AuditFilter, entries
 from app.db.database import Database
 from app.errors import ConflictError
-from app.policy_admin.bootstrap import put_in_force
+from app.policy_admin.bootstrap import bootstrap_policies
 from app.policy_admin.policy_document import PolicyDraft, StoredPolicy, parse_document
 from app.policy_admin.policy_store import PolicyStore
 
@@ -33,14 +33,14 @@ async def test_policies_are_made_once_and_a_second_run_changes_nothing(open_data
         store = PolicyStore(database)
         drafts = [drafted("a", min_chunks=2), drafted("b")]
         for _ in range(2):
-            await put_in_force(drafts, store)
+            await bootstrap_policies(drafts, store)
             assert await stored(store) == [("a", 1, 2), ("b", 1, 1)]
         assert [policy.name for policy in store.engine.policies] == ["a", "b"]
 
 
 async def test_the_trail_says_that_the_configuration_made_them(open_database: Open) -> None:
     async with open_database() as database:
-        await put_in_force([drafted("a")], PolicyStore(database))
+        await bootstrap_policies([drafted("a")], PolicyStore(database))
         (line,) = await entries(database, AuditFilter(), limit=5)
         assert (line["actor"], line["action"]) == ("config", "policy.create")
 
@@ -49,8 +49,8 @@ async def test_one_that_differs_is_replaced_and_others_stay_untouched(open_datab
     async with open_database() as database:
         store = PolicyStore(database)
         await store.create(drafted("mine"))
-        await put_in_force([drafted("a")], store)
-        await put_in_force([drafted("a", min_chunks=5)], store)
+        await bootstrap_policies([drafted("a")], store)
+        await bootstrap_policies([drafted("a", min_chunks=5)], store)
         assert await stored(store) == [("a", 2, 5), ("mine", 1, 1)]
 
 
@@ -60,7 +60,7 @@ async def test_workers_that_start_at_once_make_each_policy_once(open_database: O
         stores = [PolicyStore(one), PolicyStore(two)]
         async with asyncio.TaskGroup() as group:
             for store in stores:
-                group.create_task(put_in_force(drafts, store))
+                group.create_task(bootstrap_policies(drafts, store))
         assert await stored(stores[0]) == [("a", 1, 3), ("b", 1, 3), ("c", 1, 3)]
 
 
@@ -81,7 +81,7 @@ class Contested(PolicyStore):
 async def test_a_lost_race_is_run_again_but_not_forever(open_database: Open) -> None:
     async with open_database() as database:
         store = Contested(database, times=2)
-        await put_in_force([drafted("a")], store)
+        await bootstrap_policies([drafted("a")], store)
         assert await stored(store) == [("a", 1, 1)]
         with pytest.raises(ConflictError):
-            await put_in_force([replace(drafted("a"), name="b")], Contested(database, times=100))
+            await bootstrap_policies([replace(drafted("a"), name="b")], Contested(database, times=100))

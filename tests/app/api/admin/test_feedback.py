@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.events.feedback import FeedbackMark, PolicyOutcome, PolicyQuality, rate
+from app.events.feedback import FeedbackMark, PolicyOutcome, PolicyQuality, policy_quality
 from app.events.records import RequestEvent
 from policies.types import Action, Decision
 
@@ -54,7 +54,7 @@ async def test_a_mark_of_a_request_is_held_against_each_policy_that_was_asked() 
         for policy, flagged in flags.items()
     ]
     marks = [mark("hit", True), mark("false alarm", False), mark("fine", True), mark("missed", False)]
-    assert counts(rate(marks, log)) == {
+    assert counts(policy_quality(marks, log)) == {
         "p": (1, 1, 1, 1),
         # It let pass what another rightly flagged: nothing is known of that. The false alarm was none of its.
         "q": (0, 0, 2, 1),
@@ -65,11 +65,14 @@ async def test_a_mark_of_a_request_is_held_against_each_policy_that_was_asked() 
 
 async def test_a_mark_of_a_decision_is_about_its_policy_alone_and_the_last_one_counts() -> None:
     log = [decided("r", "p", True, "d1", "d2"), decided("r", "q", False, "d3")]
-    assert counts(rate([mark("r", True, "d2")], log)) == {"p": (1, 0, 0, 0)}
-    assert counts(rate([mark("r", True, "d2"), mark("r", False, "d2")], log)) == {"p": (0, 1, 0, 0)}
-    assert counts(rate([mark("r", False, "d3")], log)) == {"q": (0, 0, 0, 1)}
-    assert counts(rate([mark("r", True), mark("r", True, "d3")], log)) == {"p": (1, 0, 0, 0), "q": (0, 0, 1, 0)}
-    assert rate([], log) == []
+    assert counts(policy_quality([mark("r", True, "d2")], log)) == {"p": (1, 0, 0, 0)}
+    assert counts(policy_quality([mark("r", True, "d2"), mark("r", False, "d2")], log)) == {"p": (0, 1, 0, 0)}
+    assert counts(policy_quality([mark("r", False, "d3")], log)) == {"q": (0, 0, 0, 1)}
+    assert counts(policy_quality([mark("r", True), mark("r", True, "d3")], log)) == {
+        "p": (1, 0, 0, 0),
+        "q": (0, 0, 1, 0),
+    }
+    assert policy_quality([], log) == []
 
 
 @pytest.fixture
