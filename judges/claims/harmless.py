@@ -17,7 +17,7 @@ from judges.features.numbers import vocabulary
 from judges.features.words import lexicon
 from judges.text.languages.rules import LANGUAGES, claim_rules
 
-_END: Final = re.compile(r"[\s.!…。！,:：)\]\"”’*_]*\Z")
+_END_MARKS: Final = '.!…。！,:：)]"”’*_'
 _START: Final = re.compile(r"[\s(\[\"“‘*_¡¿–—-]*")
 _QUESTION: Final = re.compile(r"[?？]\s*\Z")
 _SUBORDINATE: Final = re.compile(
@@ -84,8 +84,7 @@ class HarmlessText:
     def __init__(self, known: KnownText, languages: Sequence[str] = LANGUAGES) -> None:
         self._known = known
         self._table = _table(tuple(languages))
-        self._refusals = claim_rules(tuple(languages)).refusals
-        self._fillers = claim_rules(tuple(languages)).fillers
+        self._rules = claim_rules(tuple(languages))
 
     def prefix(self, text: str) -> int:
         """The length of the introduction of ``text``: a courtesy before a comma, "I think that", "Did you know that". 0
@@ -118,8 +117,8 @@ class HarmlessText:
         """The length of a refusal at the start of ``text`` that names nothing beyond the question and the documents; 0
         if there is none."""
         folded = _fold(text)
-        filler = self._fillers.match(folded)
-        found = self._refusals.match(folded, filler.end() if filler else 0) or self._refusals.match(folded)
+        filler = self._rules.fillers.match(folded)
+        found = self._rules.refusals.match(folded, filler.end() if filler else 0) or self._rules.refusals.match(folded)
         if found is None:
             return 0
         end = len(folded)
@@ -204,10 +203,10 @@ def _bare(text: str) -> str:
     """``text`` in lower case, without punctuation at its ends."""
     folded = _fold(text)
     begin = _START.match(folded)
-    start = begin.end() if begin else 0
-    end = _END.search(folded, start)
-    folded = folded[start : end.start() if end else len(folded)]
-    return re.sub(r"\s+", " ", folded.rstrip("?？"))
+    start, end = begin.end() if begin else 0, len(folded)
+    while end > start and (folded[end - 1].isspace() or folded[end - 1] in _END_MARKS):
+        end -= 1
+    return re.sub(r"\s+", " ", folded[start:end].rstrip("?？"))
 
 
 @lru_cache(maxsize=8)

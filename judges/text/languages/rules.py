@@ -38,10 +38,7 @@ class SplitRules:
 class ClaimRules:
     """Patterns that match the start of a lower-case sentence, unless a field says otherwise."""
 
-    hedges: re.Pattern[str]
     meta: re.Pattern[str]
-    greetings: re.Pattern[str]
-    interjections: re.Pattern[str]
     labels: re.Pattern[str]
     headings: re.Pattern[str]
     """Headings that say nothing about the text below them."""
@@ -58,8 +55,6 @@ class ClaimRules:
     openers: re.Pattern[str]
     """A prefix without content: "Note: ", "The answer to your question is: ", with the question if it is repeated
     there."""
-    dangling: re.Pattern[str]
-    """At the end of the sentence as written: a last word after which no sentence can end."""
 
 
 _ASKED: Final = r"""(?:,? ["“«„'][^"”»“]{1,300}["”»“']| [^:"“«„]{1,200}?)?"""
@@ -83,17 +78,14 @@ def claim_rules(languages: Sequence[str] = LANGUAGES) -> ClaimRules:
     """The merged patterns of ``languages`` (a tuple of codes). Raises ValueError for one without a table."""
     tables = [_table(language) for language in languages]
 
-    def any_of(name: str, section: str = "claims") -> str:
-        return _alternatives(_expand(entry, table["words"]) for table in tables for entry in table[section][name])
+    def any_of(name: str) -> str:
+        return _alternatives(_expand(entry, table["words"]) for table in tables for entry in table["claims"][name])
 
     def opening(name: str) -> re.Pattern[str]:
         return re.compile(rf"\W*{any_of(name)}(?!\w)")
 
     return ClaimRules(
-        hedges=opening("hedges"),
         meta=opening("meta"),
-        greetings=opening("greetings"),
-        interjections=opening("interjections"),
         labels=opening("labels"),
         headings=re.compile(rf"\W*{any_of('headings')}\W*\Z"),
         refusals=opening("refusals"),
@@ -106,7 +98,6 @@ def claim_rules(languages: Sequence[str] = LANGUAGES) -> ClaimRules:
         ),
         trailing=re.compile(rf"(?:, | \(){any_of('behind')} {any_of('sources')}\)?(?=[.!。]*\Z)"),
         openers=re.compile(rf"\W*{any_of('openers')} *"),
-        dangling=re.compile(rf"(?<!\w)(?<!\d ){any_of('dangling', 'split')}\s*\Z"),
     )
 
 
