@@ -1,1 +1,1 @@
-"""What was recorded: the rows of the event log, the writer and the queries."""
+"""The event log: its rows, the recorder, storage, rollups and queries."""
