@@ -1,4 +1,4 @@
-"""Check a text against sources without a server: what ``groundlane check`` does."""
+"""``groundlane check``: check a text against sources, without a server."""
 
 import asyncio
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ from judges.types import Chunk, GroundingReport, ReplyVerdict
 
 
 def check_text(settings: Settings, text: str, sources: Mapping[str, str]) -> GroundingReport:
-    """Judge ``text`` against ``sources`` (name to text) by the default thresholds. Runs an event loop of its own.
+    """Judge ``text`` against ``sources`` (name to text) with the default thresholds. Do not call it in an event loop.
 
-    An LLM that the settings name is asked as the gateway asks it, but for keys that are kept as secrets.
+    An LLM judge in the settings is called as by the gateway, but keys stored as secrets are not available.
 
-    Raises SettingsError for a judge that does not exist, JudgeMissingError for one that cannot be loaded.
+    Raises SettingsError for an unknown judge, JudgeMissingError for one that cannot be loaded.
     """
     llm = open_llm(settings)
     checker = GroundingChecker(
@@ -61,7 +61,7 @@ def report_json(report: GroundingReport) -> str:
 
 
 def show_report(report: GroundingReport, screen: Screen) -> None:
-    """Each sentence with its verdict and evidence, then the whole."""
+    """Print each sentence with its verdict and evidence, then the verdict on the whole text."""
     for sentence in report.sentences:
         screen.field(sentence.label.value, sentence.sentence.plain or sentence.sentence.text)
         for claim in sentence.claims:

@@ -1,4 +1,4 @@
-"""What the commands have in common: how they fail, and how they reach the database."""
+"""Shared by the commands: errors, access to the database, and tables."""
 
 import getpass
 import os
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class CommandError(Exception):
-    """The command failed; the message is one line."""
+    """A command failed; the message is one line."""
 
     exit_code = 1
 
@@ -30,7 +30,7 @@ class UsageError(CommandError):
 
 @contextmanager
 def database_errors() -> Iterator[None]:
-    """Turn what is wrong with the database into one line that names its setting."""
+    """Turn errors of the database into one line that names its setting."""
     from app.db.database import DatabaseUnavailableError, DatabaseUrlError
     from app.db.schema import SchemaError
 
@@ -43,7 +43,7 @@ def database_errors() -> Iterator[None]:
 
 
 def with_database(url: str, work: Callable[["Database"], Awaitable[T]]) -> T:
-    """The result of ``work`` on the database at ``url``, in the name of who runs the command.
+    """The result of ``work`` on the database at ``url``. The audit log names the user who runs the command.
 
     Raises SettingsError or CommandError.
     """
@@ -71,7 +71,7 @@ def with_database(url: str, work: Callable[["Database"], Awaitable[T]]) -> T:
 
 
 def show_columns(rows: Sequence[Sequence[str]]) -> None:
-    """Print ``rows``, the first of them the heading, in columns."""
+    """Print ``rows`` in columns; the first row is the heading."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
@@ -81,5 +81,5 @@ def show_columns(rows: Sequence[Sequence[str]]) -> None:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a user id without a name, as containers have it
+    except (KeyError, OSError):  # a user id without a name, as in containers
         return str(os.getuid())

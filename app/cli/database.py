@@ -1,4 +1,4 @@
-"""``groundlane db``: the tables, and how long the event log is kept."""
+"""``groundlane db``: upgrading the tables, and deleting old requests."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -9,7 +9,7 @@ import typer
 from app.cli.common import UsageError, database_errors, with_database
 from app.settings import load_settings
 
-database = typer.Typer(help="The database.", no_args_is_help=True)
+database = typer.Typer(help="Manage the database.", no_args_is_help=True)
 
 _AGE = re.compile(r"([1-9][0-9]{0,5})([hdw])")
 _HOURS = {"h": 1, "d": 24, "w": 168}
@@ -17,7 +17,7 @@ _HOURS = {"h": 1, "d": 24, "w": 168}
 
 @database.command()
 def upgrade() -> None:
-    """Bring the tables to this version, or make them. Safe to run again."""
+    """Create the tables, or upgrade them to this version. Safe to run again."""
     from app.db.schema import upgrade as run
 
     with database_errors():
@@ -27,27 +27,27 @@ def upgrade() -> None:
 
 @database.command()
 def prune(
-    older_than: Annotated[str, typer.Option(help="Age, such as 90d, 12h or 8w")],
+    older_than: Annotated[str, typer.Option(help="Age in hours, days or weeks: 12h, 90d, 8w")],
     keep_marked: Annotated[bool, typer.Option("--keep-marked", help="Keep requests that have feedback")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count")] = False,
 ) -> None:
-    """Delete requests of that age with all that hangs on them, and runs. Takes small pieces; safe beside a gateway."""
+    """Delete requests and runs older than an age. Works in small batches, safe while a gateway is running."""
     from app.events.storage.retention import prune as run
 
     before = datetime.now(UTC) - _age(older_than)
     url = load_settings().database_url
     gone = with_database(url, lambda database: run(database, before, keep_marked=keep_marked, dry_run=dry_run))
-    told = "would be deleted" if dry_run else "deleted"
-    typer.echo(f"From before {before:%Y-%m-%d %H:%M} UTC {told}: {gone.requests} requests, {gone.runs} runs.")
+    outcome = "would be deleted" if dry_run else "deleted"
+    typer.echo(f"Older than {before:%Y-%m-%d %H:%M} UTC, {outcome}: {gone.requests} requests, {gone.runs} runs.")
 
 
 def _age(text: str) -> timedelta:
     found = _AGE.fullmatch(text)
     if found is None:
-        raise UsageError(f"--older-than: {text!r} is no age; write it as 90d, 12h or 8w")
+        raise UsageError(f"--older-than: {text!r} is not an age; use a form such as 90d, 12h or 8w")
     try:
         age = timedelta(hours=int(found.group(1)) * _HOURS[found.group(2)])
         datetime.now(UTC) - age
     except OverflowError:
-        raise UsageError(f"--older-than: {text!r} reaches back beyond the calendar") from None
+        raise UsageError(f"--older-than: {text!r} is too long ago") from None
     return age

@@ -1,4 +1,4 @@
-"""``groundlane eval``: answers of a file judged by their documents."""
+"""``groundlane eval``: evaluate the answers in a file against their documents."""
 
 import sys
 from collections.abc import Coroutine, Iterator
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from app.cli.common import CommandError, UsageError
-from app.cli.evaluation_shown import show_comparison, show_estimate, show_summary
+from app.cli.evaluation_output import show_comparison, show_estimate, show_summary
 from app.settings import Settings, SettingsError, load_settings
 
 T = TypeVar("T")
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from app.evaluation.runs.run_summary import Summary
 
 evaluation = typer.Typer(
-    help="Evaluate answers by their documents: files of cases in, reports out.", no_args_is_help=True
+    help="Evaluate answers against their documents: reads files of cases, writes reports.", no_args_is_help=True
 )
 
 _FAILED = 1
 _INTERRUPTED = 130
 _TERMINATED = 143
 _LONG = 200
-"""Cases from which a run is long: they take some ten seconds, the start of the processes two."""
+"""Cases that make a run long: they take about ten seconds; starting the processes takes two."""
 
 
 class Metric(StrEnum):
     GROUNDING = "grounding"
 
 
-class Judge(StrEnum):
+class JudgeOption(StrEnum):
     CROSS_ENCODER = "cross-encoder"
     LLM = "llm"
     CASCADE = "cascade"
@@ -48,14 +48,15 @@ class Engine(StrEnum):
 
 
 Input = Annotated[Path, typer.Option("--input", "-i", help="Cases: a .json, .jsonl, .csv or .parquet file")]
-Limit = Annotated[int | None, typer.Option(min=1, help="Take the first cases only, so many")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Only the first N cases")]
 Which = Annotated[
-    Judge, typer.Option(help="The cross-encoder, an LLM, or the LLM where the cross-encoder comes to no verdict")
+    JudgeOption,
+    typer.Option(help="The cross-encoder, an LLM, or a cascade that asks the LLM if the cross-encoder is undecided"),
 ]
-CacheFile = Annotated[Path | None, typer.Option(help="File of verdicts kept; default: in the user's cache folder")]
-NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither read nor keep verdicts")]
-Entailment = Annotated[float, typer.Option(min=0.0, max=1.0, help="Supported at or above this probability")]
-Contradiction = Annotated[float, typer.Option(min=0.0, max=1.0, help="Contradicted at or above this probability")]
+CacheFile = Annotated[Path | None, typer.Option(help="File of cached verdicts; default: in the user's cache folder")]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Do not use the cache of verdicts")]
+Entailment = Annotated[float, typer.Option(min=0.0, max=1.0, help="Probability from which a claim is supported")]
+Contradiction = Annotated[float, typer.Option(min=0.0, max=1.0, help="Probability from which a claim is contradicted")]
 Metrics = Annotated[Metric, typer.Argument(help="What to measure")]
 
 
@@ -63,26 +64,28 @@ Metrics = Annotated[Metric, typer.Argument(help="What to measure")]
 def run(
     metric: Metrics,
     input: Input,
-    output_dir: Annotated[Path, typer.Option("--output-dir", "-o", help="Folder for the results; used again: go on")],
+    output_dir: Annotated[
+        Path, typer.Option("--output-dir", "-o", help="Folder for the results; resumes an existing run")
+    ],
     limit: Limit = None,
-    judge: Which = Judge.CROSS_ENCODER,
+    judge: Which = JudgeOption.CROSS_ENCODER,
     fail_under: Annotated[
-        float | None, typer.Option(min=0.0, max=1.0, help="Exit code 1 if the score is lower, or if there is none")
+        float | None, typer.Option(min=0.0, max=1.0, help="Exit code 1 if the score is lower or missing")
     ] = None,
     entailment_threshold: Entailment = 0.7,
     contradiction_threshold: Contradiction = 0.7,
     cache: CacheFile = None,
     no_cache: NoCache = False,
-    engine: Annotated[Engine, typer.Option(help="Judge here, or on a Ray cluster")] = Engine.LOCAL,
+    engine: Annotated[Engine, typer.Option(help="JudgeOption on this machine or on a Ray cluster")] = Engine.LOCAL,
     processes: Annotated[
-        int | None, typer.Option(min=0, help="Processes that judge, 0 for this one; default: as many as help")
+        int | None, typer.Option(min=0, help="Number of judging processes; 0: the main process. Default: automatic")
     ] = None,
-    ray_address: Annotated[str | None, typer.Option(help="Address of the cluster; default: RAY_ADDRESS")] = None,
-    ray_judges: Annotated[int | None, typer.Option(min=1, help="Judges on the cluster; default: one a core")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar")] = False,
+    ray_address: Annotated[str | None, typer.Option(help="Address of the Ray cluster; default: RAY_ADDRESS")] = None,
+    ray_judges: Annotated[int | None, typer.Option(min=1, help="Judges on the cluster; default: one per core")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Hide the progress bar")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON")] = False,
 ) -> None:
-    """Judge every case of a file. Exit code 1: a case failed, or the score is under --fail-under."""
+    """JudgeOption every case in a file. Exit code 1: a case failed, or the score is below --fail-under."""
     from asyncio import CancelledError
     from functools import partial
 
@@ -94,7 +97,7 @@ def run(
     with evaluation_errors():
         total = count_cases(input, limit=limit)
         if processes and engine is Engine.RAY:
-            raise UsageError("--processes is of the local engine; --ray-judges says how many judge on a cluster")
+            raise UsageError("--processes is for the local engine; use --ray-judges with --engine ray")
         if processes is None:
             processes = default_processes(settings, judge, total) if engine is Engine.LOCAL else 0
         evaluator = _open(settings, judge, entailment_threshold, contradiction_threshold, cache, no_cache, processes)
@@ -114,14 +117,14 @@ def run(
             with _progress(total, quiet) as progress:
                 summary = _run(judged(progress))
         except (KeyboardInterrupt, CancelledError) as stop:
-            typer.echo("Stopped. What was judged is kept: the same command goes on.", err=True)
+            typer.echo("Stopped. The results are kept; run the same command to resume.", err=True)
             raise typer.Exit(_INTERRUPTED if isinstance(stop, KeyboardInterrupt) else _TERMINATED) from None
     show_summary(summary, output_dir, json=json)
     raise typer.Exit(_exit_code(summary, fail_under))
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    """By the event loop that leaves most of the cores to the judge."""
+    """Run it with uvloop if available: that leaves more CPU time to the judge."""
     if sys.platform == "win32":
         import asyncio
 
@@ -133,7 +136,7 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM cancels the task that this is in, which can then end the processes that it started."""
+    """SIGTERM cancels the current task, which can then end the processes that it started."""
     if sys.platform == "win32":
         yield
         return
@@ -154,14 +157,14 @@ def estimate(
     metric: Metrics,
     input: Input,
     limit: Limit = None,
-    judge: Which = Judge.CROSS_ENCODER,
+    judge: Which = JudgeOption.CROSS_ENCODER,
     entailment_threshold: Entailment = 0.7,
     contradiction_threshold: Contradiction = 0.7,
     cache: CacheFile = None,
     no_cache: NoCache = False,
     json: Annotated[bool, typer.Option("--json", help="Print the estimate as JSON")] = False,
 ) -> None:
-    """Say what a run would cost. No LLM is asked anything, and none needs a key."""
+    """Estimate the cost of a run. Calls no LLM and needs no API key."""
     import asyncio
 
     from app.evaluation.cases.case_files import read_cases
@@ -191,14 +194,14 @@ def estimate(
 
 @evaluation.command()
 def compare(
-    before: Annotated[Path, typer.Argument(help="Folder of a run")],
-    after: Annotated[Path, typer.Argument(help="Folder of the run to hold against it")],
+    before: Annotated[Path, typer.Argument(help="Folder of the earlier run")],
+    after: Annotated[Path, typer.Argument(help="Folder of the later run")],
     fail_on_regression: Annotated[
-        bool, typer.Option("--fail-on-regression", help="Exit code 1 if a claim was accepted and is no more")
+        bool, typer.Option("--fail-on-regression", help="Exit code 1 if a claim is no longer accepted")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON")] = False,
 ) -> None:
-    """Hold two runs against each other: which claims flipped, and what became of the score."""
+    """Compare two runs: claims whose verdict changed, and the change of the score."""
     from app.evaluation.runs.run_comparison import compare_runs
 
     with evaluation_errors():
@@ -209,7 +212,7 @@ def compare(
 
 @evaluation.command()
 def sample() -> None:
-    """Print the cases that ship with the package, as JSON Lines."""
+    """Print the sample cases of the package as JSON Lines."""
     from importlib.resources import files
 
     typer.echo((files("app.evaluation") / "sample.jsonl").read_text("utf-8"), nl=False)
@@ -217,7 +220,7 @@ def sample() -> None:
 
 @contextmanager
 def evaluation_errors() -> Iterator[None]:
-    """Turn what can go wrong into one line: with the input into a UsageError, with the judge into a SettingsError."""
+    """Turn errors into one line: UsageError for the input, SettingsError for the judge, CommandError for others."""
     from app.evaluation.cases.case_files import CaseFileError
     from app.evaluation.judging.verdict_cache import CacheError
     from app.evaluation.runs.run import EngineMissingError, RunStoppedError
@@ -231,16 +234,16 @@ def evaluation_errors() -> Iterator[None]:
     except JudgeMissingError as error:
         raise SettingsError(f"GROUNDLANE_JUDGE: {error}") from None
     except CacheError as error:
-        raise CommandError(f"the cache: {error}; --no-cache does without") from None
+        raise CommandError(f"the cache: {error}. To run without a cache, use --no-cache.") from None
     except EngineMissingError as error:
         raise UsageError(str(error)) from None
     except RunStoppedError as error:
-        raise CommandError(f"{error} What was judged is kept: the same command goes on.") from None
+        raise CommandError(f"{error} The results are kept; run the same command to resume.") from None
 
 
 def _open(
     settings: Settings,
-    judge: Judge,
+    judge: JudgeOption,
     entailment: float,
     contradiction: float,
     cache: Path | None,
@@ -261,18 +264,18 @@ def _open(
     )
 
 
-def default_processes(settings: Settings, judge: Judge, total: int) -> int:
-    """How many to judge ``total`` cases in: one a core for a run that is long enough to be worth their start, by the
-    embedded judge, which is small enough to be had several times. An LLM is waited for in this process."""
+def default_processes(settings: Settings, judge: JudgeOption, total: int) -> int:
+    """The number of processes that judge ``total`` cases: one per core for a long run with the embedded judge, which is
+    small enough to be loaded several times; otherwise 0. Calls to an LLM are waited for in this process."""
     from judges.cross_encoder.model_files import cores
 
-    worth = judge is Judge.CROSS_ENCODER and settings.judge == "embedded" and total >= _LONG
-    return cores() if worth and cores() > 1 else 0
+    long = judge is JudgeOption.CROSS_ENCODER and settings.judge == "embedded" and total >= _LONG
+    return cores() if long and cores() > 1 else 0
 
 
 @contextmanager
 def _progress(total: int, quiet: bool) -> Iterator["Progress"]:
-    """A bar on stderr, where that is a terminal."""
+    """A progress bar on stderr, if that is a terminal."""
     if quiet or not sys.stderr.isatty():
         yield lambda _line: None
         return
@@ -293,13 +296,15 @@ def _progress(total: int, quiet: bool) -> Iterator["Progress"]:
 
 def _exit_code(summary: "Summary", fail_under: float | None) -> int:
     if summary.errors:
-        typer.echo(f"{summary.errors} cases could not be judged in full; the same command tries them again.", err=True)
+        typer.echo(
+            f"{summary.errors} cases could not be judged completely; run the same command to retry them.", err=True
+        )
         return _FAILED
     if fail_under is None:
         return 0
     score = summary.score.value
     if score is not None and score >= fail_under:
         return 0
-    shown = "no case has a score" if score is None else f"the score {score:.3f} is under {fail_under:g}"
-    typer.echo(f"Failed: {shown}.", err=True)
+    reason = "no case has a score" if score is None else f"the score {score:.3f} is below {fail_under:g}"
+    typer.echo(f"Failed: {reason}.", err=True)
     return _FAILED

@@ -11,26 +11,24 @@ if TYPE_CHECKING:
     from app.auth import StoredKey
     from app.db.database import Database
 
-keys = typer.Typer(help="Gateway keys: who may call the gateway.", no_args_is_help=True)
+keys = typer.Typer(help="Manage gateway keys, which callers of the gateway present.", no_args_is_help=True)
 
 _MOST = 10_000
 
 
 @keys.command()
 def create(
-    name: Annotated[str, typer.Argument(help="What to call it; several keys may have one name")],
-    model: Annotated[
-        list[str] | None, typer.Option(help="Glob of a model that it may use; give it again for more")
-    ] = None,
+    name: Annotated[str, typer.Argument(help="Name of the key; names need not be unique")],
+    model: Annotated[list[str] | None, typer.Option(help="Allowed models, as a glob; repeatable")] = None,
     collection: Annotated[
-        list[str] | None, typer.Option(help="Glob of a collection that its documents may be of; give it again for more")
+        list[str] | None, typer.Option(help="Allowed document collections, as a glob; repeatable")
     ] = None,
     requests_per_minute: Annotated[
-        int | None, typer.Option(min=1, max=1_000_000, help="Most requests in a minute")
+        int | None, typer.Option(min=1, max=1_000_000, help="Maximum requests per minute")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the key and its properties as JSON")] = False,
 ) -> None:
-    """Make a key and print it: the only time that it can be read."""
+    """Create a key and print it. It cannot be read again."""
     from app.auth import KeyDraft, KeyStore
 
     draft = KeyDraft(
@@ -43,17 +41,17 @@ def create(
     if json:
         typer.echo(_json(made, key=key))
         return
-    typer.echo(f"The key {made.prefix} of {made.name!r}, shown once:", err=True)
+    typer.echo(f"Key {made.prefix} ({made.name!r}), shown only once:", err=True)
     typer.echo(key)
 
 
 @keys.command("list")
 def list_keys(
-    prefix: Annotated[str | None, typer.Option(help="How the prefix begins")] = None,
-    all: Annotated[bool, typer.Option("--all", help="Revoked ones too")] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object a line")] = False,
+    prefix: Annotated[str | None, typer.Option(help="Beginning of the prefix")] = None,
+    all: Annotated[bool, typer.Option("--all", help="Include revoked keys")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line")] = False,
 ) -> None:
-    """List the keys by name; of each its prefix, never the key itself."""
+    """List the keys by name. Only the prefix of each key is shown."""
     from app.auth import KeyStore
 
     async def found(database: "Database") -> list["StoredKey"]:
@@ -69,12 +67,12 @@ def list_keys(
 
 
 @keys.command()
-def revoke(key: Annotated[str, typer.Argument(help="Id or prefix")]) -> None:
-    """Revoke a key. Every running gateway refuses it within a second."""
+def revoke(key: Annotated[str, typer.Argument(help="Id or prefix of the key")]) -> None:
+    """Revoke a key. Running gateways refuse it within a second."""
     from app.auth import KeyStore
 
     revoked = with_database(load_settings().database_url, lambda database: KeyStore(database).revoke(key))
-    typer.echo(f"The key {revoked.prefix} of {revoked.name!r} is revoked.")
+    typer.echo(f"Key {revoked.prefix} ({revoked.name!r}) is revoked.")
 
 
 def _row(key: "StoredKey") -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The ``groundlane`` command. Whatever goes wrong is one line on stderr and an exit code, never a stack trace."""
+"""The ``groundlane`` command. Errors are one line on stderr and an exit code, never a stack trace."""
 
 import sys
 from pathlib import Path
@@ -37,7 +37,7 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on")] = 8080,
     workers: Annotated[int, typer.Option(min=1, help="Worker processes")] = 1,
 ) -> None:
-    """Run the gateway. Brings the database up to date and, at the first start, makes the admin token."""
+    """Run the gateway. Upgrades the database and, on the first start, creates the admin token."""
     from app.cli.serve import check_address, prepare
     from app.cli.serve import serve as run
 
@@ -46,7 +46,7 @@ def serve(
         check_address(host, port)
     except OSError as error:
         reason = error.strerror or error
-        raise CommandError(f"{host}, port {port}: {reason}. Choose another with --host or --port.") from None
+        raise CommandError(f"{host}, port {port}: {reason}. Choose another address with --host or --port.") from None
     with database_errors():
         token = prepare(settings)
     if token is not None:
@@ -56,11 +56,11 @@ def serve(
 
 @cli.command()
 def demo(
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the gateway; 0: any free one")] = 8080,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the gateway; 0 for any free port")] = 8080,
     keep: Annotated[bool, typer.Option("--keep", help="Keep database and requests in ./groundlane-demo")] = False,
-    exit: Annotated[bool, typer.Option("--exit", help="End after the walk-through")] = False,
+    exit: Annotated[bool, typer.Option("--exit", help="Exit after the walkthrough")] = False,
 ) -> None:
-    """Show what the gateway does, with a scripted model: no account and no network needed. Then keep serving."""
+    """Show what the gateway does, with a scripted model, then keep serving. Needs no account and no network."""
     from app.cli.demo.tour import TourError, tour
 
     try:
@@ -72,11 +72,11 @@ def demo(
 
 @cli.command()
 def check(
-    text: Annotated[Path, typer.Argument(help="File with the text; -: stdin")],
-    sources: Annotated[list[Path], typer.Argument(help="Text files to check it against")],
+    text: Annotated[Path, typer.Argument(help="File with the text; - for stdin")],
+    sources: Annotated[list[Path], typer.Argument(help="Text files to check the text against")],
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON")] = False,
 ) -> None:
-    """Check a text against source files, without a server. Exit code 1: it is not grounded in them."""
+    """Check a text against source files, without a server. Exit code 1: the text is not grounded."""
     from app.cli.check import check_text, is_grounded, report_json, show_report
     from app.cli.terminal import Screen
     from app.judge_runtime.offline import JudgeMissingError
@@ -94,7 +94,7 @@ def check(
 
 @cli.command()
 def settings() -> None:
-    """List every setting with its value (secrets masked), its default and its meaning."""
+    """List every setting with its value (secrets masked), default and meaning."""
     show_columns([("SETTING", "VALUE", "DEFAULT", "MEANING"), *setting_rows(load_settings())])
 
 
@@ -117,8 +117,8 @@ def setting_rows(values: Settings) -> list[tuple[str, str, str, str]]:
 
 
 def show_token(token: str) -> None:
-    """Print a new admin token: the only time that it can be read."""
-    typer.echo(f"Admin token (shown once, keep it): {token}", err=True)
+    """Print a new admin token. It cannot be read again."""
+    typer.echo(f"Admin token (shown only once, store it now): {token}", err=True)
 
 
 def _read(path: Path) -> str:
@@ -131,7 +131,7 @@ def _read(path: Path) -> str:
 
 
 def main() -> None:
-    """Entry point of the console script. Exit codes: 1 it failed, 2 a setting or an argument is wrong."""
+    """Run the command. Exit codes: 1 for a failure, 2 for a bad setting or argument."""
     try:
         cli()
     except SettingsError as error:

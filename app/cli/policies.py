@@ -1,4 +1,4 @@
-"""``groundlane policies``: those of a file and those in force."""
+"""``groundlane policies``: list them, and bring them in line with a file."""
 
 import sys
 from collections.abc import Awaitable, Callable
@@ -11,12 +11,12 @@ from app.cli.common import CommandError, UsageError, show_columns, with_database
 from app.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from app.cli.apply_policies import Plan, Present, Target
+    from app.cli.apply_policies import ExistingPolicy, PolicyChanges, PolicyTarget
     from app.db.database import Database
     from app.policy_admin.policy_document import PolicyDraft
 
 policies = typer.Typer(
-    help="Policies: those in force, and those of a file. In the settings' database, or through a gateway (--url).",
+    help="Manage policies from a file, in the settings' database or through a running gateway (--url).",
     no_args_is_help=True,
 )
 
@@ -26,16 +26,16 @@ _TIMEOUT_S = 30.0
 
 Url = Annotated[
     str | None,
-    typer.Option(help="Address of a gateway, whose admin token GROUNDLANE_ADMIN_TOKEN is; left out: the database"),
+    typer.Option(help="URL of a gateway, with its admin token in GROUNDLANE_ADMIN_TOKEN; default: the database"),
 ]
-File = Annotated[Path, typer.Option("--file", "-f", help="TOML or JSON file; -: stdin, JSON")]
-Prune = Annotated[bool, typer.Option("--prune", help="Policies that are not in the file are to go")]
+File = Annotated[Path, typer.Option("--file", "-f", help="TOML or JSON file; - for JSON on stdin")]
+Prune = Annotated[bool, typer.Option("--prune", help="Delete policies that are not in the file")]
 
 
 @policies.command("list")
 def list_policies(
     url: Url = None,
-    json: Annotated[bool, typer.Option("--json", help="As a file that `apply` reads")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print a JSON file that `apply` reads")] = False,
 ) -> None:
     """List the policies by name."""
     from app.cli.apply_policies import policy_file
@@ -50,10 +50,10 @@ def list_policies(
 
 @policies.command()
 def diff(file: File, url: Url = None, prune: Prune = False) -> None:
-    """Show what `apply` would change. Exit code 0: nothing; 3: something."""
+    """Show what `apply` would change. Exit code 3: there are changes."""
     plan = _at(url, _planned(_read(file), prune))
     _show(plan)
-    raise typer.Exit(_DIFFERENT if plan.steps else 0)
+    raise typer.Exit(_DIFFERENT if plan.changes else 0)
 
 
 @policies.command()
@@ -61,38 +61,38 @@ def apply(
     file: File,
     url: Url = None,
     prune: Prune = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the changes")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation")] = False,
 ) -> None:
-    """Bring the policies to what the file says, after showing what changes. Done again, it does nothing."""
-    from app.cli.apply_policies import carry_out
+    """Show the changes, then make the policies match the file. Idempotent."""
+    from app.cli.apply_policies import apply_changes
 
     wanted = _read(file)
     plan = _at(url, _planned(wanted, prune))
     _show(plan)
-    if dry_run or not plan.steps:
+    if dry_run or not plan.changes:
         return
     if not yes:
         if not sys.stdin.isatty():
-            raise UsageError("nobody can be asked here: confirm with --yes")
-        if not typer.confirm("Change them?"):
+            raise UsageError("stdin is not a terminal: confirm with --yes")
+        if not typer.confirm("Apply these changes?"):
             raise CommandError("nothing was changed")
-    # The plan that was shown, not a new one: what has changed since is refused by its version.
-    _at(url, lambda target: carry_out(plan, target))
+    # The plan that was shown, not a new one: policies that have changed since are refused by their versions.
+    _at(url, lambda target: apply_changes(plan, target))
     typer.echo("Done.")
 
 
-def _planned(wanted: "list[PolicyDraft]", prune: bool) -> Callable[["Target"], Awaitable["Plan"]]:
-    from app.cli.apply_policies import make_plan
+def _planned(wanted: "list[PolicyDraft]", prune: bool) -> Callable[["PolicyTarget"], Awaitable["PolicyChanges"]]:
+    from app.cli.apply_policies import plan_changes
 
-    async def planned(target: "Target") -> "Plan":
-        return make_plan(wanted, await target.list(), prune=prune)
+    async def planned(target: "PolicyTarget") -> "PolicyChanges":
+        return plan_changes(wanted, await target.list(), prune=prune)
 
     return planned
 
 
-def _at(url: str | None, work: Callable[["Target"], Awaitable[T]]) -> T:
-    """The result of ``work`` where the policies are. Raises SettingsError or CommandError."""
+def _at(url: str | None, work: Callable[["PolicyTarget"], Awaitable[T]]) -> T:
+    """The result of ``work`` on the database, or on the gateway at ``url``. Raises SettingsError or CommandError."""
     settings = load_settings()
     if url is not None:
         return _at_gateway(url, settings, work)
@@ -105,7 +105,7 @@ def _at(url: str | None, work: Callable[["Target"], Awaitable[T]]) -> T:
     return with_database(settings.database_url, stored)
 
 
-def _at_gateway(url: str, settings: Settings, work: Callable[["Target"], Awaitable[T]]) -> T:
+def _at_gateway(url: str, settings: Settings, work: Callable[["PolicyTarget"], Awaitable[T]]) -> T:
     import asyncio
 
     import httpx
@@ -115,7 +115,7 @@ def _at_gateway(url: str, settings: Settings, work: Callable[["Target"], Awaitab
     if settings.admin_token is None:
         raise UsageError("GROUNDLANE_ADMIN_TOKEN: not set; --url needs the admin token of that gateway")
     if not url.startswith(("http://", "https://")):
-        raise UsageError(f"--url: {url!r} does not begin with http:// or https://")
+        raise UsageError(f"--url: {url!r} must start with http:// or https://")
     headers = {"Authorization": f"Bearer {settings.admin_token.get_secret_value()}"}
 
     async def asked() -> T:
@@ -125,7 +125,7 @@ def _at_gateway(url: str, settings: Settings, work: Callable[["Target"], Awaitab
     try:
         return asyncio.run(asked())
     except httpx.InvalidURL:
-        raise UsageError(f"--url: {url!r} is no address") from None
+        raise UsageError(f"--url: {url!r} is not a valid URL") from None
     except TargetError as error:
         raise CommandError(str(error)) from None
 
@@ -145,18 +145,18 @@ def _read(file: Path) -> "list[PolicyDraft]":
         raise UsageError(f"{file}: {error}") from None
 
 
-def _show(plan: "Plan") -> None:
-    from app.cli.apply_policies import told
+def _show(plan: "PolicyChanges") -> None:
+    from app.cli.apply_policies import describe
 
-    for step in plan.steps:
-        for line in told(step):
+    for step in plan.changes:
+        for line in describe(step):
             typer.echo(line)
-    counts = f"{len(plan.steps)} to change, {len(plan.unchanged)} as they should be"
-    left = f", {len(plan.others)} not in the file and left alone" if plan.others else ""
-    typer.echo(f"{counts}{left}.")
+    counts = f"{len(plan.changes)} to change, {len(plan.unchanged)} unchanged"
+    others = f", {len(plan.others)} not in the file (kept)" if plan.others else ""
+    typer.echo(f"{counts}{others}.")
 
 
-def _row(policy: "Present") -> tuple[str, ...]:
+def _row(policy: "ExistingPolicy") -> tuple[str, ...]:
     draft = policy.draft
     mode = draft.mode if draft.canary_percent == 100 else f"{draft.mode} {draft.canary_percent}%"
     enabled = "yes" if draft.enabled else "no"

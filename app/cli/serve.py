@@ -1,4 +1,4 @@
-"""Starting the gateway: what must be in place before a worker runs, and uvicorn's settings."""
+"""Starting the gateway: the checks before a worker runs, and the settings of uvicorn."""
 
 import asyncio
 import gc
@@ -26,26 +26,26 @@ from judges.cross_encoder import open_scorer
 from judges.cross_encoder.model_files import cores
 
 _KEEP_ALIVE_S = 75
-"""Longer than clients and load balancers keep an idle connection, so that it is never closed under a new request."""
+"""Longer than clients and load balancers keep an idle connection, so that a new request never meets a closed one."""
 
-_SILENT_S = 120
-"""Seconds after which a worker that does not answer its supervisor is replaced, and in which one that is to take over
-from another must serve. A large judge takes a while to load, and several that load at once on a busy machine longer."""
+_WORKER_TIMEOUT_S = 120
+"""Seconds after which an unresponsive worker is replaced, and in which its replacement must be ready. A large judge
+takes a while to load, and several that load at once on a busy machine take longer."""
 
-_YOUNG = 10_000
-"""Containers made between two looks of the garbage collector: a request makes hundreds, and nearly all end with it."""
+_GC_THRESHOLD = 10_000
+"""Containers allocated between two garbage collections: a request allocates hundreds, and nearly all end with it."""
 
 
 def check_address(host: str, port: int) -> None:
-    """Raises OSError where a server cannot listen there now."""
+    """Raises OSError if a server cannot listen there now."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind((host, port))
 
 
 def prepare(settings: Settings) -> str | None:
-    """Check what only the start can check, bring the database to this version, and make the admin token if there is
-    none. Returns the token if it was made now: show it, it cannot be read again. Runs an event loop of its own.
+    """Check the configuration, upgrade the database, and create the admin token if there is none. Returns the token if
+    it is new: show it, it cannot be read again. Do not call it in an event loop.
 
     Raises SettingsError, DatabaseUrlError or DatabaseUnavailableError.
     """
@@ -69,15 +69,15 @@ async def _make_admin_token(settings: Settings) -> str | None:
 
 
 def build_app() -> FastAPI:
-    """The app of one worker process, from the environment."""
+    """The application of a worker process, with the settings of the environment."""
     settings = load_settings()
     configure_logging(settings.log_level, settings.log_format)
     return to_serve(create_app(settings))
 
 
 def to_serve(app: FastAPI) -> FastAPI:
-    """``app``, for a process that does nothing else: the collector passes over what is there once it is open, modules
-    and models above all, which would take it longer to look through than all the requests of a second."""
+    """``app`` for a process that does nothing else. Once it is open, the garbage collector ignores what exists already:
+    modules and models, which take longer to traverse than all the requests of a second."""
     opened = app.router.lifespan_context
 
     @asynccontextmanager
@@ -85,7 +85,7 @@ def to_serve(app: FastAPI) -> FastAPI:
         async with opened(app) as state:
             gc.collect()
             gc.freeze()
-            gc.set_threshold(_YOUNG)
+            gc.set_threshold(_GC_THRESHOLD)
             yield state
 
     app.router.lifespan_context = lifespan
@@ -93,12 +93,12 @@ def to_serve(app: FastAPI) -> FastAPI:
 
 
 def serve(settings: Settings, *, host: str, port: int, workers: int) -> None:
-    """Serve until SIGTERM or SIGINT, then let open streams end for ``shutdown_grace_s``.
+    """Serve until SIGTERM or SIGINT, then give open streams ``shutdown_grace_s`` to end.
 
-    With several workers, each has metrics of its own in a shared folder, and any of them answers ``/metrics`` for all.
+    Several workers keep their metrics in a shared folder, and each of them answers ``/metrics`` for all.
     """
     configure_logging(settings.log_level, settings.log_format)
-    with _among(workers, settings) if workers > 1 else nullcontext():
+    with _shared_by_workers(workers, settings) if workers > 1 else nullcontext():
         uvicorn.run(
             "app.cli.serve:build_app",
             factory=True,
@@ -110,15 +110,15 @@ def serve(settings: Settings, *, host: str, port: int, workers: int) -> None:
             server_header=False,
             lifespan="on",
             timeout_keep_alive=_KEEP_ALIVE_S,
-            timeout_worker_healthcheck=_SILENT_S,
+            timeout_worker_healthcheck=_WORKER_TIMEOUT_S,
             timeout_graceful_shutdown=math.ceil(settings.shutdown_grace_s),
         )
 
 
 @contextmanager
-def _among(workers: int, settings: Settings) -> Iterator[None]:
-    """What several workers find in their environment: a folder for their numbers, which the library looks for when it
-    is imported, as each worker does anew; and the cores of each one's judge, where the settings name no number."""
+def _shared_by_workers(workers: int, settings: Settings) -> Iterator[None]:
+    """Set the environment of several workers: a folder for their metrics, which the library reads when a worker imports
+    it, and the number of cores for each judge if the settings give none."""
     with tempfile.TemporaryDirectory(prefix="groundlane-metrics-") as folder:
         shared = {"PROMETHEUS_MULTIPROC_DIR": folder}
         if settings.judge_threads == 0:

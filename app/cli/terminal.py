@@ -1,4 +1,4 @@
-"""Verdicts on a screen: plain lines, coloured only where a terminal shows them."""
+"""Verdicts on a terminal: plain lines, with colours if stdout is a terminal."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ _INDENT = 16
 
 
 class Screen:
-    """Writes to stdout. Colours are off when it is no terminal or ``NO_COLOR`` is set."""
+    """Writes to stdout. Colours are off if stdout is not a terminal or ``NO_COLOR`` is set."""
 
     def __init__(self) -> None:
         self._color = None if not os.environ.get("NO_COLOR") else False
@@ -39,7 +39,7 @@ class Screen:
         self._echo(text)
 
     def field(self, name: str, text: str, *, color: str | None = None) -> None:
-        """``name`` on the left, ``text`` wrapped beside it."""
+        """``name`` on the left, ``text`` wrapped to the right of it."""
         wrapped = textwrap.wrap(text, self._width - _INDENT) or [""]
         label = typer.style(f"  {name:<{_INDENT - 2}}", dim=True)
         self._echo(label + typer.style(wrapped[0], fg=color))
@@ -47,11 +47,11 @@ class Screen:
             self._echo(" " * _INDENT + typer.style(line, fg=color))
 
     def command(self, text: str) -> None:
-        """A command to copy: never wrapped."""
+        """A command to copy, never wrapped."""
         self._echo(f"  {'try it':<{_INDENT - 2}}" + typer.style(text, fg="cyan"))
 
     def claim(self, claim: Mapping[str, Any]) -> None:
-        """A verdict under its sentence, with the evidence it rests on."""
+        """A claim's verdict, with the evidence for it."""
         verdict = str(claim.get("verdict"))
         mark, color = _MARKS.get(verdict, ("-", "white"))
         parts = [f"{mark} {verdict}"]

@@ -41,9 +41,9 @@ def test_no_documents_malformed_ones_and_a_failing_judge_fail(
         check_grounded(evaluator, TRUE, [])
     with pytest.raises(ValueError, match=r"documents\[0\].text: a document needs a text"):
         check_grounded(evaluator, TRUE, [{"source": "a"}])
-    failed = EvaluationResult.read({"case_id": "output", "metrics": [{"error": "1 of 1 claims went unjudged"}]})
+    failed = EvaluationResult.read({"case_id": "output", "metrics": [{"error": "1 of 1 claims could not be judged"}]})
     monkeypatch.setattr(evaluator, "evaluate", lambda _case: failed)
-    with pytest.raises(AssertionError, match="could not be judged: 1 of 1 claims went unjudged"):
+    with pytest.raises(AssertionError, match="could not be judged: 1 of 1 claims could not be judged"):
         check_grounded(evaluator, TRUE, [DOCUMENT])
 
 

@@ -10,7 +10,7 @@ from app.evaluation.cases.case_result import CaseResult
 from app.evaluation.judging.case_judge import CaseJudge, JudgeKind
 from app.evaluation.judging.evaluator import Evaluator
 from app.evaluation.judging.verdict_cache import VerdictCache
-from app.evaluation.runs.run_summary import Line
+from app.evaluation.runs.run_summary import CaseLine
 from judges.testing import ScriptedJudge, contradicts, entails
 from judges.thresholds import Thresholds
 
@@ -52,10 +52,10 @@ async def evaluate_all(evaluator: Evaluator, cases: Sequence[Case]) -> Sequence[
     return await asyncio.gather(*map(evaluator.evaluate, cases))
 
 
-def ignore(_line: Line) -> None:
+def ignore(_line: CaseLine) -> None:
     pass
 
 
-def collect() -> tuple[list[Line], Callable[[Line], None]]:
-    lines: list[Line] = []
+def collect() -> tuple[list[CaseLine], Callable[[CaseLine], None]]:
+    lines: list[CaseLine] = []
     return lines, lines.append

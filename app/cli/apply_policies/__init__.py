@@ -1,21 +1,29 @@
-"""Bringing the policies of a gateway to what a file says: what is different, and how it gets there."""
+"""Making the policies of a gateway match a file: the differences, and the changes that remove them."""
 
-from app.cli.apply_policies.diff import Plan, Present, Step, Target, carry_out, make_plan, told
-from app.cli.apply_policies.file import PolicyFileError, policy_file, read_policies
+from app.cli.apply_policies.changes import (
+    ExistingPolicy,
+    PolicyChange,
+    PolicyChanges,
+    PolicyTarget,
+    apply_changes,
+    describe,
+    plan_changes,
+)
+from app.cli.apply_policies.policy_file import PolicyFileError, policy_file, read_policies
 from app.cli.apply_policies.targets import GatewayTarget, StoreTarget, TargetError
 
 __all__ = [
+    "ExistingPolicy",
     "GatewayTarget",
-    "Plan",
+    "PolicyChange",
+    "PolicyChanges",
     "PolicyFileError",
-    "Present",
-    "Step",
+    "PolicyTarget",
     "StoreTarget",
-    "Target",
     "TargetError",
-    "carry_out",
-    "make_plan",
+    "apply_changes",
+    "describe",
+    "plan_changes",
     "policy_file",
     "read_policies",
-    "told",
 ]

@@ -1,4 +1,4 @@
-"""Where policies can be changed: in the database, or through the admin API of a gateway that runs."""
+"""Where policies can be changed: in the database, or through the admin API of a running gateway."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, fields
@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from app.cli.apply_policies.diff import Present
+from app.cli.apply_policies.changes import ExistingPolicy
 from app.errors import AdminError
 from app.policy_admin.policy_document import PolicyDraft, parse_document
 from app.policy_admin.policy_store import PolicyStore
@@ -16,42 +16,42 @@ _FIELDS = tuple(field.name for field in fields(PolicyDraft))
 
 
 class TargetError(Exception):
-    """The gateway could not be asked, or refused; the message is one line."""
+    """The gateway is unreachable or refused; the message is one line."""
 
 
 class StoreTarget:
-    """The database itself. Raises what PolicyStore raises."""
+    """The policies in the database. Raises what PolicyStore raises."""
 
     def __init__(self, store: PolicyStore) -> None:
         self._store = store
 
-    async def list(self) -> Sequence[Present]:
-        found: list[Present] = []
+    async def list(self) -> Sequence[ExistingPolicy]:
+        found: list[ExistingPolicy] = []
         while True:
             after = found[-1].draft.name if found else None
             page = await self._store.list(after=after, limit=_PAGE)
-            found.extend(Present(id=policy.id, version=policy.version, draft=policy.draft()) for policy in page)
+            found.extend(ExistingPolicy(id=policy.id, version=policy.version, draft=policy.draft()) for policy in page)
             if len(page) < _PAGE:
                 return found
 
     async def create(self, draft: PolicyDraft) -> None:
         await self._store.create(draft)
 
-    async def replace(self, present: Present, draft: PolicyDraft) -> None:
+    async def replace(self, present: ExistingPolicy, draft: PolicyDraft) -> None:
         await self._store.replace(present.id, draft, expected=present.version)
 
-    async def delete(self, present: Present) -> None:
+    async def delete(self, present: ExistingPolicy) -> None:
         await self._store.delete(present.id, expected=present.version)
 
 
 class GatewayTarget:
-    """A gateway. ``client`` has its address as base URL and the admin token in its headers. Raises TargetError."""
+    """The policies of a running gateway. ``client`` has the base URL and the admin token. Raises TargetError."""
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self._client = client
 
-    async def list(self) -> Sequence[Present]:
-        found: list[Present] = []
+    async def list(self) -> Sequence[ExistingPolicy]:
+        found: list[ExistingPolicy] = []
         cursor: str | None = None
         while True:
             page = await self._ask("GET", "", params={"limit": _PAGE} | ({"cursor": cursor} if cursor else {}))
@@ -64,10 +64,10 @@ class GatewayTarget:
     async def create(self, draft: PolicyDraft) -> None:
         await self._ask("POST", "", json=asdict(draft))
 
-    async def replace(self, present: Present, draft: PolicyDraft) -> None:
+    async def replace(self, present: ExistingPolicy, draft: PolicyDraft) -> None:
         await self._ask("PUT", f"/{present.id}", json=asdict(draft), headers=_seen(present))
 
-    async def delete(self, present: Present) -> None:
+    async def delete(self, present: ExistingPolicy) -> None:
         await self._ask("DELETE", f"/{present.id}", headers=_seen(present))
 
     async def _ask(self, method: str, path: str, **options: Any) -> Any:
@@ -81,19 +81,19 @@ class GatewayTarget:
         if response.is_success:
             return body
         detail = body.get("detail") if isinstance(body, dict) else None
-        raise TargetError(f"{self._client.base_url}: {detail or f'it answered {response.status_code}'}")
+        raise TargetError(f"{self._client.base_url}: {detail or f'HTTP status {response.status_code}'}")
 
     def _stranger(self) -> TargetError:
-        return TargetError(f"{self._client.base_url}: no gateway answers there")
+        return TargetError(f"{self._client.base_url}: not a Groundlane gateway")
 
 
-def _present(item: Any) -> Present:
+def _present(item: Any) -> ExistingPolicy:
     try:
         draft = parse_document({name: item[name] for name in _FIELDS if name in item})
-        return Present(id=item["id"], version=item["version"], draft=draft)
+        return ExistingPolicy(id=item["id"], version=item["version"], draft=draft)
     except (AdminError, KeyError, TypeError) as error:
-        raise TargetError(f"the gateway has a policy that this version does not understand: {error}") from None
+        raise TargetError(f"the gateway has a policy that this version cannot read: {error}") from None
 
 
-def _seen(present: Present) -> dict[str, str]:
+def _seen(present: ExistingPolicy) -> dict[str, str]:
     return {"If-Match": f'"{present.version}"'}

@@ -1,1 +1,1 @@
-"""A tour without an account: a scripted upstream, documents and policies to try the gateway on."""
+"""``groundlane demo``: a scripted upstream, documents and policies to try the gateway with, without an account."""

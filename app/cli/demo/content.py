@@ -1,4 +1,4 @@
-"""The demo's world, read from ``content.toml``: documents, policies, scripted answers and the walk-through."""
+"""The content of the demo, from ``content.toml``: documents, policies, scripted answers and scenes."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -31,13 +31,13 @@ class DemoPolicy(_Part):
     priority: int = 0
 
 
-class Answer(_Part):
+class ScriptedAnswer(_Part):
     question: str
     answer: str
 
 
 class Scene(_Part):
-    """One request of the walk-through. ``shows`` tells the reader what to look at."""
+    """One request of the walkthrough. ``shows`` explains it to the reader."""
 
     key: str
     title: str
@@ -51,7 +51,7 @@ class Scene(_Part):
 class Content(_Part):
     policies: tuple[DemoPolicy, ...]
     documents: tuple[DemoDocument, ...]
-    answers: tuple[Answer, ...]
+    answers: tuple[ScriptedAnswer, ...]
     scenes: tuple[Scene, ...]
 
     def request(self, scene: Scene) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Servers in threads: the demo runs its upstream and the gateway beside the walk-through, in one process."""
+"""Servers in threads: the demo runs its upstream, the gateway and the walkthrough in one process."""
 
 import socket
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ _START_LIMIT_S = 60.0
 
 
 class ServerStartError(Exception):
-    """A server ended before it served; why stands in the log."""
+    """A server did not start; the log has the cause."""
 
 
 class _Server(uvicorn.Server):
-    """Says when it is up, or that it will not be."""
+    """``decided`` is set once it is up or has failed to start."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -28,14 +28,14 @@ class _Server(uvicorn.Server):
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         try:
-            with suppress(SystemExit):  # uvicorn's way to end a process that cannot start
+            with suppress(SystemExit):  # uvicorn's way to exit when it cannot start
                 super().run(sockets)
         finally:
             self.decided.set()
 
 
 def bind(port: int) -> socket.socket:
-    """A listening loopback socket; port 0 takes a free one. Raises OSError when the port is taken."""
+    """A bound loopback socket; port 0 takes a free one. Raises OSError if the port is in use."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -48,7 +48,7 @@ def bind(port: int) -> socket.socket:
 
 @contextmanager
 def serving(app: ASGIApp, sock: socket.socket, *, grace_s: int = 5) -> Iterator[str]:
-    """Serve ``app`` on ``sock`` for as long as the block runs; yields its URL. Raises ServerStartError."""
+    """Serve ``app`` on ``sock`` while the block runs; yields its URL. Raises ServerStartError."""
     port = sock.getsockname()[1]
     server = _Server(
         uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=grace_s, lifespan="on")
@@ -58,7 +58,7 @@ def serving(app: ASGIApp, sock: socket.socket, *, grace_s: int = 5) -> Iterator[
     try:
         server.decided.wait(_START_LIMIT_S)
         if not server.started:
-            raise ServerStartError("the server did not start; the log above says why")
+            raise ServerStartError("the server did not start; see the log above")
         yield f"http://127.0.0.1:{port}"
     finally:
         server.should_exit = True

@@ -1,4 +1,4 @@
-"""The demo as a whole: upstream and gateway up, the walk-through, and on serving until Ctrl-C."""
+"""The demo: start the upstream and the gateway, play the walkthrough, and serve until Ctrl-C."""
 
 import secrets
 import signal
@@ -15,7 +15,7 @@ from pydantic import HttpUrl, SecretStr
 from app.cli.demo.content import Content, load_content
 from app.cli.demo.servers import ServerStartError, bind, serving
 from app.cli.demo.upstream import ScriptedUpstream
-from app.cli.demo.walkthrough import Outcome, Walkthrough, WalkthroughError
+from app.cli.demo.walkthrough import SceneResult, Walkthrough, WalkthroughError
 from app.cli.serve import prepare
 from app.cli.terminal import Screen
 from app.main import create_app
@@ -24,12 +24,12 @@ from app.settings import Settings, StoreText, UpstreamApi
 
 
 class TourError(Exception):
-    """The demo cannot go on; the message is one line."""
+    """The demo failed; the message is one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """The running demo: the gateway's ``url`` and admin ``token``, the upstream behind it, the folder of its files."""
+    """The running demo: the gateway's ``url`` and admin ``token``, its upstream, and the folder of its files."""
 
     url: str
     token: str
@@ -48,18 +48,16 @@ class Stage:
         )
 
 
-def tour(settings: Settings, *, port: int, folder: Path | None, leave: bool) -> dict[str, Outcome]:
-    """Run the demo on ``port`` (0: any free one). ``folder`` keeps database and request files there; None: they go with
-    the demo. ``leave``: end after the walk-through, whose outcomes are returned. Raises TourError, SettingsError,
+def tour(settings: Settings, *, port: int, folder: Path | None, leave: bool) -> dict[str, SceneResult]:
+    """Run the demo on ``port`` (0: any free one). The database and the requests are kept in ``folder``; None: they are
+    deleted. ``leave``: return after the walkthrough, with the results of its scenes. Raises TourError, SettingsError,
     DatabaseUrlError or DatabaseUnavailableError.
     """
     screen = Screen()
     try:
         with stage(settings, port=port, folder=folder) as running:
             screen.title("Groundlane")
-            screen.paragraph(
-                "A scripted model stands in for the real one. Policies, judge, stream and event log are real."
-            )
+            screen.paragraph("The model is scripted. Policies, judge, streaming and event log are real.")
             outcomes = running.walkthrough(screen).run()
             if not leave:
                 _show_next_steps(screen, running)
@@ -71,7 +69,7 @@ def tour(settings: Settings, *, port: int, folder: Path | None, leave: bool) -> 
 
 @contextmanager
 def stage(settings: Settings, *, port: int, folder: Path | None) -> Iterator[Stage]:
-    """Upstream and gateway, served for as long as the block runs. Raises TourError for a port that is taken."""
+    """Upstream and gateway, running while the block runs. Raises TourError if the port is in use."""
     with ExitStack() as stack:
         try:
             sock = stack.enter_context(bind(port))
@@ -106,7 +104,7 @@ def stage(settings: Settings, *, port: int, folder: Path | None) -> Iterator[Sta
 
 
 def _show_next_steps(screen: Screen, running: Stage) -> None:
-    screen.title("Go on from here")
+    screen.title("Next steps")
     screen.field("base url", f"{running.url}/v1   (any OpenAI client; model scripted-1)")
     screen.field("dashboard", f"{running.url}/dashboard/   (sign in with the admin token)")
     screen.field("admin token", running.token)
@@ -117,11 +115,11 @@ def _show_next_steps(screen: Screen, running: Stage) -> None:
 
 
 def _wait_until_stopped(screen: Screen) -> None:
-    """Until Ctrl-C or SIGTERM. The servers then end in order."""
+    """Wait for Ctrl-C or SIGTERM. The servers then stop in order."""
     stopped = Event()
     before = {name: signal.signal(name, lambda *_: stopped.set()) for name in (signal.SIGINT, signal.SIGTERM)}
     try:
-        screen.paragraph("Serving. Press Ctrl-C to end.")
+        screen.paragraph("Serving. Press Ctrl-C to stop.")
         stopped.wait()
         screen.line()
     finally:

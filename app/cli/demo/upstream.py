@@ -1,4 +1,4 @@
-"""A small OpenAI-compatible upstream that answers from a script: no account, no network, the same words every time."""
+"""A small OpenAI-compatible upstream that answers from a script: no account, no network, always the same answer."""
 
 import asyncio
 import re
@@ -13,25 +13,25 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from app.cli.demo.content import Answer
+from app.cli.demo.content import ScriptedAnswer
 
 MODEL = "scripted-1"
 _WORD = re.compile(r"\w+")
 _PIECE = re.compile(r"(?<!\s)\s*+\S+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 _SHORTEST_SENTENCE = 4
-"""Words; below it a piece of the prompt is a heading or a marker."""
+"""In words; anything shorter in the prompt is a heading or a marker."""
 
 
 class ScriptedUpstream:
     """``/v1/chat/completions`` (whole and streamed, with usage) and ``/v1/models``.
 
-    ``answers`` are found by the last user message. A question not among them is answered with the sentence of the rest
-    of the prompt that shares the most words with it. ``delay_s`` is the pause before each streamed word. ``calls``
-    counts the completions asked for.
+    The last user message selects one of ``answers``. Any other question is answered with the sentence in the rest of
+    the prompt that shares the most words with it. ``delay_s`` is the pause before each streamed word. ``calls`` counts
+    the completions.
     """
 
-    def __init__(self, answers: Sequence[Answer], *, delay_s: float = 0.03) -> None:
+    def __init__(self, answers: Sequence[ScriptedAnswer], *, delay_s: float = 0.03) -> None:
         self._answers = {_key(entry.question): entry.answer for entry in answers}
         self._delay_s = delay_s
         self._ids = count(1)
@@ -44,7 +44,7 @@ class ScriptedUpstream:
         )
 
     def answer(self, messages: Sequence[dict[str, Any]]) -> str:
-        """What the model says to ``messages`` (OpenAI's, text contents)."""
+        """The model's answer to ``messages`` (OpenAI's, with text contents)."""
         question = next((_text(m) for m in reversed(messages) if m.get("role") == "user"), "")
         asked = _key(question)
         for known, answer in self._answers.items():

@@ -1,4 +1,4 @@
-"""Four requests that show what the gateway does, sent over HTTP like any client's."""
+"""Four requests that show what the gateway does, sent over HTTP as by any client."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -17,12 +17,12 @@ _SPACE = re.compile(r"\s+")
 
 
 class WalkthroughError(Exception):
-    """The gateway answered with something the walk-through cannot show."""
+    """The gateway gave an unexpected answer."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Outcome:
-    """What came back for one scene."""
+class SceneResult:
+    """The reply to the request of a scene."""
 
     status: int
     text: str = ""
@@ -33,13 +33,13 @@ class Outcome:
 
     @property
     def claims(self) -> list[Mapping[str, Any]]:
-        """The claims of the whole reply, those of withheld sentences too."""
+        """The claims of the whole reply, including those of withheld sentences."""
         return list(self.grounding.get("claims", ()))
 
 
 class Walkthrough:
-    """Sends the scenes to ``base_url`` and shows what came back, beside what ``upstream`` said. ``folder`` gets each
-    request's body as a file, for the curl commands shown."""
+    """Sends the scenes to ``base_url`` and shows the replies next to the answers of ``upstream``. Each request body is
+    written to ``folder``, for the curl commands shown."""
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class Walkthrough:
         self._screen = screen
         self._admin = {"authorization": f"Bearer {admin_token}"}
 
-    def run(self) -> dict[str, Outcome]:
-        """Create the demo's policies, play every scene. Raises WalkthroughError, or httpx.HTTPError."""
+    def run(self) -> dict[str, SceneResult]:
+        """Create the demo's policies and play every scene. Raises WalkthroughError or httpx.HTTPError."""
         with httpx.Client(base_url=self._base_url, timeout=60.0) as client:
             self._create_policies(client)
             return {
@@ -76,7 +76,7 @@ class Walkthrough:
                 body = policy.model_dump(mode="json")
                 _expect(client.post("/admin/v1/policies", json=body, headers=self._admin), 201)
 
-    def _play(self, client: httpx.Client, number: int, scene: Scene) -> Outcome:
+    def _play(self, client: httpx.Client, number: int, scene: Scene) -> SceneResult:
         screen = self._screen
         body = self._content.request(scene)
         screen.title(f"{number}  {scene.title}")
@@ -88,77 +88,77 @@ class Walkthrough:
         screen.field("script", self._upstream.answer(body["messages"]))
         screen.line()
         calls = self._upstream.calls
-        outcome = self._stream(client, body) if scene.stream else self._post(client, body)
-        outcome.upstream_called = self._upstream.calls > calls
-        self._show_end(outcome)
+        result = self._stream(client, body) if scene.stream else self._post(client, body)
+        result.upstream_called = self._upstream.calls > calls
+        self._show_end(result)
         file = self._folder / f"{scene.key}.json"
         file.write_bytes(orjson.dumps(body, option=orjson.OPT_INDENT_2) + b"\n")
         screen.command(f"curl -sN {self._base_url}/v1/chat/completions -H 'content-type: application/json' -d @{file}")
-        return outcome
+        return result
 
-    def _post(self, client: httpx.Client, body: dict[str, Any]) -> Outcome:
+    def _post(self, client: httpx.Client, body: dict[str, Any]) -> SceneResult:
         response = client.post("/v1/chat/completions", json=body)
         reply = response.json()
         if response.is_error:
-            return Outcome(status=response.status_code, error=reply["error"])
+            return SceneResult(status=response.status_code, error=reply["error"])
         (choice,) = reply["choices"]
-        outcome = Outcome(
+        result = SceneResult(
             status=response.status_code,
             text=choice["message"]["content"],
             finish_reason=choice["finish_reason"],
             grounding=reply.get("grounding", {}),
         )
-        self._screen.field("reply", outcome.text)
-        for claim in outcome.claims:
+        self._screen.field("reply", result.text)
+        for claim in result.claims:
             self._screen.claim(claim)
-        return outcome
+        return result
 
-    def _stream(self, client: httpx.Client, body: dict[str, Any]) -> Outcome:
-        """Show each sentence as it arrives, its verdict under it."""
+    def _stream(self, client: httpx.Client, body: dict[str, Any]) -> SceneResult:
+        """Show each sentence as it arrives, with its verdict."""
         with client.stream("POST", "/v1/chat/completions", json=body) as response:
-            outcome = Outcome(status=response.status_code)
+            result = SceneResult(status=response.status_code)
             if response.is_error:
                 response.read()
-                outcome.error = response.json()["error"]
-                return outcome
+                result.error = response.json()["error"]
+                return result
             pending = ""
             for chunk in _chunks(response):
                 grounding = chunk.get("grounding") or {}
                 for choice in chunk["choices"]:
                     pending += choice["delta"].get("content") or ""
-                    outcome.finish_reason = choice.get("finish_reason") or outcome.finish_reason
+                    result.finish_reason = choice.get("finish_reason") or result.finish_reason
                 if "verdict" in grounding:
-                    outcome.grounding = grounding
+                    result.grounding = grounding
                 elif grounding:
-                    outcome.text += self._show_sentence(pending)
+                    result.text += self._show_sentence(pending)
                     pending = ""
                     for claim in grounding.get("claims", ()):
                         self._screen.claim(claim)
-            outcome.text += self._show_sentence(pending)
-        for claim in outcome.claims:
+            result.text += self._show_sentence(pending)
+        for claim in result.claims:
             if not claim.get("delivered", True):
-                self._screen.field("withheld", "(a sentence that did not leave)")
+                self._screen.field("withheld", "(a sentence that was not delivered)")
                 self._screen.claim(claim)
-        return outcome
+        return result
 
     def _show_sentence(self, text: str) -> str:
         if text.strip():
             self._screen.field("reply", _SPACE.sub(" ", text.strip()))
         return text
 
-    def _show_end(self, outcome: Outcome) -> None:
-        if outcome.error:
-            self._screen.verdict("block", f"HTTP {outcome.status} {outcome.error.get('code')}")
-            self._screen.field("reason", str(outcome.error.get("message")))
-            self._screen.field("upstream", "called" if outcome.upstream_called else "not called, no token spent")
+    def _show_end(self, result: SceneResult) -> None:
+        if result.error:
+            self._screen.verdict("block", f"HTTP {result.status} {result.error.get('code')}")
+            self._screen.field("reason", str(result.error.get("message")))
+            self._screen.field("upstream", "called" if result.upstream_called else "not called, no tokens used")
             return
-        grounding = outcome.grounding
+        grounding = result.grounding
         action = str(grounding.get("action"))
         trust = grounding.get("trust_score")
         parts = [action, str(grounding.get("verdict")), str(grounding.get("summary"))]
         if isinstance(trust, int | float):
             parts.append(f"trust {trust:.2f}")
-        self._screen.verdict(action, f"HTTP {outcome.status} · " + " · ".join(parts))
+        self._screen.verdict(action, f"HTTP {result.status} · " + " · ".join(parts))
         for decision in grounding.get("decisions", ()):
             if decision.get("action") != "allow":
                 self._screen.field("reason", str(decision.get("reason")))

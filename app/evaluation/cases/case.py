@@ -1,4 +1,4 @@
-"""A case: an answer, and what it is to be grounded in. The reader of one record."""
+"""A case: an answer and the documents it is to be grounded in; and the parser of its record."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from app.protocols.documents.fields import read_flag, read_string, refuse
 from judges.types import Chunk
 
 _LIMITS = Limits(documents=100_000, document_chars=100_000_000, total_chars=400_000_000)
-"""Nobody waits for these as for a request; they only keep a broken file from taking all memory."""
+"""Far above those of a request: they only keep a broken file from exhausting the memory."""
 _MOST_ID_CHARS = 500
-_KNOBS = frozenset({"enabled", "scoring_mode", "include_reasoning"})
+_SCORING_OPTIONS = frozenset({"enabled", "scoring_mode", "include_reasoning"})
 
 
 class CaseError(Exception):
-    """A record is no case; the message names the field."""
+    """A record is not a valid case; the message names the field."""
 
 
 class ScoringMode(StrEnum):
@@ -29,7 +29,7 @@ class ScoringMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scoring:
-    """How one case is scored. ``include_reasoning``: the result ends with why."""
+    """How a case is scored. ``include_reasoning``: the result includes the reasons."""
 
     mode: ScoringMode = ScoringMode.BINARY
     include_reasoning: bool = False
@@ -38,8 +38,8 @@ class Scoring:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """``output`` is what is judged, ``documents`` what it is judged by. ``input``, the question, says what an output is
-    about that begins with a short answer or a pronoun. ``reference`` plays no part in the judging."""
+    """``output`` is judged against ``documents``. ``input``, the question, says what an output is about that begins
+    with a short answer or a pronoun. ``reference`` is not used for judging."""
 
     case_id: str
     output: str
@@ -52,8 +52,8 @@ class Case:
 def read_case(record: Mapping[str, Any], *, default_id: str = "case-1") -> Case:
     """The case of a record ``{case_id, input, output, context | documents, reference, grounding}``.
 
-    ``context`` is a text or a list of texts; ``documents`` are read in any form that a request may have them in. A
-    field that is None counts as missing, fields by other names are left alone. Raises CaseError.
+    ``context`` is a text or a list of texts; ``documents`` have any form that a request accepts. A field that is None
+    counts as missing; unknown fields are ignored. Raises CaseError.
     """
     try:
         return Case(
@@ -110,9 +110,9 @@ def _scoring(value: Any) -> Scoring:
     if not isinstance(value, dict):
         refuse("grounding", "an object", value)
     for name in value:
-        if name not in _KNOBS:
+        if name not in _SCORING_OPTIONS:
             raise InvalidRequestError(
-                f"grounding: there is no option {str(name)[:60]!r}; options: {', '.join(sorted(_KNOBS))}.",
+                f"grounding: unknown option {str(name)[:60]!r}; expected one of {', '.join(sorted(_SCORING_OPTIONS))}.",
                 param="grounding",
             )
     mode, enabled = value.get("scoring_mode"), value.get("enabled")

@@ -1,4 +1,4 @@
-"""Files of cases: JSON, JSON Lines, CSV, Parquet. What is wrong in one is told by file, line and field."""
+"""Files of cases: JSON, JSON Lines, CSV, Parquet. Errors name the file, the line and the field."""
 
 import csv
 import json
@@ -13,7 +13,7 @@ import orjson
 from app.evaluation.cases.case import Case, CaseError, read_case
 
 Placed = tuple[str, Any]
-"""A record, and where in its file it stands."""
+"""A record and its place in the file."""
 
 _LONGEST_CELL = 2**31 - 1
 _ROWS_AT_ONCE = 256
@@ -22,25 +22,24 @@ _IN_CELLS = ("documents", "grounding")
 
 
 class CaseFileError(Exception):
-    """A file of cases cannot be read; the message names the file, the line and the field."""
+    """A file of cases is invalid; the message names the file, the line and the field."""
 
 
 def read_cases(file: Path, *, limit: int | None = None) -> Iterator[Case]:
-    """The cases of ``file``, the first ``limit`` of them, one at a time; only plain JSON is held in memory as a whole.
+    """The cases of ``file``, at most ``limit``, one at a time. Only plain JSON is read into memory as a whole.
 
-    Records without a ``case_id`` are called ``case-1`` and so on by their number. Raises CaseFileError, also for an id
-    that two cases have.
+    The default of ``case_id`` is ``case-1`` and so on. Raises CaseFileError, also for a duplicate id.
     """
     reader = _READERS.get(file.suffix.lower())
     if reader is None:
-        raise CaseFileError(f"{file}: expected a file that ends in {', '.join(_READERS)}")
+        raise CaseFileError(f"{file}: unsupported file type; expected {', '.join(_READERS)}")
     seen: set[bytes] = set()
     try:
         for number, (place, record) in enumerate(islice(reader(file), limit), 1):
             case = _case(record, f"{file}, {place}", number)
             digest = blake2b(case.case_id.encode(), digest_size=12).digest()
             if digest in seen:
-                raise CaseFileError(f"{file}, {place}, case_id: another case is called {case.case_id!r} too")
+                raise CaseFileError(f"{file}, {place}, case_id: duplicate id {case.case_id!r}")
             seen.add(digest)
             yield case
     except OSError as error:
@@ -50,7 +49,7 @@ def read_cases(file: Path, *, limit: int | None = None) -> Iterator[Case]:
 
 
 def count_cases(file: Path, *, limit: int | None = None) -> int:
-    """How many cases there are, after reading every one of them. Raises CaseFileError."""
+    """Count the cases; reads and checks all of them. Raises CaseFileError."""
     return sum(1 for _ in read_cases(file, limit=limit))
 
 
@@ -72,7 +71,7 @@ def _json_lines(file: Path) -> Iterator[Placed]:
 
 
 def _json(file: Path) -> Iterator[Placed]:
-    """One record, or a list of them; each by the line it begins in."""
+    """One record or a list of records, with the lines in which they begin."""
     text = file.read_text("utf-8-sig")
     at = _skip(text, 0)
     if not text.startswith("[", at):
@@ -89,9 +88,9 @@ def _json(file: Path) -> Iterator[Placed]:
         if text.startswith(",", at):
             at = _skip(text, at + 1)
         elif not text.startswith("]", at):
-            raise CaseFileError(f"{file}, {place}: expected a comma or the end of the list behind this record")
+            raise CaseFileError(f"{file}, {place}: expected a comma or the end of the list after this record")
     if text[at + 1 :].strip():
-        raise CaseFileError(f"{file}: something stands behind the end of the list")
+        raise CaseFileError(f"{file}: unexpected data after the JSON array")
 
 
 def _end_of_value(decoder: json.JSONDecoder, text: str, at: int, place: str) -> int:
@@ -138,10 +137,10 @@ def _csv(file: Path) -> Iterator[Placed]:
 
 def _check_heading(heading: list[str], file: Path) -> None:
     if "output" not in heading:
-        raise CaseFileError(f"{file}, line 1: there is no column called output")
+        raise CaseFileError(f"{file}, line 1: missing column output")
     twice = [name for name in heading if heading.count(name) > 1]
     if twice:
-        raise CaseFileError(f"{file}, line 1: two columns are called {twice[0]}")
+        raise CaseFileError(f"{file}, line 1: duplicate column {twice[0]}")
 
 
 def _cells(heading: list[str], row: list[str], place: str) -> dict[str, Any]:
@@ -164,16 +163,16 @@ def _parquet(file: Path) -> Iterator[Placed]:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise CaseFileError(f"{file}: Parquet needs the extra: pip install 'groundlane[eval]'") from None
+        raise CaseFileError(f"{file}: Parquet files need an extra: pip install 'groundlane[eval]'") from None
 
     def refuse(error: Exception) -> NoReturn:
-        raise CaseFileError(f"{file}: not a Parquet file that can be read: {str(error).splitlines()[0]}") from None
+        raise CaseFileError(f"{file}: not a readable Parquet file: {str(error).splitlines()[0]}") from None
 
     number = 0
     try:
         with pyarrow.parquet.ParquetFile(file) as opened:
             if "output" not in opened.schema_arrow.names:
-                raise CaseFileError(f"{file}: there is no column called output")
+                raise CaseFileError(f"{file}: missing column output")
             for batch in opened.iter_batches(batch_size=_ROWS_AT_ONCE):
                 for record in batch.to_pylist():
                     number += 1

@@ -1,4 +1,4 @@
-"""What came of a case, and the JSON that its file has."""
+"""The result of a case, and its JSON format in the result file."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from app.evaluation.cases.case import Case, Scoring, ScoringMode
 from judges.types import Label
 
 PASS_MARK: Final = 0.6
-"""A claim whose score reaches it is accepted."""
+"""Claims with at least this score are accepted."""
 
 _METRIC: Final = "grounding"
 _CATEGORY: Final = "answer"
@@ -18,7 +18,7 @@ _CATEGORY: Final = "answer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """The passage that decided: the best one for a claim, or the one against it."""
+    """The passage that decided: the one that supports a claim best, or contradicts it."""
 
     document_id: str
     document_index: int
@@ -29,8 +29,8 @@ class Passage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedClaim:
-    """A claim and what the judge holds of it. ``sentence`` is the number of its sentence in the output, from 0, and
-    ``start`` and ``end`` are where it stands there, in code points. ``tokens`` by the judge's tokenizer."""
+    """A claim and its verdict. ``sentence`` is the index of its sentence in the output; ``start`` and ``end`` are its
+    place in the output, in code points. ``tokens`` are counted with the judge's tokenizer."""
 
     text: str
     context: str
@@ -50,14 +50,14 @@ class JudgedClaim:
 
     @property
     def accepted(self) -> bool:
-        """Supported: on either scale that is a score of at least ``PASS_MARK``."""
+        """Whether it is supported: on either scale, a score of at least ``PASS_MARK``."""
         return self.label is Label.SUPPORTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What judging took. ``usd`` is None where the price of a model is not known; the tokens are None where no model
-    was paid by the token."""
+    """The cost of judging. ``usd`` is None if the price of a model is unknown; the tokens are None if no LLM was
+    called."""
 
     usd: float | None = 0.0
     input_tokens: int | None = None
@@ -65,8 +65,8 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """The verdicts on one output: what the cache keeps. ``support`` is the entailment threshold they came by."""
+class JudgedOutput:
+    """The verdicts on an output, as the cache stores them. ``support`` is the entailment threshold used."""
 
     judge: str
     summary: str
@@ -75,8 +75,8 @@ class Judged:
     cost: Cost = Cost()
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> "Judged":
-        """The same from its JSON. Raises KeyError, TypeError or ValueError for anything else."""
+    def of(cls, data: Mapping[str, Any]) -> "JudgedOutput":
+        """Read it from its JSON. Raises KeyError, TypeError or ValueError for anything else."""
         return cls(
             judge=data["judge"],
             summary=data["summary"],
@@ -91,13 +91,13 @@ class CaseResult:
     """A case judged, skipped or failed.
 
     ``skipped``: ``no_context``, ``no_claims`` or ``disabled``. ``error``: why the verdicts are missing or incomplete;
-    such a result is never cached, and is judged again by the next run. ``key``: the hash of everything that the
-    verdicts follow from. ``cached``: they were not made now.
+    such a result is not cached, and the next run judges it again. ``key``: the hash of everything that determines the
+    verdicts. ``cached``: the verdicts come from the cache.
     """
 
     case: Case
     key: str = ""
-    judged: Judged | None = None
+    judged: JudgedOutput | None = None
     cached: bool = False
     skipped: str | None = None
     error: str | None = None
@@ -108,7 +108,8 @@ class CaseResult:
 
     @property
     def score(self) -> float | None:
-        """The mean of the claims' scores, 0 to 1; None for a case that was skipped or could not be judged in full."""
+        """The mean of the claims' scores, 0 to 1; None for a case that was skipped or could not be judged
+        completely."""
         if not self.claims or self.error is not None or self.judged is None:
             return None
         mode = self.case.scoring.mode
@@ -122,8 +123,8 @@ class CaseResult:
 
 
 def raw_score(claim: JudgedClaim, mode: ScoringMode, support: float) -> int:
-    """The claim on the case's scale. In ``scale_1_5``: 5 and 4 are supported, 5 from half-way between the threshold
-    ``support`` and 1; 3, 2 and 1 are the thirds below it; a contradicted claim is 1."""
+    """The claim's score on the case's scale. On ``scale_1_5``, 5 and 4 are supported, 5 in the upper half of the range
+    from the threshold ``support`` to 1; 3, 2 and 1 are the thirds below it; a contradicted claim is 1."""
     if mode is ScoringMode.BINARY:
         return int(claim.accepted)
     if claim.label is Label.SUPPORTED:
@@ -139,8 +140,8 @@ def normalized(raw: int, mode: ScoringMode) -> float:
 
 
 def claim_ids(claims: Sequence[JudgedClaim]) -> list[str]:
-    """An id for each claim by its text and what it points back to, so that the same claim has the same id in another
-    run; of several alike the later ones have their number in it."""
+    """An id for each claim, from its text and context, so that the same claim has the same id in another run. Repeated
+    claims are numbered."""
     seen: Counter[tuple[str, str]] = Counter()
     ids = []
     for claim in claims:
@@ -152,7 +153,7 @@ def claim_ids(claims: Sequence[JudgedClaim]) -> list[str]:
 
 
 def to_json(result: CaseResult) -> dict[str, Any]:
-    """The content of the case's file."""
+    """The content of the case's result file."""
     case, cost = result.case, result.cost
     return {
         "case_id": case.case_id,
@@ -175,8 +176,8 @@ def to_json(result: CaseResult) -> dict[str, Any]:
 
 
 def from_json(data: Mapping[str, Any]) -> CaseResult:
-    """The result that ``data`` is the JSON of, without the documents. Raises KeyError, TypeError, ValueError or
-    IndexError for anything else."""
+    """Read a result, without its documents, from its JSON. Raises KeyError, TypeError, ValueError or IndexError for
+    anything else."""
     scoring, cost = data["grounding"], data["cost"]
     case = Case(
         case_id=data["case_id"],
@@ -192,7 +193,7 @@ def from_json(data: Mapping[str, Any]) -> CaseResult:
     entries = [entry for metric in data["metrics"] for entry in metric["result"] if "item" in entry]
     judged = None
     if data["judge"] is not None:
-        judged = Judged(
+        judged = JudgedOutput(
             judge=data["judge"],
             summary=data["summary"],
             support=data["support_threshold"],
@@ -281,8 +282,8 @@ def _claim(data: Mapping[str, Any]) -> JudgedClaim:
     )
 
 
-def _reasoning(judged: Judged) -> str:
-    """Why, for the case as a whole: the count, then what is said of each claim that was not accepted."""
+def _reasoning(judged: JudgedOutput) -> str:
+    """The reasons for the whole case: the summary, then each claim that was not accepted."""
     told = [judged.summary + "."]
     for claim in judged.claims:
         if not claim.accepted:

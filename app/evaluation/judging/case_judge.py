@@ -1,4 +1,4 @@
-"""The judge of cases: the gateway's own pipeline, without a reader who waits."""
+"""The judge of cases: the gateway's judging pipeline, without its time limits."""
 
 import asyncio
 from collections import Counter
@@ -14,7 +14,7 @@ import orjson
 
 import judges
 from app.evaluation.cases.case import Case
-from app.evaluation.cases.case_result import Cost, Judged, JudgedClaim, Passage
+from app.evaluation.cases.case_result import Cost, JudgedClaim, JudgedOutput, Passage
 from app.events.llm_usage import llm_usage
 from app.judge_runtime.offline import JudgeMissingError, open_cross_encoder, open_llm
 from app.protocols.documents.question import question_of
@@ -30,18 +30,18 @@ from judges.thresholds import Thresholds
 from judges.types import ClaimVerdict, GroundingReport, LlmCall
 
 _TIMEOUT_S: Final = 600.0
-"""Of a sentence. A verdict must not depend on how busy the machine is; calls to an LLM have deadlines of their own."""
+"""Per sentence. A verdict must not depend on how busy the machine is; calls to an LLM have separate timeouts."""
 _FAILURES: Final = frozenset({"timeout", "overloaded", "judge_error", "unavailable"})
-"""Reasons of a claim that nobody came to a verdict on, and that another try may bring one for."""
-_CASES_A_CORE: Final = 4
-"""So many that the model finds claims to judge while others are read, weighed and written."""
+"""Reasons of claims that have no verdict yet but may get one if they are judged again."""
+_CASES_PER_CORE: Final = 4
+"""Enough that the model always has claims to judge while other cases are read and written."""
 _DIGITS: Final = 6
-_NOT_JUDGING: Final = frozenset({"training", "embedded", "__pycache__"})
+_NOT_HASHED: Final = frozenset({"training", "embedded", "__pycache__"})
 _SOURCES: Final = frozenset({".py", ".json", ".toml"})
 
 
 class JudgeKind(StrEnum):
-    """Who judges: the cross-encoder, the LLM, or the LLM where the cross-encoder comes to no verdict."""
+    """The judge: the cross-encoder, the LLM, or a cascade that asks the LLM if the cross-encoder is undecided."""
 
     CROSS_ENCODER = "cross-encoder"
     LLM = "llm"
@@ -57,18 +57,18 @@ class JudgeKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ruling:
-    """The verdicts on a case, and what kept them from being complete."""
+class CaseVerdicts:
+    """The verdicts on a case, and why they are incomplete, if they are."""
 
-    judged: Judged
+    judged: JudgedOutput
     fault: str | None
 
 
 class CaseJudge:
     """Judges cases with a cross-encoder, an LLM or both; ``open_judge`` makes the one of the settings.
 
-    It closes what it was given. ``fingerprint`` says, with the judge's name, what a verdict follows from besides case
-    and thresholds. ``llm_concurrency``: calls that the LLM takes at once.
+    Closes the judges it is given. ``fingerprint`` identifies the judging code: together with the judge's name, the case
+    and the thresholds it determines a verdict. ``llm_concurrency``: maximum concurrent calls to the LLM.
     """
 
     def __init__(
@@ -85,9 +85,9 @@ class CaseJudge:
     ) -> None:
         self.kind = kind
         self.thresholds = thresholds or Thresholds()
-        self.at_once = max(_CASES_A_CORE * cores(), llm_concurrency if kind.asks_llm else 0)
-        """How many cases to judge side by side."""
-        self._scorer = None if scorer is None else _Unhurried(scorer)
+        self.at_once = max(_CASES_PER_CORE * cores(), llm_concurrency if kind.asks_llm else 0)
+        """How many cases to judge concurrently."""
+        self._scorer = None if scorer is None else _WithoutReadAhead(scorer)
         self._llm = llm
         self._fingerprint = source_digest() if fingerprint is None else fingerprint
         self._max_sentence_chars = max_sentence_chars
@@ -101,17 +101,17 @@ class CaseJudge:
 
     @property
     def name(self) -> str:
-        """Name and version, once it is loaded."""
+        """Name and version; known once the judge is loaded."""
         return " + ".join(one.name for one in (self._scorer, self._llm) if one is not None)
 
     async def start(self, *, ask_llm: bool = True) -> None:
-        """Load what judges. ``ask_llm``: an LLM that cannot be asked is an error. Raises JudgeMissingError."""
+        """Load the judge. ``ask_llm``: an LLM that cannot be called is an error. Raises JudgeMissingError."""
         await self.checker.start()
         if self._scorer is not None and self.checker.fault is not None:
             raise JudgeMissingError(f"the judge cannot be loaded: {self.checker.fault}")
         if ask_llm and self._llm is not None:
             if self._llm.fault is not None:
-                raise JudgeMissingError(f"the LLM judge cannot be asked: {self._llm.fault}")
+                raise JudgeMissingError(f"the LLM judge is unavailable: {self._llm.fault}")
             await self._llm.start()
 
     async def aclose(self) -> None:
@@ -120,8 +120,8 @@ class CaseJudge:
             await self._llm.aclose()
 
     def key(self, case: Case) -> str:
-        """A hash of everything that the verdicts on ``case`` follow from: texts, judge, thresholds and code. The judge
-        must be loaded. How the case is scored is not part of it: that is done with the verdicts at hand."""
+        """A hash of everything that determines the verdicts on ``case``: texts, judge, thresholds and code. The judge
+        must be loaded. Scoring is not part of it, because scores are computed from the verdicts."""
         parts = {
             "judge": self.name,
             "kind": self.kind.value,
@@ -134,12 +134,12 @@ class CaseJudge:
         }
         return blake2b(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS), digest_size=20).hexdigest()
 
-    async def judge(self, case: Case, *, llm: bool = True) -> Ruling:
-        """The verdicts on ``case``; trouble with the judge is told as the ruling's fault, never raised. ``llm``: False
-        leaves the LLM out."""
+    async def judge(self, case: Case, *, llm: bool = True) -> CaseVerdicts:
+        """The verdicts on ``case``. A failing judge is reported in ``fault``, never raised. ``llm=False`` does not call
+        the LLM."""
         unready = None if self._llm is None or not llm else self._llm.fault
         if unready is not None:
-            return self.nothing(f"the LLM judge cannot be asked: {unready}")
+            return self.nothing(f"the LLM judge is unavailable: {unready}")
         evidence = await self.checker.prepare(case.documents)
         reply = self.checker.reply(
             evidence, thresholds=self.thresholds, llm=llm, question=question_of(case.input or "")
@@ -147,14 +147,16 @@ class CaseJudge:
         sentences = [*reply.push(case.output), *reply.flush()]
         await asyncio.gather(*(reply.check(sentence) for sentence in sentences))
         report = reply.report()
-        return Ruling(self._judged(report, reply), _fault(report, reply.llm_calls))
+        return CaseVerdicts(self._judged(report, reply), _fault(report, reply.llm_calls))
 
-    def nothing(self, fault: str) -> Ruling:
-        """No verdict, and why."""
-        return Ruling(Judged(judge=self.name, summary="Not checked", support=self.thresholds.entailment), fault)
+    def nothing(self, fault: str) -> CaseVerdicts:
+        """No verdicts, because of ``fault``."""
+        return CaseVerdicts(
+            JudgedOutput(judge=self.name, summary="Not checked", support=self.thresholds.entailment), fault
+        )
 
-    def _judged(self, report: GroundingReport, reply: ReplyCheck) -> Judged:
-        return Judged(
+    def _judged(self, report: GroundingReport, reply: ReplyCheck) -> JudgedOutput:
+        return JudgedOutput(
             judge=self.name,
             summary=report.summary,
             support=self.thresholds.entailment,
@@ -196,11 +198,11 @@ class CaseJudge:
 def open_judge(
     settings: Settings, kind: JudgeKind = JudgeKind.CROSS_ENCODER, *, thresholds: Thresholds | None = None
 ) -> CaseJudge:
-    """The judge that ``settings`` describe, not loaded yet. Raises SettingsError where they name none of that kind."""
+    """The judge that ``settings`` describe, not loaded yet. Raises SettingsError if they name no judge of that kind."""
     if kind.reads_pairs and settings.judge == "none":
-        raise SettingsError(f"GROUNDLANE_JUDGE: 'none' cannot judge as {kind.value}")
+        raise SettingsError(f"GROUNDLANE_JUDGE: 'none' cannot be used with the judge {kind.value!r}")
     if kind.asks_llm and settings.llm_judge_model is None:
-        raise SettingsError(f"GROUNDLANE_LLM_JUDGE_MODEL: not set; the judge {kind.value!r} needs one")
+        raise SettingsError(f"GROUNDLANE_LLM_JUDGE_MODEL: not set; the judge {kind.value!r} needs it")
     return CaseJudge(
         kind,
         scorer=open_cross_encoder(settings) if kind.reads_pairs else None,
@@ -214,23 +216,23 @@ def open_judge(
 
 @cache
 def source_digest() -> str:
-    """A hash of the package that judges, code and weights of the combiner: another release may judge otherwise. The
-    model has its own in its name."""
+    """A hash of the judging code and the weights of the combiner: another release may give other verdicts. The model's
+    hash is in its name."""
     root = Path(judges.__file__).parent
     digest = blake2b(digest_size=8)
     for file in sorted(root.rglob("*")):
         within = file.relative_to(root)
-        if file.suffix in _SOURCES and not _NOT_JUDGING.intersection(within.parts):
+        if file.suffix in _SOURCES and not _NOT_HASHED.intersection(within.parts):
             digest.update(str(within).encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()
 
 
 def _fault(report: GroundingReport, calls: Sequence[LlmCall]) -> str | None:
-    """Why the verdicts are not those of the judge at its best; None where they are."""
+    """Why the verdicts are incomplete; None if they are complete."""
     reasons = Counter(claim.reason for claim in report.claims if claim.reason in _FAILURES)
     if reasons:
         why = ", ".join(sorted(str(reason) for reason in reasons))
-        return f"{reasons.total()} of {report.total_claims} claims went unjudged: {why}"
+        return f"{reasons.total()} of {report.total_claims} claims could not be judged: {why}"
     failed = [call.outcome for call in calls if call.outcome not in ("ok", "unreadable")]
     if failed:
         return f"{len(failed)} of {len(calls)} calls to the LLM failed: {', '.join(sorted(set(failed)))}"
@@ -244,8 +246,8 @@ def _cost(calls: Sequence[LlmCall]) -> Cost:
     return Cost(usd=usage["cost_usd"], input_tokens=usage["prompt_tokens"], output_tokens=usage["completion_tokens"])
 
 
-class _Unhurried(ScorerWrapper):
-    """Reads no passages ahead: nobody waits, and those that no claim asks for need not be read at all."""
+class _WithoutReadAhead(ScorerWrapper):
+    """Reads no passages ahead: latency does not matter, and passages that no claim needs are never read."""
 
     async def read(self, texts: Sequence[str]) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Cases to results: from the cache where they were judged before, else by the judge."""
+"""Evaluates cases: verdicts come from the cache or from the judge."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Self
 
 from app.evaluation.cases.case import Case
-from app.evaluation.cases.case_result import CaseResult, Judged
-from app.evaluation.judging.case_judge import CaseJudge, JudgeKind, Ruling, open_judge
+from app.evaluation.cases.case_result import CaseResult, JudgedOutput
+from app.evaluation.judging.case_judge import CaseJudge, CaseVerdicts, JudgeKind, open_judge
 from app.evaluation.judging.process_pool import Processes
 from app.evaluation.judging.verdict_cache import VerdictCache
 from app.settings import Settings, load_settings
@@ -17,19 +17,19 @@ from judges.thresholds import Thresholds
 
 
 class Evaluator:
-    """Judges cases, several at once, none twice: a case that is in the cache, or that is being judged as another one,
-    is not judged again. Use it as an async context manager, which loads the judge and closes all that it was given.
-    ``processes``: what judges in the place of ``judge``, which then says only what verdicts follow from."""
+    """Evaluates cases concurrently, and judges none twice: not if it is in the cache, nor if an equal case is being
+    judged. Use it as an async context manager, which loads the judge and closes everything it was given. With
+    ``processes``, these judge, and ``judge`` only computes the keys of cases."""
 
     def __init__(self, judge: CaseJudge, cache: VerdictCache | None = None, processes: Processes | None = None) -> None:
         self.judge = judge
         self._cache = cache
         self._processes = processes
         self.at_once = judge.at_once if processes is None else processes.at_once
-        """How many cases to judge side by side."""
+        """How many cases to evaluate concurrently."""
         self._running: dict[str, asyncio.Event] = {}
         self.judged = 0
-        """Cases that the judge was asked about."""
+        """How many cases were judged."""
 
     async def __aenter__(self) -> Self:
         """Raises JudgeMissingError."""
@@ -53,11 +53,11 @@ class Evaluator:
             await asyncio.to_thread(self._cache.close)
 
     def key(self, case: Case) -> str:
-        """The hash of what the verdicts on ``case`` follow from; empty where there is nothing to judge."""
+        """The hash of everything that determines the verdicts on ``case``; empty if there is nothing to judge."""
         return self.judge.key(case) if case.scoring.enabled and case.documents else ""
 
     async def evaluate(self, case: Case) -> CaseResult:
-        """The result of ``case``. Trouble with the judge is told in it. Raises CacheError."""
+        """The result of ``case``; it reports a failing judge. Raises CacheError."""
         key = self.key(case)
         if self._cache is None or not key:
             return await self.known(case, key) or await self._judge(case, key)
@@ -65,20 +65,20 @@ class Evaluator:
             return await self.known(case, key) or await self._judge(case, key)
 
     async def known(self, case: Case, key: str) -> CaseResult | None:
-        """The result of a case that needs no judge: one to skip, or one in the cache. Raises CacheError."""
+        """The result of a case that is skipped or in the cache; None for others. Raises CacheError."""
         if not key:
             return CaseResult(case=case, skipped="no_context" if case.scoring.enabled else "disabled")
         judged = None if self._cache is None else await asyncio.to_thread(self._cache.get, key)
         return None if judged is None else _result(case, key, judged, cached=True)
 
-    async def settle(self, case: Case, key: str, ruling: Ruling) -> CaseResult:
-        """The result of a case that was judged; kept in the cache if nothing is wrong with it. Raises CacheError."""
+    async def settle(self, case: Case, key: str, verdicts: CaseVerdicts) -> CaseResult:
+        """The result of a case that was judged; cached if its verdicts are complete. Raises CacheError."""
         self.judged += 1
-        if ruling.fault is not None:
-            return CaseResult(case=case, key=key, judged=ruling.judged, error=ruling.fault)
+        if verdicts.fault is not None:
+            return CaseResult(case=case, key=key, judged=verdicts.judged, error=verdicts.fault)
         if self._cache is not None:
-            await asyncio.to_thread(self._cache.put, key, ruling.judged)
-        return _result(case, key, ruling.judged)
+            await asyncio.to_thread(self._cache.put, key, verdicts.judged)
+        return _result(case, key, verdicts.judged)
 
     async def _judge(self, case: Case, key: str) -> CaseResult:
         return await self.settle(case, key, await (self._processes or self.judge).judge(case))
@@ -95,7 +95,7 @@ class Evaluator:
             done.set()
 
 
-def _result(case: Case, key: str, judged: Judged, *, cached: bool = False) -> CaseResult:
+def _result(case: Case, key: str, judged: JudgedOutput, *, cached: bool = False) -> CaseResult:
     skipped = None if judged.claims else "no_claims"
     return CaseResult(case=case, key=key, judged=judged, cached=cached, skipped=skipped)
 

@@ -1,18 +1,18 @@
-"""A judge that has a core to itself, in whatever process it is put: what the engines with many processes run."""
+"""A judge with one core, for engines that judge in many processes."""
 
 import asyncio
 from collections.abc import Sequence
 
 from app.evaluation.cases.case import Case
-from app.evaluation.judging.case_judge import JudgeKind, Ruling, open_judge
+from app.evaluation.judging.case_judge import CaseVerdicts, JudgeKind, open_judge
 from app.settings import Settings
 from judges.thresholds import Thresholds
 
 
 class Worker:
-    """Loads the judge of ``settings`` once, with one thread, on an event loop of its own, then takes cases.
+    """Loads the judge of ``settings`` once, with one thread and a private event loop, then judges cases.
 
-    Raises RuntimeError where its judge is not the one called ``name``, and what loading it raises.
+    Raises RuntimeError if the judge is not called ``name``, and what loading it raises.
     """
 
     def __init__(self, settings: Settings, kind: str, thresholds: Thresholds, name: str) -> None:
@@ -23,20 +23,20 @@ class Worker:
             self._runner.run(self._judge.start())
             if self._judge.name != name:
                 raise RuntimeError(
-                    f"the judge here is {self._judge.name}, not {name}: install the same version everywhere"
+                    f"this process has the judge {self._judge.name}, not {name}: install the same version everywhere"
                 )
         except BaseException:
             self._runner.close()
             raise
 
-    def rule(self, cases: Sequence[Case]) -> Sequence[Ruling]:
-        """The rulings on ``cases``, in their order."""
+    def judge(self, cases: Sequence[Case]) -> Sequence[CaseVerdicts]:
+        """The verdicts on ``cases``, in their order."""
         return self._runner.run(self._all(cases))
 
-    async def _all(self, cases: Sequence[Case]) -> Sequence[Ruling]:
+    async def _all(self, cases: Sequence[Case]) -> Sequence[CaseVerdicts]:
         turns = asyncio.Semaphore(self._judge.at_once)
 
-        async def one(case: Case) -> Ruling:
+        async def one(case: Case) -> CaseVerdicts:
             async with turns:
                 return await self._judge.judge(case)
 

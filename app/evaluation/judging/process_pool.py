@@ -1,4 +1,4 @@
-"""Judges in processes of their own, one a core: they share no interpreter lock, so each has its core to itself."""
+"""Judges in separate processes, one per core: they share no interpreter lock."""
 
 import asyncio
 import multiprocessing
@@ -13,19 +13,19 @@ from functools import partial
 from typing import Final
 
 from app.evaluation.cases.case import Case
-from app.evaluation.judging.case_judge import CaseJudge, Ruling
+from app.evaluation.judging.case_judge import CaseJudge, CaseVerdicts
 from app.evaluation.judging.judge_worker import Worker
 from app.settings import Settings
 from judges.thresholds import Thresholds
 
-_CASES_A_PROCESS: Final = 4
-"""So many that each finds its next case waiting while others are read and written."""
+_CASES_PER_PROCESS: Final = 4
+"""Enough that each process always has a next case while others are read and written."""
 _TRIES: Final = 2
 
 
 class Processes:
-    """Judges cases as ``judge``, the one of ``settings``, would: in ``count`` other processes, which start with the
-    first case. ``judge`` must be loaded by then. Close it at the end."""
+    """Gives the verdicts of ``judge``, the judge of ``settings``, from ``count`` other processes. They start with the
+    first case; ``judge`` must be loaded by then. Close it at the end."""
 
     def __init__(self, settings: Settings, judge: CaseJudge, count: int) -> None:
         self._settings = settings
@@ -34,18 +34,18 @@ class Processes:
         self._pool: ProcessPoolExecutor | None = None
         self._asked = 0
         self._closed = False
-        self.at_once = _CASES_A_PROCESS * count
-        """How many cases to judge side by side."""
+        self.at_once = _CASES_PER_PROCESS * count
+        """How many cases to judge concurrently."""
 
-    async def judge(self, case: Case) -> Ruling:
-        """The verdicts on ``case``. A process that ends, killed for its memory, say, is replaced and the case tried
-        once more; what goes wrong then is the ruling's fault, never raised."""
+    async def judge(self, case: Case) -> CaseVerdicts:
+        """The verdicts on ``case``. A process that dies, for example for lack of memory, is replaced and the case
+        retried once. A further failure is reported in ``fault``, never raised."""
         self._asked += 1
         ruling = await self._ruling(case)
-        self._asked -= 1  # not where it was cancelled: then a process may be at it still
+        self._asked -= 1  # not if it was cancelled: a process may still be judging it
         return ruling
 
-    async def _ruling(self, case: Case) -> Ruling:
+    async def _ruling(self, case: Case) -> CaseVerdicts:
         for _ in range(_TRIES):
             if self._closed:
                 break
@@ -54,17 +54,17 @@ class Processes:
                 with _no_interrupt_for_children():  # the first case starts them
                     ruling = pool.submit(_rule, case)
                 waited = asyncio.wrap_future(ruling)
-                waited.add_done_callback(_look_at)
-                found = await asyncio.shield(waited)  # a pool whose processes end chokes on what was cancelled
+                waited.add_done_callback(_retrieve_exception)
+                found = await asyncio.shield(waited)  # a broken pool fails on cancelled futures
             except BrokenProcessPool:
                 if self._pool is pool:
                     self._pool = None
             else:
                 return self._judge.nothing(found) if isinstance(found, str) else found
-        return self._judge.nothing("the process that judged it ended before it was done")
+        return self._judge.nothing("the judging process ended before it was done")
 
     async def aclose(self) -> None:
-        """End the processes: at once, where they are at cases that were given up."""
+        """End the processes, at once if they are judging cases that were cancelled."""
         self._closed = True
         pool, self._pool = self._pool, None
         if pool is not None:
@@ -82,16 +82,15 @@ class Processes:
         )
 
 
-def _look_at(done: asyncio.Future[Ruling | str]) -> None:
-    """Keep asyncio from telling of the fault of one that nobody waits for any more."""
+def _retrieve_exception(done: asyncio.Future[CaseVerdicts | str]) -> None:
+    """Keep asyncio from logging the exception of a future that nobody awaits."""
     if not done.cancelled():
         done.exception()
 
 
 @contextmanager
 def _no_interrupt_for_children() -> Iterator[None]:
-    """Processes that are started meanwhile get no Ctrl-C, not even while they import: the run, which gets it, ends
-    them."""
+    """Processes started meanwhile ignore Ctrl-C, even while they import modules: the run gets it and ends them."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -103,14 +102,14 @@ def _no_interrupt_for_children() -> Iterator[None]:
 
 
 _make: Callable[[], Worker]
-"""Of a process that judges: loads the judge."""
+"""In a judging process: loads the judge."""
 _workers: list[Worker] = []
-"""The same: the one that it has, once it is loaded."""
+"""In a judging process: its judge, once it is loaded."""
 
 
 def _start(settings: Settings, kind: str, thresholds: Thresholds, name: str) -> None:
     global _make
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it could not be kept away from the start
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # if it could not be blocked from the start
     threading.Thread(target=_end_with_the_run, daemon=True).start()
     _make = partial(Worker, settings, kind, thresholds, name)
 
@@ -121,12 +120,12 @@ def _end_with_the_run() -> None:
         os._exit(1)
 
 
-def _rule(case: Case) -> Ruling | str:
-    """The ruling, or why the judge could not be loaded: the next case tries that again."""
+def _rule(case: Case) -> CaseVerdicts | str:
+    """The verdicts, or why the judge could not be loaded; the next case tries again."""
     if not _workers:
         try:
             _workers.append(_make())
         except Exception as error:
-            return f"the process that judges it could not start: {error or type(error).__name__}"
-    (ruling,) = _workers[0].rule([case])
+            return f"the judging process could not start: {error or type(error).__name__}"
+    (ruling,) = _workers[0].judge([case])
     return ruling

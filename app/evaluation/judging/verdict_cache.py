@@ -1,4 +1,4 @@
-"""Verdicts by the hash of what they follow from, in a file that several runs may share."""
+"""A cache of verdicts in a file, which several runs may share."""
 
 import os
 import sqlite3
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import orjson
 
-from app.evaluation.cases.case_result import Judged
+from app.evaluation.cases.case_result import JudgedOutput
 
 _BUSY_S = 30.0
 _MAKE = "CREATE TABLE IF NOT EXISTS verdicts (key TEXT PRIMARY KEY, judged BLOB NOT NULL) WITHOUT ROWID"
@@ -18,9 +18,8 @@ class CacheError(Exception):
 
 
 class VerdictCache:
-    """A SQLite file. Safe to use from many threads, and from many processes at once. Close it at the end.
-
-    Raises CacheError, from every method, where the file cannot be read or written.
+    """A SQLite file with verdicts by the case's key. Safe to use from several threads and processes. Close it at the
+    end. Every method raises CacheError if the file cannot be read or written.
     """
 
     def __init__(self, file: Path) -> None:
@@ -40,15 +39,15 @@ class VerdictCache:
             self.close()
             raise
 
-    def get(self, key: str) -> Judged | None:
-        """The verdicts kept under ``key``; None if there are none that can be read."""
+    def get(self, key: str) -> JudgedOutput | None:
+        """The verdicts stored under ``key``; None if there are none or they cannot be read."""
         rows = self._run("SELECT judged FROM verdicts WHERE key = ?", key)
         try:
-            return Judged.of(orjson.loads(rows[0][0])) if rows else None
+            return JudgedOutput.of(orjson.loads(rows[0][0])) if rows else None
         except (KeyError, TypeError, ValueError):
             return None
 
-    def put(self, key: str, judged: Judged) -> None:
+    def put(self, key: str, judged: JudgedOutput) -> None:
         self._run("INSERT OR REPLACE INTO verdicts VALUES (?, ?)", key, orjson.dumps(judged))
 
     def close(self) -> None:
@@ -64,6 +63,6 @@ class VerdictCache:
 
 
 def default_cache() -> Path:
-    """Where the cache is if nobody says: in the user's cache folder."""
+    """The default location, in the user's cache folder."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "groundlane" / "evaluation.sqlite3"

@@ -1,4 +1,4 @@
-"""How sure a share or a mean is, given that the cases are a sample of those that might have been."""
+"""Confidence intervals of proportions and means, over a sample of cases."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ RESAMPLES: Final = 2_000
 SEED: Final = 20
 _AT_ONCE: Final = 50
 _Z: Final = 1.959963984540054
-"""The quantile of the normal distribution that leaves 2.5 % above it."""
+"""The 97.5 % quantile of the normal distribution."""
 
 WILSON: Final = "Wilson score interval"
 BOOTSTRAP: Final = f"percentile bootstrap over cases, {RESAMPLES} resamples, seed {SEED}"
@@ -23,8 +23,8 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A value with the bounds between which it lies with ``level``, by ``method``; all are None where there is nothing
-    to estimate it from, the bounds alone where there is one case only."""
+    """A value and its confidence interval at ``level``, by ``method``. All are None without cases; the bounds are None
+    for a single case."""
 
     value: float | None
     low: float | None = None
@@ -34,7 +34,7 @@ class Estimate:
 
 
 def share(hits: int, of: int) -> Estimate:
-    """A share of independent cases (Wilson 1927)."""
+    """A proportion of independent cases (Wilson 1927)."""
     if of == 0:
         return Estimate(value=None)
     low, high = _wilson(hits / of, of)
@@ -42,8 +42,8 @@ def share(hits: int, of: int) -> Estimate:
 
 
 def mean(values: Sequence[float]) -> Estimate:
-    """The mean of one value from 0 to 1 a case. Where all are 0, or all are 1, resampling would tell of no doubt at
-    all: then the share of such cases is estimated in its place."""
+    """The mean of one value from 0 to 1 per case. If all are 0 or all are 1, resampling would give an empty interval;
+    the proportion of such cases is estimated instead."""
     if not len(values):
         return Estimate(value=None)
     if set(values) in ({0.0}, {1.0}):
@@ -53,8 +53,8 @@ def mean(values: Sequence[float]) -> Estimate:
 
 
 def ratio(parts: Sequence[float], wholes: Sequence[float]) -> Estimate:
-    """The sum of ``parts`` over the sum of ``wholes``, one of each a case: claims of one case stand or fall together,
-    so that cases are drawn, not claims."""
+    """The sum of ``parts`` divided by the sum of ``wholes``, one of each per case. Claims of a case are not
+    independent, so cases are resampled, not claims."""
     total = sum(wholes)
     if total == 0:
         return Estimate(value=None)
@@ -65,7 +65,7 @@ def ratio(parts: Sequence[float], wholes: Sequence[float]) -> Estimate:
 
 
 def difference(pairs: Sequence[tuple[float, float]]) -> Estimate:
-    """The mean of second minus first, over cases that have both."""
+    """The mean of second minus first, over the pairs."""
     if not pairs:
         return Estimate(value=None)
     numbers = np.asarray([second - first for first, second in pairs], dtype=np.float64)
@@ -77,7 +77,7 @@ def _resampled(parts: Floats, wholes: Floats) -> Estimate:
     count = len(parts)
     if count < 2:
         return Estimate(value=value)
-    # Cases that are alike are drawn together, which is the same and as quick for a million cases as for a hundred.
+    # Equal cases are drawn together: the distribution is the same, and a million cases take no longer than a hundred.
     kinds, alike = np.unique(np.stack([parts, wholes]), axis=1, return_counts=True)
     generator = np.random.default_rng(SEED)
     found = np.empty(RESAMPLES)

@@ -1,4 +1,4 @@
-"""What a run would cost, before it is paid for: nothing is asked of any LLM."""
+"""Estimates the cost of a run without calling an LLM."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -22,13 +22,13 @@ from judges.sentences.splitter import IncrementalSplitter
 from judges.types import Claim, Label
 
 SAMPLED: Final = 200
-"""Cases whose claims are counted, spread over the input; the rest is taken to be like them."""
+"""Cases whose claims are counted, spread over the input; the others are assumed to be similar."""
 TRIED: Final = 20
-"""Of these, cases that the cross-encoder judges, to see how long it takes and how much it leaves to an LLM."""
+"""Of these, cases that the cross-encoder judges, to measure its time and the share of claims it leaves to an LLM."""
 ANSWER_TOKENS: Final = 150
-"""What an LLM's answer is taken to have."""
+"""Assumed tokens per LLM answer."""
 PARTS: Final = 3
-"""Claims that an LLM is taken to make of one that it takes apart."""
+"""Assumed claims per claim that an LLM decomposes."""
 
 _NONCE: Final = "0" * 32
 _SOURCES: Final = 5
@@ -37,8 +37,8 @@ _SOURCES: Final = 5
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEstimate:
     """``judged``: cases that a run would judge; the others are ``skipped`` or ``cached``. ``claims``, ``calls`` and
-    tokens are estimates. ``usd`` is None where the price of the model is not known. ``seconds``: how long the
-    cross-encoder takes on this machine; None where it plays no part."""
+    tokens are estimates. ``usd`` is None if the price of the model is unknown. ``seconds``: the time that the
+    cross-encoder takes on this machine; None if it is not used."""
 
     kind: JudgeKind
     judge: str
@@ -65,7 +65,7 @@ class _Counts:
 async def estimate_run(
     evaluator: Evaluator, read: Callable[[], Iterable[Case]], *, model: str | None, prices: PriceTable
 ) -> RunEstimate:
-    """What judging the cases that ``read`` gives, the same at every call, would take. ``model``: the LLM's name.
+    """Estimate judging the cases that ``read`` returns, the same at every call. ``model``: the name of the LLM.
 
     The cross-encoder must be loaded; the LLM needs no key. Raises CacheError, and what ``read`` raises.
     """

@@ -5,7 +5,7 @@ from html import escape
 from typing import Final
 
 from app.evaluation.cases.case_result import CaseResult, JudgedClaim
-from app.evaluation.runs.run_summary import Line, Summary, told, told_cost
+from app.evaluation.runs.run_summary import CaseLine, Summary, format_cost, format_estimate
 
 MOST_CASES: Final = 300
 """Cases shown: those that failed, then those of the lowest score. All are in the folder."""
@@ -29,7 +29,7 @@ pre { font: inherit; margin: .4rem 0; } td { overflow-wrap: anywhere; }
 """
 
 
-def write_report(summary: Summary, lines: Sequence[Line], load: Callable[[str], CaseResult]) -> str:
+def render_report(summary: Summary, lines: Sequence[CaseLine], load: Callable[[str], CaseResult]) -> str:
     """The page of a run; ``load`` gives a case's result by its id, and raises what it raises."""
     shown = sorted((line for line in lines if line.skipped is None), key=_rank)[:MOST_CASES]
     judged = sum(line.skipped is None for line in lines)
@@ -52,7 +52,7 @@ def _page(body: str) -> str:
     )
 
 
-def _rank(line: Line) -> tuple[bool, float, int]:
+def _rank(line: CaseLine) -> tuple[bool, float, int]:
     return line.error is None, -1.0 if line.score is None else line.score, line.place
 
 
@@ -68,9 +68,9 @@ def _figures(summary: Summary) -> str:
         if cases[name]
     )
     rows = [
-        ("Score, the mean of the cases", told(summary.score), summary.score.method),
-        ("Claims accepted", told(summary.claims_accepted), summary.claims_accepted.method),
-        ("Cases without a rejected claim", told(summary.grounded_cases), summary.grounded_cases.method),
+        ("Score, the mean of the cases", format_estimate(summary.score), summary.score.method),
+        ("Claims accepted", format_estimate(summary.claims_accepted), summary.claims_accepted.method),
+        ("Cases without a rejected claim", format_estimate(summary.grounded_cases), summary.grounded_cases.method),
         (
             "Claims",
             f"{claims['total']:,}: {claims['accepted']:,} supported, {claims['contradicted']:,} contradicted, "
@@ -80,7 +80,7 @@ def _figures(summary: Summary) -> str:
         ("Cases", f"{cases['scored']:,} scored of {cases['total']:,}", f"left out: {left}" if left else None),
         ("Failed", f"{cases['errors']:,}", None),
         ("Judge", f"{summary.judge} ({summary.kind})", f"thresholds {_thresholds(summary)}"),
-        ("Cost of the verdicts", told_cost(summary.cost), f"in this run: {told_cost(summary.spent)}"),
+        ("Cost of the verdicts", format_cost(summary.cost), f"in this run: {format_cost(summary.spent)}"),
     ]
     cells = "".join(
         f"<tr><th>{escape(name)}</th><td>{escape(value)}"

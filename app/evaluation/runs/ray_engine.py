@@ -1,4 +1,4 @@
-"""The same run over a Ray cluster: the cases are judged there, everything else stays here."""
+"""A run that judges on a Ray cluster; everything else happens in this process."""
 
 import asyncio
 import logging
@@ -12,11 +12,11 @@ from typing import Any, Final
 import orjson
 
 from app.evaluation.cases.case import Case
-from app.evaluation.cases.case_result import Judged
-from app.evaluation.judging.case_judge import CaseJudge, Ruling
+from app.evaluation.cases.case_result import JudgedOutput
+from app.evaluation.judging.case_judge import CaseJudge, CaseVerdicts
 from app.evaluation.judging.evaluator import Evaluator
 from app.evaluation.judging.judge_worker import Worker
-from app.evaluation.runs.run import EngineMissingError, Progress, Recorder, RunStoppedError
+from app.evaluation.runs.run import EngineMissingError, Progress, RunRecorder, RunStoppedError
 from app.evaluation.runs.run_folder import RunFolder
 from app.evaluation.runs.run_summary import Summary
 from app.settings import Settings
@@ -25,18 +25,18 @@ from judges.thresholds import Thresholds
 from judges.types import Chunk
 
 _WAVE: Final = 10_000
-"""Cases handed to the cluster as one data set: what is held in memory here, and what the judges are started for."""
+"""Cases per data set on the cluster: this process holds them in memory, and judges are started for each data set."""
 _BATCH: Final = 16
-"""Cases that a judge of the cluster takes at once."""
+"""Cases per batch of a judge on the cluster."""
 
 Work = tuple[int, Case, str]
-"""A case with its number in the input and its key."""
+"""A case with its index in the input and its key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """``judges`` of them on the cluster, each on one core; None: one for each core that there is. ``address``: as Ray
-    takes it; None: that of the environment (``RAY_ADDRESS``), else a cluster of this machine alone."""
+    """``judges`` is the number of judges, each on one core; None: one per core. ``address`` is Ray's; None: the value
+    of ``RAY_ADDRESS``, else a cluster on this machine."""
 
     judges: int | None = None
     address: str | None = None
@@ -51,15 +51,15 @@ async def run_cases_on_ray(
     settings: Settings,
     cluster: Cluster,
 ) -> Summary:
-    """``running.run_cases`` with the judging done on a Ray cluster, by the judge of ``settings``; the nodes need this
-    package, of the same version. ``evaluator`` says what is known already, and must be open.
+    """``run_cases``, but the judge of ``settings`` runs on a Ray cluster, whose nodes need the same version of this
+    package. ``evaluator`` must be open; it provides keys and cached verdicts.
 
     Raises EngineMissingError, and what ``run_cases`` raises.
     """
     judging = _Judging(settings, evaluator.judge, cluster)
     try:
         await asyncio.to_thread(folder.open)
-        recorder = Recorder(folder, progress)
+        recorder = RunRecorder(folder, progress)
         waiting = enumerate(cases)
         while wave := await asyncio.to_thread(lambda: list(islice(waiting, _WAVE))):
             await _one_wave(evaluator, judging, wave, recorder)
@@ -69,7 +69,7 @@ async def run_cases_on_ray(
 
 
 async def _one_wave(
-    evaluator: Evaluator, judging: "_Judging", wave: Sequence[tuple[int, Case]], recorder: Recorder
+    evaluator: Evaluator, judging: "_Judging", wave: Sequence[tuple[int, Case]], recorder: RunRecorder
 ) -> None:
     wanted: dict[str, list[Work]] = {}
     for place, case in wave:
@@ -82,15 +82,15 @@ async def _one_wave(
             wanted.setdefault(key, []).append((place, case, key))
     if not wanted:
         return
-    rulings = judging.rulings([same[0] for same in wanted.values()])
-    while (found := await asyncio.to_thread(next, rulings, None)) is not None:
-        key, ruling = found
+    arriving = judging.verdicts([same[0] for same in wanted.values()])
+    while (found := await asyncio.to_thread(next, arriving, None)) is not None:
+        key, verdicts = found
         for place, case, _ in wanted[key]:
-            await recorder.take(place, await evaluator.settle(case, key, ruling))
+            await recorder.take(place, await evaluator.settle(case, key, verdicts))
 
 
 class _Judging:
-    """The cluster's side, as seen from here."""
+    """The judges on the cluster."""
 
     def __init__(self, settings: Settings, judge: CaseJudge, cluster: Cluster) -> None:
         try:
@@ -98,11 +98,11 @@ class _Judging:
             import ray.data
             import ray.exceptions
         except ImportError:
-            raise EngineMissingError("the engine 'ray' needs the extra: pip install 'groundlane[ray]'") from None
-        library: Any = ray  # half of what it has is without types
+            raise EngineMissingError("the engine 'ray' needs an extra: pip install 'groundlane[ray]'") from None
+        library: Any = ray  # Ray is only partly typed
         self._data = library.data
         self._ours = None if library.is_initialized() else library
-        logging.getLogger("ray.data").setLevel(logging.WARNING)  # it tells of every step
+        logging.getLogger("ray.data").setLevel(logging.WARNING)  # it logs every step
         if self._ours is not None:
             try:
                 library.init(
@@ -111,8 +111,8 @@ class _Judging:
                     log_to_driver=False,
                     logging_level=logging.WARNING,
                 )
-            except Exception as error:  # some of what Ray raises here has no base but this
-                raise RunStoppedError(f"the cluster cannot be reached or started: {_last_line(error)}.") from None
+            except Exception as error:  # Ray raises exceptions without a common base here
+                raise RunStoppedError(f"cannot reach or start the cluster: {_last_line(error)}.") from None
         context = library.data.DataContext.get_current()
         context.enable_progress_bars = False
         self._judges = cluster.judges or max(1, int(library.cluster_resources().get("CPU", 1)))
@@ -120,12 +120,12 @@ class _Judging:
         self._arguments = (_needed(settings), judge.kind.value, judge.thresholds, judge.name)
 
     def close(self) -> None:
-        """Leave the cluster, if it was not joined before; one that was started for this ends."""
+        """Leave the cluster, unless the program had joined it before; a cluster started for the run ends."""
         if self._ours is not None:
             self._ours.shutdown()
 
-    def rulings(self, cases: Sequence[Work]) -> Iterator[tuple[str, Ruling]]:
-        """The rulings on ``cases`` by their keys, as they come."""
+    def verdicts(self, cases: Sequence[Work]) -> Iterator[tuple[str, CaseVerdicts]]:
+        """The verdicts on ``cases`` with their keys, in the order in which they arrive."""
         rows = [{"key": key, "case": orjson.dumps(_packed(case))} for _, case, key in cases]
         blocks = ceil(len(rows) / _BATCH)
         judged = self._data.from_items(rows, override_num_blocks=blocks).map_batches(
@@ -137,8 +137,8 @@ class _Judging:
         )
         try:
             for row in judged.iter_rows():
-                found = orjson.loads(row["ruling"])
-                yield str(row["key"]), Ruling(Judged.of(found["judged"]), found["fault"])
+                found = orjson.loads(row["verdicts"])
+                yield str(row["key"]), CaseVerdicts(JudgedOutput.of(found["judged"]), found["fault"])
         except self._errors as error:
             raise RunStoppedError(f"the cluster failed: {_last_line(error)}.") from None
 
@@ -150,27 +150,27 @@ class BatchJudge:
         self._worker = Worker(settings, kind, thresholds, name)
 
     def __call__(self, batch: Mapping[str, Any]) -> Mapping[str, Any]:
-        rulings = self._worker.rule([_unpacked(orjson.loads(case)) for case in batch["case"]])
+        verdicts = self._worker.judge([_unpacked(orjson.loads(case)) for case in batch["case"]])
         return {
             "key": list(batch["key"]),
-            "ruling": [orjson.dumps({"judged": one.judged, "fault": one.fault}) for one in rulings],
+            "verdicts": [orjson.dumps({"judged": one.judged, "fault": one.fault}) for one in verdicts],
         }
 
 
 def _needed(settings: Settings) -> Settings:
-    """What the judges on the cluster are told of the settings: nothing of database and administration."""
+    """The settings for the judges on the cluster, without those for the database and administration."""
     defaults = Settings.model_fields
     left_out = ("admin_token", "secret_key", "database_url")
     return settings.model_copy(update={name: defaults[name].default for name in left_out})
 
 
 def _last_line(error: Exception) -> str:
-    """Ray's errors hold the trace of the other side; what went wrong stands in its last line."""
+    """Ray's errors contain the remote traceback; the cause is in the last line."""
     return (str(error).strip() or type(error).__name__).splitlines()[-1][:500].removesuffix(".")
 
 
 def _packed(case: Case) -> dict[str, Any]:
-    """What a judge needs of a case."""
+    """The fields of a case that a judge needs."""
     fields = ("id", "text", "source", "title", "relevance_score")
     return {
         "output": case.output,

@@ -1,4 +1,4 @@
-"""Two runs held against each other: which claims flipped, and what became of the score."""
+"""Compares two runs: claims whose verdict changed, and the change of the score."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,15 +21,15 @@ class Flip:
 
     @property
     def is_worse(self) -> bool:
-        """It was accepted, and is no more."""
+        """Whether the claim is no longer accepted."""
         return self.before.accepted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunComparison:
-    """``before`` and ``after`` are mean scores and ``change`` their mean difference, over the cases scored in both runs
-    (``cases``). Claims count as the same by case and wording: where outputs differ, ``claims_gone`` and ``claims_new``
-    say how many have no counterpart."""
+    """``before`` and ``after`` are mean scores and ``change`` is their mean difference, over the ``cases`` scored in
+    both runs. Claims are matched by case and wording; ``claims_gone`` and ``claims_new`` count those without a
+    match."""
 
     judges: tuple[str, str]
     cases: int
@@ -53,7 +53,7 @@ class RunComparison:
 
 
 def compare_runs(before: Path, after: Path) -> RunComparison:
-    """Hold the run in folder ``after`` against that in ``before``. Raises RunFolderError."""
+    """Compare the run in folder ``after`` with the one in ``before``. Raises RunFolderError."""
     old_run, new_run = RunFolder(before), RunFolder(after)
     tally = _Tally()
     only_before = [
@@ -89,7 +89,7 @@ class _Tally:
         self.judges_after: set[str] = set()
 
     def take(self, before: CaseResult, after: CaseResult | None) -> bool:
-        """Count a case; False if the other run has no score for it."""
+        """Count a case; returns False if the other run has no score for it."""
         if before.score is None or after is None or after.score is None:
             return False
         old, new = _claims(before), _claims(after)

@@ -1,4 +1,4 @@
-"""The folder of a run: a file for each case, written whole or not at all."""
+"""The folder of a run: one file per case, written atomically."""
 
 import os
 import re
@@ -21,13 +21,13 @@ _BROKEN: Final = (KeyError, TypeError, ValueError, IndexError)
 
 
 class RunFolderError(Exception):
-    """The folder cannot be used; the message names it."""
+    """The folder is not usable; the message names it."""
 
 
 class RunFolder:
-    """``cases/`` holds a file for each case, ``summary.json`` the figures, ``report.html`` both for people.
+    """``cases/`` has a file for each case, ``summary.json`` the figures, and ``report.html`` a readable report.
 
-    Files are written beside their place and moved there, so that no file is ever half of one. Every method raises
+    Files are written to a temporary name and renamed, so that no file is ever incomplete. Every method raises
     RunFolderError.
     """
 
@@ -37,7 +37,7 @@ class RunFolder:
         self._found: frozenset[str] = frozenset()
 
     def open(self) -> None:
-        """Make the folder, or take up the one that is there."""
+        """Create the folder, or reopen an existing one."""
         try:
             self._cases.mkdir(parents=True, exist_ok=True)
             for left in self._cases.glob(".*.part"):
@@ -47,11 +47,11 @@ class RunFolder:
             raise RunFolderError(f"{self.folder}: {error.strerror}") from None
 
     def has(self, case: Case) -> bool:
-        """Whether an earlier run left a file for ``case``; ``load`` says what is in it."""
+        """Whether an earlier run has written a file for ``case``; ``load`` reads it."""
         return file_name(case.case_id) in self._found
 
     def load(self, case: Case, key: str) -> CaseResult | None:
-        """The finished result of ``case`` that an earlier run left, if it follows from the same things (``key``)."""
+        """The result of ``case`` from an earlier run, if it is complete and has the same ``key``."""
         try:
             result = from_json(orjson.loads(self._file(case.case_id).read_bytes()))
         except (OSError, *_BROKEN):
@@ -60,7 +60,7 @@ class RunFolder:
             return None
         if result.case == replace(case, documents=()):
             return result
-        again = replace(result, case=case)  # what is not judged has changed, the way of scoring for one
+        again = replace(result, case=case)  # something has changed that is not judged, such as the scoring
         self.save(again)
         return again
 
@@ -74,7 +74,7 @@ class RunFolder:
         self._put(self.folder / "report.html", html.encode())
 
     def keep_only(self, names: set[str]) -> None:
-        """Remove the files of cases that are not called one of ``names``: what an earlier run had more."""
+        """Remove the files of cases that are not in ``names``, which an earlier run has left."""
         kept = {file_name(name) for name in names}
         try:
             for file in self._cases.glob("*.json"):
@@ -88,14 +88,14 @@ class RunFolder:
         return _read(self._file(case_id))
 
     def find(self, case_id: str) -> CaseResult | None:
-        """The same; None where there is no such case."""
+        """The result of one case; None if there is no such case."""
         file = self._file(case_id)
         return _read(file) if file.is_file() else None
 
     def results(self) -> Iterator[CaseResult]:
-        """All results, by the names of their files."""
+        """All results, in the order of their file names."""
         if not self._cases.is_dir():
-            raise RunFolderError(f"{self.folder}: there is no run in this folder")
+            raise RunFolderError(f"{self.folder}: no run in this folder")
         for file in sorted(self._cases.glob("*.json")):
             yield _read(file)
 
@@ -115,8 +115,8 @@ class RunFolder:
 
 
 def file_name(case_id: str) -> str:
-    """The file of a case: its id where that is plain lower case, else what of it a file name may have and a hash, so
-    that no id leads out of the folder and no two share a file, on file systems that know no upper case neither."""
+    """The file of a case: its id if that is plain lower case, else its safe characters and a hash. So no id leads out
+    of the folder, and no two share a file, even on case-insensitive file systems."""
     if _PLAIN.fullmatch(case_id):
         return f"{case_id}.json"
     digest = blake2b(case_id.encode(errors="replace"), digest_size=8).hexdigest()
@@ -129,4 +129,4 @@ def _read(file: Path) -> CaseResult:
     except OSError as error:
         raise RunFolderError(f"{file}: {error.strerror}") from None
     except _BROKEN:
-        raise RunFolderError(f"{file}: not the file of a case") from None
+        raise RunFolderError(f"{file}: not a result file of a case") from None

@@ -1,4 +1,4 @@
-"""A run in figures."""
+"""The summary of a run."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -15,8 +15,8 @@ _USD_DIGITS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """What is kept of a case while a run lasts: ``place`` is its number in the input, from 0."""
+class CaseLine:
+    """What a run keeps of a case in memory; ``place`` is its index in the input."""
 
     place: int
     case_id: str
@@ -28,7 +28,7 @@ class Line:
     cost: Cost
 
     @classmethod
-    def of(cls, place: int, result: CaseResult) -> "Line":
+    def of(cls, place: int, result: CaseResult) -> "CaseLine":
         return cls(
             place=place,
             case_id=result.case.case_id,
@@ -51,10 +51,11 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """``score`` is the mean of the cases' scores, ``claims_accepted`` the share of all claims, ``grounded_cases`` the
-    share of cases without a rejected claim. Cases that were skipped or failed count in none of the three.
+    """``score`` is the mean of the cases' scores, ``claims_accepted`` the proportion of accepted claims,
+    ``grounded_cases`` the proportion of cases without a rejected claim. Skipped and failed cases count in none of the
+    three.
 
-    ``spent``: the part of ``cost`` that went into verdicts that were not in the cache.
+    ``spent``: the part of ``cost`` for verdicts that were not in the cache.
     """
 
     judge: str
@@ -76,8 +77,8 @@ class Summary:
         return self.cases["errors"]
 
 
-def summarize(lines: Iterable[Line], judge: CaseJudge) -> Summary:
-    """Sum up a run; ``lines`` in any order."""
+def summarize(lines: Iterable[CaseLine], judge: CaseJudge) -> Summary:
+    """The summary of a run; ``lines`` may have any order."""
     every = sorted(lines, key=lambda line: line.place)
     scored = [line for line in every if line.score is not None]
     labels: Counter[Label] = sum((line.labels for line in scored), Counter())
@@ -112,7 +113,7 @@ def summarize(lines: Iterable[Line], judge: CaseJudge) -> Summary:
 
 
 def total_cost(costs: Iterable[Cost]) -> Cost:
-    """The sum; dollars are None if those of one are, tokens if those of all are."""
+    """The sum. ``usd`` is None if any is None; the tokens are None if all are None."""
     every = list(costs)
     known = [cost.usd for cost in every if cost.usd is not None]
     return Cost(
@@ -122,8 +123,8 @@ def total_cost(costs: Iterable[Cost]) -> Cost:
     )
 
 
-def told(estimate: Estimate) -> str:
-    """An estimate for people."""
+def format_estimate(estimate: Estimate) -> str:
+    """A readable estimate."""
     if estimate.value is None:
         return "none"
     if estimate.low is None or estimate.high is None:
@@ -131,10 +132,10 @@ def told(estimate: Estimate) -> str:
     return f"{estimate.value:.3f} ({estimate.low:.3f} to {estimate.high:.3f})"
 
 
-def told_cost(cost: Cost) -> str:
-    """What something cost, for people."""
+def format_cost(cost: Cost) -> str:
+    """A readable cost."""
     tokens = "" if cost.input_tokens is None else f", {cost.input_tokens:,} + {cost.output_tokens or 0:,} tokens"
-    return ("of unknown price" if cost.usd is None else f"{cost.usd:.4f} USD") + tokens
+    return ("unknown price" if cost.usd is None else f"{cost.usd:.4f} USD") + tokens
 
 
 def _total(counts: Iterable[Any]) -> int | None:

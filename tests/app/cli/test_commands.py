@@ -63,7 +63,7 @@ def test_a_key_is_made_alone_on_stdout_listed_and_revoked(run: Run, url: str) ->
     assert listed.splitlines()[1].split()[:5] == [found.prefix, "ci", "gpt-*,o3", "kb", "60"]
     assert key not in listed
     revoked = run("keys", "revoke", found.prefix)
-    assert (revoked.code, revoked.out) == (0, f"The key {found.prefix} of 'ci' is revoked.\n")
+    assert (revoked.code, revoked.out) == (0, f"Key {found.prefix} ('ci') is revoked.\n")
     assert on(url, find) is None
     assert len(run("keys", "list").out.splitlines()) == 1
     assert run("keys", "list", "--all", "--prefix", found.prefix).out.splitlines()[1].startswith(found.prefix)
@@ -83,9 +83,9 @@ def test_keys_can_be_printed_as_json(run: Run) -> None:
         (("keys", "revoke", "gl-nobody22"), 1, "Error: there is no key 'gl-nobody22'"),
         (("keys", "create", ""), 2, "printable characters"),
         (("keys", "create", "a", "--requests-per-minute", "0"), 2, "requests-per-minute"),
-        (("db", "prune", "--older-than", "soon"), 2, "Error: --older-than: 'soon' is no age"),
-        (("db", "prune", "--older-than", "0d"), 2, "Error: --older-than: '0d' is no age"),
-        (("db", "prune", "--older-than", "999999w"), 2, "Error: --older-than: '999999w' reaches back beyond"),
+        (("db", "prune", "--older-than", "soon"), 2, "Error: --older-than: 'soon' is not an age"),
+        (("db", "prune", "--older-than", "0d"), 2, "Error: --older-than: '0d' is not an age"),
+        (("db", "prune", "--older-than", "999999w"), 2, "Error: --older-than: '999999w' is too long ago"),
         (("secrets", "rotate"), 1, "Error: secrets cannot be kept: GROUNDLANE_SECRET_KEY is not set"),
         (("policies", "diff", "-f", "missing.toml"), 2, "Error: missing.toml: No such file or directory"),
     ],
@@ -130,7 +130,7 @@ def test_secrets_are_encrypted_anew_under_a_key_that_the_command_makes(
     old, new = new_secret_key(), run("secrets", "new-key").out.strip()
     on(url, lambda database: Vault(database, SecretStr(old)).put("openai", "sk-1"))
     monkeypatch.setenv("GROUNDLANE_SECRET_KEY", f"{new},{old}")
-    assert run("secrets", "rotate").out == "Encrypted anew: 1.\n"
+    assert run("secrets", "rotate").out == "Secrets re-encrypted: 1.\n"
 
     async def read(database: Database) -> str | None:
         vault = Vault(database, SecretStr(new))
@@ -149,8 +149,8 @@ def test_old_events_are_counted_and_deleted(run: Run, url: str, event: Callable[
     on(url, lambda database: store(database, rows))
     dry = run("db", "prune", "--older-than", "90d", "--dry-run")
     assert dry.code == 0
-    assert dry.out.endswith("UTC would be deleted: 2 requests, 0 runs.\n")
-    assert run("db", "prune", "--older-than", "90d").out.endswith("UTC deleted: 2 requests, 0 runs.\n")
+    assert dry.out.endswith("UTC, would be deleted: 2 requests, 0 runs.\n")
+    assert run("db", "prune", "--older-than", "90d").out.endswith("UTC, deleted: 2 requests, 0 runs.\n")
     assert run("db", "prune", "--older-than", "2000h", "--keep-marked").out.endswith("deleted: 0 requests, 0 runs.\n")
     assert trail(url) == [("cli", "events.prune")]
 
@@ -182,13 +182,13 @@ def test_a_file_is_applied_once(run: Run, url: str, file: Path) -> None:
     assert shown.out.splitlines() == [
         "+ gate", '    category: "retrieval"', "    rules.min_chunks: 2",
         "+ leaflets", '    category: "grounding"',
-        "2 to change, 0 as they should be.",
+        "2 to change, 0 unchanged.",
     ]  # fmt: skip
     dry = run("policies", "apply", "-f", str(file), "--dry-run")
     assert (dry.code, dry.out) == (0, shown.out)
     assert run("policies", "apply", "-f", str(file), "--yes").code == 0
     again = run("policies", "apply", "-f", str(file), "--yes")
-    assert (again.code, again.out) == (0, "0 to change, 2 as they should be.\n")
+    assert (again.code, again.out) == (0, "0 to change, 2 unchanged.\n")
     assert run("policies", "diff", "-f", str(file), "--prune").code == 0
     assert trail(url) == [("cli", "policy.create")] * 2
     names = [line.split()[0] for line in run("policies", "list").out.splitlines()]
@@ -201,10 +201,10 @@ def test_a_change_is_shown_field_by_field_and_the_rest_stays(run: Run, file: Pat
     shown = run("policies", "diff", "-f", str(file))
     assert shown.out.splitlines() == [
         "~ gate", "    rules.min_chunks: 2 -> 3",
-        "1 to change, 0 as they should be, 1 not in the file and left alone.",
+        "1 to change, 0 unchanged, 1 not in the file (kept).",
     ]  # fmt: skip
     pruned = run("policies", "apply", "-f", str(file), "-y", "--prune")
-    assert pruned.out.splitlines()[2:] == ["- leaflets", "2 to change, 0 as they should be.", "Done."]
+    assert pruned.out.splitlines()[2:] == ["- leaflets", "2 to change, 0 unchanged.", "Done."]
     assert [line.split()[0] for line in run("policies", "list").out.splitlines()[1:]] == ["gate"]
 
 
@@ -217,7 +217,7 @@ def test_what_is_listed_as_json_is_a_file_to_apply(run: Run, file: Path, tmp_pat
 
 def test_nothing_is_changed_without_a_yes(run: Run, file: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     refused = run("policies", "apply", "-f", str(file))
-    assert (refused.code, refused.err) == (2, "Error: nobody can be asked here: confirm with --yes\n")
+    assert (refused.code, refused.err) == (2, "Error: stdin is not a terminal: confirm with --yes\n")
 
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
@@ -256,8 +256,8 @@ def test_a_gateway_needs_its_token_and_an_address(run: Run, file: Path, monkeypa
     assert no_token.err.startswith("Error: GROUNDLANE_ADMIN_TOKEN: not set")
     monkeypatch.setenv("GROUNDLANE_ADMIN_TOKEN", "hunter2-token")
     for address, code, said in (
-        ("127.0.0.1:9", 2, "does not begin with http"),
-        ("http://127.0.0.1:x", 2, "is no address"),
+        ("127.0.0.1:9", 2, "must start with http"),
+        ("http://127.0.0.1:x", 2, "is not a valid URL"),
         ("http://127.0.0.1:9", 1, "Error: http://127.0.0.1:9"),
     ):
         result = run("policies", "list", "--url", address)

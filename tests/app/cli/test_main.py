@@ -203,7 +203,7 @@ def test_serving_shows_the_new_token_once_and_passes_on_what_was_asked(
 ) -> None:
     monkeypatch.setenv("GROUNDLANE_SHUTDOWN_GRACE_S", "7.2")
     first, second = run("serve", "--host", "0.0.0.0", "--port", "9000"), run("serve")
-    assert re.search(r"^Admin token \(shown once, keep it\): \S{40,}$", first.err, re.MULTILINE)
+    assert re.search(r"^Admin token \(shown only once, store it now\): \S{40,}$", first.err, re.MULTILINE)
     assert "Admin token" not in second.err
     options = served[0]
     assert (options["host"], options["port"], options["workers"]) == ("0.0.0.0", 9000, 1)

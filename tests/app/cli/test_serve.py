@@ -13,7 +13,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from app.cli.demo.content import Answer
+from app.cli.demo.content import ScriptedAnswer
 from app.cli.demo.servers import bind, serving
 from app.cli.demo.upstream import ScriptedUpstream
 from app.cli.serve import to_serve
@@ -22,7 +22,7 @@ from tests.support.server_process import LIMIT_S, Process, gateway
 pytestmark = pytest.mark.slow
 
 QUESTION = "How long is the warranty?"
-ANSWERS = [Answer(question=QUESTION, answer="The warranty covers 24 months from the date of purchase.")]
+ANSWERS = [ScriptedAnswer(question=QUESTION, answer="The warranty covers 24 months from the date of purchase.")]
 BODY = {
     "model": "scripted-1",
     "messages": [{"role": "user", "content": QUESTION}],
@@ -90,7 +90,7 @@ def test_a_port_that_is_taken_stops_the_start_before_anything_is_made(tmp_path: 
         port = taken.getsockname()[1]
         process = Process(tmp_path, upstream, "--port", str(port), judge="none")
         assert process.wait() == 1
-    wanted = f"Error: 127.0.0.1, port {port}: Address already in use. Choose another with --host or --port.\n"
+    wanted = f"Error: 127.0.0.1, port {port}: Address already in use. Choose another address with --host or --port.\n"
     assert process.lines == [wanted]  # and no token that nobody will look for here
     assert not list(tmp_path.glob("*.db"))
 

@@ -86,7 +86,7 @@ def test_the_sample_is_judged_once_and_then_reproduced_from_the_cache(
 
     gate = run("run", "grounding", "-i", "sample.jsonl", "-o", "b", "--fail-under", "1")
     assert gate.code == 1
-    assert gate.err == f"Failed: the score {after['score']['value']:.3f} is under 1.\n"
+    assert gate.err == f"Failed: the score {after['score']['value']:.3f} is below 1.\n"
     assert run("run", "grounding", "-i", "sample.jsonl", "-o", "b", "--fail-under", "0.1").code == 0
 
     strict = ("--entailment-threshold", "1", "--no-cache", "--limit", "1")
@@ -121,7 +121,7 @@ def test_an_estimate_tells_the_cost_before(run: Run, monkeypatch: pytest.MonkeyP
     assert (told["cases"], told["claims"], told["calls"], told["output_tokens"]) == (1, 1, 1, 150)
     assert told["usd"] == pytest.approx((told["input_tokens"] * 0.15 + 150 * 0.6) / 1e6)
     shown = run("estimate", "grounding", "--input", "a.jsonl", "--judge", "llm").out
-    assert "about 1, with 150 tokens an answer" in shown
+    assert "about 1, 150 tokens per answer" in shown
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_an_estimate_tells_the_cost_before(run: Run, monkeypatch: pytest.MonkeyP
             ("run", "grounding", "-i", "good.jsonl", "-o", "out", "--judge", "llm"),
             "GROUNDLANE_LLM_JUDGE_MODEL: not set",
         ),
-        (("compare", "no", "neither"), "no: there is no run in this folder"),
+        (("compare", "no", "neither"), "no: no run in this folder"),
     ],
 )
 def test_trouble_is_one_line_that_names_it(run: Run, arguments: Sequence[str], told: str) -> None:
@@ -153,7 +153,7 @@ def test_a_cache_that_cannot_be_used_is_told(run: Run) -> None:
     Path("cache").write_text("this is no database, and it is long enough to be seen as none " * 20)
     result = run("run", "grounding", "-i", "good.jsonl", "-o", "out", "--cache", "cache")
     assert result.code == 1
-    assert result.err == "Error: the cache: cache: file is not a database; --no-cache does without\n"
+    assert result.err == "Error: the cache: cache: file is not a database. To run without a cache, use --no-cache.\n"
 
 
 def test_a_gate_without_a_score_is_shut(run: Run) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.cli.demo.content import Answer
+from app.cli.demo.content import ScriptedAnswer
 from app.cli.demo.servers import bind, serving
 from app.cli.demo.upstream import ScriptedUpstream
 from tests.support.server_process import LIMIT_S, gateway
@@ -28,7 +28,7 @@ BODY = {
 
 def test_a_change_is_in_force_on_four_workers(tmp_path: Path) -> None:
     """Asked again and again, not waited for: the status first, then that no worker answers by the old version."""
-    upstream = ScriptedUpstream([Answer(question=QUESTION, answer="The warranty covers 24 months.")])
+    upstream = ScriptedUpstream([ScriptedAnswer(question=QUESTION, answer="The warranty covers 24 months.")])
     with (
         serving(upstream.app, bind(0)) as url,
         gateway(tmp_path, url, "--workers", str(WORKERS), judge="none", admin_token=TOKEN) as process,
@@ -53,7 +53,7 @@ def test_workers_that_share_a_redis_count_a_key_together(tmp_path: Path) -> None
     redis_url = os.environ.get("GROUNDLANE_TEST_REDIS_URL")
     if redis_url is None:
         pytest.skip("set GROUNDLANE_TEST_REDIS_URL (redis://…) to run this with Redis")
-    upstream = ScriptedUpstream([Answer(question=QUESTION, answer="The warranty covers 24 months.")])
+    upstream = ScriptedUpstream([ScriptedAnswer(question=QUESTION, answer="The warranty covers 24 months.")])
     shared = {"judge": "none", "admin_token": TOKEN, "redis_url": redis_url}
     with (
         serving(upstream.app, bind(0)) as url,

@@ -10,7 +10,7 @@ from threading import Event, Thread
 import httpx
 import pytest
 
-from app.cli.demo.content import Answer
+from app.cli.demo.content import ScriptedAnswer
 from app.cli.demo.servers import bind, serving
 from app.cli.demo.upstream import ScriptedUpstream
 from tests.support.server_process import gateway
@@ -26,7 +26,7 @@ ENOUGH = 40
 
 def test_no_acknowledged_block_is_missing_after_kill_9(tmp_path: Path) -> None:
     """Clients keep asking for what is refused before the call and what is blocked in the reply, streamed and not."""
-    upstream = ScriptedUpstream([Answer(question=QUESTION, answer=FALSE)])
+    upstream = ScriptedUpstream([ScriptedAnswer(question=QUESTION, answer=FALSE)])
     told: list[str] = []
     stop, enough = Event(), Event()
     serve = partial(gateway, tmp_path, event_durability="sync", admin_token=TOKEN, judge_threads="1")

@@ -45,7 +45,7 @@ def test_a_file_is_in_force_on_a_running_gateway_and_can_be_taken_back(
     at = ("-f", str(file), "--url", f"http://127.0.0.1:{gateway.port}/")
     assert groundlane("policies", "diff", *at)[0] == 3
     assert groundlane("policies", "apply", *at, "--yes")[0] == 0
-    assert groundlane("policies", "diff", *at, "--prune") == (0, "0 to change, 1 as they should be.\n")
+    assert groundlane("policies", "diff", *at, "--prune") == (0, "0 to change, 1 unchanged.\n")
     with gateway.call(BODY) as call:
         assert call.status == 400
     (line,) = gateway.admin.get("/audit").json()["items"]
@@ -69,4 +69,4 @@ def test_a_wrong_token_and_an_address_without_a_gateway_fail_in_one_line(
     assert groundlane("policies", "list", "--url", address)[0] == 1
     assert capsys.readouterr().err == f"Error: {address}: the admin token is wrong\n"
     assert groundlane("policies", "list", "--url", gateway.upstream.base_url)[0] == 1
-    assert capsys.readouterr().err.startswith(f"Error: {gateway.upstream.base_url}/: no gateway")
+    assert capsys.readouterr().err.startswith(f"Error: {gateway.upstream.base_url}/: not a Groundlane gateway")

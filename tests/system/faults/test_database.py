@@ -13,7 +13,7 @@ import httpx
 import pytest
 from sqlalchemy import make_url
 
-from app.cli.demo.content import Answer
+from app.cli.demo.content import ScriptedAnswer
 from app.cli.demo.servers import bind, serving
 from app.cli.demo.upstream import ScriptedUpstream
 from app.events.storage.writer import EventWriter
@@ -195,7 +195,7 @@ def full_disk(pid: int) -> Iterator[None]:
 def test_a_full_disk(tmp_path: Path, durability: str) -> None:
     """Neither the database nor the journal can be written. ``batched``: replies go on, and the events wait. ``sync``:
     503, since what is not stored must not be acknowledged. Once there is room, both go on by themselves."""
-    upstream = ScriptedUpstream([Answer(question="How long is the warranty?", answer=TEXT)])
+    upstream = ScriptedUpstream([ScriptedAnswer(question="How long is the warranty?", answer=TEXT)])
     settings = {"event_durability": durability, "admin_token": TOKEN, "judge": "none"}
     with serving(upstream.app, bind(0)) as url, process(tmp_path, url, **settings) as gateway:
 

@@ -11,7 +11,7 @@ from threading import Event, Thread
 import httpx
 import pytest
 
-from app.cli.demo.content import Answer
+from app.cli.demo.content import ScriptedAnswer
 from app.cli.demo.servers import bind, serving
 from app.cli.demo.upstream import ScriptedUpstream
 from tests.support.server_process import gateway
@@ -25,7 +25,7 @@ CLIENTS, ENOUGH = 4, 30
 
 def test_sigterm_under_load(tmp_path: Path) -> None:
     """Events are written later (``batched``), and none of them is missing for that."""
-    upstream = ScriptedUpstream([Answer(question=QUESTION, answer=TEXT)])
+    upstream = ScriptedUpstream([ScriptedAnswer(question=QUESTION, answer=TEXT)])
     told: list[str] = []
     stop, enough = Event(), Event()
     with serving(upstream.app, bind(0)) as url, gateway(tmp_path, url, judge="none") as process:

@@ -8,11 +8,11 @@ from typing import Any
 import httpx
 import pytest
 
-from app.cli.apply_policies import GatewayTarget, Present, TargetError
+from app.cli.apply_policies import ExistingPolicy, GatewayTarget, TargetError
 from app.policy_admin.policy_document import parse_document
 
 GATE = {"name": "gate", "category": "retrieval", "rules": {"min_chunks": 2}}
-PRESENT = Present(id="pol_1", version=4, draft=parse_document(GATE))
+PRESENT = ExistingPolicy(id="pol_1", version=4, draft=parse_document(GATE))
 
 Answer = httpx.Response | Exception
 
@@ -67,14 +67,14 @@ def test_changes_name_the_version_that_was_seen() -> None:
     [
         (httpx.ConnectError("refused"), "refused"),
         (httpx.ReadTimeout(""), "ReadTimeout"),
-        (httpx.Response(200, html="<h1>Welcome</h1>"), "no gateway answers there"),
-        (httpx.Response(200, json=[]), "no gateway answers there"),
-        (httpx.Response(200), "no gateway answers there"),
+        (httpx.Response(200, html="<h1>Welcome</h1>"), "not a Groundlane gateway"),
+        (httpx.Response(200, json=[]), "not a Groundlane gateway"),
+        (httpx.Response(200), "not a Groundlane gateway"),
         (httpx.Response(401, json={"detail": "the admin token is wrong"}), "the admin token is wrong"),
-        (httpx.Response(500, json=[]), "it answered 500"),
-        (page({**GATE, "rules": {"min_chunks": -1}, "id": "p", "version": 1}), "does not understand: rules.min_chunks"),
-        (page({**GATE, "version": 1}), "does not understand"),
-        (page(7), "does not understand"),
+        (httpx.Response(500, json=[]), "HTTP status 500"),
+        (page({**GATE, "rules": {"min_chunks": -1}, "id": "p", "version": 1}), "cannot read: rules.min_chunks"),
+        (page({**GATE, "version": 1}), "cannot read"),
+        (page(7), "cannot read"),
     ],
 )
 def test_what_is_no_answer_is_said_in_one_line(answer: Answer, said: str) -> None:

@@ -16,16 +16,16 @@ import pytest
 import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.cli.demo.content import Answer, Content, load_content
+from app.cli.demo.content import Content, ScriptedAnswer, load_content
 from app.cli.demo.servers import ServerStartError, bind, serving
 from app.cli.demo.tour import Stage, TourError, stage, tour
 from app.cli.demo.upstream import ScriptedUpstream
-from app.cli.demo.walkthrough import Outcome, WalkthroughError
+from app.cli.demo.walkthrough import SceneResult, WalkthroughError
 from app.cli.main import main
 from app.cli.terminal import Screen
 from app.settings import Settings
 
-ANSWERS = [Answer(question="How long is the warranty?", answer="The warranty covers 24 months.")]
+ANSWERS = [ScriptedAnswer(question="How long is the warranty?", answer="The warranty covers 24 months.")]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -166,7 +166,7 @@ def test_a_port_that_is_taken_is_an_error() -> None:
 
 
 @pytest.mark.slow
-def test_the_demo_is_ready_and_keeps_what_happened(running: tuple[Stage, dict[str, Outcome]]) -> None:
+def test_the_demo_is_ready_and_keeps_what_happened(running: tuple[Stage, dict[str, SceneResult]]) -> None:
     standing, _ = running
     assert httpx.get(f"{standing.url}/readyz").json()["status"] == "ready"
     headers = {"authorization": f"Bearer {standing.token}"}
@@ -182,7 +182,7 @@ def test_the_demo_is_ready_and_keeps_what_happened(running: tuple[Stage, dict[st
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stage, dict[str, Outcome]]]:
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stage, dict[str, SceneResult]]]:
     """The demo with a real judge on real servers, and what its walk-through brought back."""
     settings = Settings(_env_file=None, judge_threads=1)
     with stage(settings, port=0, folder=tmp_path_factory.mktemp("demo")) as standing:
@@ -190,12 +190,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stage, d
 
 
 @pytest.fixture
-def outcomes(running: tuple[Stage, dict[str, Outcome]]) -> dict[str, Outcome]:
+def outcomes(running: tuple[Stage, dict[str, SceneResult]]) -> dict[str, SceneResult]:
     return running[1]
 
 
 @pytest.mark.slow
-def test_the_grounded_answer_goes_out_with_a_verdict_a_claim(outcomes: dict[str, Outcome]) -> None:
+def test_the_grounded_answer_goes_out_with_a_verdict_a_claim(outcomes: dict[str, SceneResult]) -> None:
     outcome = outcomes["grounded"]
     assert (outcome.status, outcome.finish_reason) == (200, "stop")
     assert [claim["verdict"] for claim in outcome.claims] == ["supported", "supported"]
@@ -203,7 +203,7 @@ def test_the_grounded_answer_goes_out_with_a_verdict_a_claim(outcomes: dict[str,
 
 
 @pytest.mark.slow
-def test_the_contradicted_sentence_never_leaves(outcomes: dict[str, Outcome]) -> None:
+def test_the_contradicted_sentence_never_leaves(outcomes: dict[str, SceneResult]) -> None:
     outcome = outcomes["contradicted"]
     assert outcome.text.startswith("Adults take one 10 mg tablet twice a day with food.")
     assert outcome.text.endswith("Please ask your pharmacist.")
@@ -213,7 +213,7 @@ def test_the_contradicted_sentence_never_leaves(outcomes: dict[str, Outcome]) ->
 
 
 @pytest.mark.slow
-def test_what_no_document_says_is_left_out(outcomes: dict[str, Outcome]) -> None:
+def test_what_no_document_says_is_left_out(outcomes: dict[str, SceneResult]) -> None:
     outcome = outcomes["unverifiable"]
     assert "canteen" not in outcome.text
     assert "28 days" in outcome.text
@@ -223,7 +223,7 @@ def test_what_no_document_says_is_left_out(outcomes: dict[str, Outcome]) -> None
 
 
 @pytest.mark.slow
-def test_the_stale_document_is_refused_before_the_upstream_is_called(outcomes: dict[str, Outcome]) -> None:
+def test_the_stale_document_is_refused_before_the_upstream_is_called(outcomes: dict[str, SceneResult]) -> None:
     outcome = outcomes["stale"]
     assert outcome.status == 400
     assert outcome.error["code"] == "RETRIEVAL_STALE_SOURCE"
@@ -283,11 +283,11 @@ def test_the_demo_serves_until_ctrl_c_and_puts_the_signals_back(
     before = signal.getsignal(signal.SIGINT)
     tour(Settings(_env_file=None, judge="none"), port=0, folder=None, leave=False)
     assert signal.getsignal(signal.SIGINT) is before
-    assert "Serving. Press Ctrl-C to end." in capsys.readouterr().out
+    assert "Serving. Press Ctrl-C to stop." in capsys.readouterr().out
 
 
 @pytest.mark.slow
-def test_an_answer_that_the_tour_cannot_show_ends_it(running: tuple[Stage, dict[str, Outcome]]) -> None:
+def test_an_answer_that_the_tour_cannot_show_ends_it(running: tuple[Stage, dict[str, SceneResult]]) -> None:
     standing, _ = running
     with pytest.raises(WalkthroughError, match="GET /admin/v1/policies answered 401"):
         replace(standing, token="wrong").walkthrough(Screen()).run()
@@ -295,7 +295,7 @@ def test_an_answer_that_the_tour_cannot_show_ends_it(running: tuple[Stage, dict[
 
 @pytest.mark.slow
 def test_a_refused_stream_is_shown_as_refused(
-    running: tuple[Stage, dict[str, Outcome]], capsys: pytest.CaptureFixture[str]
+    running: tuple[Stage, dict[str, SceneResult]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     standing, _ = running
     (stale,) = (scene for scene in standing.content.scenes if scene.key == "stale")

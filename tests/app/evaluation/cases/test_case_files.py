@@ -107,12 +107,12 @@ def test_a_single_record_may_stand_alone(tmp_path: Path) -> None:
         (
             "c.jsonl",
             '{"output": "a", "grounding": {"mode": 1}}',
-            "c.jsonl, line 1, grounding: there is no option 'mode'; options: enabled, include_reasoning, scoring_mode.",
+            "c.jsonl, line 1, grounding: unknown option 'mode'; expected one of enabled, include_reasoning, scor",
         ),
         (
             "c.jsonl",
             '{"case_id": "x", "output": "a"}\n{"case_id": "x", "output": "b"}',
-            "c.jsonl, line 2, case_id: another case is called 'x' too",
+            "c.jsonl, line 2, case_id: duplicate id 'x'",
         ),
         (
             "c.json",
@@ -122,19 +122,19 @@ def test_a_single_record_may_stand_alone(tmp_path: Path) -> None:
         (
             "c.json",
             '[{"output": "a"}\n{"output": "b"}]',
-            "c.json, line 1: expected a comma or the end of the list behind",
+            "c.json, line 1: expected a comma or the end of the list after",
         ),
         ("c.json", '[{"output": "a"},\n{"output": ]', "c.json, line 2: not JSON: Expecting value (line 2, column 12)"),
-        ("c.json", '[{"output": "a"}] more', "c.json: something stands behind the end of the list"),
+        ("c.json", '[{"output": "a"}] more', "c.json: unexpected data after the JSON array"),
         ("c.json", '[{"output": NaN}]', "c.json, line 1: not JSON"),
         ("c.json", "[" + "[" * 100_000, "c.json, line 1: nested too deeply"),
-        ("c.csv", "case_id,answer\n1,a\n", "c.csv, line 1: there is no column called output"),
-        ("c.csv", "output,output\na,b\n", "c.csv, line 1: two columns are called output"),
+        ("c.csv", "case_id,answer\n1,a\n", "c.csv, line 1: missing column output"),
+        ("c.csv", "output,output\na,b\n", "c.csv, line 1: duplicate column output"),
         ("c.csv", 'output,context\n"a\nb",c\nd,e,f\n', "c.csv, line 4: 3 cells, but 2 columns"),
         ("c.csv", "output,documents\na,[\n", "c.csv, line 2, documents: not JSON"),
         ("c.csv", 'output\n"a" b\n', "c.csv, line 2: "),
-        ("c.txt", "a", "c.txt: expected a file that ends in .json, .jsonl, .csv, .parquet"),
-        ("c.parquet", "PAR1 no", "c.parquet: not a Parquet file that can be read"),
+        ("c.txt", "a", "c.txt: unsupported file type; expected .json, .jsonl, .csv, .parquet"),
+        ("c.parquet", "PAR1 no", "c.parquet: not a readable Parquet file"),
     ],
 )
 def test_what_is_wrong_is_told_by_file_line_and_field(name: str, text: str, told: str, tmp_path: Path) -> None:

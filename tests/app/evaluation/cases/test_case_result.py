@@ -11,8 +11,8 @@ from app.evaluation.cases.case import Case, Scoring, ScoringMode
 from app.evaluation.cases.case_result import (
     CaseResult,
     Cost,
-    Judged,
     JudgedClaim,
+    JudgedOutput,
     Passage,
     claim_ids,
     from_json,
@@ -41,7 +41,7 @@ def claim(label: Label, entailed: float = 0.0, text: str = "It is so.") -> Judge
 
 def result(*claims: JudgedClaim, mode: ScoringMode = ScoringMode.BINARY, reasoning: bool = False) -> CaseResult:
     case = Case(case_id="a", output="…", scoring=Scoring(mode=mode, include_reasoning=reasoning))
-    return CaseResult(case=case, key="k", judged=Judged(judge="j", summary="s", support=SUPPORT, claims=claims))
+    return CaseResult(case=case, key="k", judged=JudgedOutput(judge="j", summary="s", support=SUPPORT, claims=claims))
 
 
 @pytest.mark.parametrize(
@@ -98,9 +98,9 @@ def test_a_case_that_was_skipped_has_no_metrics_and_costs_nothing() -> None:
 
 
 def test_a_case_that_failed_has_an_error_and_no_score() -> None:
-    failed = replace(result(claim(Label.SUPPORTED, 0.9)), error="1 of 2 claims went unjudged: timeout")
+    failed = replace(result(claim(Label.SUPPORTED, 0.9)), error="1 of 2 claims could not be judged: timeout")
     (metric,) = to_json(failed)["metrics"]
-    assert (metric["score"], metric["error"]) == (None, "1 of 2 claims went unjudged: timeout")
+    assert (metric["score"], metric["error"]) == (None, "1 of 2 claims could not be judged: timeout")
 
 
 def test_the_same_words_have_the_same_id_and_a_repetition_another() -> None:
@@ -136,7 +136,7 @@ claims = st.builds(
     | st.builds(Passage, document_id=texts, document_index=counts, content=texts, start=counts, end=counts),
 )
 judged = st.builds(
-    Judged,
+    JudgedOutput,
     judge=texts,
     summary=texts,
     support=shares,
@@ -166,5 +166,5 @@ def test_nothing_is_lost_on_the_way_to_json_and_back(made: CaseResult) -> None:
 
 @settings(max_examples=40)
 @given(judged)
-def test_what_the_cache_keeps_is_what_was_judged(made: Judged) -> None:
-    assert Judged.of(orjson.loads(orjson.dumps(made))) == made
+def test_what_the_cache_keeps_is_what_was_judged(made: JudgedOutput) -> None:
+    assert JudgedOutput.of(orjson.loads(orjson.dumps(made))) == made

@@ -111,9 +111,9 @@ async def test_without_a_key_nothing_begins() -> None:
 
 
 def test_without_a_model_there_is_no_llm_to_judge() -> None:
-    with pytest.raises(SettingsError, match="GROUNDLANE_LLM_JUDGE_MODEL: not set; the judge 'cascade' needs one"):
+    with pytest.raises(SettingsError, match="GROUNDLANE_LLM_JUDGE_MODEL: not set; the judge 'cascade' needs it"):
         open_evaluator(Settings(_env_file=None), judge="cascade")
-    with pytest.raises(SettingsError, match="GROUNDLANE_JUDGE: 'none' cannot judge"):
+    with pytest.raises(SettingsError, match="GROUNDLANE_JUDGE: 'none' cannot be used with the judge"):
         open_evaluator(Settings(_env_file=None, judge="none"))
 
 

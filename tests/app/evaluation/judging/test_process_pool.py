@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.evaluation import Judge, default_processes
+from app.cli.evaluation import JudgeOption, default_processes
 from app.evaluation.cases.case_result import CaseResult
 from app.evaluation.judging.evaluator import Evaluator, open_evaluator
 from app.evaluation.judging.process_pool import Processes
@@ -78,7 +78,7 @@ async def test_a_case_that_ends_every_process_fails_and_says_so(monkeypatch: pyt
     by = Evaluator(here.judge, processes=Processes(Settings(_env_file=None), here.judge, 1))
     async with by:
         result = await by.evaluate(case())
-    assert (result.score, result.error) == (None, "the process that judged it ended before it was done")
+    assert (result.score, result.error) == (None, "the judging process ended before it was done")
 
 
 async def test_a_process_without_its_judge_says_so(pools: list[ProcessPoolExecutor]) -> None:
@@ -87,7 +87,7 @@ async def test_a_process_without_its_judge_says_so(pools: list[ProcessPoolExecut
     async with Evaluator(other, processes=processes) as by:
         result = await by.evaluate(case())
     assert result.error is not None
-    assert result.error.startswith("the process that judges it could not start: the judge here is embedded")
+    assert result.error.startswith("the judging process could not start: this process has the judge embedded")
     assert len(pools) == 1
 
 
@@ -141,7 +141,7 @@ async def test_a_run_that_is_to_end_ends_its_processes_and_says_how_to_go_on(tmp
         text=True,
         timeout=120,
     )
-    assert ended.stderr == "Stopped. What was judged is kept: the same command goes on.\n"
+    assert ended.stderr == "Stopped. The results are kept; run the same command to resume.\n"
     assert ended.returncode == 128 + signal.SIGTERM
 
 
@@ -174,14 +174,14 @@ async def test_no_process_outlives_a_run_that_is_killed() -> None:
 @pytest.mark.parametrize(
     ("name", "judge", "total", "processes"),
     [
-        ("embedded", Judge.CROSS_ENCODER, 200, cores()),
-        ("embedded", Judge.CROSS_ENCODER, 199, 0),
-        ("embedded", Judge.CASCADE, 1000, 0),
-        ("embedded", Judge.LLM, 1000, 0),
-        ("http://judge:8080", Judge.CROSS_ENCODER, 1000, 0),
+        ("embedded", JudgeOption.CROSS_ENCODER, 200, cores()),
+        ("embedded", JudgeOption.CROSS_ENCODER, 199, 0),
+        ("embedded", JudgeOption.CASCADE, 1000, 0),
+        ("embedded", JudgeOption.LLM, 1000, 0),
+        ("http://judge:8080", JudgeOption.CROSS_ENCODER, 1000, 0),
     ],
 )
 async def test_a_long_run_of_the_embedded_judge_has_a_process_a_core(
-    name: str, judge: Judge, total: int, processes: int
+    name: str, judge: JudgeOption, total: int, processes: int
 ) -> None:
     assert default_processes(Settings(_env_file=None, judge=name), judge, total) == processes

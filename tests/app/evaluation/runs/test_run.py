@@ -13,7 +13,7 @@ import pytest
 from app.evaluation.cases.case import Case, Scoring, ScoringMode
 from app.evaluation.cases.case_result import CaseResult
 from app.evaluation.judging.evaluator import Evaluator
-from app.evaluation.runs.run import GIVE_UP, RunStoppedError, run_cases
+from app.evaluation.runs.run import MAX_CONSECUTIVE_FAILURES, RunStoppedError, run_cases
 from app.evaluation.runs.run_folder import RunFolder, RunFolderError, file_name
 from app.evaluation.runs.run_summary import Summary
 from judges.protocols import JudgeOverloadedError
@@ -179,14 +179,14 @@ async def test_what_failed_is_not_kept_and_tried_again(tmp_path: Path) -> None:
     summary = await run(tmp_path / "out", [case(1)], evaluator(broken, tmp_path / "cache"))
     assert (summary.errors, summary.score.value) == (1, None)
     (metric,) = json.loads(files(tmp_path / "out")["case-1.json"])["metrics"]
-    assert (metric["score"], metric["error"]) == (None, "1 of 1 claims went unjudged: overloaded")
+    assert (metric["score"], metric["error"]) == (None, "1 of 1 claims could not be judged: overloaded")
     summary = await run(tmp_path / "out", [case(1)], evaluator(scripted(), tmp_path / "cache"))
     assert (summary.errors, summary.score.value) == (0, 1.0)
 
 
 async def test_a_judge_that_only_fails_ends_the_run(tmp_path: Path) -> None:
     broken = ScriptedJudge(error=JudgeOverloadedError("too much"))
-    with pytest.raises(RunStoppedError, match=f"{GIVE_UP} cases in a row failed"):
+    with pytest.raises(RunStoppedError, match=f"{MAX_CONSECUTIVE_FAILURES} cases in a row failed"):
         await run(tmp_path, [case(number) for number in range(100)], evaluator(broken))
     assert not (tmp_path / "summary.json").exists()
 

@@ -1,4 +1,4 @@
-"""What ``groundlane eval`` prints."""
+"""The output of ``groundlane eval``."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ _SHOWN_FLIPS = 50
 
 
 def show_summary(summary: "Summary", folder: Path, *, json: bool) -> None:
-    from app.evaluation.runs.run_summary import told, told_cost
+    from app.evaluation.runs.run_summary import format_cost, format_estimate
 
     if json:
         _print_json(summary)
@@ -34,10 +34,10 @@ def show_summary(summary: "Summary", folder: Path, *, json: bool) -> None:
                 f"{claims['total']}: {claims['accepted']} supported, {claims['contradicted']} contradicted, "
                 f"{claims['unverifiable']} unverifiable",
             ),
-            ("score", told(summary.score)),
-            ("claims accepted", told(summary.claims_accepted)),
-            ("grounded cases", told(summary.grounded_cases)),
-            ("cost", f"{told_cost(summary.spent)}; {summary.cached_cases} cases from the cache"),
+            ("score", format_estimate(summary.score)),
+            ("claims accepted", format_estimate(summary.claims_accepted)),
+            ("grounded cases", format_estimate(summary.grounded_cases)),
+            ("cost", f"{format_cost(summary.spent)}; {summary.cached_cases} cases from the cache"),
             ("report", str(folder / "report.html")),
         ]
     )
@@ -46,7 +46,7 @@ def show_summary(summary: "Summary", folder: Path, *, json: bool) -> None:
 def show_estimate(found: "RunEstimate", *, json: bool) -> None:
     from app.evaluation.cases.case_result import Cost
     from app.evaluation.runs.cost_estimate import ANSWER_TOKENS
-    from app.evaluation.runs.run_summary import told_cost
+    from app.evaluation.runs.run_summary import format_cost
 
     if json:
         _print_json(found)
@@ -58,19 +58,19 @@ def show_estimate(found: "RunEstimate", *, json: bool) -> None:
     ]
     if found.kind.asks_llm:
         rows += [
-            ("calls", f"about {found.calls}, with {ANSWER_TOKENS} tokens an answer"),
+            ("calls", f"about {found.calls}, {ANSWER_TOKENS} tokens per answer"),
             ("tokens", f"about {found.input_tokens} in, {found.output_tokens} out"),
         ]
-    rows.append(("cost", told_cost(Cost(usd=found.usd))))
+    rows.append(("cost", format_cost(Cost(usd=found.usd))))
     if found.seconds is not None:
-        rows.append(("time", f"about {found.seconds:.0f} s of the cross-encoder on this machine, as busy as it is now"))
+        rows.append(("time", f"about {found.seconds:.0f} s with the cross-encoder, at this machine's current load"))
     if found.sampled < found.judged:
-        rows.append(("based on", f"{found.sampled} cases, spread over the input"))
+        rows.append(("based on", f"{found.sampled} cases sampled from the input"))
     show_columns(rows)
 
 
 def show_comparison(found: "RunComparison", *, json: bool) -> None:
-    from app.evaluation.runs.run_summary import told
+    from app.evaluation.runs.run_summary import format_estimate
 
     if json:
         _print_json(found)
@@ -78,10 +78,13 @@ def show_comparison(found: "RunComparison", *, json: bool) -> None:
     show_columns(
         [
             ("judges", " → ".join(found.judges)),
-            ("cases", f"{found.cases} in both, {len(found.only_before)} and {len(found.only_after)} in one only"),
+            (
+                "cases",
+                f"{found.cases} in both, {len(found.only_before)} only before, {len(found.only_after)} after",
+            ),
             ("claims", f"{found.claims} in both, {found.claims_gone} gone, {found.claims_new} new"),
-            ("score", f"{told(found.before)} → {told(found.after)}"),
-            ("change", told(found.change)),
+            ("score", f"{format_estimate(found.before)} → {format_estimate(found.after)}"),
+            ("change", format_estimate(found.change)),
             ("flipped", f"{len(found.worse)} no longer accepted, {len(found.better)} now accepted"),
         ]
     )
@@ -89,7 +92,7 @@ def show_comparison(found: "RunComparison", *, json: bool) -> None:
         for flip in flips[:_SHOWN_FLIPS]:
             typer.echo(f"{mark} {_flip(flip)}")
         if len(flips) > _SHOWN_FLIPS:
-            typer.echo(f"{mark} and {len(flips) - _SHOWN_FLIPS} more (--json has all)")
+            typer.echo(f"{mark} and {len(flips) - _SHOWN_FLIPS} more (--json lists all)")
 
 
 def _flip(flip: "Flip") -> str:

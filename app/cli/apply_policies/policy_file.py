@@ -1,4 +1,4 @@
-"""Policies in a file: TOML as the configuration has them, or JSON."""
+"""Policy files: TOML, as in the configuration, or JSON."""
 
 import tomllib
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ from app.policy_admin.policy_document import PolicyDraft
 
 
 class PolicyFileError(ValueError):
-    """The file cannot be used; the message is one line that names the key."""
+    """A policy file is invalid; the message is one line that names the key."""
 
 
 def read_policies(text: str, *, json: bool) -> Sequence[PolicyDraft]:
     """Read TOML with ``[[policies]]``, or JSON: a list of policies, or an object with one under ``policies``.
 
-    ``[[upstreams]]`` beside them, as in a configuration file, are passed over. Raises PolicyFileError.
+    ``[[upstreams]]``, as in a configuration file, are ignored. Raises PolicyFileError.
     """
     try:
         document: Any = orjson.loads(text) if json else tomllib.loads(text)

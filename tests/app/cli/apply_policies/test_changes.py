@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.cli.apply_policies import Plan, Present, carry_out, make_plan, told
+from app.cli.apply_policies import ExistingPolicy, PolicyChanges, apply_changes, describe, plan_changes
 from app.policy_admin.policy_document import PolicyDraft, parse_document
 
 
@@ -14,8 +14,8 @@ def drafted(name: str, **fields: Any) -> PolicyDraft:
     return parse_document({"name": name, "category": "retrieval", **fields})
 
 
-def present(*drafts: PolicyDraft) -> list[Present]:
-    return [Present(id=f"pol_{draft.name}", version=3, draft=draft) for draft in drafts]
+def present(*drafts: PolicyDraft) -> list[ExistingPolicy]:
+    return [ExistingPolicy(id=f"pol_{draft.name}", version=3, draft=draft) for draft in drafts]
 
 
 class Recording:
@@ -24,32 +24,32 @@ class Recording:
     def __init__(self) -> None:
         self.done: list[str] = []
 
-    async def list(self) -> Sequence[Present]:
+    async def list(self) -> Sequence[ExistingPolicy]:
         return []
 
     async def create(self, draft: PolicyDraft) -> None:
         self.done.append(f"create {draft.name}")
 
-    async def replace(self, present: Present, draft: PolicyDraft) -> None:
+    async def replace(self, present: ExistingPolicy, draft: PolicyDraft) -> None:
         self.done.append(f"replace {present.id} v{present.version} {draft.priority}")
 
-    async def delete(self, present: Present) -> None:
+    async def delete(self, present: ExistingPolicy) -> None:
         self.done.append(f"delete {present.id} v{present.version}")
 
 
-def carried_out(plan: Plan) -> list[str]:
+def carried_out(plan: PolicyChanges) -> list[str]:
     target = Recording()
-    asyncio.run(carry_out(plan, target))
+    asyncio.run(apply_changes(plan, target))
     return target.done
 
 
 def test_only_what_differs_is_changed_and_deleting_comes_last() -> None:
     wanted = [drafted("same"), drafted("new"), drafted("other", priority=5)]
     there = present(drafted("same"), drafted("other"), drafted("gone"))
-    plan = make_plan(wanted, there, prune=False)
+    plan = plan_changes(wanted, there, prune=False)
     assert (plan.unchanged, plan.others) == (["same"], ["gone"])
     assert carried_out(plan) == ["create new", "replace pol_other v3 5"]
-    pruned = make_plan(wanted, there, prune=True)
+    pruned = plan_changes(wanted, there, prune=True)
     assert pruned.others == []
     assert carried_out(pruned) == ["create new", "replace pol_other v3 5", "delete pol_gone v3"]
 
@@ -57,11 +57,11 @@ def test_only_what_differs_is_changed_and_deleting_comes_last() -> None:
 @pytest.mark.parametrize("prune", [False, True])
 def test_where_nothing_differs_there_is_no_step(prune: bool) -> None:
     drafts = [drafted("a", rules={"min_chunks": 2}), drafted("b")]
-    assert make_plan(drafts, present(*drafts), prune=prune).steps == []
+    assert plan_changes(drafts, present(*drafts), prune=prune).changes == []
 
 
 def test_an_empty_file_prunes_everything() -> None:
-    assert carried_out(make_plan([], present(drafted("a")), prune=True)) == ["delete pol_a v3"]
+    assert carried_out(plan_changes([], present(drafted("a")), prune=True)) == ["delete pol_a v3"]
 
 
 def test_a_step_is_told_field_by_field() -> None:
@@ -69,8 +69,8 @@ def test_a_step_is_told_field_by_field() -> None:
         drafted("changed", rules={"min_chunks": 3}, scope={"agents": ["a"]}),
         drafted("new", rules={"max_source_age_days": 365}, priority=2),
     ]
-    plan = make_plan(wanted, present(drafted("changed"), drafted("gone")), prune=True)
-    assert [list(told(step)) for step in plan.steps] == [
+    plan = plan_changes(wanted, present(drafted("changed"), drafted("gone")), prune=True)
+    assert [list(describe(step)) for step in plan.changes] == [
         ["~ changed", "    rules.min_chunks: 1 -> 3", '    scope.agents: [] -> ["a"]'],
         ["- gone"],
         ["+ new", '    category: "retrieval"', "    rules.max_source_age_days: 365", "    priority: 2"],
@@ -79,8 +79,8 @@ def test_a_step_is_told_field_by_field() -> None:
 
 def test_a_change_of_category_is_told_as_such() -> None:
     grounding = parse_document({"name": "a", "category": "grounding"})
-    (step,) = make_plan([grounding], present(drafted("a")), prune=False).steps
-    lines = list(told(step))
+    (step,) = plan_changes([grounding], present(drafted("a")), prune=False).changes
+    lines = list(describe(step))
     assert '    category: "retrieval" -> "grounding"' in lines
     assert "    rules.min_chunks: 1 -> -" in lines
     assert "    rules.min_citations: - -> 1" in lines
