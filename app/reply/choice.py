@@ -1,4 +1,4 @@
-"""One choice of a reply while it is judged: its text, its sentences with their verdicts, and its policies."""
+"""One choice of a reply while it is judged: text comes in, policies decide, text goes out."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,39 +13,23 @@ from app.protocols.common.stream_events import (
     Frame,
     Output,
     ReplyRefusal,
-    SupportingPassage,
     TextDelta,
     TextSlice,
-    UpstreamCitation,
 )
-from app.reply.choice_record import choice_log
-from app.reply.citations import cite_reply, cite_sentence, cited_by_upstream
+from app.reply.choice_findings import ChoiceFindings
+from app.reply.citations import cite_sentence
 from app.reply.context import ReplyContext
-from app.reply.edits import Lead, OutgoingText, closed_up, corrected, correction, lead_of
+from app.reply.edits import DeliveredText, OutgoingText, corrected, correction
 from app.reply.final_checks import WholeReply, run_final_checks
-from app.reply.grounding_object import Repairs, annotations_of, claims_of, reasons_of, summary_of
-from app.reply.judged_sentence import (
-    Findings,
-    JudgedSentence,
-    llm_calls,
-    policy_claims,
-    quotable_texts,
-    sentence_records,
-    standing,
-    withheld_texts,
-)
-from app.reply.text_buffer import DeliveredText, TextBuffer
+from app.reply.grounding_object import Repairs, reasons_of, summary_of
+from app.reply.judged_sentence import JudgedSentence, policy_claims
+from app.reply.text_buffer import TextBuffer
 from judges.checker import ReplyCheck
 from judges.concurrency import MAX_INLINE_SPLIT_CHARS, run
-from judges.report import build_report, letters
-from judges.types import ClaimVerdict, GroundingReport, Label, LlmCall, ReplyVerdict, Sentence, SentenceVerdict, Span
-from policies.citations.extraction import reported_citations
+from judges.types import ClaimVerdict, Label, LlmCall, Sentence, SentenceVerdict, Span
 from policies.engine import ReplyEvaluation, SentenceDecision, decision_to_dict
-from policies.replay import ChoiceLog
-from policies.types import Action, Citation, Decision, Phase, PolicyInputs
+from policies.types import Action, Decision, Phase
 
-TOOL_CALLS = frozenset({"tool_calls", "tool_use"})
-"""The names that the APIs have for a part of a reply that calls a tool."""
 _EMPTY_FRAME = Frame(json={})
 
 
@@ -55,8 +39,8 @@ class Choice:
     Text comes in by ``hold`` and ``push``, and goes out by ``deliver``, ``correct``, ``strip``, ``withhold`` or
     ``replace``; ``pass_on`` is for text that nobody decides about. ``decide`` and ``decide_end`` ask the policies.
 
-    ``unchecked`` names content that no judge looks at. ``held`` are outputs that wait for the end of the reply.
-    ``not_regenerated``: why the upstream was not asked to continue, although a policy wants that.
+    ``held`` are outputs that wait for the end of the reply. ``not_regenerated``: why the upstream was not asked to
+    continue, although a policy wants that.
     """
 
     def __init__(
@@ -69,6 +53,7 @@ class Choice:
         check: ReplyCheck | None,
     ) -> None:
         self.index = index
+        self.is_json = context.is_json
         self.blocked = False
         self.closing = False
         self.ended = False
@@ -76,25 +61,19 @@ class Choice:
         self.frame = _EMPTY_FRAME
         self.received = 0
         self.held: list[Output] = []
-        self.unchecked: set[str] = set()
         self.not_regenerated: str | None = None
+        self.findings = ChoiceFindings(index, context, judged=check is not None)
         self._context = context
         self._timings = timings
         self._evaluation = evaluation
         self._check = check
         self._buffer = TextBuffer()
         self._delivered = DeliveredText()
-        self._sentences: list[JudgedSentence] = []
-        self._cited: list[UpstreamCitation] = []
-        self._findings: Findings = {}
         self._repairs = Repairs()
         self._times: dict[int, tuple[float, float]] = {}
-        self._spoke = False
-        self._left_out: Lead | None = None
         self._starts_over = False
         self._unjudged_runs = 0
         self._decided = False
-        self._placed = False
         opening = evaluation.start()
         self._opening, self._cause = opening.action, opening.cause
 
@@ -114,7 +93,8 @@ class Choice:
         if not self.received:
             self._timings.mark("first_text")
         self.received += len(part.text)
-        self._spoke = self._spoke or not part.text.isspace()
+        if not self.findings.spoke and not part.text.isspace():
+            self.findings.spoke = True
 
     async def push(self, text: str) -> Sequence[Sentence]:
         """The sentences that ``text`` completes. Without a judge, the whole reply is one, at its end."""
@@ -148,10 +128,6 @@ class Choice:
         """Take the text that is held, up to position ``end`` of the reply (by default, all of it)."""
         return self._buffer.cut(end)
 
-    def cite(self, citation: UpstreamCitation) -> None:
-        """The upstream reports that its text cites a document."""
-        self._cited.append(citation)
-
     # Judging
 
     async def check(self, sentence: Sentence) -> SentenceVerdict:
@@ -160,16 +136,10 @@ class Choice:
         complete_ms = self._timings.elapsed_ms()
         verdict = await self._check.check(sentence)
         if self._evaluation.settings.corrects and self._context.strippable:
-            claims = [await self._with_sound_correction(self._check, claim) for claim in verdict.claims]
+            claims = [await _with_sound_correction(self._check, claim) for claim in verdict.claims]
             verdict = replace(verdict, claims=tuple(claims))
         self._times[sentence.index] = (complete_ms, self._timings.elapsed_ms())
         return verdict
-
-    async def _with_sound_correction(self, check: ReplyCheck, claim: ClaimVerdict) -> ClaimVerdict:
-        """The claim without its correction, unless the documents support it: a correction is a model's text too."""
-        if claim.correction is None or await check.supports(claim.correction, claim.claim):
-            return claim
-        return replace(claim, correction=None)
 
     async def run_final_checks(self) -> None:
         """Run the checks that take time and need the whole reply. Await it once, before ``decide_end``."""
@@ -178,14 +148,14 @@ class Choice:
             return
         reply = WholeReply(
             text=self.delivered,
-            claims=policy_claims(each.verdict for each in self._sentences if each.offset is not None),
+            claims=self.findings.shown_claims(),
             chunks=context.chunks,
             settings=self._evaluation.settings,
             earlier=context.earlier,
-            citations=self._citations(),
+            citations=self.findings.citations(self.delivered),
             citation_checker=context.citation_checker,
         )
-        self._findings = await run_final_checks(context.final_checks, reply)
+        self.findings.final = await run_final_checks(context.final_checks, reply)
 
     # Policies
 
@@ -203,7 +173,8 @@ class Choice:
     def decide_end(self) -> Action:
         """The policies' decision about the whole reply. Ask once, when all of it is judged."""
         self._decided = True
-        combined = self._evaluation.finish(self._policy_inputs(citations=self._citations()))
+        citations = self.findings.citations(self.delivered)
+        combined = self._evaluation.finish(self.findings.policy_inputs(blocked=self.blocked, citations=citations))
         if self._opening is Action.BLOCK:
             return Action.BLOCK
         self._cause = combined.cause
@@ -223,39 +194,16 @@ class Choice:
     def replacement(self) -> str | None:
         return self._evaluation.abstention_response
 
-    def _policy_inputs(self, **found: Any) -> PolicyInputs:
-        """What policies look at in the whole reply."""
-        return self._context.policy_inputs(
-            claims=policy_claims(each.verdict for each in standing(self._sentences)),
-            trust_score=self.trust_score,
-            judged=self._unjudged() is None,
-            tool_calls_only=bool(TOOL_CALLS & self.unchecked) and not self._sentences,
-            **self._findings,
-            **found,
-        )
-
-    def _citations(self) -> list[Citation]:
-        """The citations of the whole reply, each with its sentence; the reply is complete."""
-        shown = [each for each in self._sentences if each.offset is not None]
-        by_upstream = self._cited_by_upstream()
-        if not self._placed:
-            self._placed = True
-            if not self.is_json:  # whose lists of numbers look like markers
-                cite_reply(self._sentences, self.delivered, self._context.names)
-            for each in shown:
-                each.noted = [c for c in by_upstream if c.sentence_index == each.verdict.sentence.index]
-        indices = {None, *(each.verdict.sentence.index for each in shown)}
-        in_text = (citation for each in shown for citation in each.citations)
-        by_upstream = [citation for citation in by_upstream if citation.sentence_index in indices]
-        return [*in_text, *by_upstream, *self._reported_citations()]
-
-    def _cited_by_upstream(self) -> list[Citation]:
-        return cited_by_upstream(self._cited, self._sentences, self._context.names, self._context.positions)
-
-    def _reported_citations(self) -> Sequence[Citation]:
-        return reported_citations(self._context.options.reported.citations, self._context.chunks)
-
     # Text out
+
+    @property
+    def delivered(self) -> str:
+        return str(self._delivered)
+
+    @property
+    def emptied(self) -> bool:
+        """There were sentences, and every one was left out."""
+        return bool(self.findings.sentences) and not self._delivered
 
     def deliver(self, verdict: SentenceVerdict, text: OutgoingText) -> tuple[OutgoingText, list[dict[str, Any]]]:
         """The sentence goes to the client. Return it as it follows on the text before it, and its claims as the client
@@ -263,49 +211,36 @@ class Choice:
         sentence = verdict.sentence
         structure = self.is_json and sentence.in_code and not sentence.plain
         citations = [] if structure else cite_sentence(sentence, self._context.names)
-        text = self._follow(text)
+        text = self._delivered.follow(text, opening=self.emptied)
         offset = self._delivered.length - len(sentence.text.rstrip())
         judged = JudgedSentence(verdict=verdict, offset=offset, citations=citations, structure=structure)
-        return text, self._add_shown(judged)
+        self._add(judged)
+        return text, self.findings.claims_shown((judged,))
 
     def correct(
         self, verdict: SentenceVerdict, claims: Sequence[ClaimVerdict], text: OutgoingText
     ) -> tuple[OutgoingText, list[dict[str, Any]]]:
         """The corrections of ``claims`` go to the client instead of the sentence."""
         corrections = correction([claim.correction or "" for claim in claims])
-        text = self._follow(corrected(text, corrections))
+        text = self._delivered.follow(corrected(text, corrections), opening=self.emptied)
         start = self._delivered.length - len(text.text) + text.text.rindex(corrections)
+        judged = JudgedSentence(verdict=verdict, offset=None, corrected=Span(start, start + len(corrections)))
         self._repairs.corrected += 1
-        span = Span(start, start + len(corrections))
-        return text, self._add_shown(JudgedSentence(verdict=verdict, offset=None, corrected=span))
-
-    def _follow(self, text: OutgoingText) -> OutgoingText:
-        opening = self.emptied
-        text = closed_up(text, self._left_out or (Lead() if opening else None), opening=opening)
-        self._left_out = None
-        self._delivered.add(text.text)
-        return text
-
-    def _add_shown(self, judged: JudgedSentence) -> list[dict[str, Any]]:
         self._add(judged)
-        return self._claims_of(judged) if self._context.options.shows("claims") else []
-
-    def _add(self, judged: JudgedSentence) -> None:
-        judged.times = self._times.pop(judged.verdict.sentence.index, None)
-        self._sentences.append(judged)
+        return text, self.findings.claims_shown((judged,))
 
     def trail(self, text: str) -> bool:
         """White space ends the reply: it goes to the client if the sentence before it did."""
-        self._left_out = None
-        if not text or not self._sentences or not self._sentences[-1].shown:
+        sentences = self.findings.sentences
+        self._delivered.pause()
+        if not text or not sentences or not sentences[-1].shown:
             return False
         self._delivered.add(text)
         return True
 
     def withhold(self, verdict: SentenceVerdict, text: OutgoingText) -> None:
         """The sentence does not go to the client."""
-        lead = lead_of(text.text)
-        self._left_out = self._left_out.then(lead) if self._left_out is not None else lead
+        self._delivered.leave_out(text)
         self._add(JudgedSentence(verdict=verdict, offset=None))
 
     def strip(self, verdict: SentenceVerdict, text: OutgoingText) -> None:
@@ -317,23 +252,24 @@ class Choice:
         """Nothing more of this choice is released, and nothing that is still held. ``shown``: the client has seen all
         of it so far."""
         self.blocked = True
-        if shown:
-            for judged in self._sentences:
-                if judged.offset is None:
-                    judged.offset = judged.verdict.sentence.span.start
+        for judged in self.findings.sentences if shown else ():
+            if judged.offset is None:
+                judged.offset = judged.verdict.sentence.span.start
         if self.held:
             self.held.clear()
             self._delivered.clear()
-            for judged in self._sentences:
+            for judged in self.findings.sentences:
                 judged.offset = judged.corrected = None
         if not self._decided:
             self._evaluation.abort()
 
     def replace(self, text: str) -> str:
         """The text that replaces what is blocked, set off from the text delivered before it."""
-        text = text if self._delivered.ends_in_space else f" {text}"
-        self._delivered.add(text)
-        return text
+        return self._delivered.replace(text)
+
+    def _add(self, judged: JudgedSentence) -> None:
+        judged.times = self._times.pop(judged.verdict.sentence.index, None)
+        self.findings.sentences.append(judged)
 
     # Regeneration
 
@@ -350,7 +286,7 @@ class Choice:
         """A further call replaces the one that said the sentence: neither it nor what followed was ever part of the
         reply."""
         self.withhold(verdict, text)
-        self._sentences[-1].retracted = True
+        self.findings.sentences[-1].retracted = True
         self._evaluation.retract(verdict.claims)
         self._repairs.regenerations += 1
         self._starts_over = True
@@ -362,87 +298,58 @@ class Choice:
         """Whether a further call repeats a delivered sentence instead of continuing after it."""
         if not self._starts_over:
             return False
-        shown = {judged.verdict.sentence.text.strip() for judged in self._sentences if judged.shown}
+        shown = {judged.verdict.sentence.text.strip() for judged in self.findings.sentences if judged.shown}
         self._starts_over = sentence.text.strip() in shown
         return self._starts_over
 
     # What came of it
 
     @property
-    def is_json(self) -> bool:
-        return self._context.is_json
-
-    @property
-    def delivered(self) -> str:
-        return str(self._delivered)
-
-    @property
-    def emptied(self) -> bool:
-        """There were sentences, and every one was left out."""
-        return bool(self._sentences) and not self._delivered
-
-    @property
     def verdict(self) -> str:
-        unjudged = self._unjudged()
-        return (unjudged or self._report().verdict).value
+        return (self.findings.unjudged or self.findings.report(blocked=self.blocked).verdict).value
 
     @property
     def trust_score(self) -> float | None:
-        return None if self._unjudged() else self._report().trust_score
+        return None if self.findings.unjudged else self.findings.report(blocked=self.blocked).trust_score
 
     @property
     def judge_ms(self) -> float | None:
         return self._check.judge_ms if self._check is not None else None
 
-    def support(self) -> list[SupportingPassage]:
-        """The passages that support the latest delivered sentence; none if the client wants none."""
-        context = self._context
-        if context.options.silent:
-            return []
-        return [
-            SupportingPassage(
-                position=context.positions[source.document_index],
-                chunk=context.chunks[source.document_index],
-                source=source,
-            )
-            for source in self._sentences[-1].supporting
-            if source is not None
-        ]
-
-    def annotations(self) -> list[dict[str, Any]]:
-        if not self._context.options.shows("documents"):
-            return []
-        return annotations_of(self._sentences, self._context.chunks)
-
     def summary(self) -> dict[str, Any] | None:
         """The ``grounding`` object of this choice; None if the client wants none."""
-        context = self._context
+        context, findings = self._context, self.findings
         if context.options.silent:
             return None
         decisions = [*context.retrieval_decisions, *self._evaluation.decisions]
-        shows_claims = context.options.shows("claims")
+        report = findings.report(blocked=self.blocked)
         return summary_of(
             request_id=context.request_id,
             action=self._action(decisions),
-            verdict=self.verdict,
-            report=self._report(),
-            claims=[claim for each in self._sentences for claim in self._claims_of(each)] if shows_claims else [],
+            verdict=(findings.unjudged or report.verdict).value,
+            report=report,
+            claims=findings.claims_shown(findings.sentences),
             decisions=decisions,
-            withheld=withheld_texts(self._sentences, self._findings),
+            withheld=findings.withheld_texts(),
             retrieval=context.retrieval,
             judge_name=context.judge_name,
             judge_ms=self.judge_ms,
             llm_calls=self._llm_calls(),
-            unchecked=sorted(self.unchecked),
+            unchecked=sorted(findings.unchecked),
             repairs=self._repairs,
             not_regenerated=self.not_regenerated,
             options=context.options,
         )
 
+    def _action(self, decisions: Sequence[Decision]) -> str:
+        if self.blocked:
+            return "block"
+        return "warn" if any(decision.action is not Action.ALLOW for decision in decisions) else "allow"
+
     def refusal(self) -> ReplyRefusal:
         """The error that answers the request instead of the blocked reply."""
         decision = next((d for d in self._evaluation.decisions if d.action is Action.BLOCK), None)
-        withheld = withheld_texts(self._sentences, self._findings)
+        withheld = self.findings.withheld_texts()
         return ReplyRefusal(
             choice=self.index,
             reason=redact(decision.reason, withheld) if decision else "",
@@ -454,9 +361,7 @@ class Choice:
         """What the event log keeps of the choice. Ask once, at the end of the request, however it ended."""
         if not self._decided and not self.blocked:
             self._evaluation.abort()
-        verdicts = [judged.verdict for judged in self._sentences]
-        return ChoiceRecord(
-            index=self.index,
+        return self.findings.record(
             text=self.delivered,
             # The rules are bound once per request, not once per choice.
             decisions=[
@@ -464,56 +369,18 @@ class Choice:
                 for decision in self._evaluation.decisions
                 if self.index == 0 or decision.phase is not Phase.BEFORE_WORKFLOW
             ],
-            sentences=sentence_records(self._sentences),
-            positions=self._context.positions,
-            quotable=[
-                *quotable_texts(verdicts, self._findings),
-                *self._context.options.reported.unsupported_claims,
-            ],
             llm_calls=self._llm_calls(),
-            log=self._log,
-        )
-
-    def _log(self) -> ChoiceLog:
-        return choice_log(
-            self._policy_inputs(),
-            standing(self._sentences),
-            cited=self._cited_by_upstream(),
-            reported=self._reported_citations(),
-            names=self._context.names,
-            positions=self._context.positions,
-            ready=self._context.unjudged is None,
+            blocked=self.blocked,
             complete=self._decided or (self.ended and not self.blocked),
         )
 
-    def _claims_of(self, judged: JudgedSentence) -> list[dict[str, Any]]:
-        shown_index = self.index if self._context.expected > 1 else None
-        return claims_of(judged, self._context.chunks, choice=shown_index)
-
-    def _report(self) -> GroundingReport:
-        """The report on what the client got; if the reply was blocked, on everything that was judged."""
-        verdicts = [each.verdict for each in standing(self._sentences) if self.blocked or each.shown]
-        return build_report(
-            verdicts,
-            characters=sum(letters(verdict.sentence.text) for verdict in verdicts),
-            has_sources=bool(self._context.chunks),
-            available=self._check is not None,
-        )
-
-    def _unjudged(self) -> ReplyVerdict | None:
-        """The verdict if no judge has one: no judge, no documents, a reply of tool calls alone, or one that ended
-        before a sentence was judged."""
-        if self._context.unjudged is not None:
-            return self._context.unjudged
-        if not self._sentences and (self.unchecked or self._spoke):
-            return ReplyVerdict.NOT_CHECKED
-        return None
-
     def _llm_calls(self) -> list[LlmCall]:
         of_claims = self._check.llm_calls if self._check is not None else ()
-        return [*of_claims, *llm_calls(self._findings)]
+        return [*of_claims, *self.findings.llm_calls()]
 
-    def _action(self, decisions: Sequence[Decision]) -> str:
-        if self.blocked:
-            return "block"
-        return "warn" if any(decision.action is not Action.ALLOW for decision in decisions) else "allow"
+
+async def _with_sound_correction(check: ReplyCheck, claim: ClaimVerdict) -> ClaimVerdict:
+    """The claim without its correction, unless the documents support it: a correction is a model's text too."""
+    if claim.correction is None or await check.supports(claim.correction, claim.claim):
+        return claim
+    return replace(claim, correction=None)

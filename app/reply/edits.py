@@ -1,4 +1,4 @@
-"""How a text closes up where a sentence is left out, and what stands where one is corrected. Pure functions."""
+"""The delivered text of a choice: how it closes up where a sentence is left out, and how a correction is put in."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -83,6 +83,52 @@ def corrected(piece: OutgoingText, standing: str) -> OutgoingText:
     body = piece.text[len(lead.gap) + len(lead.marker) :]
     text = lead.gap + lead.marker + (f"| {standing} |" if body.startswith("|") else standing)
     return OutgoingText(text=text, slices=(TextSlice(frame=piece.slices[0].frame, text=text),), lead=len(text))
+
+
+class DeliveredText:
+    """The text that the client got, or gets as soon as the whole reply is decided on. ``length`` is in code points."""
+
+    def __init__(self) -> None:
+        self.length = 0
+        self._texts: list[str] = []
+        self._left_out: Lead | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._texts)
+
+    def __str__(self) -> str:
+        return "".join(self._texts)
+
+    def add(self, text: str) -> None:
+        self._texts.append(text)
+        self.length += len(text)
+
+    def follow(self, text: OutgoingText, *, opening: bool) -> OutgoingText:
+        """Add a sentence; return it as it follows on the text before it. ``opening``: all before it was left out."""
+        text = closed_up(text, self._left_out or (Lead() if opening else None), opening=opening)
+        self._left_out = None
+        self.add(text.text)
+        return text
+
+    def leave_out(self, text: OutgoingText) -> None:
+        """A sentence is left out here."""
+        lead = lead_of(text.text)
+        self._left_out = self._left_out.then(lead) if self._left_out is not None else lead
+
+    def pause(self) -> None:
+        """The text pauses: what comes next follows on nothing that was left out before."""
+        self._left_out = None
+
+    def replace(self, text: str) -> str:
+        """Add a text that replaces what is blocked, set off from the text before it."""
+        if self._texts and not self._texts[-1][-1:].isspace():
+            text = f" {text}"
+        self.add(text)
+        return text
+
+    def clear(self) -> None:
+        self._texts.clear()
+        self.length = 0
 
 
 def _without(slices: Sequence[TextSlice], length: int) -> list[TextSlice]:

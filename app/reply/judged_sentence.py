@@ -1,13 +1,16 @@
 """A sentence of a reply with its verdict and where it ended up, and what can be said of several."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from app.events.claim_rows import SentenceRecord
 from judges.report import SKIPPED
 from judges.types import ClaimVerdict, Consistency, Label, LlmCall, LlmScore, SentenceVerdict, Source, Span
-from policies.types import Citation
+from policies.citations.document_names import DocumentNames
+from policies.citations.extraction import find_citations
+from policies.replay import ChoiceLog
+from policies.types import Citation, PolicyInputs
 
 Findings = Mapping[str, Any]
 """What the final checks found about the whole reply: fields of ``policies.types.PolicyInputs``."""
@@ -77,6 +80,43 @@ def sentence_records(sentences: Sequence[JudgedSentence]) -> list[SentenceRecord
         for sentence in sentences
         if not sentence.structure
     ]
+
+
+def choice_log(
+    inputs: PolicyInputs,
+    sentences: Sequence[JudgedSentence],
+    *,
+    cited: Sequence[Citation],
+    reported: Sequence[Citation],
+    names: DocumentNames,
+    positions: Sequence[int],
+    ready: bool,
+    complete: bool,
+) -> ChoiceLog:
+    """``inputs`` with the sentences that were left out too, since other policies might have delivered them.
+
+    ``cited`` are the citations that the upstream reports, ``reported`` those that the caller reports; citations in the
+    text are in ``sentences`` or, where a sentence was left out, in its text.
+    """
+    claims = policy_claims(sentence.verdict for sentence in sentences)
+    in_text = (citation for sentence in sentences for citation in _citations_in(sentence, names))
+    return ChoiceLog(
+        inputs=replace(inputs, claims=claims, citations=[*in_text, *cited, *reported]),
+        positions=tuple(positions),
+        ready=ready,
+        complete=complete,
+        skipped=sum(len(sentence.verdict.claims) for sentence in sentences) - len(claims),
+        delivered=frozenset(each.verdict.sentence.index for each in sentences if each.offset is not None),
+    )
+
+
+def _citations_in(judged: JudgedSentence, names: DocumentNames) -> Iterator[Citation]:
+    if judged.offset is not None or judged.citations:
+        yield from judged.citations
+        return
+    sentence = judged.verdict.sentence
+    for citation in find_citations(sentence.text, names):
+        yield replace(citation, sentence_index=sentence.index)
 
 
 def withheld_texts(sentences: Sequence[JudgedSentence], findings: Findings) -> list[str]:

@@ -161,11 +161,11 @@ class ReplyReader:
         """Note what a part says besides text and documents."""
         match part:
             case Passthrough(choice=int(index), unchecked=str(kind)):
-                self._choices[index].unchecked.add(kind)
+                self._choices[index].findings.unchecked.add(kind)
             case ChoiceFinish():
                 self._choices[part.choice].finish = part
             case UpstreamCitation():
-                self._choices[part.choice].cite(part)
+                self._choices[part.choice].findings.cite(part)
             case Usage():
                 self.usage = part
                 self._recorder.usage.report(part.prompt_tokens, part.completion_tokens)
@@ -313,7 +313,7 @@ class ReplyReader:
     async def _hear(self, part: TextDelta) -> None:
         choice = self._choices[part.choice]
         if choice.closing:
-            choice.unchecked.add("text_after_end")
+            choice.findings.unchecked.add("text_after_end")
         else:
             choice.hold(part)
             for sentence in await choice.push(part.text):

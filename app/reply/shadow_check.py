@@ -10,9 +10,8 @@ from msgspec import structs
 from app.concurrency import TaskScope
 from app.events.request_record import ChoiceRecord
 from app.protocols.common.stream_events import TextDelta
-from app.reply.choice_record import choice_log
 from app.reply.citations import cite_reply, cite_sentence
-from app.reply.judged_sentence import JudgedSentence, policy_claims, sentence_records
+from app.reply.judged_sentence import JudgedSentence, choice_log, policy_claims, sentence_records
 from judges.checker import ReplyCheck
 from judges.concurrency import MAX_INLINE_SPLIT_CHARS, run
 from judges.types import Label, Sentence, SentenceVerdict

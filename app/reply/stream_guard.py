@@ -171,7 +171,7 @@ class StreamGuard:
             text, claims = choice.correct(verdict, decision.corrected, text)
         else:
             text, claims = choice.deliver(verdict, text)
-        support = choice.support()
+        support = choice.findings.support()
         if self.mode is Mode.LIVE:
             judged = JudgedClaims(choice=choice.index, claims=claims, frame=item.frame, support=support)
             return (judged,) if claims or support else ()
@@ -259,7 +259,7 @@ class StreamGuard:
             blocked=choice.blocked,
             text=choice.delivered,
             summary=choice.summary(),
-            annotations=choice.annotations(),
+            annotations=choice.findings.annotations(),
         )
 
     def _pass(self, item: Output) -> Sequence[Output]:

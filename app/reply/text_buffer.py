@@ -1,4 +1,4 @@
-"""The text of a choice: held until it is judged, with the frames it came in; and what was delivered of it."""
+"""Text of a choice that is held until it is judged, with the frames it came in and its log-probabilities."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -74,30 +74,3 @@ class _BufferedText(Struct):
             if not self.rest[: max(0, end - self.taken)].strip():
                 tokens.append(token)
         return TextSlice(frame=self.frame, text=text, tokens=tokens)
-
-
-class DeliveredText:
-    """The text that the client got, or gets as soon as the whole reply is decided on. ``length`` is in code points."""
-
-    def __init__(self) -> None:
-        self.length = 0
-        self._texts: list[str] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._texts)
-
-    def __str__(self) -> str:
-        return "".join(self._texts)
-
-    @property
-    def ends_in_space(self) -> bool:
-        """White space ends it, or it is empty: what follows needs no space before it."""
-        return not self._texts or self._texts[-1][-1:].isspace()
-
-    def add(self, text: str) -> None:
-        self._texts.append(text)
-        self.length += len(text)
-
-    def clear(self) -> None:
-        self._texts.clear()
-        self.length = 0
