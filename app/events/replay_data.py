@@ -55,7 +55,7 @@ class _StoredClaim:
 _REQUEST = TypeAdapter(_StoredRequest)
 _CLAIMS = TypeAdapter(list[_StoredClaim])
 _ELSEWHERE: Mapping[Any, Set[str]] = {
-    Claim: {"asked"},
+    Claim: {"question"},
     PolicyInputs: {"chunks", "claims", "cited_support"},
     ChoiceLog: {"inputs", "positions", "delivered"},
     RequestLog: {"chunks", "dropped", "stream", "blocked", "choices"},
@@ -126,6 +126,8 @@ def _fields(kind: Any) -> Sequence[tuple[str, Any]] | None:
     if not is_dataclass(kind):
         return None
     left_out = _ELSEWHERE.get(kind, frozenset())
+    if unknown := left_out - {each.name for each in dataclass_fields(kind)}:
+        raise TypeError(f"{kind.__name__} has no fields {sorted(unknown)}, which must not be stored")  # renamed
     return [
         (each.name, each.default if each.default_factory is MISSING else each.default_factory())
         for each in dataclass_fields(kind)

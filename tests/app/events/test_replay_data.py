@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
+from app.events import replay_data
 from app.events.replay_data import LoggedRows, claim_extra, read_log, request_extra
 from app.settings import StoreText
 from judges.thresholds import Thresholds
@@ -147,3 +148,16 @@ def test_without_texts_none_of_them_is_kept(how: StoreText) -> None:
 
 def test_rows_of_an_earlier_version_are_no_log() -> None:
     assert read_log(LoggedRows(extra="{}", stream=False, blocked=False)) is None
+
+
+def test_every_field_that_is_not_stored_exists() -> None:
+    """A field that was renamed would be stored from then on, whatever it says of users."""
+    for kind, names in replay_data._ELSEWHERE.items():
+        assert names <= {each.name for each in fields(kind)}, kind
+
+
+@pytest.mark.parametrize("how", list(StoreText))
+def test_the_users_question_is_never_stored(how: StoreText) -> None:
+    claim = Claim(text="It is 7.", span=Span(0, 8), sentence_index=0, context=SECRET, question=SECRET)
+    stored = claim_extra(ClaimVerdict(claim=claim, label=Label.SUPPORTED, entailed=0.9, contradicted=0.1), how)
+    assert SECRET not in str(stored)
