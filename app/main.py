@@ -8,11 +8,10 @@ from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 
 from app import dashboard
-from app.api import admin, completions, grounding, health, messages, passthrough, responses, runs
-from app.api import chat_completions as chat
-from app.api.authentication import Authentication
+from app.api import admin, grounding, health, llm, passthrough, runs
+from app.api.api_key_middleware import ApiKeyMiddleware
 from app.api.error_responses import install_error_handlers
-from app.api.fast_path import Front, FrontedApp
+from app.api.fast_path import FastPath, GatewayApp
 from app.api.mcp import ROUTES as MCP_ROUTES
 from app.api.mcp import McpServer, open_mcp
 from app.auth import GatewayKey
@@ -34,60 +33,58 @@ _EXPOSED_HEADERS = [
 ]
 
 
-class State(TypedDict):
-    """What ``request.state`` holds."""
+class AppState(TypedDict):
+    """The type of ``request.state``."""
 
     resources: Resources
     mcp: McpServer
     key: GatewayKey | None
-    """What a call has brought; set for each by the authentication."""
+    """The gateway key of the call; set by the API key middleware."""
 
 
 def create_app(settings: Settings, *, scorer: PairScorer | None = None, tracing: Tracing | None = None) -> FastAPI:
-    """The gateway as an ASGI app; its lifespan opens and closes all that it needs.
+    """The gateway as an ASGI app; its lifespan opens and closes its resources.
 
-    ``scorer`` stands in for the judge that the settings name, ``tracing`` for what the environment says of it (tests,
-    embedding).
+    ``scorer`` replaces the judge from the settings, and ``tracing`` the configuration from the environment (for tests
+    and embedding).
     """
     tracing = tracing or open_tracing()
 
     @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncIterator[State]:
+    async def lifespan(_app: FastAPI) -> AsyncIterator[AppState]:
         async with open_resources(settings, scorer, tracing) as resources, open_mcp(resources, tracing) as mcp:
             yield {"resources": resources, "mcp": mcp, "key": None}
 
-    app = FrontedApp(
+    app = GatewayApp(
         title="Groundlane",
         description="An OpenAI-compatible gateway that keeps RAG answers grounded.",
         lifespan=lifespan,
         redirect_slashes=False,
-        # Their pages run scripts of another host, here beside the dashboard's session.
+        # These pages load scripts from another host, on the origin of the dashboard.
         docs_url=None,
         redoc_url=None,
     )
     install_error_handlers(app)
-    governed = [chat.router, completions.router, responses.router, messages.router]
-    app.front = Authentication(Front(app.behind, governed))
+    app.entry = ApiKeyMiddleware(FastPath(app.framework, [llm.router]))
     origins = [origin.strip() for origin in (settings.cors_origins or "").split(",") if origin.strip()]
     if origins:
-        app.front = CORSMiddleware(
-            app.front,
+        app.entry = CORSMiddleware(
+            app.entry,
             allow_origins=origins,
             allow_methods=["*"],
             allow_headers=["*"],
             expose_headers=_EXPOSED_HEADERS,
         )
     if tracing is not None:
-        app.front = tracing.app(app.front)
+        app.entry = tracing.app(app.entry)
     app.include_router(health.router)
     app.include_router(admin.router)
     if settings.dashboard:
         app.include_router(dashboard.root)
         app.include_router(dashboard.router)
-    for router in governed:
-        app.include_router(router)
+    app.include_router(llm.router)
     app.include_router(runs.router)
     app.include_router(grounding.router)
     app.router.routes.extend(MCP_ROUTES)
-    app.include_router(passthrough.router)  # last: it takes every /v1 path that no other takes
+    app.include_router(passthrough.router)  # last: it takes every other path under /v1
     return app

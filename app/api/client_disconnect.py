@@ -1,19 +1,27 @@
-"""Work that is done only while somebody waits for it."""
+"""Clients that disconnect: the work for them is cancelled."""
 
 import asyncio
+from collections.abc import Coroutine
 from types import TracebackType
+from typing import Any, TypeVar
 
+from starlette.requests import Request
 from starlette.types import Receive
+
+T = TypeVar("T")
+
+CLIENT_CLOSED_REQUEST = 499
+"""nginx's status for a client that disconnected. Nobody reads the response."""
 
 
 class ClientGoneError(Exception):
-    """The client left before all was said."""
+    """The client disconnected before it had its response."""
 
 
-class Presence:
-    """A block that ends when the client goes away: what it awaits is cancelled, and ClientGoneError leaves it.
+class DisconnectWatcher:
+    """A block that is cancelled when the client disconnects; it then raises ClientGoneError.
 
-    The request's body must have been read. ``cut`` ends it the same way with another error.
+    The request's body must have been read. ``cancel`` ends the block with a different error.
     """
 
     __slots__ = ("_before", "_error", "_receive", "_task", "_watching")
@@ -22,10 +30,10 @@ class Presence:
         self._receive = receive
         self._error: Exception | None = None
 
-    async def __aenter__(self) -> "Presence":
+    async def __aenter__(self) -> "DisconnectWatcher":
         task = asyncio.current_task()
         if task is None:
-            raise RuntimeError("a presence needs a task to end")
+            raise RuntimeError("DisconnectWatcher must be used in a task")
         self._task, self._before = task, task.cancelling()
         self._watching = asyncio.get_running_loop().create_task(self._watch())
         return self
@@ -46,8 +54,8 @@ class Presence:
             finally:
                 del error
 
-    def cut(self, error: Exception) -> None:
-        """End the block with ``error``, from outside of it."""
+    def cancel(self, error: Exception) -> None:
+        """End the block with ``error``; called from outside it."""
         if self._error is None:
             self._error = error
             self._task.cancel()
@@ -55,4 +63,13 @@ class Presence:
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self.cut(ClientGoneError())
+        self.cancel(ClientGoneError())
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """The result of ``work``, which is cancelled if the client disconnects. The body must have been read.
+
+    Raises ClientGoneError.
+    """
+    async with DisconnectWatcher(request.receive):
+        return await work

@@ -1,5 +1,5 @@
-"""Every error as its client expects it: RFC 9457 problem JSON under ``/admin``, Anthropic's shape for its Messages API,
-OpenAI's everywhere else."""
+"""Maps every error to an HTTP response, in the format that the client expects: RFC 9457 problem JSON under ``/admin``,
+Anthropic's format for its Messages API, and OpenAI's everywhere else."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
@@ -13,7 +13,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from app.api import messages
 from app.db.database import DatabaseUnavailableError
 from app.errors import AdminError, GatewayError, InvalidRequestError, UnauthorizedError, WrongKeyError
 from app.policy_admin.policy_document import document_error
@@ -22,7 +21,8 @@ from app.protocols.anthropic_messages.errors import error_body
 _log = structlog.stdlib.get_logger(__name__)
 
 
-_CLIENT_GONE = 499
+_MESSAGES = "/v1/messages"
+_CLIENT_CLOSED_REQUEST = 499
 
 
 class _UnavailableError(AdminError):
@@ -31,7 +31,7 @@ class _UnavailableError(AdminError):
 
 
 class _HttpError(AdminError):
-    """An error of the framework's own: no such path, method not allowed."""
+    """An error of the framework: path not found, method not allowed."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message, status=status)
@@ -45,13 +45,13 @@ class _UnexpectedError(AdminError):
 
 
 def install_error_handlers(app: FastAPI) -> None:
-    """Let ``app`` answer every exception; none shows its trace or its message unless it was made for clients."""
+    """Let ``app`` respond to every exception. Only messages of GatewayError reach clients, and no tracebacks."""
     for kind, handler in _HANDLERS.items():
         app.exception_handler(kind)(handler)
 
 
 async def answer_error(request: Request, error: Exception) -> Response:
-    """What ``install_error_handlers`` lets an app answer."""
+    """The same response as from the handlers of ``install_error_handlers``."""
     handler = next(_HANDLERS[kind] for kind in type(error).__mro__ if kind in _HANDLERS)
     return await handler(request, error)
 
@@ -77,17 +77,17 @@ async def _http_error(request: Request, error: HTTPException) -> JSONResponse:
 
 async def _database_unavailable(request: Request, error: DatabaseUnavailableError) -> JSONResponse:
     _log.warning("database_unavailable", path=request.url.path, error=str(error))
-    return _answer(request, _UnavailableError("the database is not available; try again"), {"Retry-After": "1"})
+    return _answer(request, _UnavailableError("The database is unavailable. Try again."), {"Retry-After": "1"})
 
 
 async def _client_gone(_request: Request, _error: ClientDisconnect) -> Response:
-    """It left while it was sending: nobody reads this."""
-    return Response(status_code=_CLIENT_GONE)
+    """The client disconnected while it sent the request: nobody reads this."""
+    return Response(status_code=_CLIENT_CLOSED_REQUEST)
 
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:
     _log.error("unexpected_error", path=request.url.path, exc_info=error)
-    return _answer(request, _UnexpectedError("something went wrong; the log says what"))
+    return _answer(request, _UnexpectedError("Internal error. See the gateway's log."))
 
 
 _HANDLERS: Mapping[type[Exception], Callable[..., Awaitable[Response]]] = {
@@ -101,14 +101,14 @@ _HANDLERS: Mapping[type[Exception], Callable[..., Awaitable[Response]]] = {
 
 
 def error_response(request: Request, error: GatewayError) -> JSONResponse:
-    """``error`` as the client of ``request`` expects it."""
+    """``error`` in the format that the client of ``request`` expects."""
     headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, UnauthorizedError | WrongKeyError) else error.headers
     return _answer(request, error, headers)
 
 
 def _answer(request: Request, error: GatewayError, headers: Mapping[str, str] | None = None) -> JSONResponse:
     if not _is_admin(request):
-        body = error_body(error) if request.url.path.rstrip("/") == messages.PATH else error.body()
+        body = error_body(error) if request.url.path.rstrip("/") == _MESSAGES else error.body()
         return JSONResponse(body, status_code=error.status, headers=headers)
     problem = error if isinstance(error, AdminError) else _HttpError(error.status, error.message)
     return JSONResponse(

@@ -3,8 +3,8 @@
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from app.api.client_disconnect import ClientGoneError
-from app.api.governed import CLIENT_GONE, read_body, while_connected
+from app.api.client_disconnect import CLIENT_CLOSED_REQUEST, ClientGoneError, while_connected
+from app.api.request_body import read_body
 from app.auth import GatewayKey
 from app.errors import InvalidRequestError
 from app.protocols.documents.json_body import parse_json
@@ -25,7 +25,7 @@ async def check_grounding(request: Request) -> Response:
     try:
         checked = await while_connected(request, resources.checks.check(body, key=key))
     except ClientGoneError:
-        return Response(status_code=CLIENT_GONE)
+        return Response(status_code=CLIENT_CLOSED_REQUEST)
     headers = {"x-groundlane-request-id": checked.request_id, "x-groundlane-action": checked.action.value}
     return Response(orjson.dumps(shown_check(checked)), headers=headers, media_type="application/json")
 

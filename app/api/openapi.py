@@ -1,8 +1,7 @@
-"""What ``/openapi.json`` says beyond what the framework sees: the bodies that handlers read themselves, who may call,
-and errors in the shape that they have.
+"""Completes ``/openapi.json``: bodies that handlers parse themselves, authentication, and errors.
 
-The bodies of the governed paths are those of OpenAI and Anthropic. Described is what the gateway itself reads of them;
-every other field goes upstream, so they are open.
+The bodies of the LLM APIs are those of OpenAI and Anthropic. Only fields that the gateway reads are described. All
+others are forwarded, so the schemas are open.
 """
 
 from collections.abc import Iterator, Mapping
@@ -56,7 +55,7 @@ _COMPONENTS: Json = {
         url=_or_null(_TEXT),
         metadata=_or_null(_OBJECT),
     )
-    | {"description": "Other names for the fields are read too: see docs/apis/documents.md"},
+    | {"description": "Other field names are accepted too: see docs/apis/documents.md"},
     "Documents": {
         "anyOf": [
             {"type": "array", "items": {"anyOf": [{"type": "string", "minLength": 1}, _ref("RetrievedDocument")]}},
@@ -113,7 +112,7 @@ _COMPONENTS: Json = {
             code={"type": ["string", "integer", "null"]},
         ),
     )
-    | {"description": "In the shape of the API that was called; an upstream's own errors pass as they are"},
+    | {"description": "In the format of the API that was called. An upstream's errors are forwarded unchanged"},
     "Problem": _open(
         ["type", "title", "status", "detail"],
         type=_TEXT,
@@ -131,10 +130,10 @@ _BODIES: Mapping[str, str] = {
     "/v1/responses": "ResponsesRequest",
     "/v1/messages": "MessagesRequest",
     "/v1/grounding/check": "CheckRequest",
-    "/v1/runs": "Opening",
+    "/v1/runs": "RunStart",
     "/v1/runs/{run_id}/retrieval": "RetrievedDocument",
     "/v1/runs/{run_id}/grounding": "Reported",
-    "/v1/runs/{run_id}/complete": "Closing",
+    "/v1/runs/{run_id}/complete": "RunCompletion",
 }
 _MAY_BE_EMPTY = "/v1/runs"
 _STREAMED = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"})
@@ -142,12 +141,12 @@ _FILES: Json = {"application/jsonl": {}, "text/csv": {}}
 
 _KEYS: Json = {
     "adminToken": {"type": "http", "scheme": "bearer", "description": "The admin token"},
-    "gatewayKey": {"type": "http", "scheme": "bearer", "description": "A gateway key, where the gateway wants one"},
+    "gatewayKey": {"type": "http", "scheme": "bearer", "description": "A gateway key, if the gateway requires one"},
 }
 
 
 def describe(schema: Json) -> Json:
-    """Complete the framework's description of the paths, in place."""
+    """Complete the framework's schema, in place."""
     _, read = models_json_schema(
         [(model, "validation") for model in (Options, Reported, RunStart, RunCompletion, GroundingRules)],
         ref_template=_SCHEMAS + "{model}",
@@ -155,7 +154,7 @@ def describe(schema: Json) -> Json:
     components = schema.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
     schemas.update(_COMPONENTS | read.get("$defs", {}))
-    for name in ("HTTPValidationError", "ValidationError"):  # the framework's own shape, which nothing here has
+    for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's format, which isn't used here
         schemas.pop(name, None)
     components["securitySchemes"] = _KEYS
     for path, operation in _operations(schema):
@@ -179,7 +178,7 @@ def _describe_admin(path: str, operation: Json) -> None:
     if path.endswith("/export"):
         responses["200"]["content"] = _FILES
     responses["default"] = {
-        "description": "What is wrong",
+        "description": "Error",
         "content": {"application/problem+json": {"schema": _ref("Problem")}},
     }
 
@@ -190,7 +189,7 @@ def _describe_v1(path: str, operation: Json) -> None:
     responses.pop("422", None)
     if path in _STREAMED:
         responses["200"]["content"] = {"application/json": {"schema": _OBJECT}, "text/event-stream": {}}
-    responses["default"] = {"description": "What is wrong", "content": {"application/json": {"schema": _ref("Error")}}}
+    responses["default"] = {"description": "Error", "content": {"application/json": {"schema": _ref("Error")}}}
     if (body := _BODIES.get(path)) is not None:
         operation["requestBody"] = {
             "required": not path.startswith(_MAY_BE_EMPTY),

@@ -6,8 +6,8 @@ import httpx
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from app.api.governed import read_body
-from app.api.streaming_response import Stream
+from app.api.request_body import read_body
+from app.api.streaming_response import StreamedResponse
 from app.auth import GatewayKey
 from app.errors import InvalidRequestError
 from app.resources import Resources
@@ -47,7 +47,7 @@ async def pass_through(request: Request, path: str) -> Response:
         )
     )
     response = sent.response
-    return Stream(
+    return StreamedResponse(
         Undecoded(response),
         [*returned_headers(response, decoded=False), *_length(response)],
         status=response.status_code,

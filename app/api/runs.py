@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import orjson
 from fastapi import APIRouter, Depends, Header, Path, Request, Response
 
-from app.api.governed import read_body
+from app.api.request_body import read_body
 from app.errors import InvalidRequestError
 from app.resources import Resources
 from app.runs.run_presentation import run_to_dict, step_to_dict

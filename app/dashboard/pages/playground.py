@@ -9,7 +9,7 @@ import orjson
 from fastapi import APIRouter, Query, Request, Response
 
 from app.api.admin.common import Word
-from app.api.streaming_response import Stream
+from app.api.streaming_response import StreamedResponse
 from app.dashboard.known_values import distinct_values
 from app.dashboard.page_security import DashboardRoute
 from app.dashboard.playground.examples import EXAMPLES, FormDocument
@@ -84,7 +84,7 @@ async def watch(request: Request, resources: ResourcesDep) -> Response:
     if run is None:
         return Response(orjson.dumps({"errors": errors}), status_code=_UNPROCESSABLE, media_type="application/json")
     lines = _lines(resources, run)
-    return Stream(
+    return StreamedResponse(
         lines,
         [("content-type", "application/x-ndjson"), ("x-accel-buffering", "no")],
         status=200,
