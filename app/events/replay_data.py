@@ -127,7 +127,7 @@ def _fields(kind: Any) -> Sequence[tuple[str, Any]] | None:
         return None
     left_out = _ELSEWHERE.get(kind, frozenset())
     if unknown := left_out - {each.name for each in dataclass_fields(kind)}:
-        raise TypeError(f"{kind.__name__} has no fields {sorted(unknown)}, which must not be stored")  # renamed
+        raise TypeError(f"{kind} has no fields {sorted(unknown)}, which must not be stored")  # renamed
     return [
         (each.name, each.default if each.default_factory is MISSING else each.default_factory())
         for each in dataclass_fields(kind)
