@@ -6,6 +6,7 @@ GatewayError
 │   └── RunError               404/409/400: there is no such run, it is complete, or it is full
 ├── WrongKeyError              401: no gateway key, or not one of ours
 ├── KeyLimitError              403: the gateway key is not for that model or collection
+├── UngovernedPathError        403: the path is neither governed nor open
 ├── RateLimitError             429: the gateway key was used too often
 ├── PolicyBlockedError         400: a policy refused the request or the reply
 ├── UpstreamConnectError       502: the upstream could not be reached, or broke off before it answered
@@ -67,6 +68,21 @@ class KeyLimitError(GatewayError):
     def __init__(self, message: str, *, code: str, param: str) -> None:
         super().__init__(message, param=param)
         self.code = code
+
+
+class UngovernedPathError(GatewayError):
+    """``path`` is what follows ``/v1/``."""
+
+    status = 403
+    type = "permission_error"
+    code = "UNGOVERNED_PATH"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"Replies of /v1/{path:.200} aren't checked, so the gateway doesn't forward this request. "
+            "An operator can allow the path in GROUNDLANE_PASSTHROUGH.",
+            param="path",
+        )
 
 
 class RateLimitError(GatewayError):

@@ -36,7 +36,7 @@ from app.reply.statement_checks import cited_support, consistency
 from app.runs.run_service import RunService
 from app.settings import EventDurability, Settings
 from app.text_checks.service import TextChecks
-from app.upstream import Upstreams
+from app.upstream import OpenPaths, Upstreams
 from app.worker_sync.change_notifications import ChangeWatcher
 from app.worker_sync.worker_heartbeat import WorkerHeartbeat
 from judges.checker import GroundingChecker
@@ -63,6 +63,7 @@ class Resources:
     checker: GroundingChecker
     llm: LlmJudge
     upstream: Upstreams
+    open_paths: OpenPaths
     admin: AdminAuth
     metrics: Metrics
     gateway: Gateway
@@ -140,6 +141,12 @@ async def open_resources(
         open_upstreams = Upstreams if tracing is None else tracing.upstreams
         upstream = open_upstreams(config.upstreams, keys=vault, observe=metrics.observe_upstream_error)
         stack.push_async_callback(upstream.aclose)
+        open_paths = OpenPaths(settings.passthrough)
+        if open_paths.everything:
+            _log.warning(
+                "passthrough_everything",
+                detail="GROUNDLANE_PASSTHROUGH opens every path: replies on ungoverned paths leave unchecked",
+            )
         observers: list[Callable[[RecordedRequest], None]] = [told]
         if tracing is not None:
             observers.append(tracing.observe)
@@ -164,6 +171,7 @@ async def open_resources(
             checker=checker,
             llm=llm,
             upstream=upstream,
+            open_paths=open_paths,
             admin=admin,
             metrics=metrics,
             gateway=Gateway(

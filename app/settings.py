@@ -58,6 +58,13 @@ class Settings(BaseSettings):
             ge=0, le=10, description="How often a request is sent again after a lost connection or a 502, 503 or 504"
         ),
     ] = 0
+    passthrough: Annotated[
+        str | None,
+        Field(
+            description="Further paths under /v1 that are forwarded unchecked: globs, separated by commas; "
+            "* for all; unset: only paths that write no reply"
+        ),
+    ] = None
     config: Annotated[
         str | None,
         Field(description="TOML file with several upstreams and with policies; unset: the one upstream above"),

@@ -1,6 +1,4 @@
-"""Every ``/v1`` path that is not governed: passed through, bytes unchanged."""
-
-from urllib.parse import unquote
+"""Every ``/v1`` path that is not governed: refused unless it is open, and then passed through, bytes unchanged."""
 
 import httpx
 import orjson
@@ -9,16 +7,13 @@ from fastapi import APIRouter, Request, Response
 from app.api.request_body import read_body
 from app.api.streaming_response import StreamedResponse
 from app.auth import GatewayKey
-from app.errors import InvalidRequestError
 from app.resources import Resources
 from app.upstream import Content, Undecoded, UpstreamRequest, returned_headers
 
 router = APIRouter(include_in_schema=False)
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-_LEAVING_NOTHING = frozenset({"/completions", "/embeddings", "/moderations"})
+_LEAVING_NOTHING = frozenset({"/embeddings", "/moderations"})
 """What only answers: to ask twice makes nothing twice."""
-GOVERNED = frozenset({"chat/completions", "completions", "responses", "messages"})
-_NOT_FOUND = 404
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
@@ -28,7 +23,7 @@ async def pass_through(request: Request, path: str) -> Response:
     resources: Resources = request.state.resources
     raw_path = request.scope.get("raw_path") or request.url.path.encode()
     target = raw_path.decode("latin-1").removeprefix("/v1")
-    check_path(target)
+    resources.open_paths.check(request.method, target)
     key: GatewayKey | None = request.state.key
     limited = key is not None and bool(key.models)
     model, content = await _content(request, resources, whole=limited)
@@ -54,23 +49,6 @@ async def pass_through(request: Request, path: str) -> Response:
         aclose=response.aclose,
         send_timeout_s=resources.settings.send_timeout_s,
     )
-
-
-def check_path(target: str) -> None:
-    """Refuse a path that an upstream may read as another one: what governs that one would be gone around.
-
-    Raises InvalidRequestError for dot and empty segments, also encoded, and for other spellings of a governed path.
-    """
-    plain = unquote(unquote(target))
-    segments = plain.split("/")[1:]
-    odd = any(part in (".", "..") for part in segments) or "" in segments[:-1] or "\\" in plain
-    if odd or any(ord(letter) < ord(" ") for letter in plain):
-        raise InvalidRequestError(
-            "The path holds empty, dot or control characters; write it out plainly.", param="path"
-        )
-    folded = "/".join(part.partition(";")[0].strip().lower() for part in segments).strip("/")
-    if folded in GOVERNED:
-        raise InvalidRequestError(f"No such path. Did you mean /v1/{folded}?", param="path", status=_NOT_FOUND)
 
 
 async def _content(request: Request, resources: Resources, *, whole: bool) -> tuple[str | None, Content]:

@@ -6,6 +6,7 @@ Requests, responses and errors are httpx's; the connections under them are aioht
 from app.upstream.client import Sent, Upstreams
 from app.upstream.decompression import Undecoded, decoded
 from app.upstream.headers import returned_headers
+from app.upstream.open_paths import OpenPaths
 from app.upstream.request import Content, Form, Headers, UpstreamRequest
 from app.upstream.upstream_keys import KeySource
 
@@ -14,6 +15,7 @@ __all__ = [
     "Form",
     "Headers",
     "KeySource",
+    "OpenPaths",
     "Sent",
     "Undecoded",
     "UpstreamRequest",

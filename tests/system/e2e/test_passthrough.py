@@ -1,6 +1,8 @@
 """What is not governed passes through: bytes, status and headers, in both directions."""
 
 import gzip
+import io
+import json
 from collections.abc import Callable
 
 import pytest
@@ -86,3 +88,60 @@ def test_a_governed_path_cannot_be_spelled_around(gateway: Gateway, path: str) -
         assert call.status in (400, 404)
         assert call.json()["error"]["type"] == "invalid_request_error"
     assert len(gateway.upstream.exchanges) == before
+
+
+CLOSED = [
+    ("POST", "/v1/deployments/gpt-4o/chat/completions"),
+    ("POST", "/v1/engines/gpt-4o/completions"),
+    ("POST", "/v1/batches"),
+    ("POST", "/v1/threads/thread_1/runs"),
+    ("POST", "/v1/responses/compact"),
+    ("POST", "/v1/models/gemini:generateContent"),
+    ("GET", "/v1/responses/resp_1"),
+    ("GET", "/v1/chat/completions"),
+    ("GET", "/v1/chat/completions/chatcmpl-1"),
+    ("GET", "/v1/realtime"),
+    ("DELETE", "/v1/assistants/asst_1"),
+    ("POST", "/v1/what-nobody-knows"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), CLOSED)
+def test_a_path_whose_reply_nobody_reads_is_refused(gateway: Gateway, method: str, path: str) -> None:
+    before = len(gateway.upstream.exchanges)
+    with gateway.call(b"{}", method=method, path=path) as call:
+        error = call.json()["error"]
+        assert (call.status, error["code"], error["param"]) == (403, "UNGOVERNED_PATH", "path")
+        assert "GROUNDLANE_PASSTHROUGH" in error["message"]
+    assert len(gateway.upstream.exchanges) == before
+
+
+def test_what_the_setting_lists_passes(start_gateway: Callable[..., Gateway], log: io.StringIO) -> None:
+    gateway = start_gateway(passthrough="batches, responses/*")
+    gateway.upstream.script(json_reply({}))
+    for method, path, status in (
+        ("POST", "/v1/batches", 200),
+        ("GET", "/v1/batches/b", 200),
+        ("GET", "/v1/responses/resp_1", 200),
+        ("GET", "/v1/threads/t", 403),
+        ("POST", "/v1/responses/../chat/completions", 400),
+    ):
+        with gateway.call(b"{}", method=method, path=path) as call:
+            call.read_all()
+            assert call.status == status, path
+    assert len(gateway.upstream.exchanges) == 3
+    assert "passthrough_everything" not in log.getvalue()
+
+
+def test_everything_passes_where_the_setting_says_so_and_the_start_warns(
+    start_gateway: Callable[..., Gateway], log: io.StringIO
+) -> None:
+    gateway = start_gateway(passthrough="*")
+    gateway.upstream.script(json_reply({}))
+    for method, path in CLOSED:
+        with gateway.call(b"{}", method=method, path=path) as call:
+            call.read_all()
+            assert call.status == 200, path
+    assert len(gateway.upstream.exchanges) == len(CLOSED)
+    (line,) = [line for line in log.getvalue().splitlines() if "passthrough_everything" in line]
+    assert json.loads(line)["level"] == "warning"
