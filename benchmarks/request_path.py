@@ -3,8 +3,8 @@
     python -m benchmarks.request_path [--functions]
 
 Runs the request in process against a scripted upstream and a scripted judge, and counts the modules and functions of
-this repository that it enters, from the request's body to the rows of its event. Comprehensions, lambdas and class
-bodies are not counted as functions. A first request warms the imports and caches, so only the second counts.
+this repository that it enters, from the request's body to the rows of its event. Comprehensions and lambdas are counted
+apart. A first request fills the caches, so only the second counts.
 """
 
 import argparse
@@ -59,12 +59,15 @@ def main() -> None:
     by_module: dict[str, list[CodeType]] = {}
     for code in calls:
         by_module.setdefault(str(Path(code.co_filename).relative_to(_ROOT)), []).append(code)
+    packages = Counter(module.split("/")[0] for module in by_module)
     for module, codes in sorted(by_module.items()):
         print(f"{len(codes):4}  {module}")
         if wants_functions:
             for code in sorted(codes, key=lambda code: code.co_firstlineno):
                 print(f"          {code.co_qualname} ({calls[code]})")
-    print(f"{len(by_module)} modules, {len(calls)} functions")
+    print(", ".join(f"{package}: {count}" for package, count in packages.items()))
+    inner = sum(code.co_name.startswith("<") for code in calls)
+    print(f"{len(by_module)} modules, {len(calls) - inner} functions, {inner} comprehensions and lambdas")
 
 
 if __name__ == "__main__":

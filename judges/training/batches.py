@@ -225,11 +225,7 @@ class Sampler:
         rows = list(group.rows) if len(group.rows) <= _MOST_CLAIMS - 2 else rng.sample(group.rows, _MOST_CLAIMS - 2)
         others = augment.sentences(other.premise)
         if len(usable) >= 4:
-            kind = rng.random()
-            if kind < 0.4:
-                yield self._made(passage, usable, others, rng)
-            elif kind < 0.65:
-                yield self._cited(usable, others, rng)
+            yield from self._assembled(passage, usable, others, rng)
         made = rng.randint(1, 3) if len(usable) >= 3 else rng.randint(0, 2)
         rows += augment.claims(usable, others, rng, count=made)
         if rng.random() < 0.25:
@@ -264,6 +260,16 @@ class Sampler:
             blocks.append(split(other.premise))
         rng.shuffle(blocks)
         return self._item(blocks, rows, rng)
+
+    def _assembled(
+        self, passage: list[str], usable: list[str], others: list[str], rng: random.Random
+    ) -> Iterator[Item]:
+        """At most one item that is put together from the passage itself."""
+        kind = rng.random()
+        if kind < 0.4:
+            yield self._made(passage, usable, others, rng)
+        elif kind < 0.65:
+            yield self._cited(usable, others, rng)
 
     def _made(self, passage: list[str], usable: list[str], others: list[str], rng: random.Random) -> Item:
         """A passage that lacks one of its sentences: what that one said has become unsupported."""

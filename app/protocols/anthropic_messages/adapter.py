@@ -60,18 +60,13 @@ class MessagesAdapter:
         parser = SSEParser()
         try:
             async for data in body:
-                for parsed in _feed(parser, data):
-                    for read in _read(reader, parsed):
-                        yield read
+                for read in _feed(parser, reader, data):
+                    yield read
         except GatewayError:
             for read in reader.settle():
                 yield read
             raise
-        for parsed in parser.close():
-            # Its blank line is missing; without one what follows would run into it.
-            for read in _read(reader, SSEEvent(parsed.raw + b"\n\n", parsed.data, parsed.event)):
-                yield read
-        for read in reader.settle():
+        for read in _close(parser, reader):
             yield read
 
     def encode(self, output: Output) -> bytes:
@@ -95,11 +90,20 @@ class MessagesAdapter:
         return dump(message)
 
 
-def _feed(parser: SSEParser, data: bytes) -> Sequence[SSEEvent]:
+def _feed(parser: SSEParser, reader: MessageDecoder, data: bytes) -> Iterator[UpstreamEvent]:
     try:
-        return parser.feed(data)
+        events = parser.feed(data)
     except EventTooLargeError as error:
         raise UpstreamConnectError(f"The upstream's reply is malformed: {error}.") from None
+    for parsed in events:
+        yield from _read(reader, parsed)
+
+
+def _close(parser: SSEParser, reader: MessageDecoder) -> Iterator[UpstreamEvent]:
+    for parsed in parser.close():
+        # Its blank line is missing; without one, the next event would run into it.
+        yield from _read(reader, SSEEvent(parsed.raw + b"\n\n", parsed.data, parsed.event))
+    yield from reader.settle()
 
 
 def _read(reader: MessageDecoder, parsed: SSEEvent) -> Iterator[UpstreamEvent]:

@@ -83,16 +83,16 @@ class MessageEncoder:
                 return self._message_delta(frame.json if frame is not None else {})
             case EstimatedUsage(completion_tokens=tokens):
                 return self._message_delta({"usage": {"output_tokens": tokens}})
-            case ReplyRefusal(reason=reason, reason_code=code, decisions=decisions):
-                more = {"kind": "grounding_policy_violation", "code": code, "violations": list(decisions)}
-                return error_event("invalid_request_error", reason, **more)
-            case ReplyError(message=message, raw=raw, code=code):
-                return raw or error_event("api_error", message, **({} if code is None else {"code": code}))
             case EndOfReply(raw=raw):
-                if self._ended is None:  # it passes as it is
-                    return raw
-                return event_bytes({"type": "message_stop"}) if raw or self._complete else b""
-        return b""  # a shell: text shares its event with nothing
+                return self._end(raw)
+            case ReplyRefusal() | ReplyError():
+                return _error(output)
+        return b""  # the remainder of a frame: here, an event with text has nothing else
+
+    def _end(self, raw: bytes) -> bytes:
+        if self._ended is None:  # the reply passes untouched
+            return raw
+        return event_bytes({"type": "message_stop"}) if raw or self._complete else b""
 
     # Blocks
 
@@ -271,3 +271,11 @@ def _by_block(released: ReleasedText) -> list[tuple[int, str]]:
         elif text:
             pieces.append((index, text))
     return pieces
+
+
+def _error(output: ReplyRefusal | ReplyError) -> bytes:
+    if isinstance(output, ReplyRefusal):
+        more = {"code": output.reason_code, "violations": list(output.decisions)}
+        return error_event("invalid_request_error", output.reason, kind="grounding_policy_violation", **more)
+    code = {} if output.code is None else {"code": output.code}
+    return output.raw or error_event("api_error", output.message, **code)

@@ -85,19 +85,12 @@ class ChatAdapter:
                 return frame_of(_chunk(frame, index, {"content": text}))
             case ChoiceEnd():
                 return frame_of(_ended_chunk(output))
-            case ReplyRefusal(reason=reason, reason_code=code, decisions=decisions):
-                error = {"message": reason, "type": "grounding_policy_violation", "param": None, "code": code}
-                return frame_of({"error": {**error, "violations": list(decisions)}})
-            case Usage():
-                return _told_usage(output)
-            case EstimatedUsage():
-                return frame_of(_usage_chunk(output))
-            case ReplyError(message=message, raw=raw, code=code):
-                return raw or frame_of(
-                    {"error": {"message": message, "type": "upstream_error", "param": None, "code": code}}
-                )
+            case Usage() | EstimatedUsage():
+                return _usage_frame(output)
             case EndOfReply(raw=raw):
                 return done_frame(raw)
+            case ReplyRefusal() | ReplyError():
+                return _error_frame(output)
 
     def collect(self, body: bytes, outputs: Sequence[Output]) -> bytes:
         """The body of a unary reply: the upstream's, with the delivered text and what was found of it."""
@@ -111,6 +104,19 @@ class ChatAdapter:
         for output in outputs:
             completion.take(output)
         return dump(completion.body())
+
+
+def _error_frame(output: ReplyRefusal | ReplyError) -> bytes:
+    error: dict[str, Any]
+    if isinstance(output, ReplyError):
+        if output.raw:
+            return output.raw
+        error = {"message": output.message, "type": "upstream_error", "param": None, "code": output.code}
+    else:
+        code, violations = output.reason_code, list(output.decisions)
+        error = {"message": output.reason, "type": "grounding_policy_violation", "param": None, "code": code}
+        error["violations"] = violations
+    return frame_of({"error": error})
 
 
 class _ChunkReader:
@@ -322,20 +328,18 @@ def _ended_chunk(ended: ChoiceEnd) -> dict[str, Any]:
     return chunk
 
 
-def _told_usage(usage: Usage) -> bytes:
-    if usage.raw or usage.frame is None:
-        return usage.raw
-    return frame_of({**usage.frame.json, "usage": total_of(usage)} if usage.before else usage.frame.json)
-
-
-def _usage_chunk(usage: EstimatedUsage) -> dict[str, Any]:
+def _usage_frame(usage: Usage | EstimatedUsage) -> bytes:
+    if isinstance(usage, Usage):
+        if usage.raw or usage.frame is None:
+            return usage.raw
+        return frame_of({**usage.frame.json, "usage": total_of(usage)} if usage.before else usage.frame.json)
     ours = {name: usage.frame.json[name] for name in _ENVELOPE if name in usage.frame.json}
     counts = {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
     }
-    return {**ours, "choices": [], "usage": counts}
+    return frame_of({**ours, "choices": [], "usage": counts})
 
 
 def _tokens(choice: Mapping[str, Any]) -> Sequence[Mapping[str, Any]] | None:

@@ -95,13 +95,11 @@ class CompletionEncoder:
         ``template`` is the upstream's, of which only choices are left that were decided on; or it is ``streamed``, made
         of what left. Raises UpstreamConnectError where it is no completion, or none of its choices is left.
         """
+        ends = {output.choice: output for output in outputs if isinstance(output, ChoiceEnd)}
         released: dict[int, list[ReleasedText]] = {}
-        ends: dict[int, ChoiceEnd] = {}
         for output in outputs:
             if isinstance(output, ReleasedText):
                 released.setdefault(output.choice, []).append(output)
-            elif isinstance(output, ChoiceEnd):
-                ends[output.choice] = output
         given = template.get("choices")
         if not isinstance(given, list):
             raise UpstreamConnectError(_NO_COMPLETION)

@@ -76,6 +76,9 @@ class ResponseEncoder:
             case ReplyError():
                 return self._failure(output)
         self._govern()
+        return self._encode_governed(output)
+
+    def _encode_governed(self, output: Output) -> bytes:
         match output:
             case FrameRemainder(choice=choice, json=event):
                 self._ledger.sent(choice).waiting.append(event)
@@ -94,7 +97,7 @@ class ResponseEncoder:
                 return self._error(reason, code, violations=list(decisions))
             case EstimatedUsage(prompt_tokens=prompt, completion_tokens=completion):
                 self._usage = _usage(prompt, completion)
-                return b""
+        return b""
 
     # What passes
 

@@ -90,10 +90,7 @@ def _of(parsed: Any) -> Iterator[str]:
             case (parser.IN, inner):
                 # One that is not looked for stands for a set that names what it is not.
                 yield from "a -" if inner[0][0] is parser.NEGATE else [next(_of(inner), "a")]
-            case (parser.BRANCH, (_, branches)):
-                for branch in branches:
-                    yield from _of(branch)
-            case (_, tuple(parts)):
+            case (parser.BRANCH, (_, parts)) | (_, tuple(parts)):
                 for part in parts:
                     if isinstance(part, parser.SubPattern):
                         yield from _of(part)

@@ -179,7 +179,7 @@ class TestHold:
             (item,) = last(found)["output"]
             assert [part["text"] for part in item["content"]] == [TRUE, "Please ask HR."]
 
-    async def test_a_text_that_is_cut_off_is_a_fragment(self) -> None:
+    async def test_a_text_that_is_cut_off_is_judged_as_it_stands(self) -> None:
         body = response(
             message(f"{TRUE} It is returned", status="incomplete"),
             status="incomplete",
@@ -191,7 +191,7 @@ class TestHold:
             consistent(found)
             assert shown(found) == f"{TRUE} It is returned"
             assert last(found)["incomplete_details"] == {"reason": "max_output_tokens"}
-            assert last(found)["grounding"]["total_claims"] == 1
+            assert last(found)["grounding"]["total_claims"] == 2
             assert at.event.request.finish_reason == "length"
 
     async def test_log_probabilities_go_with_their_text_and_no_others(self) -> None:
