@@ -1,18 +1,18 @@
-"""The errors a client can see, as a tree, and nothing else.
+"""The errors that clients can see, as a tree.
 
 GatewayError
-├── InvalidRequestError        400/413/415: the request or its extension is malformed; names the field
+├── InvalidRequestError        400/413/415: the request is malformed; names the field
 │   ├── UnknownModelError      404: no upstream serves the model
-│   └── RunError               404/409/400: there is no such run, it is complete, or it is full
-├── WrongKeyError              401: no gateway key, or not one of ours
-├── KeyLimitError              403: the gateway key is not for that model or collection
+│   └── RunError               404/409/400: the run does not exist, is complete, or is full
+├── WrongKeyError              401: no gateway key, or an invalid one
+├── KeyLimitError              403: the gateway key does not allow that model or collection
 ├── UngovernedPathError        403: the path is neither governed nor open
-├── RateLimitError             429: the gateway key was used too often
+├── RateLimitError             429: the gateway key exceeded its rate limit
 ├── PolicyBlockedError         400: a policy refused the request or the reply
-├── UpstreamConnectError       502: the upstream could not be reached, or broke off before it answered
-├── UpstreamTimeoutError       504: the upstream did not answer in time
-├── UpstreamKeyError           502: the secret that holds the upstream's key is not there
-├── EventLostError             503: the event of the request cannot be stored, and ``sync`` says that it must be
+├── UpstreamConnectError       502: the upstream is unreachable, or the connection was lost
+├── UpstreamTimeoutError       504: the upstream did not respond in time
+├── UpstreamKeyError           502: the secret with the upstream's key does not exist
+├── EventLostError             503: the event of the request cannot be stored, with ``sync``
 └── AdminError                 4xx under /admin, as RFC 9457 problem JSON
     ├── UnauthorizedError      401
     ├── NotFoundError          404
@@ -26,7 +26,8 @@ from typing import Any
 
 
 class GatewayError(Exception):
-    """Base of every error that is answered rather than logged as a crash. ``status`` and ``headers`` are HTTP's."""
+    """Base of every error that clients get. Other exceptions are logged as crashes. ``status`` and ``headers`` are
+    HTTP's."""
 
     status = 500
     type = "server_error"
@@ -41,7 +42,7 @@ class GatewayError(Exception):
             self.status = status
 
     def body(self) -> dict[str, Any]:
-        """The error in OpenAI's shape."""
+        """The error in OpenAI's format."""
         return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
 
 
@@ -92,7 +93,7 @@ class RateLimitError(GatewayError):
 
 
 class RunError(InvalidRequestError):
-    """A run cannot take what it is told. ``code`` is ``run_not_found``, ``run_completed`` or ``run_full``."""
+    """A run cannot be read or written. ``code`` is ``run_not_found``, ``run_completed`` or ``run_full``."""
 
     def __init__(self, message: str, *, code: str, status: int, param: str = "run_id") -> None:
         super().__init__(message, param=param, status=status)
@@ -100,7 +101,7 @@ class RunError(InvalidRequestError):
 
 
 class PolicyBlockedError(GatewayError):
-    """``violations`` are all decisions taken, as they stand in the event log."""
+    """``violations`` are all decisions made, in the format of the event log."""
 
     status = 400
 
@@ -143,17 +144,17 @@ class UpstreamKeyError(GatewayError):
 
 
 class EventLostError(GatewayError):
-    """Neither the database nor the journal takes the event: what it tells of must not be taken for done."""
+    """Neither the database nor the journal can store the event, so the request must not count as done."""
 
     status = 503
     code = "event_not_stored"
 
     def __init__(self) -> None:
-        super().__init__("The record of this request could not be stored; try again.")
+        super().__init__("The record of this request could not be stored. Try again.")
 
 
 class AdminError(GatewayError):
-    """``title`` is RFC 9457's; ``errors`` lists what is wrong, field by field."""
+    """``title`` is RFC 9457's; ``errors`` lists the errors of each field."""
 
     title = "Error"
 

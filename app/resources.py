@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from app.auth import KeyStore, RateLimiter, open_limiter
+from app.auth import KeyStore, RateLimiter, open_rate_limiter
 from app.auth.admin_token import AdminAuth
 from app.auth.secrets import Vault
 from app.concurrency import TaskScope
@@ -36,7 +36,7 @@ from app.reply.statement_checks import cited_support, consistency
 from app.runs.run_service import RunService
 from app.settings import EventDurability, Settings
 from app.text_checks.service import TextChecks
-from app.upstream import OpenPaths, Upstreams
+from app.upstream import OpenPaths, UpstreamClient
 from app.worker_sync.change_notifications import ChangeWatcher
 from app.worker_sync.worker_heartbeat import WorkerHeartbeat
 from judges.checker import GroundingChecker
@@ -62,7 +62,7 @@ class Resources:
     events: EventWriter
     checker: GroundingChecker
     llm: LlmJudge
-    upstream: Upstreams
+    upstream: UpstreamClient
     open_paths: OpenPaths
     admin: AdminAuth
     metrics: Metrics
@@ -97,7 +97,7 @@ async def open_resources(
         register.start()
         stack.push_async_callback(register.aclose)
         await bootstrap_policies(config.policies, policies)
-        limiter = open_limiter(settings.redis_url, counted_alone=lambda: metrics.observe_limit_alone())
+        limiter = open_rate_limiter(settings.redis_url, counted_alone=lambda: metrics.observe_limit_alone())
         stack.push_async_callback(limiter.aclose)
         await limiter.fault()  # who has not set it up rightly reads so now
         admin = await AdminAuth.open(database, settings.admin_token)
@@ -138,7 +138,7 @@ async def open_resources(
         sampling = TaskScope()
         stack.push_async_callback(sampling.aclose)
         sampling.start(metrics.keep_sampled())
-        open_upstreams = Upstreams if tracing is None else tracing.upstreams
+        open_upstreams = UpstreamClient if tracing is None else tracing.upstreams
         upstream = open_upstreams(config.upstreams, keys=vault, observe=metrics.observe_upstream_error)
         stack.push_async_callback(upstream.aclose)
         open_paths = OpenPaths(settings.passthrough)

@@ -8,7 +8,7 @@ from app.api.request_body import read_body
 from app.api.streaming_response import StreamedResponse
 from app.auth import GatewayKey
 from app.resources import Resources
-from app.upstream import Content, Undecoded, UpstreamRequest, returned_headers
+from app.upstream import Content, RawBody, UpstreamRequest, returned_headers
 
 router = APIRouter(include_in_schema=False)
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -43,7 +43,7 @@ async def pass_through(request: Request, path: str) -> Response:
     )
     response = sent.response
     return StreamedResponse(
-        Undecoded(response),
+        RawBody(response),
         [*returned_headers(response, decoded=False), *_length(response)],
         status=response.status_code,
         aclose=response.aclose,

@@ -2,22 +2,22 @@
 
 from app.auth.gateway_key import GatewayKey, hash_key, is_key, new_key, prefix_of
 from app.auth.key_store import KeyDraft, KeyStore, StoredKey
-from app.auth.rate_limit import Allowance, RateLimiter, TokenBuckets
-from app.auth.redis_rate_limit import SharedBuckets, check_redis, open_limiter
+from app.auth.rate_limiter import Allowance, InMemoryRateLimiter, RateLimiter
+from app.auth.redis_rate_limiter import RedisRateLimiter, check_redis, open_rate_limiter
 
 __all__ = [
     "Allowance",
     "GatewayKey",
+    "InMemoryRateLimiter",
     "KeyDraft",
     "KeyStore",
     "RateLimiter",
-    "SharedBuckets",
+    "RedisRateLimiter",
     "StoredKey",
-    "TokenBuckets",
     "check_redis",
     "hash_key",
     "is_key",
     "new_key",
-    "open_limiter",
+    "open_rate_limiter",
     "prefix_of",
 ]

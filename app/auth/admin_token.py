@@ -1,4 +1,4 @@
-"""Who may use the admin API: whoever has the admin token."""
+"""The admin token, which gives access to the admin API and the dashboard."""
 
 import asyncio
 import hashlib
@@ -17,11 +17,11 @@ _SESSIONS = "session_key"
 
 
 class AdminAuth:
-    """Checks the admin token. ``created`` is the token if ``open`` has just made it: to be shown once.
+    """Checks the admin token. ``created`` is the token if ``open`` has just created it: show it once.
 
-    ``id`` is what the audit trail knows it by: the same on every worker and at every start, and no part of it.
-    ``session_key`` signs what a signed-in browser shows: the same on every worker, another one for another installation
-    or another token, so that a new token signs everybody out.
+    ``id`` identifies it in the audit log. It is the same on every worker and after restarts, and not a part of the
+    token. ``session_key`` signs the sessions of browsers. It is the same on every worker and differs between
+    installations and tokens, so a new token signs everybody out.
     """
 
     def __init__(
@@ -34,8 +34,8 @@ class AdminAuth:
 
     @classmethod
     async def open(cls, database: Database, token: SecretStr | None) -> "AdminAuth":
-        """``token`` is the one from the settings. Without it the one made at the first start stands, whose hash is in
-        the database; if there is none yet, it is made now. Raises DatabaseUnavailableError."""
+        """``token`` is the one from the settings. Without it, the token created at the first start is used, whose hash
+        is in the database; it is created now if there is none. Raises DatabaseUnavailableError."""
         salt, new = secrets.token_bytes(16), secrets.token_urlsafe(32)
         ours = {_SESSIONS: secrets.token_hex(32)}
         if token is None:
@@ -56,13 +56,13 @@ class AdminAuth:
         )
 
     def accepts(self, token: str) -> bool:
-        """Whether ``token`` is the admin token; takes the same time whatever is wrong with it."""
+        """Whether ``token`` is the admin token. Takes constant time."""
         return hmac.compare_digest(_hash(self._salt, token), self._digest)
 
 
 async def _kept(database: Database, ours: Mapping[str, str]) -> dict[str, str]:
-    """What is kept under the keys of ``ours``: of workers that start at once, one puts its own there; the others find
-    it."""
+    """The stored values for the keys of ``ours``. If workers start at the same time, one stores its values, and the
+    others read them."""
     async with database.write() as connection:
         await connection.execute(database.insert_ignore(meta), [{"key": key, "value": ours[key]} for key in ours])
         found = await connection.execute(select(meta.c.key, meta.c.value).where(meta.c.key.in_(list(ours))))
@@ -74,11 +74,11 @@ def _session_key(secret: bytes, id: bytes) -> bytes:
 
 
 def _hash(salt: bytes, token: str) -> bytes:
-    # A slow hash protects what people choose. These are 256 random bits (or as long as the operator likes): nobody can
-    # try them all however fast the hash is, and a slow one would only let a stranger keep the gateway busy.
+    # Slow hashes protect passwords that people choose. A token has 256 random bits (or is the operator's choice), which
+    # can't be guessed however fast the hash is, and a slow hash would make denial of service easy.
     return hashlib.sha256(salt + token.encode("utf-8", "surrogatepass")).digest()
 
 
 def _slow_hash(token: str) -> bytes:
-    """For the id alone. People choose this one, its id is written down, and its salt cannot be random."""
+    """Only for the id: the token may be chosen by people, its id is logged, and its salt cannot be random."""
     return hashlib.scrypt(token.encode("utf-8", "surrogatepass"), salt=b"groundlane admin token", n=2**13, r=8, p=1)

@@ -1,4 +1,4 @@
-"""A gateway key: what it looks like, what is kept of it, and what it allows."""
+"""Gateway keys: their format, their hash, and their limits."""
 
 import hashlib
 import re
@@ -17,33 +17,33 @@ _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 
 
 def new_key() -> str:
-    """A key: ``gl-``, eight characters that tell it from others, and a secret of 256 random bits."""
+    """A new key: ``gl-``, eight characters that identify it, and a secret of 256 random bits."""
     return f"gl-{''.join(secrets.choice(_ALPHABET) for _ in range(8))}-{secrets.token_urlsafe(32)}"
 
 
 def is_key(text: str) -> bool:
-    """Whether ``text`` has the form of a gateway key; one that was cut off or mistyped later on has it too."""
+    """Whether ``text`` has the format of a gateway key; so does one with a truncated or mistyped secret."""
     return _PREFIX.match(text) is not None
 
 
 def prefix_of(text: str) -> str:
-    """What a key may be called by in public. Empty for what has not the form of one."""
+    """The public part of a key, which identifies it. Empty if ``text`` isn't a key."""
     found = _PREFIX.match(text)
     return found.group() if found else ""
 
 
 def hash_key(text: str) -> bytes:
-    """What is kept of a key.
+    """The hash that is stored for a key.
 
-    A slow hash protects what people choose. A key is 256 random bits: nobody can try them all however fast the hash is,
-    and a slow one on every request would only let a stranger keep the gateway busy.
+    Slow hashes protect passwords that people choose. A key has 256 random bits, which can't be guessed however fast the
+    hash is, and a slow hash per request would make denial of service easy.
     """
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayKey:
-    """A key in force. ``models`` and ``collections`` are shell globs; empty: any."""
+    """An active key. ``models`` and ``collections`` are shell globs; an empty list allows any."""
 
     id: str
     name: str
@@ -55,11 +55,11 @@ class GatewayKey:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the scope of a policy knows it by."""
+        """The names that the scope of a policy can match."""
         return (self.name, self.prefix)
 
     def check_model(self, model: str | None, *, param: str = "model") -> None:
-        """Raises KeyLimitError, which names ``model``, unless the key is for it."""
+        """Raises KeyLimitError unless the key allows ``model``."""
         if not self.models or (model is not None and _any(self.models, model)):
             return
         if model is None:
@@ -69,8 +69,8 @@ class GatewayKey:
         raise KeyLimitError(message, code="model_not_allowed", param=param)
 
     def check_body(self, body: Mapping[str, Any]) -> None:
-        """``check_model`` for every model that ``body`` names: ``model`` itself, and those that some upstreams go on to
-        where it is not to be had. Raises KeyLimitError."""
+        """Checks every model that ``body`` names: ``model``, and the fallbacks that some upstreams support. Raises
+        KeyLimitError."""
         self.check_model(body.get("model"))
         for name in _STAND_INS if self.models else ():
             listed = body.get(name) or []
@@ -79,7 +79,7 @@ class GatewayKey:
                 self.check_model(found if isinstance(found, str) else None, param=name)
 
     def permits(self, document: Chunk, *, unnamed: bool = False) -> bool:
-        """Whether the key is for the document's collection; ``unnamed``: or it names none."""
+        """Whether the key allows the document's collection; ``unnamed``: or it has none."""
         if not self.collections:
             return True
         return unnamed if document.collection is None else _any(self.collections, document.collection)
@@ -87,15 +87,15 @@ class GatewayKey:
     def check_documents(
         self, documents: Sequence[Chunk], path_of: Callable[[int], str], *, unnamed: bool = False
     ) -> None:
-        """Raises KeyLimitError for the first document whose collection the key is not for, or that names none, unless
-        those may be ``unnamed``.
+        """Raises KeyLimitError for the first document whose collection the key doesn't allow, or that has none, unless
+        ``unnamed`` ones are allowed.
 
-        ``path_of`` says where in the request the document at a position stands.
+        ``path_of`` returns the path in the request of the document with an index.
         """
         for index, document in enumerate(documents if self.collections else ()):
             if not self.permits(document, unnamed=unnamed):
                 path = path_of(index)
-                told = "names no collection" if document.collection is None else f"is of {document.collection!r:.200}"
+                told = "has no collection" if document.collection is None else f"is in {document.collection!r:.200}"
                 raise KeyLimitError(
                     f"The key {self.prefix} is limited to certain collections, and {path} {told}.",
                     code="collection_not_allowed",

@@ -36,7 +36,7 @@ from app.reply.regeneration import FurtherReply, Regeneration
 from app.reply.stream_guard import GuardOptions, StreamGuard
 from app.runs.run_service import JoinedRun, RunService
 from app.settings import Settings
-from app.upstream import Headers, Upstreams, decoded, returned_headers
+from app.upstream import Headers, UpstreamClient, decoded, returned_headers
 from judges.checker import GroundingChecker
 from judges.evidence.index import EvidenceIndex
 from judges.types import Chunk, Claim, Consistency, ReplyVerdict
@@ -83,7 +83,7 @@ class Gateway:
     """One per process. ``observers`` get every record written; without ``runs``, a run's id is only a name."""
 
     settings: Settings
-    upstream: Upstreams
+    upstream: UpstreamClient
     policies: PolicySource
     checker: GroundingChecker
     events: EventLog

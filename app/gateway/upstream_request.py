@@ -8,7 +8,7 @@ import orjson
 
 from app.gateway.types import GatewayRequest, ResumableAdapter
 from app.protocols.common.stream_events import Continuation
-from app.upstream import Form, UpstreamRequest
+from app.upstream import BodyFormat, UpstreamRequest
 from judges.types import Chunk
 
 
@@ -31,7 +31,7 @@ def upstream_request(
 
 def _content(
     request: GatewayRequest, kept: Sequence[Chunk], continuation: Continuation | None
-) -> Callable[[Form], bytes]:
+) -> Callable[[BodyFormat], bytes]:
     """Makes the body that goes upstream: the client's own bytes if nothing in them has to change."""
     parsed, adapter = request.parsed, request.adapter
     written = kept[: len(kept) - parsed.standing]  # what is in the prompt is not written a second time
@@ -40,7 +40,7 @@ def _content(
     if continuation is not None and isinstance(adapter, ResumableAdapter):
         body = adapter.continuing(body, continuation)
 
-    def content(form: Form) -> bytes:
+    def content(form: BodyFormat) -> bytes:
         changes = {"model": form.model} if form.renamed else {}
         # If the gateway writes the prompt, it writes the documents there, without those that were dropped.
         if form.documents and parsed.documents is not None and parsed.options.inject == "none":

@@ -31,7 +31,7 @@ from app.observability.span_attributes import (
     request_attributes,
     without_none,
 )
-from app.upstream import Sent, UpstreamRequest, Upstreams
+from app.upstream import RoutedResponse, UpstreamClient, UpstreamRequest
 from policies.types import Action, Decision
 
 _SERVER_ERROR = 500
@@ -110,8 +110,8 @@ class OtelTracing:
         self._provider, self._owned = provider, owned
         self._tracer = provider.get_tracer("groundlane")
 
-    def upstreams(self, specs: Sequence[UpstreamSpec], **options: Any) -> "TracedUpstreams":
-        upstreams = TracedUpstreams(specs, **options)
+    def upstreams(self, specs: Sequence[UpstreamSpec], **options: Any) -> "TracedUpstreamClient":
+        upstreams = TracedUpstreamClient(specs, **options)
         upstreams.tracing = self
         return upstreams
 
@@ -294,12 +294,12 @@ class OtelTracing:
         span.end(call.at(between[1]))
 
 
-class TracedUpstreams(Upstreams):
-    """Upstreams that propagate the call's trace with every request."""
+class TracedUpstreamClient(UpstreamClient):
+    """UpstreamClient that propagate the call's trace with every request."""
 
     tracing: OtelTracing
 
-    async def send(self, request: UpstreamRequest) -> Sent:
+    async def send(self, request: UpstreamRequest) -> RoutedResponse:
         request, span = self.tracing.sending(request)
         sent = await super().send(request)
         if span is not None:

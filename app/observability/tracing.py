@@ -10,7 +10,7 @@ from starlette.types import ASGIApp
 
 from app.config import UpstreamSpec
 from app.events.records import RecordedRequest
-from app.upstream import Upstreams
+from app.upstream import UpstreamClient
 
 __all__ = ["Tracing", "open_tracing"]
 
@@ -25,8 +25,8 @@ class Tracing(Protocol):
         """Wrap ``app`` so that each call of ``/v1`` and ``/mcp`` gets a span that continues the caller's trace."""
         ...
 
-    def upstreams(self, specs: Sequence[UpstreamSpec], **options: Any) -> Upstreams:
-        """Upstreams that propagate the trace and have spans for their requests."""
+    def upstreams(self, specs: Sequence[UpstreamSpec], **options: Any) -> UpstreamClient:
+        """UpstreamClient that propagate the trace and have spans for their requests."""
         ...
 
     def message(

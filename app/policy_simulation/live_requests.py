@@ -17,7 +17,7 @@ from app.policy_simulation.comparison import DecisionBrief, SimulatedOutcome, Si
 from app.policy_simulation.logged_requests import with_candidate
 from app.protocols.documents import Limits, read_chat
 from app.protocols.openai_chat.adapter import ChatAdapter
-from app.upstream import Upstreams
+from app.upstream import UpstreamClient
 from policies.engine import PolicyEngine
 from policies.types import Policy
 
@@ -69,7 +69,7 @@ async def simulate_live(
 
 
 async def _decided(gateway: Gateway, engine: PolicyEngine, given: LiveRequest) -> RequestEvent:
-    upstream = Upstreams([_SPEC], transport=httpx.MockTransport(lambda _request: _answer(given)))
+    upstream = UpstreamClient([_SPEC], transport=httpx.MockTransport(lambda _request: _answer(given)))
     log = _Kept()
     dry = replace(gateway, policies=_Fixed(engine), upstream=upstream, events=log, observers=())
     # Encoded first, so that the body is parsed, or rejected, exactly like a client's.

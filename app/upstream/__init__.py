@@ -1,25 +1,25 @@
-"""The upstreams: which one gets a request, how it is sent there, and what of headers crosses the gateway.
+"""Upstreams: routing, retries, connections, and which headers are forwarded.
 
 Requests, responses and errors are httpx's; the connections under them are aiohttp's.
 """
 
-from app.upstream.client import Sent, Upstreams
-from app.upstream.decompression import Undecoded, decoded
+from app.upstream.client import RoutedResponse, UpstreamClient
+from app.upstream.decompression import RawBody, decoded
 from app.upstream.headers import returned_headers
+from app.upstream.key_source import KeySource
 from app.upstream.open_paths import OpenPaths
-from app.upstream.request import Content, Form, Headers, UpstreamRequest
-from app.upstream.upstream_keys import KeySource
+from app.upstream.request import BodyFormat, Content, Headers, UpstreamRequest
 
 __all__ = [
+    "BodyFormat",
     "Content",
-    "Form",
     "Headers",
     "KeySource",
     "OpenPaths",
-    "Sent",
-    "Undecoded",
+    "RawBody",
+    "RoutedResponse",
+    "UpstreamClient",
     "UpstreamRequest",
-    "Upstreams",
     "decoded",
     "returned_headers",
 ]

@@ -1,6 +1,6 @@
-"""All upstreams of the process: a request goes to the one its model belongs to, again if it failed, then elsewhere.
+"""The client for all upstreams: a request goes to the upstream that serves its model, with retries and fallbacks.
 
-Nothing of a reply has reached the client while this goes on, and only what may safely be sent twice is.
+Nothing of a reply has reached the caller while this goes on, and only requests that may safely be sent twice are.
 """
 
 import asyncio
@@ -13,17 +13,17 @@ from msgspec import Struct
 
 from app.config import UpstreamSpec
 from app.errors import UnknownModelError
+from app.upstream.key_source import KeySource, NoKeys
 from app.upstream.provider import Provider
 from app.upstream.request import UpstreamRequest
-from app.upstream.retry import Outcome, pause
-from app.upstream.router import Routes, Stop
-from app.upstream.upstream_keys import KeySource, NoKeys
+from app.upstream.retry import AttemptResult, pause
+from app.upstream.router import Route, Router
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
-class Sent(Struct, frozen=True, kw_only=True):
-    """An upstream's response, open: whoever takes it closes it. ``model`` is the name that the upstream was given."""
+class RoutedResponse(Struct, frozen=True, kw_only=True):
+    """An upstream's open response; the caller closes it. ``model`` is the model name sent to that upstream."""
 
     response: httpx.Response
     upstream: str
@@ -34,12 +34,12 @@ def _ignore(_kind: str) -> None:
     pass
 
 
-class Upstreams:
-    """One per process; its pools live as long as it does. At least one upstream, the first for what names no model.
+class UpstreamClient:
+    """One per process, with connection pools that live as long. There is at least one upstream; the first gets requests
+    without a model.
 
-    ``keys`` has the keys of those whose configuration names a secret. ``observe`` is told the kind of each failure that
-    was made up for by another attempt; ``transport`` stands in for the network, and ``sleep`` for the pauses between
-    attempts.
+    ``keys`` provides keys stored as secrets. ``observe`` is called with the kind of each failure that another attempt
+    follows. ``transport`` replaces the network, and ``sleep`` the pauses between attempts.
     """
 
     def __init__(
@@ -52,53 +52,54 @@ class Upstreams:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._providers = {spec.name: Provider(spec, keys=keys or NoKeys(), transport=transport) for spec in specs}
-        self._routes = Routes(specs)
+        self._router = Router(specs)
         self._observe, self._sleep = observe, sleep
         self.by_model = len(specs) > 1 or any(
             provider.by_deployment or provider.spec.alias or list(provider.spec.models) != ["*"]
             for provider in self._providers.values()
         )
-        """Whether a request's model makes a difference to where or how it is sent."""
+        """Whether the model affects where or how a request is sent."""
 
-    async def send(self, request: UpstreamRequest) -> Sent:
-        """Send a request and return once a response's headers are here, be it an error's.
+    async def send(self, request: UpstreamRequest) -> RoutedResponse:
+        """Send a request and return once a response's headers have arrived, even an error's.
 
-        Raises UnknownModelError, UpstreamConnectError or UpstreamTimeoutError. Cancelling it closes everything at once.
+        Raises UnknownModelError, UpstreamConnectError or UpstreamTimeoutError. Cancelling it closes its connection.
         """
-        stops = self._routes.of(request.model)
-        if not stops:
+        routes = self._router.routes(request.model)
+        if not routes:
             raise UnknownModelError(f"No upstream serves the model {request.model!r:.100}.", param="model")
-        *others, last = stops
-        for stop in others:
-            outcome = await self._try(stop, request, first=stop is stops[0])
-            if not outcome.elsewhere:
-                return _sent(stop, outcome)
-            await self._make_up_for(stop, outcome)
-        return _sent(last, await self._try(last, request, first=last is stops[0]))
+        *others, last = routes
+        for route in others:
+            result = await self._try(route, request, first=route is routes[0])
+            if not result.elsewhere:
+                return _routed(route, result)
+            await self._discard(route, result)
+        return _routed(last, await self._try(last, request, first=last is routes[0]))
 
-    async def _try(self, stop: Stop, request: UpstreamRequest, *, first: bool) -> Outcome:
-        """Ask one upstream, as often as it may be asked."""
-        provider = self._providers[stop.name]
+    async def _try(self, route: Route, request: UpstreamRequest, *, first: bool) -> AttemptResult:
+        """Call one upstream, with its retries."""
+        provider = self._providers[route.name]
         for number in range(provider.spec.retries):
-            # The caller's keys are meant for the upstream that its model belongs to, not for a stand-in.
-            outcome = await provider.attempt(request, stop.form, with_keys=first)
-            if not outcome.again:
-                return outcome
-            await self._make_up_for(stop, outcome)
-            await self._sleep(pause(number, outcome.after_s))
-        return await provider.attempt(request, stop.form, with_keys=first)
+            # The caller's keys are for the upstream that serves the model, not for a fallback.
+            result = await provider.attempt(request, route.body_format, with_keys=first)
+            if not result.again:
+                return result
+            await self._discard(route, result)
+            await self._sleep(pause(number, result.after_s))
+        return await provider.attempt(request, route.body_format, with_keys=first)
 
-    async def _make_up_for(self, stop: Stop, outcome: Outcome) -> None:
-        await outcome.discard()
-        kind = outcome.kind or "connect"
+    async def _discard(self, route: Route, result: AttemptResult) -> None:
+        """Close and report a failed attempt that another one follows."""
+        await result.discard()
+        kind = result.kind or "connect"
         self._observe(kind)
-        status = outcome.response.status_code if outcome.response is not None else None
+        status = result.response.status_code if result.response is not None else None
         _log.warning(
-            "upstream_attempt_failed", upstream=stop.name, kind=kind, http_status=status, detail=outcome.detail
+            "upstream_attempt_failed", upstream=route.name, kind=kind, http_status=status, detail=result.detail
         )
 
     def describe(self) -> list[dict[str, Any]]:
-        """Every upstream as an operator may see it, without secrets, with its health as this process knows it."""
+        """Every upstream as shown to operators, without secrets, with its health as seen by this process."""
         return [provider.describe() for provider in self._providers.values()]
 
     async def aclose(self) -> None:
@@ -106,7 +107,7 @@ class Upstreams:
             await provider.aclose()
 
 
-def _sent(stop: Stop, outcome: Outcome) -> Sent:
-    if outcome.error is not None:
-        _log.warning("upstream_failed", upstream=stop.name, kind=outcome.kind, detail=outcome.detail)
-    return Sent(response=outcome.result(), upstream=stop.name, model=stop.form.model)
+def _routed(route: Route, result: AttemptResult) -> RoutedResponse:
+    if result.error is not None:
+        _log.warning("upstream_failed", upstream=route.name, kind=result.kind, detail=result.detail)
+    return RoutedResponse(response=result.result(), upstream=route.name, model=route.body_format.model)

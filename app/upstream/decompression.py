@@ -1,7 +1,6 @@
-"""The bytes of a reply that an upstream may have compressed, unpacked little by little: a bomb is found while it
-is small.
+"""Decompresses replies in pieces of limited size, so that decompression bombs are found early.
 
-Only ``gzip`` and ``deflate`` are asked for. Some servers answer with what was not, so the others are read too.
+Only ``gzip`` and ``deflate`` are requested. Other encodings are supported because some servers use them anyway.
 """
 
 import zlib
@@ -16,11 +15,11 @@ from app.errors import UpstreamConnectError
 from app.upstream.retry import translate
 
 _PIECE = 256 * 1024
-"""Bytes unpacked at once. Whoever counts them stops at a limit, and no more than a few of these were ever beyond it."""
+"""Bytes decompressed at a time. Readers count them and stop at their limit."""
 _ZSTD_SLICE = 64
-"""Packed bytes given to zstd at once, which knows no limit for what comes out: four of them can make 128 KiB."""
+"""Compressed bytes given to zstd at a time. It has no output limit, and four bytes can become 128 KiB."""
 _ZSTD_WINDOW = 8 * 1024 * 1024
-"""As much as RFC 9659 lets a sender ask for."""
+"""The maximum in RFC 9659."""
 
 
 class _Decoder(Protocol):
@@ -28,12 +27,12 @@ class _Decoder(Protocol):
 
     @property
     def ended(self) -> bool:
-        """The packed data is complete."""
+        """The compressed data is complete."""
         ...
 
 
 class _Zlib:
-    """gzip, zlib, and what some servers call "deflate": the same without a header."""
+    """gzip, zlib, and raw deflate, which some servers send as ``deflate``."""
 
     def __init__(self) -> None:
         self._start = b""
@@ -100,16 +99,16 @@ _DECODERS: Mapping[str, Callable[[], _Decoder]] = {
 
 
 def decoded(response: httpx.Response) -> AsyncIterator[bytes]:
-    """The reply's bytes, unpacked where they are packed, in pieces of bounded size.
+    """The response's bytes, decompressed, in pieces of limited size.
 
     Raises UpstreamConnectError or UpstreamTimeoutError.
     """
     encoding = response.headers.get("content-encoding")
-    return _unpacked(Undecoded(response), encoding) if encoding else Undecoded(response)
+    return _unpacked(RawBody(response), encoding) if encoding else RawBody(response)
 
 
-class Undecoded:
-    """The reply's bytes as they come. Most replies are read so, and a generator would have to be closed.
+class RawBody:
+    """The response's bytes as received. (A class, because a generator would have to be closed.)
 
     Raises UpstreamConnectError or UpstreamTimeoutError.
     """
@@ -136,16 +135,18 @@ async def _unpacked(source: AsyncIterator[bytes], encoding: str) -> AsyncIterato
             for piece in _through(decoders, data) if decoders else (data,):
                 yield piece
     except (zlib.error, brotli.error, zstandard.ZstdError):
-        raise UpstreamConnectError("The upstream's reply is not compressed as it says.") from None
+        raise UpstreamConnectError("The upstream's reply is not compressed as its Content-Encoding says.") from None
     if begun and not all(decoder.ended for decoder in decoders):
-        raise UpstreamConnectError("The upstream's reply is compressed and ends too early.")
+        raise UpstreamConnectError("The upstream's compressed reply ends too early.")
 
 
 def _decoders(encoding: str) -> Sequence[_Decoder]:
-    """What undoes ``encoding``, from the last that was done to the first."""
+    """The decoders for ``encoding``, from the last applied to the first."""
     names = [name for name in (part.strip().lower() for part in encoding.split(",")) if name not in ("", "identity")]
     if len(names) > 2 or any(name not in _DECODERS for name in names):
-        raise UpstreamConnectError(f"The upstream's reply is compressed in a way that is not known: {encoding!r:.80}.")
+        raise UpstreamConnectError(
+            f"The upstream's reply is compressed with an unsupported Content-Encoding: {encoding!r:.80}."
+        )
     return [_DECODERS[name]() for name in reversed(names)]
 
 

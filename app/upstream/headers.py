@@ -1,4 +1,4 @@
-"""What of headers crosses the gateway, and how each kind of upstream is given its key."""
+"""Which headers are forwarded, and in which header each kind of upstream gets its key."""
 
 from collections.abc import Mapping
 
@@ -12,15 +12,15 @@ _HOP_BY_HOP = frozenset(
      "transfer-encoding", "upgrade"}
 )  # fmt: skip
 CALLER_KEYS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
-# Set anew for each hop, or ours alone: cookies are the dashboard's, never an upstream's.
+# Set for each hop, or only for the gateway: cookies belong to the dashboard.
 _NOT_SENT = _HOP_BY_HOP | {"host", "content-length", "accept-encoding", "cookie", "expect"}
 _NOT_RETURNED = _HOP_BY_HOP | CALLER_KEYS | {"content-length", "date", "server", "set-cookie"}
 _HARMLESS: Headers = [
     ("content-security-policy", "sandbox; default-src 'none'; frame-ancestors 'none'"),
     ("x-content-type-options", "nosniff"),
 ]
-"""What an upstream says may be a page (a file that somebody uploaded there). Opened in a browser it must not act as one
-of ours, beside the dashboard."""
+"""An upstream's response may be a web page (a file that somebody uploaded there). In a browser, it must not run on the
+dashboard's origin."""
 _REPLACED = _NOT_RETURNED | dict(_HARMLESS).keys()
 _REPLACED_DECODED = _REPLACED | {"content-encoding"}
 
@@ -35,7 +35,7 @@ _DEFAULTS: Mapping[UpstreamApi, Headers] = {
     UpstreamApi.AZURE: [_OURS],
     UpstreamApi.ANTHROPIC: [_OURS, ("anthropic-version", "2023-06-01")],
 }
-"""What is sent where neither the caller nor the configuration says otherwise."""
+"""Sent unless the caller or the configuration sets them."""
 
 
 def key_header(api: UpstreamApi, key: str) -> tuple[str, str]:
@@ -44,8 +44,8 @@ def key_header(api: UpstreamApi, key: str) -> tuple[str, str]:
     return name, scheme + key
 
 
-class Outgoing:
-    """What one upstream gets of callers' headers. ``own``, its key among them, stand in place of a caller's."""
+class OutgoingHeaders:
+    """The headers for one upstream. ``own``, which include its key, replace a caller's."""
 
     def __init__(self, own: Mapping[str, str], api: UpstreamApi) -> None:
         self._own = list(own.items())
@@ -53,7 +53,7 @@ class Outgoing:
         self._dropped = {True: _NOT_SENT | own.keys(), False: _NOT_SENT | own.keys() | CALLER_KEYS}
 
     def of(self, headers: Headers, *, accept_encoding: str, with_keys: bool) -> Headers:
-        """A caller's headers as they are sent. ``with_keys``: the keys among them go along, which otherwise do not."""
+        """The headers to send for a caller's. ``with_keys``: its keys are forwarded; they aren't otherwise."""
         kept = _without(headers, self._dropped[with_keys])
         kept = [item for item in kept if not item[0].startswith("x-groundlane-")]
         names = [name for name, _ in kept]
@@ -64,14 +64,14 @@ class Outgoing:
 
 
 def returned_headers(response: httpx.Response, *, decoded: bool) -> Headers:
-    """The upstream's headers as the client may see them. ``decoded``: the body goes on without its content encoding."""
+    """The upstream's headers for the client. ``decoded``: the body is sent without its content encoding."""
     headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.headers.raw]
     return [*_without(headers, _REPLACED_DECODED if decoded else _REPLACED), *_HARMLESS]
 
 
 def _without(headers: Headers, dropped: frozenset[str]) -> Headers:
-    """Those that go on. Of those ``dropped``, ``Connection`` names others that are meant for this hop only (RFC 9110,
-    section 7.6.1)."""
+    """The headers without ``dropped``, and without those that a dropped ``Connection`` names (RFC 9110, section
+    7.6.1)."""
     kept = [item for item in headers if item[0] not in dropped]
     if len(kept) == len(headers):
         return kept

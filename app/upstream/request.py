@@ -1,4 +1,4 @@
-"""What is sent upstream, before it is known which one gets it."""
+"""A request to an upstream, before the upstream is chosen."""
 
 from collections.abc import AsyncIterable, Callable
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ Headers = list[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
-    """How an upstream wants the body: under which name it knows the model, and whether it reads ``documents``.
+class BodyFormat:
+    """The body that an upstream needs: its name for the model, and whether it accepts ``documents``.
 
-    ``renamed``: that name is another than the one asked for.
+    ``renamed``: its name for the model differs from the request's.
     """
 
     model: str | None
@@ -21,14 +21,14 @@ class Form:
     documents: bool = False
 
 
-Content = bytes | AsyncIterable[bytes] | Callable[[Form], bytes]
+Content = bytes | AsyncIterable[bytes] | Callable[[BodyFormat], bytes]
 
 
 class UpstreamRequest(Struct, frozen=True, kw_only=True):
-    """A request on its way up. ``path`` and ``query`` are what follows ``/v1``, as the client wrote them.
+    """``path`` and ``query`` are what follows ``/v1``, as the client sent them.
 
-    ``model`` chooses the upstream. ``repeatable``: to send it twice does no harm. ``content`` may be a function, which
-    makes the body in the form that the chosen upstream wants.
+    ``model`` selects the upstream. ``repeatable``: sending it twice does no harm. ``content`` may be a function that
+    makes the body for the chosen upstream.
     """
 
     method: str

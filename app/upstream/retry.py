@@ -1,4 +1,4 @@
-"""What came of an attempt, and whether another may be made: here, after a pause, or at another upstream."""
+"""The result of an attempt, and whether to retry: at the same upstream after a pause, or at a fallback."""
 
 import random
 from collections.abc import Mapping
@@ -23,11 +23,12 @@ _LONGEST_DETAIL = 500
 _RANDOM = random.SystemRandom()
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
-    """Either ``response`` or ``error``. ``kind`` names what went wrong, if anything; ``detail`` says of an error, to an
-    operator alone, what it was.
+class AttemptResult(Struct, frozen=True, kw_only=True):
+    """Either ``response`` or ``error``. ``kind`` names the failure, if there was one; ``detail`` describes an error in
+    the log.
 
-    ``again``: the same upstream may be asked once more, not before ``after_s`` have passed. ``elsewhere``: another may.
+    ``again``: the same upstream may be called again, after ``after_s`` seconds or more. ``elsewhere``: a fallback may
+    be called.
     """
 
     response: httpx.Response | None = None
@@ -39,10 +40,10 @@ class Outcome(Struct, frozen=True, kw_only=True):
     after_s: float = 0.0
 
     def result(self) -> httpx.Response:
-        """The response, or else the error is raised."""
+        """The response. Raises the error if there is none."""
         if self.response is None:
-            # What is raised has the frames that this is in.
-            raise copy(self.error) or UpstreamConnectError("The upstream could not be reached.")
+            # A raised error keeps its frames alive; a copy doesn't keep this result.
+            raise copy(self.error) or UpstreamConnectError("The upstream is unreachable.")
         return self.response
 
     async def discard(self) -> None:
@@ -50,17 +51,19 @@ class Outcome(Struct, frozen=True, kw_only=True):
             await self.response.aclose()
 
 
-def of_response(response: httpx.Response, *, repeatable: bool, retry_429: bool, max_retry_after: float) -> Outcome:
-    """Judge a response by its status. ``repeatable``: to send the request twice does no harm."""
+def result_of_response(
+    response: httpx.Response, *, repeatable: bool, retry_429: bool, max_retry_after: float
+) -> AttemptResult:
+    """Classify a response by its status. ``repeatable``: sending the request twice does no harm."""
     status = response.status_code
     if status not in _UNAVAILABLE and status != _TOO_MANY:
-        return Outcome(response=response)
+        return AttemptResult(response=response)
     refused = status != _TOO_MANY or retry_429
     kind = f"status_{status // 100}xx"
     if not (refused and repeatable):
-        return Outcome(response=response, kind=kind)
+        return AttemptResult(response=response, kind=kind)
     after = retry_after(response.headers)
-    return Outcome(
+    return AttemptResult(
         response=response,
         kind=kind,
         again=after is None or after <= max_retry_after,
@@ -69,15 +72,15 @@ def of_response(response: httpx.Response, *, repeatable: bool, retry_429: bool, 
     )
 
 
-def of_error(error: httpx.HTTPError, *, replayable: bool, repeatable: bool) -> Outcome:
-    """Judge a failure before any byte of a response. ``replayable``: the request's body is at hand still."""
+def result_of_error(error: httpx.HTTPError, *, replayable: bool, repeatable: bool) -> AttemptResult:
+    """Classify a failure before a response. ``replayable``: the request's body is still available."""
     ours, detail = translate(error), _detail(error)
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-        return Outcome(error=ours, kind="connect", detail=detail, again=replayable, elsewhere=replayable)
+        return AttemptResult(error=ours, kind="connect", detail=detail, again=replayable, elsewhere=replayable)
     if isinstance(error, httpx.TimeoutException):
-        # The upstream may be at work on it still: the same one is not asked to do it all over again.
-        return Outcome(error=ours, kind="timeout", detail=detail, elsewhere=repeatable)
-    return Outcome(error=ours, kind="connect", detail=detail, again=repeatable, elsewhere=repeatable)
+        # The upstream may still be working on it: don't make the same one start again.
+        return AttemptResult(error=ours, kind="timeout", detail=detail, elsewhere=repeatable)
+    return AttemptResult(error=ours, kind="connect", detail=detail, again=repeatable, elsewhere=repeatable)
 
 
 def _detail(error: httpx.HTTPError) -> str:
@@ -85,25 +88,25 @@ def _detail(error: httpx.HTTPError) -> str:
 
 
 def translate(error: httpx.HTTPError) -> UpstreamConnectError | UpstreamTimeoutError:
-    """Ours for httpx's. The message names no address and no key."""
+    """Our error for httpx's. The message contains no address and no key."""
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-        return UpstreamConnectError("The upstream could not be reached.")
+        return UpstreamConnectError("The upstream is unreachable.")
     if isinstance(error, httpx.TimeoutException):
-        return UpstreamTimeoutError("The upstream did not answer in time.")
-    return UpstreamConnectError("The connection to the upstream broke.")
+        return UpstreamTimeoutError("The upstream did not respond in time.")
+    return UpstreamConnectError("The connection to the upstream was lost.")
 
 
 def pause(attempt: int, after_s: float) -> float:
-    """Seconds to wait before the attempt that follows number ``attempt`` (from 0).
+    """Seconds to wait after attempt number ``attempt`` (from 0).
 
-    At random, so that callers who failed together do not come back together; never less than the upstream asked for.
+    Random, so that callers that failed together don't retry together, and at least what the upstream asked for.
     """
     longest = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0**attempt)
     return after_s + _RANDOM.uniform(0.5, 1.0) * longest
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that ``retry-after-ms`` or ``Retry-After`` (RFC 9110, section 10.2.3) asks for."""
+    """The seconds in ``retry-after-ms`` or ``Retry-After`` (RFC 9110, section 10.2.3)."""
     for name, unit in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
         value = headers.get(name, "").strip()
         if value.replace(".", "", 1).isdecimal() and len(value) < 12:

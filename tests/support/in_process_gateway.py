@@ -15,7 +15,7 @@ from app.protocols.documents import Limits, read_chat
 from app.protocols.openai_chat.adapter import ChatAdapter
 from app.reply.final_checks import FinalCheck
 from app.settings import Settings
-from app.upstream import Upstreams
+from app.upstream import UpstreamClient
 from judges.checker import GroundingChecker
 from judges.protocols import LlmClaimJudge
 from judges.testing import NEUTRAL, ScriptedJudge, contradicts, entails
@@ -185,7 +185,7 @@ async def bench(
     events = Events()
     gateway = Gateway(
         settings=config,
-        upstream=Upstreams(
+        upstream=UpstreamClient(
             upstreams or load_config(config).upstreams, transport=transport or httpx.MockTransport(handle)
         ),
         policies=Policies(PolicyEngine(policies)),

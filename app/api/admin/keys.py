@@ -40,7 +40,7 @@ class KeyPatch(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MadeKey(StoredKey):
+class CreatedKey(StoredKey):
     """A new key, with ``key`` itself: it cannot be read again."""
 
     key: str
@@ -52,12 +52,12 @@ class KeyPage(BaseModel):
 
 
 @router.post("", status_code=201)
-async def create_key(store: KeysDep, document: KeyDocument, response: Response) -> MadeKey:
+async def create_key(store: KeysDep, document: KeyDocument, response: Response) -> CreatedKey:
     """Make a key, which is shown this once."""
     made, key = await store.create(KeyDraft(**document.model_dump()))
     response.headers["Location"] = f"/admin/v1/keys/{made.id}"
     response.headers["Cache-Control"] = "no-store"
-    return MadeKey(**asdict(made), key=key)
+    return CreatedKey(**asdict(made), key=key)
 
 
 @router.get("")

@@ -27,14 +27,14 @@ _UNSAVED = "unsaved"
 _KEYS = 100_000
 
 
-class Logged(FilterParams):
+class LoggedRequests(FilterParams):
     """Which requests of the event log, as ``GET /admin/v1/requests`` filters them; the newest ``limit`` of them."""
 
     limit: Annotated[int, Field(ge=1, le=100_000, description="Most requests looked at")] = 10_000
     cursor: CursorText | None = None
 
 
-class Given(BaseModel):
+class GivenRequest(BaseModel):
     """A request to ``/v1/chat/completions``, and the text of a reply to it."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -48,8 +48,8 @@ class Simulation(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    requests: Logged = Logged()
-    given: Annotated[list[Given], Field(min_length=1, max_length=100)] | None = None
+    requests: LoggedRequests = LoggedRequests()
+    given: Annotated[list[GivenRequest], Field(min_length=1, max_length=100)] | None = None
     show: Annotated[int, Field(ge=0, le=1_000, description="Most changed requests shown")] = 100
 
 
@@ -93,7 +93,7 @@ def candidate(document: PolicyDraft, id: str | None, version: int) -> Policy:
 
 
 async def simulate_on_log(
-    resources: Resources, policy: Policy, requests: Logged, *, show: int
+    resources: Resources, policy: Policy, requests: LoggedRequests, *, show: int
 ) -> tuple[SimulationSummary, Key | None]:
     """Decide ``requests`` again with ``policy`` in force beside those that are; and where to go on from.
 

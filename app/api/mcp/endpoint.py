@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.api.mcp.guard import Guard
+from app.api.mcp.host_guard import HostGuard
 from app.auth import GatewayKey
 from app.concurrency import TaskScope
 from app.errors import GatewayError, InvalidRequestError
@@ -42,7 +42,7 @@ class McpServer:
 
     def __init__(self, resources: Resources, tracing: Tracing | None) -> None:
         self._resources, self._tracing = resources, tracing
-        self._guard = Guard.of(resources.settings)
+        self._guard = HostGuard.of(resources.settings)
         self._tasks = TaskScope()
         self._starting = asyncio.Lock()
         self._manager: _Manager | None = None

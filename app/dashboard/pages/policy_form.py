@@ -8,7 +8,7 @@ from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 
 from app.api.admin.common import Word
-from app.api.admin.simulate import Logged, candidate, simulate_on_log
+from app.api.admin.simulate import LoggedRequests, candidate, simulate_on_log
 from app.dashboard.known_values import distinct_values
 from app.dashboard.page_security import DashboardRoute
 from app.dashboard.pages.policies import Number
@@ -129,7 +129,7 @@ async def _save(store: PolicyStore, editor: PolicyEditor, draft: PolicyDraft) ->
 async def _simulate(resources: Resources, editor: PolicyEditor, draft: PolicyDraft) -> None:
     policy = editor.policy
     tried = candidate(draft, policy.id if policy else None, policy.version if policy else 0)
-    tally, _ = await simulate_on_log(resources, tried, Logged(limit=editor.limit), show=_SHOWN)
+    tally, _ = await simulate_on_log(resources, tried, LoggedRequests(limit=editor.limit), show=_SHOWN)
     editor.simulation = SimulationResult.of(tally)
 
 

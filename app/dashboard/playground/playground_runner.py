@@ -36,7 +36,7 @@ from app.protocols.documents import Limits, read_chat
 from app.protocols.openai_chat.adapter import ChatAdapter
 from app.resources import Resources
 from app.settings import StoreText
-from app.upstream import Upstreams
+from app.upstream import UpstreamClient
 from judges.types import Chunk
 from policies.engine import PolicyEngine
 
@@ -148,7 +148,7 @@ async def _run(
 ) -> None:
     log = _MemoryLog()
     error: str | None = None
-    pasted = None if run.answer is None else Upstreams([_PASTED], transport=_PastedAnswer(run.answer))
+    pasted = None if run.answer is None else UpstreamClient([_PASTED], transport=_PastedAnswer(run.answer))
     try:
         reply = await _gateway(resources, run, log, pasted).respond(call)
         if reply.stream is None:
@@ -171,7 +171,7 @@ async def _run(
     queue.put_nowait(RunFinished(trace=trace, error=error))
 
 
-def _gateway(resources: Resources, run: PlaygroundRun, log: "_MemoryLog", pasted: Upstreams | None) -> Gateway:
+def _gateway(resources: Resources, run: PlaygroundRun, log: "_MemoryLog", pasted: UpstreamClient | None) -> Gateway:
     """The gateway of this process, with judging always on and no event log."""
     settings = resources.settings.model_copy(update={"store_text": StoreText.FULL, "annotate_by_default": True})
     return replace(

@@ -80,8 +80,8 @@ def test_a_key_is_for_its_models(models: tuple[str, ...], model: str | None, all
         ((), [None, "hr"], None),
         (("kb",), [], None),
         (("kb", "faq-*"), ["kb", "faq-2026"], None),
-        (("kb",), ["kb", "hr"], "documents\\[1\\] is of 'hr'"),
-        (("kb",), ["kb", None], "documents\\[1\\] names no collection"),
+        (("kb",), ["kb", "hr"], "documents\\[1\\] is in 'hr'"),
+        (("kb",), ["kb", None], "documents\\[1\\] has no collection"),
     ],
 )
 def test_a_key_is_for_its_collections(collections: tuple[str, ...], of: list[str | None], refused: str | None) -> None:

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from app.config import UpstreamSpec
 from app.errors import GatewayError, InvalidRequestError, UnknownModelError, UpstreamConnectError, UpstreamTimeoutError
 from app.settings import UpstreamApi
-from app.upstream import Form, Sent, UpstreamRequest, Upstreams, decoded
+from app.upstream import BodyFormat, RoutedResponse, UpstreamClient, UpstreamRequest, decoded
 from app.upstream.request import Content
 from app.upstream.retry import pause, retry_after
 
@@ -62,11 +62,11 @@ class _Body(httpx.AsyncByteStream):
 @dataclass
 class Bench:
     network: Network
-    upstreams: Upstreams
+    upstreams: UpstreamClient
     pauses: list[float]
     observed: list[str]
 
-    async def send(self, content: Content = b"{}", **fields: Any) -> Sent:
+    async def send(self, content: Content = b"{}", **fields: Any) -> RoutedResponse:
         values: dict[str, Any] = {
             "method": "POST", "path": "/chat/completions", "headers": [], "accept_encoding": "identity",
             "model": "m", "repeatable": True, "content": content, **fields,
@@ -82,7 +82,7 @@ def bench(script: dict[str, list[Step]], specs: Sequence[UpstreamSpec]) -> Bench
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
-    upstreams = Upstreams(specs, transport=httpx.MockTransport(network), sleep=sleep, observe=observed.append)
+    upstreams = UpstreamClient(specs, transport=httpx.MockTransport(network), sleep=sleep, observe=observed.append)
     return Bench(network, upstreams, pauses, observed)
 
 
@@ -184,9 +184,9 @@ async def test_a_failed_upstream_is_stood_in_for_with_the_other_ones_model() -> 
         {"a": [503], "b": [REFUSED], "c": [200]},
         [spec("a", retries=1, fallback=("b", "c")), spec("b", retries=0), spec("c", alias={"m": "c-m"})],
     )
-    forms: list[Form] = []
+    forms: list[BodyFormat] = []
 
-    def body(form: Form) -> bytes:
+    def body(form: BodyFormat) -> bytes:
         forms.append(form)
         return f'{{"model":"{form.model}"}}'.encode()
 
@@ -282,7 +282,7 @@ async def test_cancelling_ends_the_waiting_between_attempts() -> None:
         waiting.set()
         await asyncio.Event().wait()
 
-    at = Bench(network, Upstreams([spec("a")], transport=httpx.MockTransport(network), sleep=sleep), [], [])
+    at = Bench(network, UpstreamClient([spec("a")], transport=httpx.MockTransport(network), sleep=sleep), [], [])
     async with asyncio.TaskGroup() as group:
         task = group.create_task(at.send())
         await waiting.wait()
@@ -332,7 +332,7 @@ def test_retry_after_may_be_a_date_to_come() -> None:
 
 async def test_whether_the_model_matters_is_known() -> None:
     def matters(*specs: UpstreamSpec) -> bool:
-        return Upstreams(specs, transport=httpx.MockTransport(lambda _: httpx.Response(200))).by_model
+        return UpstreamClient(specs, transport=httpx.MockTransport(lambda _: httpx.Response(200))).by_model
 
     assert not matters(spec("a"))
     assert matters(spec("a"), spec("b"))

@@ -6,9 +6,9 @@ import pytest
 
 from app.config import UpstreamSpec
 from app.settings import UpstreamApi
-from app.upstream.headers import Outgoing, key_header
-from app.upstream.router import Routes
-from app.upstream.urls import url_of
+from app.upstream.headers import OutgoingHeaders, key_header
+from app.upstream.request_url import url_of
+from app.upstream.router import Router
 
 
 def spec(name: str, *models: str, **fields: Any) -> UpstreamSpec:
@@ -16,44 +16,47 @@ def spec(name: str, *models: str, **fields: Any) -> UpstreamSpec:
     return UpstreamSpec(name=name, **values)
 
 
-def way(routes: Routes, model: str | None) -> list[tuple[str, str | None]]:
-    return [(stop.name, stop.form.model) for stop in routes.of(model)]
+def way(router: Router, model: str | None) -> list[tuple[str, str | None]]:
+    return [(route.name, route.body_format.model) for route in router.routes(model)]
 
 
 def test_the_first_upstream_whose_glob_matches_gets_the_model() -> None:
-    routes = Routes([spec("a", "gpt-4o", "gpt-5*"), spec("b", "gpt-*"), spec("c", "[!g]*")])
-    assert way(routes, "gpt-4o") == [("a", "gpt-4o")]
-    assert way(routes, "gpt-5-mini") == [("a", "gpt-5-mini")]
-    assert way(routes, "gpt-4o-mini") == [("b", "gpt-4o-mini")]
-    assert way(routes, "llama") == [("c", "llama")]
+    router = Router([spec("a", "gpt-4o", "gpt-5*"), spec("b", "gpt-*"), spec("c", "[!g]*")])
+    assert way(router, "gpt-4o") == [("a", "gpt-4o")]
+    assert way(router, "gpt-5-mini") == [("a", "gpt-5-mini")]
+    assert way(router, "gpt-4o-mini") == [("b", "gpt-4o-mini")]
+    assert way(router, "llama") == [("c", "llama")]
 
 
 def test_case_matters() -> None:
-    assert way(Routes([spec("a", "gpt-*")]), "GPT-4") == []
+    assert way(Router([spec("a", "gpt-*")]), "GPT-4") == []
 
 
 def test_a_model_that_no_one_takes_has_no_way() -> None:
-    assert way(Routes([spec("a", "x"), spec("b", "y")]), "z") == []
+    assert way(Router([spec("a", "x"), spec("b", "y")]), "z") == []
 
 
 def test_without_a_model_the_first_upstream_is_asked() -> None:
-    assert way(Routes([spec("a", "x"), spec("b", "y")]), None) == [("a", None)]
+    assert way(Router([spec("a", "x"), spec("b", "y")]), None) == [("a", None)]
 
 
 def test_an_alias_makes_its_upstream_take_the_model_and_renames_it() -> None:
-    routes = Routes([spec("a", "vendor-*", alias={"house": "vendor-1"}), spec("b")])
-    assert way(routes, "house") == [("a", "vendor-1")]
-    assert way(routes, "vendor-1") == [("a", "vendor-1")]
-    assert [stop.form.renamed for model in ("house", "vendor-1") for stop in routes.of(model)] == [True, False]
+    router = Router([spec("a", "vendor-*", alias={"house": "vendor-1"}), spec("b")])
+    assert way(router, "house") == [("a", "vendor-1")]
+    assert way(router, "vendor-1") == [("a", "vendor-1")]
+    assert [route.body_format.renamed for model in ("house", "vendor-1") for route in router.routes(model)] == [
+        True,
+        False,
+    ]
 
 
 def test_an_alias_by_name_goes_before_one_by_glob_and_globs_go_in_order() -> None:
-    routes = Routes([spec("a", alias={"gpt-*": "any", "gpt-4*": "four", "gpt-4o": "exact"})])
-    assert [way(routes, model)[0][1] for model in ("gpt-4o", "gpt-4", "gpt-3", "o3")] == ["exact", "any", "any", "o3"]
+    router = Router([spec("a", alias={"gpt-*": "any", "gpt-4*": "four", "gpt-4o": "exact"})])
+    assert [way(router, model)[0][1] for model in ("gpt-4o", "gpt-4", "gpt-3", "o3")] == ["exact", "any", "any", "o3"]
 
 
 def test_fallbacks_follow_with_names_of_their_own_each_once() -> None:
-    routes = Routes(
+    router = Router(
         [
             spec("a", "house", fallback=("b", "c")),
             spec("b", "none", alias={"house": "b-house"}, fallback=("d",)),
@@ -61,28 +64,28 @@ def test_fallbacks_follow_with_names_of_their_own_each_once() -> None:
             spec("d", "other", alias={"h*": "d-house"}),
         ]
     )
-    assert way(routes, "house") == [("a", "house"), ("b", "b-house"), ("c", "house"), ("d", "d-house")]
+    assert way(router, "house") == [("a", "house"), ("b", "b-house"), ("c", "house"), ("d", "d-house")]
 
 
 def test_a_fallback_that_does_not_take_the_model_is_passed_over_but_not_what_follows_it() -> None:
-    routes = Routes([spec("a", "x", fallback=("b",)), spec("b", "y", fallback=("c",)), spec("c")])
-    assert way(routes, "x") == [("a", "x"), ("c", "x")]
+    router = Router([spec("a", "x", fallback=("b",)), spec("b", "y", fallback=("c",)), spec("c")])
+    assert way(router, "x") == [("a", "x"), ("c", "x")]
 
 
 def test_without_a_model_every_fallback_counts() -> None:
-    assert way(Routes([spec("a", "x", fallback=("b",)), spec("b", "y")]), None) == [("a", None), ("b", None)]
+    assert way(Router([spec("a", "x", fallback=("b",)), spec("b", "y")]), None) == [("a", None), ("b", None)]
 
 
 def test_what_an_upstream_reads_is_told_with_the_name() -> None:
-    routes = Routes([spec("a", "x", fallback=("b",)), spec("b", accepts_documents=True)])
-    assert [stop.form.documents for stop in routes.of("x")] == [False, True]
+    router = Router([spec("a", "x", fallback=("b",)), spec("b", accepts_documents=True)])
+    assert [route.body_format.documents for route in router.routes("x")] == [False, True]
 
 
 def test_names_that_clients_make_up_do_not_pile_up() -> None:
-    routes = Routes([spec("a")])
+    router = Router([spec("a")])
     for number in range(10_000):
-        assert way(routes, f"m-{number}") == [("a", f"m-{number}")]
-    assert len(routes._known) <= 4_096
+        assert way(router, f"m-{number}") == [("a", f"m-{number}")]
+    assert len(router._cache) <= 4_096
 
 
 OLD = "https://r.azure.com"
@@ -119,7 +122,7 @@ CALLERS = [
 
 
 def sent(api: UpstreamApi = UpstreamApi.OPENAI, *, with_keys: bool, **own: str) -> dict[str, str]:
-    return dict(Outgoing(own, api).of(CALLERS, accept_encoding="identity", with_keys=with_keys))
+    return dict(OutgoingHeaders(own, api).of(CALLERS, accept_encoding="identity", with_keys=with_keys))
 
 
 def test_no_key_of_the_caller_goes_along_unless_it_is_meant_to() -> None:
@@ -130,7 +133,7 @@ def test_no_key_of_the_caller_goes_along_unless_it_is_meant_to() -> None:
 
 def test_configured_headers_stand_in_place_of_the_callers() -> None:
     own = {"x-mine": "ours", "user-agent": "ours"}
-    got = Outgoing(own, UpstreamApi.OPENAI).of(CALLERS, accept_encoding="gzip", with_keys=False)
+    got = OutgoingHeaders(own, UpstreamApi.OPENAI).of(CALLERS, accept_encoding="gzip", with_keys=False)
     assert got == [("x-mine", "ours"), ("user-agent", "ours"), ("accept-encoding", "gzip")]
 
 
@@ -149,7 +152,7 @@ def test_each_kind_of_upstream_is_given_its_key_its_own_way(api: UpstreamApi, he
 @pytest.mark.parametrize("whose", ["caller", "file", None])
 def test_anthropics_version_is_sent_once_by_whoever_names_one(whose: str | None) -> None:
     named = ("anthropic-version", "2027-01-01")
-    outgoing = Outgoing(dict([named]) if whose == "file" else {}, UpstreamApi.ANTHROPIC)
+    outgoing = OutgoingHeaders(dict([named]) if whose == "file" else {}, UpstreamApi.ANTHROPIC)
     headers = outgoing.of([named] if whose == "caller" else [], accept_encoding="identity", with_keys=False)
     versions = [value for name, value in headers if name == "anthropic-version"]
     assert versions == ["2027-01-01" if whose else "2023-06-01"]

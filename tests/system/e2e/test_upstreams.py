@@ -178,7 +178,7 @@ def test_first_byte_and_silence_are_timed_apart(configured: Start, two: Upstream
     with gateway.call(request("other", stream=True)) as call:
         assert call.status == 200
         (error,) = call.reading().errors
-    assert error["message"] == "The upstream did not answer in time."
+    assert error["message"] == "The upstream did not respond in time."
 
 
 def test_azure_is_called_its_own_way(configured: Start, two: Upstreams) -> None:

@@ -73,7 +73,7 @@ def test_connection(process: Process) -> None:
     for fault in CONNECTION_FAULTS:
         answer = ask(process, fault.id)
         assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_unreachable"), fault.id
-        assert answer.json()["error"]["message"] == "The upstream could not be reached.", fault.id
+        assert answer.json()["error"]["message"] == "The upstream is unreachable.", fault.id
         request_id = answer.headers["x-groundlane-request-id"]
         # The line was written before the answer; it may not have come through the pipe yet.
         process.wait_for(request_id, "upstream_failed")

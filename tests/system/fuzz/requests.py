@@ -15,7 +15,7 @@ from app.protocols.openai_completions.adapter import CompletionsAdapter
 from app.protocols.openai_completions.request import read_text
 from app.protocols.openai_responses import ResponsesAdapter
 from app.protocols.openai_responses.request import read_responses
-from app.upstream import Form
+from app.upstream import BodyFormat
 from tests.system.fuzz.draw import Draw, encoded, names_in
 
 LIMITS = Limits(documents=8, document_chars=2_000, total_chars=4_000)
@@ -202,6 +202,8 @@ def _send(parsed: ParsedRequest, adapter: ProtocolAdapter) -> None:
     adapter.prompt_text(parsed.body)
     call = GatewayRequest(adapter=adapter, parsed=parsed, headers=[])
     content = upstream_request(call, parsed.chunks).content
-    body = json.loads(content(Form(model="other", renamed=True, documents=True)) if callable(content) else content)
+    body = json.loads(
+        content(BodyFormat(model="other", renamed=True, documents=True)) if callable(content) else content
+    )
     if "grounding" in body:
         raise AssertionError("our fields went upstream")

@@ -9,7 +9,7 @@ import pytest
 from app.config import UpstreamSpec
 from app.errors import UnknownModelError
 from app.settings import UpstreamApi
-from app.upstream.urls import url_of
+from app.upstream.request_url import url_of
 from judges import embedded
 from judges.cross_encoder.cached_evidence import CachedEvidenceScorer
 from judges.protocols import JudgeUnavailableError

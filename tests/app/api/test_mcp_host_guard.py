@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.api.mcp.guard import Guard
+from app.api.mcp.host_guard import HostGuard
 from app.errors import InvalidRequestError
 from app.settings import Settings
 
@@ -14,7 +14,7 @@ def status(server: object, *, hosts: str | None = None, origins: str | None = No
     settings = Settings.model_construct(mcp_hosts=hosts, cors_origins=origins)
     raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
     try:
-        Guard.of(settings).check({"type": "http", "server": server, "headers": raw})
+        HostGuard.of(settings).check({"type": "http", "server": server, "headers": raw})
     except InvalidRequestError as error:
         return error.status
     return 200

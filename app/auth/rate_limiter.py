@@ -53,7 +53,7 @@ class _Bucket:
     at: float
 
 
-class TokenBuckets:
+class InMemoryRateLimiter:
     """A token bucket for each key, in the memory of this process: a minute's requests may come at once, after that one
     comes back every ``60 / per_minute`` seconds. ``clock`` counts seconds.
     """

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
-from app.auth import SharedBuckets, TokenBuckets, check_redis, open_limiter
+from app.auth import InMemoryRateLimiter, RedisRateLimiter, check_redis, open_rate_limiter
 from app.settings import SettingsError
 
 pytestmark = pytest.mark.anyio
@@ -36,9 +36,9 @@ def key() -> str:
 
 
 @asynccontextmanager
-async def opened(url: str, **options: Any) -> AsyncIterator[SharedBuckets]:
+async def opened(url: str, **options: Any) -> AsyncIterator[RedisRateLimiter]:
     """``answer_s`` is long by default: a pause of the machine is not to be taken for one of Redis."""
-    buckets = SharedBuckets(url, **{"answer_s": 30.0, **options})
+    buckets = RedisRateLimiter(url, **{"answer_s": 30.0, **options})
     try:
         yield buckets
     finally:
@@ -196,7 +196,7 @@ async def test_a_url_that_is_none_stops_the_start_and_is_not_shown() -> None:
 
 
 async def test_without_the_setting_limits_are_in_memory() -> None:
-    limiter = open_limiter(None)
-    assert isinstance(limiter, TokenBuckets)
+    limiter = open_rate_limiter(None)
+    assert isinstance(limiter, InMemoryRateLimiter)
     assert await limiter.fault() is None
     await limiter.aclose()

@@ -19,7 +19,7 @@ _ANY = "*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guard:
+class HostGuard:
     """``hosts``: the names by which the gateway may be called, in lower case; None: local names over a loopback
     address, any over another. ``origins``: those whose pages may call; pages of this machine may too, over a loopback
     address."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.auth import TokenBuckets
+from app.auth import InMemoryRateLimiter
 
 pytestmark = pytest.mark.anyio
 
@@ -16,7 +16,7 @@ class Clock:
 
 async def test_a_minutes_requests_may_come_at_once_and_come_back_evenly() -> None:
     clock = Clock()
-    buckets = TokenBuckets(clock)
+    buckets = InMemoryRateLimiter(clock)
     burst = [await buckets.take("k", 4) for _ in range(4)]
     assert [allowance.remaining for allowance in burst] == [3, 2, 1, 0]
     assert all(allowance.allowed and allowance.limit == 4 for allowance in burst)
@@ -31,18 +31,18 @@ async def test_a_minutes_requests_may_come_at_once_and_come_back_evenly() -> Non
 
 async def test_a_rest_gives_back_no_more_than_a_minutes_requests() -> None:
     clock = Clock()
-    buckets = TokenBuckets(clock)
+    buckets = InMemoryRateLimiter(clock)
     await buckets.take("k", 2)
     clock.now += 3600
     assert [(await buckets.take("k", 2)).allowed for _ in range(3)] == [True, True, False]
 
 
 async def test_each_key_has_its_own() -> None:
-    buckets = TokenBuckets(Clock())
+    buckets = InMemoryRateLimiter(Clock())
     assert [(await buckets.take(key, 1)).allowed for key in ("a", "b", "a", "b")] == [True, True, False, False]
 
 
 async def test_a_changed_limit_holds_from_the_next_request_on() -> None:
-    buckets = TokenBuckets(Clock())
+    buckets = InMemoryRateLimiter(Clock())
     await buckets.take("k", 100)
     assert [(await buckets.take("k", 2)).allowed for _ in range(3)] == [True, True, False]

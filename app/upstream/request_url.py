@@ -1,4 +1,4 @@
-"""Where on an upstream a path leads."""
+"""The URL of a request to an upstream."""
 
 import re
 from functools import lru_cache
@@ -19,14 +19,14 @@ _AZURE_V1 = "/openai/v1"
 
 
 def by_deployment(spec: UpstreamSpec) -> bool:
-    """Whether the upstream is Azure's older kind, where the model stands in the URL."""
+    """Whether this is Azure's older API, which has the model in the URL."""
     return spec.api is UpstreamApi.AZURE and not spec.base_url.endswith(_AZURE_V1)
 
 
 def url_of(spec: UpstreamSpec, path: str, query: str, model: str | None) -> str:
-    """The URL for ``path``, which is what follows ``/v1``; ``query`` stays as it is.
+    """The URL for ``path`` (the part after ``/v1``), with ``query`` unchanged.
 
-    Raises UnknownModelError for a model whose name would lead to another path.
+    Raises UnknownModelError for a model name that would change the path.
     """
     base = spec.base_url
     if by_deployment(spec):
@@ -53,4 +53,4 @@ def parsed(url: str) -> tuple[httpx.URL, bytes]:
             raise httpx.InvalidURL("path and query are not printable")
         return httpx.URL(url).copy_with(userinfo=b""), target.encode("latin-1")
     except (httpx.InvalidURL, UnicodeEncodeError):
-        raise InvalidRequestError("The request's path and query are not a valid URL.") from None
+        raise InvalidRequestError("The request's path or query is not a valid URL.") from None

@@ -7,7 +7,7 @@ from typing import Any
 import structlog
 from pydantic import SecretStr
 
-from app.auth.rate_limit import Allowance, RateLimiter, TokenBuckets, allowance_of
+from app.auth.rate_limiter import Allowance, InMemoryRateLimiter, RateLimiter, allowance_of
 from app.settings import SettingsError
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -48,17 +48,19 @@ def check_redis(url: SecretStr | None) -> None:
         raise SettingsError(f"{_SETTING}: expected redis://, rediss:// or unix:// and where it is") from None
 
 
-def open_limiter(url: SecretStr | None, *, counted_alone: Callable[[], None] = lambda: None) -> RateLimiter:
+def open_rate_limiter(url: SecretStr | None, *, counted_alone: Callable[[], None] = lambda: None) -> RateLimiter:
     """Limits in Redis, or in the memory of this process where there is no ``url``. Raises SettingsError.
 
     ``counted_alone`` is called for each request that should have been counted in Redis and could not be.
     """
     check_redis(url)
-    return TokenBuckets() if url is None else SharedBuckets(url.get_secret_value(), counted_alone=counted_alone)
+    return (
+        InMemoryRateLimiter() if url is None else RedisRateLimiter(url.get_secret_value(), counted_alone=counted_alone)
+    )
 
 
-class SharedBuckets:
-    """What ``TokenBuckets`` is, in Redis: a request takes its token in one atomic step and one round trip.
+class RedisRateLimiter:
+    """What ``InMemoryRateLimiter`` is, in Redis: a request takes its token in one atomic step and one round trip.
 
     While Redis is away or slow this process counts for itself, and says so once; one request in a while tries Redis
     again, and no other waits for it. ``answer_s``: longest that a request waits, in seconds.
@@ -82,7 +84,7 @@ class SharedBuckets:
         )
         self._redis = Redis.from_pool(pool)
         self._script: Callable[..., Awaitable[Any]] = self._redis.register_script(_TAKE)
-        self._alone, self._counted_alone = TokenBuckets(), counted_alone
+        self._alone, self._counted_alone = InMemoryRateLimiter(), counted_alone
         self._answer_s = answer_s
         self._retry_s = _FIRST_RETRY_S
         self._retry_at: float | None = None
