@@ -9,7 +9,7 @@ from app.auth import GatewayKey
 from app.errors import InvalidRequestError
 from app.protocols.documents.json_body import parse_json
 from app.resources import Resources
-from app.text_checks.presentation import shown_check
+from app.text_checks.presentation import check_to_dict
 
 router = APIRouter(prefix="/v1/grounding", tags=["grounding"])
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
@@ -27,7 +27,7 @@ async def check_grounding(request: Request) -> Response:
     except ClientGoneError:
         return Response(status_code=CLIENT_CLOSED_REQUEST)
     headers = {"x-groundlane-request-id": checked.request_id, "x-groundlane-action": checked.action.value}
-    return Response(orjson.dumps(shown_check(checked)), headers=headers, media_type="application/json")
+    return Response(orjson.dumps(check_to_dict(checked)), headers=headers, media_type="application/json")
 
 
 @router.api_route("/{rest:path}", methods=_METHODS, include_in_schema=False)

@@ -8,7 +8,7 @@ import orjson
 from app.cli.terminal import Screen
 from app.judge_runtime.offline import JudgeMissingError, open_cross_encoder, open_llm
 from app.settings import Settings
-from app.text_checks.presentation import shown_claim, shown_report
+from app.text_checks.presentation import claim_to_dict, report_to_dict
 from judges.checker import GroundingChecker
 from judges.cross_encoder import spec_languages
 from judges.llm import LlmJudge
@@ -56,7 +56,7 @@ def is_grounded(report: GroundingReport) -> bool:
 
 def report_json(report: GroundingReport) -> str:
     """The report as indented JSON, with the names of ``POST /v1/grounding/check``."""
-    body = {"grounded": is_grounded(report), **shown_report(report)}
+    body = {"grounded": is_grounded(report), **report_to_dict(report)}
     return orjson.dumps(body, option=orjson.OPT_INDENT_2).decode()
 
 
@@ -65,7 +65,7 @@ def show_report(report: GroundingReport, screen: Screen) -> None:
     for sentence in report.sentences:
         screen.field(sentence.label.value, sentence.sentence.plain or sentence.sentence.text)
         for claim in sentence.claims:
-            screen.claim(shown_claim(claim))
+            screen.claim(claim_to_dict(claim))
     screen.line()
     screen.field(
         "verdict", f"{report.verdict.value}: {report.summary}", color="green" if is_grounded(report) else "red"

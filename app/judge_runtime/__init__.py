@@ -1,1 +1,1 @@
-"""The judges of the settings: opened, served over HTTP, and run by commands."""
+"""The judges of the settings: for the gateway, for commands, and as an HTTP server."""

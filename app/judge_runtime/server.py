@@ -1,4 +1,4 @@
-"""Serves the judge of the settings over HTTP, for gateways elsewhere.
+"""Serves the judge of the settings over HTTP, for remote gateways.
 
 It speaks the protocol of ``judges.cross_encoder.remote.groundlane_protocol``.
 
@@ -30,29 +30,29 @@ from judges.cross_encoder.remote.groundlane_protocol import info_response, judge
 from judges.protocols import JudgeError, JudgeOverloadedError, JudgeUnavailableError, PairScorer
 
 _PAIRS: Final = 64
-"""Most pairs in one request."""
+"""Maximum number of pairs per request."""
 _MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 
 Handler = Callable[[Request], Awaitable[Response]]
 
 
 def build_app() -> Starlette:
-    """The app of one process, from the environment. Raises SettingsError."""
+    """The application of one process, with the settings of the environment. Raises SettingsError."""
     settings = load_settings()
     configure_logging(settings.log_level, settings.log_format)
     return judge_app(settings)
 
 
 def judge_app(settings: Settings) -> Starlette:
-    """The app; its lifespan loads the judge and lets it go. The cross-encoder of ``settings`` judges, with their
-    threads, queue limit and cache; where they have a judge's key, callers must bring it.
+    """The application; its lifespan loads and closes the judge. It serves the cross-encoder of ``settings``, with their
+    threads, queue limit and cache. If they have a judge API key, callers must send it.
 
-    Raises SettingsError where they name no judge, or one that is served elsewhere itself.
+    Raises SettingsError if they name no judge or a remote one.
     """
     scorer = _open(settings)
     judge = JudgeStack(settings, scorer).scorer
     if scorer is None or judge is None:
-        raise SettingsError("GROUNDLANE_JUDGE: there is no judge to serve")
+        raise SettingsError("GROUNDLANE_JUDGE: no judge to serve")
     key = settings.judge_api_key.get_secret_value() if settings.judge_api_key else None
     server = _Server(judge, spec_languages(settings.judge), _tokenizer(scorer))
 
@@ -88,7 +88,7 @@ class _Server:
 
     async def tokenizer(self, _request: Request) -> Response:
         if self._tokenizer is None:
-            return _refused(HTTPStatus.NOT_FOUND, "this judge has no tokenizer to hand out")
+            return _refused(HTTPStatus.NOT_FOUND, "this judge has no tokenizer file")
         return Response(self._tokenizer, media_type="application/json")
 
     async def judge(self, request: Request) -> Response:
@@ -96,15 +96,15 @@ class _Server:
         if body is None:
             return _refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {_MAX_BODY_BYTES} bytes")
         try:
-            # Not orjson: a text may have half a surrogate pair, which is no matter for a judge to fail at.
+            # Not orjson, which rejects lone surrogates; a judge must not fail for them.
             pairs = parse_judge_request(json.loads(body), batch=_PAIRS)
         except (ValueError, RecursionError) as error:
-            told = error if type(error) is ValueError else "the body is no JSON"
+            told = error if type(error) is ValueError else "the body is not JSON"
             return _refused(HTTPStatus.BAD_REQUEST, str(told))
         try:
             scores = await self._judge.score(pairs)
         except JudgeOverloadedError:
-            return _refused(HTTPStatus.TOO_MANY_REQUESTS, "too many pairs wait", {"Retry-After": "1"})
+            return _refused(HTTPStatus.TOO_MANY_REQUESTS, "too many pairs are queued", {"Retry-After": "1"})
         except JudgeUnavailableError as error:
             return _refused(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
         except JudgeError as error:
@@ -131,7 +131,7 @@ def _guarded(handler: Handler, key: str | None) -> Handler:
 
 
 async def _body(request: Request) -> bytes | None:
-    """The body; None for one that is too long, of which no more is read than that."""
+    """The body; None if it is too long. Reading stops at the limit."""
     body = bytearray()
     async for piece in request.stream():
         body += piece
@@ -147,7 +147,7 @@ def _refused(status: HTTPStatus, error: str, headers: dict[str, str] | None = No
 def _open(settings: Settings) -> PairScorer | None:
     try:
         if parse_spec(settings.judge).kind in ("http", "none"):
-            raise ValueError(f"a judge that is to be served runs here, unlike {settings.judge!r}")
+            raise ValueError(f"the judge server needs a local judge, not {settings.judge!r}")
         return open_scorer(settings.judge, threads=settings.judge_threads)
     except ValueError as error:
         raise SettingsError(f"GROUNDLANE_JUDGE: {error}") from None

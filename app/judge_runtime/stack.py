@@ -1,4 +1,4 @@
-"""A judge as processes run it: batches and a cache before the back end, and the checker over them."""
+"""The cross-encoder as a process runs it: a cache and batching in front of the model; and the checker over it."""
 
 from app.observability import JudgeTotals
 from app.settings import Settings
@@ -11,7 +11,7 @@ from judges.protocols import PairScorer
 
 
 class JudgeStack:
-    """``backend`` with the queue limit and the cache of ``settings``; None where there is no cross-encoder."""
+    """``backend`` with the queue limit and the cache of ``settings``. ``backend`` is None without a cross-encoder."""
 
     def __init__(self, settings: Settings, backend: PairScorer | None) -> None:
         self._batcher = None if backend is None else BatchingScorer(backend, queue_limit=settings.judge_queue_limit)
@@ -21,11 +21,11 @@ class JudgeStack:
 
     @property
     def scorer(self) -> PairScorer | None:
-        """What is to be asked."""
+        """The scorer to use; None without a cross-encoder."""
         return self._batcher if self._cache is None else self._cache
 
     def totals(self) -> JudgeTotals:
-        """What it has done so far."""
+        """Its counters for the metrics."""
         batcher, cache = self._batcher, self._cache
         return JudgeTotals(
             queue_depth=0 if batcher is None else batcher.queue_depth,
@@ -41,8 +41,8 @@ class JudgeStack:
 
 
 def open_checker(settings: Settings, scorer: PairScorer | None, llm: LlmJudge, *, stands_in: bool) -> GroundingChecker:
-    """The checker over ``scorer`` and ``llm``. ``stands_in``: the scorer is not the one that the settings name, so that
-    the languages which they name are not its."""
+    """The checker over ``scorer`` and ``llm``. ``stands_in``: the scorer is not the one in the settings, so their
+    languages do not apply to it."""
     return GroundingChecker(
         scorer,
         llm=llm,

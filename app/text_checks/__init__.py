@@ -1,1 +1,1 @@
-"""Checks of a text on demand, without a call to an LLM."""
+"""Checks of a given text, without a request to a model."""

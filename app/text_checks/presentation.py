@@ -1,4 +1,4 @@
-"""What callers see of a text that was checked: the same over HTTP, over MCP and on the command line."""
+"""The result of a text check as JSON: the same over HTTP, over MCP and on the command line."""
 
 from typing import Any
 
@@ -9,10 +9,10 @@ from policies.engine import decision_to_dict
 _DIGITS = 4
 
 
-def shown_check(checked: Checked) -> dict[str, Any]:
-    """The answer to a check, as plain JSON."""
+def check_to_dict(checked: Checked) -> dict[str, Any]:
+    """The answer to a check as plain JSON values."""
     report = checked.report
-    shown = {"grounded": checked.grounded, **shown_report(report)}
+    shown = {"grounded": checked.grounded, **report_to_dict(report)}
     if report.verdict is ReplyVerdict.NO_SOURCES:
         shown["reason_code"] = "GROUNDING_NO_SOURCES"
     elif report.verdict is ReplyVerdict.NOT_CHECKED:
@@ -27,11 +27,11 @@ def shown_check(checked: Checked) -> dict[str, Any]:
     }
 
 
-def shown_report(report: GroundingReport) -> dict[str, Any]:
+def report_to_dict(report: GroundingReport) -> dict[str, Any]:
     """A report with the names of ``POST /v1/grounding/check``."""
     return {
         "verdict": report.verdict.value,
-        "claims": [shown_claim(claim) for claim in report.claims],
+        "claims": [claim_to_dict(claim) for claim in report.claims],
         "total_claims": report.total_claims,
         "supported_count": report.supported_count,
         "contradicted_count": report.contradicted_count,
@@ -42,8 +42,8 @@ def shown_report(report: GroundingReport) -> dict[str, Any]:
     }
 
 
-def shown_claim(verdict: ClaimVerdict) -> dict[str, Any]:
-    """A claim with the source that decided it; ``reason`` only where nobody came to a verdict."""
+def claim_to_dict(verdict: ClaimVerdict) -> dict[str, Any]:
+    """A claim with the source that decided; ``reason`` is set if there is no verdict."""
     source = verdict.deciding_source
     shown: dict[str, Any] = {
         "claim": verdict.claim.text,
@@ -53,8 +53,8 @@ def shown_claim(verdict: ClaimVerdict) -> dict[str, Any]:
         "escalated": verdict.escalated,
         "span": {"start": verdict.claim.span.start, "end": verdict.claim.span.end},
     }
-    told = {"reason": verdict.reason, "explanation": verdict.explanation, "correction": verdict.correction}
-    return shown | {name: value for name, value in told.items() if value is not None}
+    details = {"reason": verdict.reason, "explanation": verdict.explanation, "correction": verdict.correction}
+    return shown | {name: value for name, value in details.items() if value is not None}
 
 
 def _source(source: Source | None) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""A text to check on demand, and what it is checked against."""
+"""The request of a text check."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ _FIELDS = frozenset({"text", "sources", "documents", "policy", "options"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRequest:
-    """``policy`` is the id or name of one, ``options`` are rules given instead; at most one of them is there.
+    """``policy`` is the id or name of a policy, ``options`` are rules to use instead; at most one of them is set.
 
-    ``paths`` says where in the request each of ``chunks`` stands.
+    ``paths`` are the fields of the request that contain ``chunks``.
     """
 
     text: str
@@ -33,7 +33,7 @@ class CheckRequest:
 
 
 def read_check(body: Mapping[str, Any], limits: Limits) -> CheckRequest:
-    """Read a check from decoded JSON. Raises InvalidRequestError that names the field."""
+    """Read a check from decoded JSON. Raises InvalidRequestError, which names the field."""
     for name in body:
         if name not in _FIELDS:
             where = join_path("", [name])
@@ -42,7 +42,7 @@ def read_check(body: Mapping[str, Any], limits: Limits) -> CheckRequest:
     policy = read_string(body.get("policy"), "policy")
     options = body.get("options")
     if policy is not None and options is not None:
-        raise InvalidRequestError("options: a policy is named, which has rules of its own.", param="options")
+        raise InvalidRequestError("options: cannot be combined with policy, which has its own rules.", param="options")
     return CheckRequest(
         text=_text(body.get("text"), limits),
         chunks=documents.chunks,
@@ -57,7 +57,7 @@ def _text(text: Any, limits: Limits) -> str:
         refuse("text", "a string", text)
     if len(text) > limits.document_chars:
         raise InvalidRequestError(
-            f"text: the text has {len(text)} characters, at most {limits.document_chars} are taken.", param="text"
+            f"text: {len(text)} characters exceed the limit of {limits.document_chars}.", param="text"
         )
     return text
 

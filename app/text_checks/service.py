@@ -1,4 +1,4 @@
-"""A text checked against sources on demand: the judge and the policies of the gateway, without a model's reply."""
+"""Checks a given text against sources, with the gateway's judge and policies."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -39,10 +39,10 @@ _OPTIONS = "options"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What was found of a text.
+    """The result of a check.
 
-    ``decisions`` are those of the policy named, or of the rules given; without either there are none. ``judge_ms``:
-    milliseconds during which at least one sentence was being judged; None where nobody judged.
+    ``decisions`` are those of the given policy or rules; without either there are none. ``judge_ms``: milliseconds in
+    which at least one sentence was being judged; None if there was no judge.
     """
 
     request_id: str
@@ -58,8 +58,8 @@ class Checked:
 
     @property
     def grounded(self) -> bool:
-        """Judged, nothing contradicted, and no larger share found in no source than allowed. So is a text without
-        claims."""
+        """Whether the text was judged, nothing is contradicted, and the ratio of unverifiable claims is within the
+        limit. True for a text without claims."""
         judged = self.report.verdict not in (ReplyVerdict.NO_SOURCES, ReplyVerdict.NOT_CHECKED)
         unverifiable = self.report.unverifiable_ratio
         return judged and not self.report.contradicted_count and unverifiable <= self.max_unverifiable_ratio
@@ -67,7 +67,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judged:
-    """A text with its verdicts, before its policies decide. ``by`` names the judge; None where nobody judged."""
+    """A text with its verdicts, before the policy decides. ``by`` is the name of the judge; None without a judge."""
 
     request: CheckRequest
     policy: Policy | None
@@ -128,8 +128,8 @@ class _Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextChecks:
-    """One per process. ``engine`` gives the policies in force, ``final_checks`` are what the gateway asks of a whole
-    reply, ``observers`` are told of every event."""
+    """One per process. ``engine`` returns the active policies, ``final_checks`` are those for whole replies, and
+    ``observers`` receive every event."""
 
     settings: Settings
     checker: GroundingChecker
@@ -139,9 +139,9 @@ class TextChecks:
     observers: Sequence[Callable[[RecordedRequest], None]] = ()
 
     async def check(self, body: Mapping[str, Any], *, key: GatewayKey | None = None) -> Checked:
-        """Check what ``body``, decoded JSON, asks for; ``key`` is the caller's. Cancelling it ends the check.
+        """The check that ``body``, decoded JSON, requests; ``key`` is the caller's. Cancel it to stop the check.
 
-        Raises InvalidRequestError that names the field, and KeyLimitError for a document that the key is not for.
+        Raises InvalidRequestError, which names the field, and KeyLimitError for a document that the key does not allow.
         """
         request = read_check(body, Limits.of(self.settings))
         if key is not None:
@@ -171,8 +171,7 @@ class TextChecks:
         raise InvalidRequestError(f"policy: {request.policy!r:.200} {told}.", param="policy")
 
     async def _judge(self, request: CheckRequest, policy: Policy | None) -> _Judged:
-        """Have every sentence judged, where there is something to judge it by. No LLM is asked unless a policy wants
-        one."""
+        """Judge every sentence, if there are documents and a judge. The LLM is called only if a policy requires it."""
         policies = PolicySet(() if policy is None else (policy,))
         evaluation = policies.evaluate_reply(PolicyInputs(chunks=request.chunks))
         settings = evaluation.settings
@@ -200,7 +199,7 @@ class TextChecks:
         )
 
     async def _decide(self, judged: _Judged, recorder: RequestRecorder) -> Checked:
-        """Let the policy decide of what was judged, as it would of a reply, and keep it in ``recorder``."""
+        """Let the policy decide, as for a reply, and record the result."""
         evaluation, request, report = judged.evaluation, judged.request, judged.report
         evaluation.start()
         for verdict in judged.verdicts:
@@ -234,7 +233,7 @@ class TextChecks:
 
 
 async def _judge_all(reply: ReplyCheck, text: str) -> list[SentenceVerdict]:
-    """The verdicts of all sentences, in order; several are judged at once."""
+    """The verdicts on all sentences, in order. Sentences are judged concurrently."""
 
     def split() -> Sequence[Sentence]:
         return [*reply.push(text), *reply.flush()]

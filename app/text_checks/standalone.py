@@ -16,7 +16,7 @@ from app.policy_admin.policy_document import PolicyDraft, StoredPolicy
 from app.policy_admin.policy_rows import as_policy
 from app.reply.statement_checks import cited_support, consistency
 from app.settings import Settings
-from app.text_checks.presentation import shown_check
+from app.text_checks.presentation import check_to_dict
 from app.text_checks.service import TextChecks
 from judges.llm import LlmJudge
 from judges.protocols import PairScorer
@@ -66,7 +66,7 @@ class StandaloneChecks:
     async def answer(self, body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
         """The HTTP status and the JSON body of the gateway's answer to ``body``."""
         try:
-            return HTTPStatus.OK, shown_check(await self._checks.check(body))
+            return HTTPStatus.OK, check_to_dict(await self._checks.check(body))
         except GatewayError as error:
             return error.status, error.body()
 

@@ -164,11 +164,11 @@ def test_one_string_is_no_list_of_citations(gateway: Gateway) -> None:
 def test_a_run_serves_one_block(gateway: Gateway) -> None:
     with Groundlane(gateway.base_url) as client:
         run = client.run("once")
-        with pytest.raises(RuntimeError, match="not begun"):
+        with pytest.raises(RuntimeError, match="not started"):
             run.record_grounding([1.0])
         with run:
             pass
-        with pytest.raises(RuntimeError, match="begun already"):
+        with pytest.raises(RuntimeError, match="already started"):
             run.__enter__()
 
 
@@ -190,7 +190,7 @@ def test_what_comes_after_the_end_is_refused_and_not_lost(gateway: Gateway) -> N
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_score_that_is_no_number_is_named(gateway: Gateway, value: float) -> None:
     with Groundlane(gateway.base_url) as client, client.run("odd") as run:
-        with pytest.raises(ValueError, match=f"grounding_scores must be a number, not {value}"):
+        with pytest.raises(ValueError, match=f"grounding_scores must be a finite number, not {value}"):
             run.record_grounding(grounding_scores=[0.5, value])
         with pytest.raises(ValueError, match="relevance_score"):
             run.record_retrieval_result(relevance_score=value)
@@ -223,7 +223,7 @@ def test_an_agent_has_a_name(gateway: Gateway) -> None:
 def test_a_run_shows_whose_it_is(gateway: Gateway) -> None:
     with Groundlane(gateway.base_url) as client, client.run("shown") as run:
         assert repr(run) == f"<Run {run.run_id} of 'shown'>"
-    assert repr(AsyncGroundlane(gateway.base_url).run("shown")) == "<AsyncRun (not begun) of 'shown'>"
+    assert repr(AsyncGroundlane(gateway.base_url).run("shown")) == "<AsyncRun (not started) of 'shown'>"
 
 
 # Functions that are runs
@@ -297,16 +297,16 @@ def test_what_cannot_be_observed_is_refused() -> None:
             observe("a")(function)
     with Groundlane() as client, pytest.raises(TypeError, match="AsyncGroundlane"):
         observe("a", client=client)(answer)
-    with pytest.raises(TypeError, match="no coroutine function"):
+    with pytest.raises(TypeError, match="not a coroutine function"):
         observe("a", client=AsyncGroundlane())(lambda: None)
 
 
 def test_code_knows_the_innermost_run(gateway: Gateway) -> None:
-    with pytest.raises(RuntimeError, match="no synchronous run"):
+    with pytest.raises(RuntimeError, match="no current synchronous run"):
         current_run()
     with Groundlane(gateway.base_url) as client, client.run("outer") as outer:
         with client.run("inner") as inner:
             assert current_run() is inner
         assert current_run() is outer
-        with pytest.raises(RuntimeError, match="no asynchronous run"):
+        with pytest.raises(RuntimeError, match="no current asynchronous run"):
             current_async_run()

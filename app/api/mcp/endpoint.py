@@ -18,7 +18,7 @@ from app.concurrency import TaskScope
 from app.errors import GatewayError, InvalidRequestError
 from app.observability.tracing import Tracing
 from app.resources import Resources
-from app.text_checks.presentation import shown_check
+from app.text_checks.presentation import check_to_dict
 
 _INVALID_REQUEST = -32600
 _INTERNAL_ERROR = -32603
@@ -88,7 +88,7 @@ class McpServer:
 
     async def _check(self, arguments: Mapping[str, Any], request: Request) -> dict[str, Any]:
         key: GatewayKey | None = request.state.key
-        return shown_check(await self._resources.checks.check(arguments, key=key))
+        return check_to_dict(await self._resources.checks.check(arguments, key=key))
 
 
 async def _run(manager: _Manager, running: asyncio.Event) -> None:

@@ -1,4 +1,4 @@
-"""The clients: synchronous and asynchronous twins."""
+"""The synchronous and the asynchronous client."""
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -13,14 +13,14 @@ from groundlane._transport import DEFAULT_RETRIES, DEFAULT_TIMEOUT_S, Endpoint
 
 
 class Groundlane:
-    """A client of the gateway at ``base_url`` (default: ``GROUNDLANE_BASE_URL``, or port 8080 of this machine; with or
-    without ``/v1``).
+    """A client of the gateway at ``base_url``, with or without ``/v1``. Default: ``GROUNDLANE_BASE_URL``, or port 8080
+    on this machine.
 
     ``api_key`` (default: ``GROUNDLANE_API_KEY``) is sent as a bearer token. ``timeout`` is in seconds, for each read
-    and write. A call that failed is sent again up to ``max_retries`` times where that does no harm. ``http_client`` is
-    used as it is, and left open.
+    and write. Failed calls are retried up to ``max_retries`` times if that is safe. ``http_client`` is used as it is
+    and not closed.
 
-    Close it, or use it in a ``with`` statement. Raises ValueError for a bad argument; its methods GroundlaneError.
+    Close it, or use it as a context manager. Raises ValueError for a bad argument; the methods raise GroundlaneError.
     """
 
     def __init__(
@@ -44,24 +44,24 @@ class Groundlane:
         policy: str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> CheckResult:
-        """Check ``text`` against ``sources`` (texts), or against ``documents`` with all that is known of them.
+        """Check ``text`` against ``sources`` (texts), or against ``documents`` with their metadata.
 
-        Grounding rules other than the default ones come as ``options``, such as ``{"entailment_threshold": 0.8}``, or
-        are those of the ``policy`` that is named.
+        ``options`` are grounding rules, such as ``{"entailment_threshold": 0.8}``; ``policy`` is the name or id of a
+        grounding policy to use instead.
         """
         call = check_call(text, sources, documents=documents, policy=policy, options=options)
         return CheckResult.read(self._session.send(call))
 
     def run(self, agent_name: str, *, model: str | None = None, enforce_policy: bool = True) -> Run:
-        """A run of ``agent_name``, to be used in a ``with`` statement.
+        """A run of ``agent_name``; use it in a ``with`` statement.
 
-        With ``model``, policies scoped to that model rule what it records too. Without ``enforce_policy`` what policies
-        decide is recorded and returned, and never raised.
+        With ``model``, policies scoped to that model apply too. With ``enforce_policy=False``, decisions are recorded
+        and returned but never raised.
         """
         return Run(agent_name, session=self._session, model=model, enforce_policy=enforce_policy)
 
     def get_run(self, run_id: str) -> RunRecord:
-        """All that the gateway knows of a run."""
+        """The gateway's record of a run."""
         return RunRecord.read(self._session.send(run_call(run_id)))
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class Groundlane:
 
 
 class AsyncGroundlane:
-    """The same for asynchronous code, to be used in an ``async with`` statement, or closed by ``aclose``."""
+    """``Groundlane`` for asynchronous code. Use it in an ``async with`` statement, or close it with ``aclose``."""
 
     def __init__(
         self,
@@ -108,11 +108,11 @@ class AsyncGroundlane:
         return CheckResult.read(await self._session.send(call))
 
     def run(self, agent_name: str, *, model: str | None = None, enforce_policy: bool = True) -> AsyncRun:
-        """A run of ``agent_name``, to be used in an ``async with`` statement; see ``Groundlane.run``."""
+        """A run of ``agent_name``; use it in an ``async with`` statement. See ``Groundlane.run``."""
         return AsyncRun(agent_name, session=self._session, model=model, enforce_policy=enforce_policy)
 
     async def get_run(self, run_id: str) -> RunRecord:
-        """All that the gateway knows of a run."""
+        """The gateway's record of a run."""
         return RunRecord.read(await self._session.send(run_call(run_id)))
 
     async def aclose(self) -> None:

@@ -1,11 +1,11 @@
-"""What can go wrong, as a tree.
+"""The exceptions, as a tree.
 
 GroundlaneError
-├── GatewayUnreachableError     no answer: not connected, broken off, or too late
-│   ├── GatewayTimeoutError     too late
+├── GatewayUnreachableError     no answer: no connection, connection lost, or timeout
+│   ├── GatewayTimeoutError     timeout
 │   └── JudgeProcessError       the local judge did not start, or ended
-├── GatewayStatusError          an answer that is an error: ``status``, ``code``, ``param``
-├── UnexpectedAnswerError       an answer that is none of the gateway's
+├── GatewayStatusError          an error response: ``status``, ``code``, ``param``
+├── UnexpectedAnswerError       a response that is not from a gateway
 └── PolicyViolationError        a policy blocks; the message is its reason
 """
 
@@ -16,15 +16,15 @@ from groundlane._types import Decision
 
 
 class GroundlaneError(Exception):
-    """Base of every error of this package."""
+    """Base class of the exceptions of this package."""
 
 
 class GatewayUnreachableError(GroundlaneError):
-    """The gateway gave no answer. Whether it handled the request is not known unless the connection failed."""
+    """The gateway gave no answer. It may have handled the request, unless the connection failed."""
 
 
 class GatewayTimeoutError(GatewayUnreachableError):
-    """The gateway gave no answer in time."""
+    """The gateway did not answer in time."""
 
 
 class JudgeProcessError(GatewayUnreachableError):
@@ -32,14 +32,14 @@ class JudgeProcessError(GatewayUnreachableError):
 
 
 class UnexpectedAnswerError(GroundlaneError):
-    """Something answered that does not speak as a gateway does; the base URL may be wrong."""
+    """The answer is not that of a gateway; the base URL may be wrong."""
 
 
 class GatewayStatusError(GroundlaneError):
     """The gateway answered with an error.
 
-    ``status`` is HTTP's; ``code``, ``param`` (the field it is about) and ``type`` are the gateway's, if it gave them;
-    ``retry_after`` is in seconds.
+    ``status`` is the HTTP status. ``code``, ``param`` (the field concerned) and ``type`` come from the gateway's error,
+    if present. ``retry_after`` is in seconds.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class GatewayStatusError(GroundlaneError):
 
 
 class PolicyViolationError(GroundlaneError):
-    """A policy blocks. The message is its reason, such as ``Source age (400 days) exceeds max (90 days)``; several are
-    joined by ``"; "``.
+    """A policy blocks. The message is its reason, such as ``Source age (400 days) exceeds max (90 days)``; several
+    reasons are joined by ``"; "``.
 
-    ``decisions`` are all that were taken, the blocking ones among them. ``code`` is the reason code of the first of
-    those (``RETRIEVAL_STALE_SOURCE``), ``param`` what it is about (``documents[2]``), if it is about one thing.
-    ``abstention_response`` is what the policy wants said to the user instead, if it wants something.
+    ``decisions`` are all decisions, including the blocking ones. ``code`` is the reason code of the first blocking one
+    (``RETRIEVAL_STALE_SOURCE``), and ``param`` is the item concerned (``documents[2]``), if there is one.
+    ``abstention_response`` is the policy's text to show to the user instead, if it has one.
     """
 
     def __init__(
@@ -94,10 +94,10 @@ class PolicyViolationError(GroundlaneError):
 _VIOLATIONS = frozenset({"retrieval_policy_violation", "grounding_policy_violation"})
 
 
-def error_of(
+def error_from_response(
     status: int, body: Any, *, request_id: str | None = None, retry_after: float | None = None
 ) -> GatewayStatusError | PolicyViolationError:
-    """The error that an answer with ``status`` and (decoded) ``body`` stands for."""
+    """The exception for an error response with ``status`` and decoded ``body``."""
     error = body.get("error") if isinstance(body, Mapping) else None
     if not isinstance(error, Mapping):
         return GatewayStatusError(

@@ -1,17 +1,17 @@
-"""Reading what a gateway sends. A newer one may say more, an older one less: what is missing or odd is as nothing."""
+"""Tolerant reading of the gateway's JSON: fields that are missing or have an unexpected type count as absent."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 class Fields:
-    """The fields of a JSON object."""
+    """The fields of a JSON object; empty for anything else."""
 
     def __init__(self, data: Any) -> None:
         self.raw: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
 
     def text(self, *names: str) -> str | None:
-        """The first of ``names`` that is a string."""
+        """The first of the fields ``names`` that is a string."""
         return next((value for name in names if isinstance(value := self.raw.get(name), str)), None)
 
     def number(self, name: str) -> float | None:
@@ -37,7 +37,7 @@ class Fields:
         )
 
     def within(self, name: str) -> "Fields":
-        """The object called ``name``."""
+        """The nested object ``name``."""
         return Fields(self.raw.get(name))
 
     def __bool__(self) -> bool:

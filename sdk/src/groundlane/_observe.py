@@ -1,4 +1,4 @@
-"""Functions that are runs, and the run that code is part of."""
+"""The decorator that makes calls runs, and the current run."""
 
 import inspect
 from collections.abc import Awaitable, Callable
@@ -17,22 +17,23 @@ R = TypeVar("R")
 def observe(
     agent_name: str, *, enforce_policy: bool = True, client: Groundlane | AsyncGroundlane | None = None
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Makes each call of the decorated function a run of ``agent_name``: an ``AsyncRun`` of a coroutine function, a
-    ``Run`` of any other. In it, ``current_async_run()`` or ``current_run()`` gives the run.
+    """Make each call of the decorated function a run of ``agent_name``: an ``AsyncRun`` for a coroutine function, else
+    a ``Run``. Inside the function, ``current_async_run()`` or ``current_run()`` returns the run.
 
-    What the function returns is the run's result, unless it set one or JSON cannot hold it. ``client`` must be of the
-    function's kind; without one, each run has a client of its own, by the environment. Raises TypeError.
+    The return value becomes the result of the run, unless the function sets one or the value is not JSON. ``client``
+    must be asynchronous for a coroutine function and synchronous for others; by default each run creates one, with the
+    settings of the environment. Raises TypeError.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise TypeError(f"{function.__name__} is a generator; use a run's with statement inside it")
+            raise TypeError(f"{function.__name__} is a generator function: use a run in a with statement inside it")
         if inspect.iscoroutinefunction(function):
             if isinstance(client, Groundlane):
-                raise TypeError(f"{function.__name__} is a coroutine function: give it an AsyncGroundlane")
+                raise TypeError(f"{function.__name__} is a coroutine function: pass an AsyncGroundlane client")
             return cast(Callable[P, R], _observe_async(function, agent_name, enforce_policy, client))
         if isinstance(client, AsyncGroundlane):
-            raise TypeError(f"{function.__name__} is no coroutine function: give it a Groundlane")
+            raise TypeError(f"{function.__name__} is not a coroutine function: pass a Groundlane client")
         return _observe(function, agent_name, enforce_policy, client)
 
     return decorate
@@ -76,21 +77,21 @@ def _observe_async(
 
 def _keep(run: Recording, result: Any) -> None:
     if result is not None and not run.has_result:
-        with suppress(TypeError):  # it is for the caller, and need not be JSON
+        with suppress(TypeError):  # the value is for the caller and need not be JSON
             run.set_result(result)
 
 
 def current_run() -> Run:
-    """The run that the calling code is part of. Raises RuntimeError where it is part of none, or of an ``AsyncRun``."""
+    """The current run. Raises RuntimeError if there is none, or if it is an ``AsyncRun``."""
     run = CURRENT.get()
     if not isinstance(run, Run):
-        raise RuntimeError("this code is part of no synchronous run")
+        raise RuntimeError("there is no current synchronous run")
     return run
 
 
 def current_async_run() -> AsyncRun:
-    """The run that the calling code is part of. Raises RuntimeError where it is part of none, or of a ``Run``."""
+    """The current asynchronous run. Raises RuntimeError if there is none, or if it is a ``Run``."""
     run = CURRENT.get()
     if not isinstance(run, AsyncRun):
-        raise RuntimeError("this code is part of no asynchronous run")
+        raise RuntimeError("there is no current asynchronous run")
     return run

@@ -1,4 +1,4 @@
-"""What a run records, and what the gateway makes of it; the same for both kinds of run."""
+"""What a run records and how the gateway decides; shared by synchronous and asynchronous runs."""
 
 import json
 import math
@@ -17,10 +17,10 @@ _UNSET: Any = object()
 
 
 class Recording:
-    """The state of a run. ``decisions`` are all that it has caused so far."""
+    """The state of a run. ``decisions`` are all decisions so far."""
 
     _outer: "Token[Recording | None]"
-    """The run around this one, from when it has begun."""
+    """The enclosing run; set when this run starts."""
 
     def __init__(self, agent_name: str, *, model: str | None, enforce_policy: bool) -> None:
         if not agent_name:
@@ -34,13 +34,13 @@ class Recording:
         self._over = False
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._run_id or '(not begun)'} of {self.agent_name!r}>"
+        return f"<{type(self).__name__} {self._run_id or '(not started)'} of {self.agent_name!r}>"
 
     @property
     def run_id(self) -> str:
-        """The gateway's id of the run. Raises RuntimeError before the run has begun."""
+        """The gateway's id of the run. Raises RuntimeError before the run has started."""
         if self._run_id is None:
-            raise RuntimeError("the run has not begun: use it in a with statement")
+            raise RuntimeError("the run has not started: use it in a with statement")
         return self._run_id
 
     @property
@@ -48,8 +48,8 @@ class Recording:
         return self._result is not _UNSET
 
     def set_result(self, result: Any) -> None:
-        """Say what came out, in values that JSON can hold; it is sent when the run ends. Raises TypeError, and
-        RuntimeError once it has ended."""
+        """Set the result of the run, a JSON value; it is sent when the run ends. Raises TypeError for other values, and
+        RuntimeError after the run has ended."""
         self._check_open()
         try:
             json.dumps(result, allow_nan=False)
@@ -57,27 +57,27 @@ class Recording:
             raise TypeError(f"the result must be JSON: {error}") from None
         self._result = result
 
-    # Where it begins and ends
+    # Start and end
 
     def _enter(self) -> None:
         self._outer = CURRENT.set(self)
 
     def _leave(self) -> None:
         self._over = True
-        # A generator that holds the run may be closed in another context than it was begun in; what was set in that
-        # one is then gone with it.
+        # A generator that contains the run may be closed in another context than the one in which it started. The
+        # variable was set in that context only.
         with suppress(ValueError):
             CURRENT.reset(self._outer)
 
     def _check_open(self) -> None:
         if self._over:
-            raise RuntimeError("the run has ended: record within its with statement")
+            raise RuntimeError("the run has ended: record inside its with statement")
 
-    # What is sent
+    # Calls
 
     def _opening(self) -> Call:
         if self._run_id is not None:
-            raise RuntimeError("the run has begun already: make a new one for each with statement")
+            raise RuntimeError("the run has already started: create a new one for each with statement")
         named = {"agent": self.agent_name, "model": self.model}
         return Call(method="POST", path="/v1/runs", body=_given(named))
 
@@ -110,16 +110,16 @@ class Recording:
     def _call(self, what: str, fields: Mapping[str, Any]) -> Call:
         return Call(method="POST", path=f"/v1/runs/{segment(self.run_id)}/{what}", body=_given(fields), key=uuid4().hex)
 
-    # What comes back
+    # Answers
 
-    def _begun(self, answer: Mapping[str, Any]) -> None:
+    def _started(self, answer: Mapping[str, Any]) -> None:
         self._run_id = Fields(answer).text("run_id")
         if self._run_id is None:
-            raise UnexpectedAnswerError("The gateway answered without the id of the run.")
+            raise UnexpectedAnswerError("The gateway's answer has no run id.")
         self.decisions += Decision.each(answer.get("decisions"))
 
     def _decided(self, answer: Mapping[str, Any]) -> tuple[Decision, ...]:
-        """The decisions in ``answer``. Raises PolicyViolationError where one blocks and policies are enforced."""
+        """The decisions in ``answer``. Raises PolicyViolationError if one blocks and policies are enforced."""
         decisions = Decision.each(answer.get("decisions"))
         self.decisions += decisions
         blocking = [decision for decision in decisions if decision.blocks]
@@ -142,7 +142,7 @@ def document_fields(
     age_days: SupportsFloat | None,
     **others: Any,
 ) -> dict[str, Any]:
-    """A document as the gateway reads it; a score may be of any numeric type, such as NumPy's."""
+    """A document in the gateway's format. Scores may have any numeric type, such as NumPy's."""
     return {
         "relevance_score": _number("relevance_score", relevance_score),
         "source": source,
@@ -157,12 +157,12 @@ def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _number(name: str, value: SupportsFloat | None) -> float | None:
-    """Raises ValueError for what stands for no number, as a score that could not be computed may."""
+    """Raises ValueError for NaN and infinity."""
     if value is None:
         return None
     number = float(value)
     if not math.isfinite(number):
-        raise ValueError(f"{name} must be a number, not {number}")
+        raise ValueError(f"{name} must be a finite number, not {number}")
     return number
 
 
@@ -171,4 +171,4 @@ def _numbers(name: str, values: Iterable[SupportsFloat] | None) -> list[float | 
 
 
 CURRENT: ContextVar[Recording | None] = ContextVar("groundlane_run", default=None)
-"""The run that the code now running is part of."""
+"""The current run."""

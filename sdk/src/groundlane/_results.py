@@ -1,4 +1,4 @@
-"""What the gateway answers to a check, and to a question about a run."""
+"""The gateway's answers: results of checks, and records of runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,11 +12,11 @@ from groundlane._types import Claim, Decision, Document
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """What a text's sources say of it.
+    """The result of a check.
 
-    ``grounded``: it was judged, nothing in it is contradicted, and no larger share of it is found in no source than
-    the options allow. ``trust_score`` is the share of claims supported, 0–1, and None where there is no claim.
-    ``action`` and ``decisions`` are those of the options or the policy. ``reason_code`` says why nothing was judged.
+    ``grounded``: the text was judged, nothing in it is contradicted, and the ratio of unverifiable claims is within the
+    limit of the options. ``trust_score`` is the ratio of supported claims, 0 to 1; None without claims. ``action`` and
+    ``decisions`` come from the options or the policy. ``reason_code`` says why nothing was judged.
     """
 
     grounded: bool
@@ -39,10 +39,10 @@ class CheckResult:
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self:
-        """Raises UnexpectedAnswerError for what is no result of a check."""
+        """Raises UnexpectedAnswerError for anything but the result of a check."""
         fields = Fields(data)
         if not isinstance(data.get("grounded"), bool):
-            raise UnexpectedAnswerError("The gateway answered without saying whether the text is grounded.")
+            raise UnexpectedAnswerError("The gateway's answer does not say whether the text is grounded.")
         return cls(
             grounded=fields.flag("grounded"),
             claims=Claim.each(data.get("claims")),
@@ -66,10 +66,11 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """All that was recorded of a run. ``status`` is ``open`` or ``completed``; ``action`` the strictest of all decided.
+    """The record of a run. ``status`` is ``open`` or ``completed``; ``action`` is the strictest action of all
+    decisions.
 
-    ``output_confidence`` is the lowest reported, ``trust_score`` the share of claims that the judge found supported in
-    its requests; both 0–1, or None. ``requests`` are the ids of those.
+    ``output_confidence`` is the lowest one reported, ``trust_score`` the ratio of supported claims in the requests of
+    the run; both are 0 to 1, or None. ``requests`` are the ids of these requests.
     """
 
     run_id: str
@@ -90,11 +91,11 @@ class RunRecord:
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self:
-        """Raises UnexpectedAnswerError for what is no run."""
+        """Raises UnexpectedAnswerError for anything but a run."""
         fields = Fields(data)
         run_id = fields.text("run_id")
         if run_id is None:
-            raise UnexpectedAnswerError("The gateway answered without the id of the run.")
+            raise UnexpectedAnswerError("The gateway's answer has no run id.")
         return cls(
             run_id=run_id,
             agent=fields.text("agent"),
@@ -122,7 +123,7 @@ def check_call(
     policy: str | None,
     options: Mapping[str, Any] | None,
 ) -> Call:
-    """Raises TypeError for one string in place of a list of them, which is a list of its letters to Python."""
+    """Raises TypeError for a string instead of a list of strings, since a string is a sequence too."""
     for name, value in (("sources", sources), ("documents", documents)):
         if isinstance(value, str):
             raise TypeError(f"{name} must be a list, not one string")

@@ -1,4 +1,4 @@
-"""Runs of an agent, as context managers: what they record is decided upon by the gateway's policies."""
+"""Runs of an agent, as context managers. The gateway's policies decide about what a run records."""
 
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import suppress
@@ -15,11 +15,11 @@ from groundlane._types import Decision
 
 
 class Run(Recording):
-    """A run of synchronous code; made by ``Groundlane.run``.
+    """A run of synchronous code, created by ``Groundlane.run``.
 
-    Each ``record_...`` sends what it is given and returns the decisions that it caused; the end of the ``with`` block
-    completes the run. Where a policy blocks, either raises PolicyViolationError, unless ``enforce_policy`` is False.
-    They raise GroundlaneError where the gateway cannot be reached or refuses.
+    Each ``record_...`` method sends a record and returns the decisions about it; the end of the ``with`` block
+    completes the run. Both raise PolicyViolationError if a policy blocks, unless ``enforce_policy`` is False, and
+    GroundlaneError if the gateway is unreachable or refuses.
     """
 
     def __init__(
@@ -42,8 +42,8 @@ class Run(Recording):
         updated_at: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> tuple[Decision, ...]:
-        """Record one retrieved document. ``relevance_score`` is 0–1; ``age_days``, or ``updated_at`` in RFC 3339, says
-        how old it is."""
+        """Record one retrieved document. ``relevance_score`` is 0 to 1; its age is ``age_days``, or follows from
+        ``updated_at`` in RFC 3339."""
         others = {"id": id, "text": text, "title": title, "url": url, "updated_at": updated_at, "metadata": metadata}
         fields = document_fields(
             relevance_score=relevance_score, source=source, collection=collection, age_days=age_days, **others
@@ -57,12 +57,12 @@ class Run(Recording):
         unsupported_claims: Iterable[str] | None = None,
         output_confidence: SupportsFloat | None = None,
     ) -> tuple[Decision, ...]:
-        """Record how well the output is grounded: a score of 0–1 for each claim, the sources cited, the claims found
-        in none, and the confidence in the whole, 0–1. What several calls record adds up."""
+        """Record how well the output is grounded: a score for each claim, the cited sources, the unsupported claims,
+        and the confidence in the whole output. Scores are 0 to 1. Several calls add up."""
         return self._send(self._grounding(grounding_scores, citations, unsupported_claims, output_confidence))
 
     def __enter__(self) -> Self:
-        self._begun(self._session.send(self._opening()))
+        self._started(self._session.send(self._opening()))
         self._enter()
         return self
 
@@ -73,7 +73,7 @@ class Run(Recording):
         if error is None:
             self._send(self._completion())
         elif isinstance(error, Exception):
-            with suppress(GroundlaneError):  # the error is the one to see
+            with suppress(GroundlaneError):  # the original error matters
                 self._session.send(self._completion())
 
     def _send(self, call: Call) -> tuple[Decision, ...]:
@@ -81,7 +81,7 @@ class Run(Recording):
 
 
 class Recorded:
-    """A record on its way; await it for the decisions that it caused."""
+    """A pending record; await it for the decisions about it."""
 
     def __init__(self, run: "AsyncRun", call: Call) -> None:
         self._run = run
@@ -93,10 +93,10 @@ class Recorded:
 
 
 class AsyncRun(Recording):
-    """The same for asynchronous code; made by ``AsyncGroundlane.run``.
+    """``Run`` for asynchronous code, created by ``AsyncGroundlane.run``.
 
-    ``await`` a record to have its decisions, and its PolicyViolationError, there and then. One that is not awaited is
-    sent before the next that is, or else when the block ends, and raises there.
+    ``await`` a record to get its decisions, or its PolicyViolationError, at once. A record that is not awaited is sent
+    before the next awaited one or when the block ends, and raises there.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class AsyncRun(Recording):
     ) -> None:
         super().__init__(agent_name, model=model, enforce_policy=enforce_policy)
         self._session = session
-        self._waiting: list[Recorded] = []
+        self._pending: list[Recorded] = []
         self._sending = anyio.Lock()
 
     def record_retrieval_result(
@@ -139,7 +139,7 @@ class AsyncRun(Recording):
         return self._record(self._grounding(grounding_scores, citations, unsupported_claims, output_confidence))
 
     async def __aenter__(self) -> Self:
-        self._begun(await self._session.send(self._opening()))
+        self._started(await self._session.send(self._opening()))
         self._enter()
         return self
 
@@ -158,7 +158,7 @@ class AsyncRun(Recording):
             await self._give_up()
 
     async def _give_up(self) -> None:
-        """End the run after an error, which is the one to see."""
+        """End the run after an error, which must not be replaced by another."""
         with suppress(GroundlaneError):
             await self._deliver(None)
         with suppress(GroundlaneError):
@@ -166,14 +166,14 @@ class AsyncRun(Recording):
 
     def _record(self, call: Call) -> Recorded:
         recorded = Recorded(self, call)
-        self._waiting.append(recorded)
+        self._pending.append(recorded)
         return recorded
 
     async def _deliver(self, last: Recorded | None) -> tuple[Decision, ...]:
-        """Send what waits, in order, as far as ``last`` (None: all of it)."""
+        """Send the pending records in order, up to ``last`` (None: all)."""
         async with self._sending:
-            while self._waiting and (last is None or last.decisions is None):
-                recorded = self._waiting.pop(0)
+            while self._pending and (last is None or last.decisions is None):
+                recorded = self._pending.pop(0)
                 recorded.decisions = ()
                 recorded.decisions = await self._send(recorded.call)
         return last.decisions or () if last is not None else ()

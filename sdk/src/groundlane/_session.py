@@ -1,4 +1,4 @@
-"""The open connection to a gateway, synchronous and asynchronous."""
+"""The connection to a gateway, synchronous and asynchronous, with retries."""
 
 import time
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from groundlane._transport import Call, Endpoint, timeouts
 
 
 class Session:
-    """Sends calls. A client that was given is used and left open; ``close`` closes one of its own."""
+    """Sends calls. ``close`` closes the HTTP client, unless the caller provided it."""
 
     def __init__(self, endpoint: Endpoint, *, timeout: float, http_client: httpx.Client | None = None) -> None:
         self.endpoint = endpoint
@@ -38,7 +38,7 @@ class Session:
 
 
 class AsyncSession:
-    """The same for asynchronous code."""
+    """``Session`` for asynchronous code."""
 
     def __init__(self, endpoint: Endpoint, *, timeout: float, http_client: httpx.AsyncClient | None = None) -> None:
         self.endpoint = endpoint

@@ -1,5 +1,4 @@
-"""One call of the gateway, whether by a synchronous or an asynchronous client: what is sent, what comes of it, and
-when it may be sent again."""
+"""Calls of the gateway, for both clients: the request, the response, and when to retry."""
 
 import os
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from groundlane._errors import (
     GatewayUnreachableError,
     GroundlaneError,
     UnexpectedAnswerError,
-    error_of,
+    error_from_response,
 )
 from groundlane._version import VERSION
 
@@ -28,14 +27,13 @@ _FIRST_DELAY_S = 0.5
 _LONGEST_DELAY_S = 8.0
 _LONGEST_RETRY_AFTER_S = 30.0
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-_PASSING = frozenset({HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT})
+_TRANSIENT = frozenset({HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT})
 _random = SystemRandom()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """``repeatable``: to handle it twice does no more than to handle it once. ``key``: by which the gateway knows it
-    when it is sent again, so that it is repeatable too."""
+    """``repeatable``: the call is idempotent. ``key``: an idempotency key, which makes it so."""
 
     method: str
     path: str
@@ -46,7 +44,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where the gateway is and how it is called. No representation of it has a key or a password."""
+    """The address of the gateway and how to call it. Its ``repr`` and ``str`` contain no key and no password."""
 
     base_url: str = field(repr=False)
     api_key: str | None = field(default=None, repr=False)
@@ -54,13 +52,13 @@ class Endpoint:
 
     @classmethod
     def of(cls, base_url: str | None, api_key: str | None, retries: int) -> "Endpoint":
-        """With what the environment says where an argument is None. Raises ValueError."""
+        """Arguments that are None are taken from the environment. Raises ValueError."""
         url = base_url or os.environ.get("GROUNDLANE_BASE_URL") or DEFAULT_BASE_URL
         if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
             raise ValueError(f"base_url must be an http or https URL, not {without_userinfo(url)!r}")
         if retries < 0:
             raise ValueError(f"max_retries must be 0 or more, not {retries}")
-        # The same URL as for an OpenAI client will do.
+        # The URL of an OpenAI client works too.
         url = url.rstrip("/").removesuffix("/v1")
         return cls(base_url=url, api_key=api_key or os.environ.get("GROUNDLANE_API_KEY") or None, retries=retries)
 
@@ -68,7 +66,7 @@ class Endpoint:
         return without_userinfo(self.base_url)
 
     def request(self, call: Call) -> dict[str, Any]:
-        """The arguments of an httpx client's ``request``."""
+        """The arguments for ``request`` of an httpx client."""
         headers = {"accept": "application/json", "user-agent": f"groundlane-python/{VERSION}"}
         if self.api_key is not None:
             headers["authorization"] = f"Bearer {self.api_key}"
@@ -77,9 +75,9 @@ class Endpoint:
         return {"method": call.method, "url": self.base_url + call.path, "headers": headers, "json": call.body}
 
     def delay_after(self, call: Call, attempt: int, outcome: httpx.Response | httpx.TransportError) -> float | None:
-        """How many seconds to wait before ``call`` is sent once more; None: not again. ``attempt`` counts from 0.
+        """The seconds to wait before retrying ``call``; None: do not retry. ``attempt`` counts from 0.
 
-        What may have been handled is not sent again unless that does no harm. 429 says that it was not handled.
+        A call that may have been handled is retried only if it is idempotent. One answered with 429 was not handled.
         """
         if attempt >= self.retries:
             return None
@@ -88,7 +86,7 @@ class Endpoint:
             again = repeatable or isinstance(outcome, _NEVER_SENT)
         else:
             status = outcome.status_code
-            again = status == HTTPStatus.TOO_MANY_REQUESTS or (repeatable and status in _PASSING)
+            again = status == HTTPStatus.TOO_MANY_REQUESTS or (repeatable and status in _TRANSIENT)
         if not again:
             return None
         wanted = _retry_after(outcome) if isinstance(outcome, httpx.Response) else None
@@ -97,31 +95,32 @@ class Endpoint:
         return min(_FIRST_DELAY_S * 2.0**attempt, _LONGEST_DELAY_S) * _random.uniform(0.75, 1.0)
 
     def read(self, response: httpx.Response) -> Mapping[str, Any]:
-        """The object that the gateway answered. Raises GroundlaneError."""
+        """The JSON object in the gateway's answer. Raises GroundlaneError."""
         try:
             body = response.json()
         except ValueError:
             body = None
         request_id = response.headers.get("x-groundlane-request-id")
+        retry_after = _retry_after(response)
         if not response.is_success:
-            raise error_of(response.status_code, body, request_id=request_id, retry_after=_retry_after(response))
+            raise error_from_response(response.status_code, body, request_id=request_id, retry_after=retry_after)
         if not isinstance(body, Mapping):
-            raise UnexpectedAnswerError(f"{self} answered {response.status_code}, but no JSON object.")
+            raise UnexpectedAnswerError(f"{self} answered {response.status_code} without a JSON object.")
         return body
 
     def unreachable(self, error: httpx.TransportError) -> GroundlaneError:
         if isinstance(error, httpx.TimeoutException):
-            return GatewayTimeoutError(f"{self} gave no answer in time ({type(error).__name__}).")
-        return GatewayUnreachableError(f"{self} cannot be reached: {error or type(error).__name__}")
+            return GatewayTimeoutError(f"{self} did not answer in time ({type(error).__name__}).")
+        return GatewayUnreachableError(f"{self} is unreachable: {error or type(error).__name__}")
 
 
 def timeouts(timeout: float) -> httpx.Timeout:
-    """``timeout`` in seconds is for each read and write; to connect takes less or fails."""
+    """``timeout`` is in seconds, for each read and write; the timeout for connecting is shorter."""
     return httpx.Timeout(timeout, connect=min(timeout, _CONNECT_TIMEOUT_S))
 
 
 def segment(text: str) -> str:
-    """``text`` as one segment of a path."""
+    """``text`` as a single path segment."""
     return quote(text, safe="")
 
 

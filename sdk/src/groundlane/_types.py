@@ -1,4 +1,4 @@
-"""What a gateway says, as values. ``raw`` holds it as it came, with what this version does not know yet."""
+"""The gateway's answers as values. ``raw`` is the original JSON, including fields that this version does not know."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """The passage that decided a claim. ``score`` lies in 0–1, ``span`` is its place in the document."""
+    """The passage that decided about a claim. ``score`` is 0 to 1; ``span`` is its place in the document."""
 
     document_id: str | None
     content: str
@@ -93,7 +93,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What a policy decided: ``action`` is ``allow``, ``warn``, ``drop`` or ``block``; ``phase`` is
+    """The decision of a policy: ``action`` is ``allow``, ``warn``, ``drop`` or ``block``; ``phase`` is
     ``before_workflow``, ``mid_execution`` or ``after_workflow``."""
 
     action: str
@@ -160,7 +160,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retrieval:
-    """Which documents the retrieval policies kept and which not, and what they warned of."""
+    """The documents that the retrieval policies kept and dropped, and their warnings."""
 
     kept: tuple[Document, ...] = ()
     dropped: tuple[Document, ...] = ()
@@ -211,12 +211,12 @@ class Grounding:
 
     @property
     def blocked(self) -> bool:
-        """A policy blocked the reply; what was delivered ends in the policy's own words."""
+        """Whether a policy blocked the reply; the delivered text then ends with the policy's abstention response."""
         return self.action == "block"
 
     @classmethod
     def maybe(cls, data: Any) -> Self | None:
-        """None where there is no such object."""
+        """None if there is no such object."""
         fields = Fields(data)
         if not fields:
             return None

@@ -72,9 +72,9 @@ async def test_only_who_has_the_key_is_answered() -> None:
 
 
 REFUSED: Sequence[tuple[bytes, int, str]] = (
-    (b"{", 400, "the body is no JSON"),
-    (b"\xff\xfe\xfa", 400, "the body is no JSON"),
-    (b"[" * 100_000, 400, "the body is no JSON"),
+    (b"{", 400, "the body is not JSON"),
+    (b"\xff\xfe\xfa", 400, "the body is not JSON"),
+    (b"[" * 100_000, 400, "the body is not JSON"),
     (b"[]", 400, "pairs: expected a list"),
     (b'{"pairs": [1]}', 400, "pairs[0].claim: expected a string"),
     (b'{"pairs": [{"claim": "a"}]}', 400, "pairs[0].evidence: expected a string or a list of strings"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from threading import Lock
 from typing import Any
 
-from groundlane._errors import GatewayTimeoutError, error_of
+from groundlane._errors import GatewayTimeoutError, error_from_response
 from groundlane._local.process import JudgeProcess
 from groundlane._results import CheckResult, check_call
 from groundlane._transport import DEFAULT_TIMEOUT_S
@@ -101,5 +101,5 @@ def _request(
 
 def _read(status: int, body: Mapping[str, Any]) -> CheckResult:
     if status >= 400:
-        raise error_of(status, body)
+        raise error_from_response(status, body)
     return CheckResult.read(body)

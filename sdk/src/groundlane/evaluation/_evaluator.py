@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from os import PathLike, fspath
 from typing import Any, Literal, Self
 
-from groundlane._errors import GatewayTimeoutError, error_of
+from groundlane._errors import GatewayTimeoutError, error_from_response
 from groundlane._local.process import Answer, JudgeProcess
 from groundlane.evaluation._results import EvaluationResult
 
@@ -140,5 +140,5 @@ def _read(status: int, body: Mapping[str, Any]) -> EvaluationResult:
     if status == 400:
         raise ValueError(body["error"]["message"])
     if status >= 400:
-        raise error_of(status, body)
+        raise error_from_response(status, body)
     return EvaluationResult.read(body)

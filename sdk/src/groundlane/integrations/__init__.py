@@ -1,8 +1,8 @@
-"""Checks by the gateway for other libraries: ``langchain``, ``langchain_openai``, ``haystack``, ``llamaindex``,
-``litellm`` and ``guardrails``, each a module that alone imports its library.
+"""Integrations with other libraries: ``langchain``, ``langchain_openai``, ``haystack``, ``llamaindex``, ``litellm`` and
+``guardrails``. Each module imports its library; the others do not.
 
-What they share: ``documents`` are sent with source, age and relevance as their metadata says; a verdict comes of
-``POST /v1/grounding/check``; where none comes, ``on_error`` says whether the text may go out.
+All of them send ``documents`` with the source, age and relevance in their metadata to ``POST /v1/grounding/check``. If
+there is no verdict, ``on_error`` decides whether the text is delivered.
 """
 
 from groundlane.integrations._guard import REPLACEMENT, BlockOn, Guard, OnError, UngroundedError, Verdict

@@ -1,5 +1,5 @@
-"""A library's document as the gateway takes it. Of its metadata only what is known is sent, and only where it is valid:
-no field of somebody's index makes the gateway refuse a request."""
+"""Converts a library's documents for the gateway. Only known and valid metadata is sent, so that no field of an index
+makes the gateway refuse a request."""
 
 import math
 import re
@@ -21,8 +21,8 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[Tt ].*)?")
 def document(
     text: str, *, id: str | None = None, score: Any = None, metadata: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """``score`` is how relevant the library holds it to be; one that does not lie in 0–1 says nothing here, such as
-    that of BM25 or a distance."""
+    """``score`` is the library's relevance score. Scores outside 0 to 1, such as those of BM25 or distances, are
+    ignored."""
     known = metadata or {}
     fields: dict[str, Any] = {"id": id, "text": text, **{name: _text(known, names) for name, names in _FIELDS.items()}}
     fields["relevance_score"] = _share(score if score is not None else _first(known, _SCORES))
@@ -51,7 +51,7 @@ def _age(value: Any) -> float | None:
 
 
 def _number(value: Any) -> float | None:
-    """Any library's number, such as NumPy's."""
+    """A number of any type, such as NumPy's."""
     if isinstance(value, bool | str | bytes) or not hasattr(value, "__float__"):
         return None
     number = float(value)
@@ -59,8 +59,8 @@ def _number(value: Any) -> float | None:
 
 
 def _stamp(value: Any) -> str | None:
-    """A date or a point in time that the gateway reads, and that does not lie ahead."""
-    if isinstance(value, date):  # a datetime is one too
+    """A date or time that the gateway can read and that is not in the future."""
+    if isinstance(value, date):  # includes datetime
         value = value.isoformat()
     if not isinstance(value, str) or not _DATE.fullmatch(value):
         return None

@@ -1,4 +1,4 @@
-"""A text that streams, let out sentence by sentence as each is checked."""
+"""Streamed text that is released sentence by sentence, after each is checked."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -14,9 +14,9 @@ _LONGEST_END = 8
 
 
 class Gate:
-    """Holds a text back until it is checked, each time with all that came before it, so that a sentence is read in its
-    context. What ends a sentence is guessed here; the gateway splits the text for itself, so that a wrong guess costs
-    a check and lets nothing through."""
+    """Holds text back until it is checked. Each check covers the whole text so far, so that a sentence is read in its
+    context. The end of a sentence is only estimated here; the gateway splits the text itself, so a wrong estimate costs
+    an extra check but releases nothing unchecked."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -27,11 +27,11 @@ class Gate:
 
     @property
     def ready(self) -> str:
-        """The text as far as its sentences have ended."""
+        """The text up to the last complete sentence."""
         return self.text[: self._ready]
 
     def feed(self, delta: str) -> bool:
-        """Take more text. Whether a sentence has ended in it, so that a check is due."""
+        """Add text. Returns whether a sentence is complete, so that a check is due."""
         start = max(len(self.text) - _LONGEST_END, self._ready)
         self.text += delta
         ends = [found.end() for found in _END.finditer(self.text, start)]
@@ -39,12 +39,12 @@ class Gate:
         return bool(ends) and not self.closed and bool(self.ready.strip())
 
     def finish(self) -> None:
-        """The text has ended."""
+        """End the text."""
         self._ready = len(self.text)
 
-    def let_out(self, verdict: Verdict, replacement: str) -> str:
-        """What may go out by the ``verdict`` on what was ready. Where it is blocked: what stands before the first
-        contradicted claim, and then the ``replacement``."""
+    def release(self, verdict: Verdict, replacement: str) -> str:
+        """The text that may be delivered, given the ``verdict`` on the ready text. If that is blocked: the text before
+        the first contradicted claim, then ``replacement``."""
         start, end = self._out, self._ready
         if verdict.blocked:
             bad = [claim.span.start if claim.span else 0 for claim in verdict.contradicted]
@@ -58,9 +58,9 @@ class Gate:
 
 
 class Gated:
-    """Text as it may go out. ``verdict`` is the last one; once all has been read, it is on all of it.
+    """Text that may be delivered. ``verdict`` is the latest one; at the end, it covers the whole text.
 
-    Where the documents are still to come, or the guard blocks for the whole alone, the text is held until its end.
+    The text is held until its end if the documents are not known before, or if the guard blocks only whole texts.
     """
 
     def __init__(self, guard: Guard, documents: Documents, *, replacement: str) -> None:
@@ -74,29 +74,29 @@ class Gated:
 
     @property
     def text(self) -> str:
-        """All that came in."""
+        """The whole text so far."""
         return self._gate.text
 
     def push(self, delta: str) -> str:
-        """More text has come; what may go out now."""
+        """Add text; returns what may be delivered now."""
         known = self._due(delta)
-        return "" if known is None else self._let_out(self._guard.check(self._gate.ready, known, partial=True))
+        return "" if known is None else self._release(self._guard.check(self._gate.ready, known, partial=True))
 
     def finish(self) -> str:
-        """The text has ended; what else may go out."""
+        """End the text; returns what else may be delivered."""
         known = self._last()
-        return "" if known is None else self._let_out(self._guard.check(self._gate.text, known))
+        return "" if known is None else self._release(self._guard.check(self._gate.text, known))
 
     async def apush(self, delta: str) -> str:
         known = self._due(delta)
-        return "" if known is None else self._let_out(await self._guard.acheck(self._gate.ready, known, partial=True))
+        return "" if known is None else self._release(await self._guard.acheck(self._gate.ready, known, partial=True))
 
     async def afinish(self) -> str:
         known = self._last()
-        return "" if known is None else self._let_out(await self._guard.acheck(self._gate.text, known))
+        return "" if known is None else self._release(await self._guard.acheck(self._gate.text, known))
 
     def _due(self, delta: str) -> Sequence[Mapping[str, Any]] | None:
-        """The documents to check against what is ready; None: it is not time."""
+        """The documents for a check of the ready text; None if no check is due."""
         if not self._gate.feed(delta) or self._guard.block_on == "ungrounded":
             return None
         return self._documents()
@@ -105,6 +105,6 @@ class Gated:
         self._gate.finish()
         return None if self.blocked or not self._gate.text.strip() else self._documents() or []
 
-    def _let_out(self, verdict: Verdict) -> str:
+    def _release(self, verdict: Verdict) -> str:
         self.verdict = verdict
-        return self._gate.let_out(verdict, self._replacement)
+        return self._gate.release(verdict, self._replacement)

@@ -1,4 +1,4 @@
-"""What the integrations have in common: a text and its documents become a verdict, whatever the library."""
+"""Shared by the integrations: the verdict on a text and its documents, independent of the library."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -18,14 +18,14 @@ from groundlane._types import Claim
 BlockOn = Literal["contradicted", "ungrounded", "never"]
 OnError = Literal["closed", "open"]
 REPLACEMENT = "I cannot answer that from the documents at hand."
-"""What stands in place of a text that is blocked."""
+"""Replaces a blocked text."""
 
 _log = logging.getLogger("groundlane.integrations")
-_NEVER_MINE = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
+_NOT_CALLERS_FAULT = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 
 
 class UngroundedError(GroundlaneError):
-    """A text was blocked. The message has no word of it; ``verdict`` has all that was found."""
+    """A text was blocked. The message does not quote it; ``verdict`` has the details."""
 
     def __init__(self, verdict: "Verdict") -> None:
         super().__init__(f"The text is not grounded in its documents: {verdict.reason}.")
@@ -34,8 +34,8 @@ class UngroundedError(GroundlaneError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """``blocked``: the text is not to go out, ``reason`` says why. ``result`` is the gateway's answer; None, with the
-    ``error``, where it gave none and the text may go out all the same."""
+    """``blocked``: the text must not be delivered; ``reason`` says why. ``result`` is the gateway's answer. It is None,
+    and ``error`` is set, if there is no answer and the text may be delivered nevertheless."""
 
     blocked: bool
     reason: str
@@ -58,30 +58,29 @@ class Verdict:
         return [claim for claim in claims if claim.verdict == "contradicted"]
 
     def as_dict(self) -> dict[str, Any]:
-        """What was found, as JSON values."""
+        """The verdict as JSON values."""
         found = dict(self.result.raw) if self.result is not None else {"verdict": self.name}
         return {**found, "blocked": self.blocked, "reason": self.reason}
 
 
 @dataclass(kw_only=True)
 class Guard:
-    """Asks the gateway whether a text keeps to its documents.
+    """Asks the gateway whether a text is grounded in its documents.
 
-    ``base_url`` and ``api_key`` are those of ``Groundlane``, or of the environment. ``policy`` names a grounding policy
-    of the gateway's; ``options`` are grounding rules given instead. A text is blocked where these say so, and by
-    ``block_on``: for any claim that is ``contradicted``, also for being ``ungrounded`` as a whole (too much of it is
-    found nowhere, or there is no document), or for nothing else (``never``).
+    ``base_url`` and ``api_key`` are those of ``Groundlane``. ``policy`` is the name of a grounding policy of the
+    gateway; ``options`` are grounding rules to use instead. These may block a text, and so does ``block_on``: with
+    ``contradicted``, any contradicted claim; with ``ungrounded``, also a text that is not grounded as a whole (too many
+    unverifiable claims, or no documents); with ``never``, nothing else.
 
-    ``on_error``: where the gateway gives no verdict, because it is away or has no judge, ``closed`` raises
-    GroundlaneError (no judge: blocks), and ``open`` lets the text pass with a warning in the log. A request that the
-    gateway refuses (a wrong key, an unknown policy) is raised either way: it is a mistake to mend.
+    ``on_error``: if there is no verdict because the gateway is unreachable or has no judge, ``closed`` raises
+    GroundlaneError (no judge: blocks the text), and ``open`` delivers the text with a warning in the log. A refused
+    request (a wrong key, an unknown policy) is always raised.
 
-    ``in_process``: there is no gateway; the judge of the package ``groundlane``, installed beside this one, is asked in
-    this process, by the settings of its environment and with the deadlines that they set. ``policy`` is then one of the
-    file of ``GROUNDLANE_CONFIG``.
+    ``in_process``: without a gateway, a judge process on this machine answers, with the settings of the environment.
+    It needs the package ``groundlane``. ``policy`` is then a policy of the file in ``GROUNDLANE_CONFIG``.
 
-    ``client`` and ``async_client`` stand in for those made of the arguments. Raises ValueError for a bad argument, and
-    ImportError for ``in_process`` without that package.
+    ``client`` and ``async_client`` replace the clients made from the arguments. Raises ValueError for a bad argument or
+    setting, ImportError for ``in_process`` without the package, JudgeProcessError if the judge process does not start.
     """
 
     base_url: str | None = None
@@ -103,16 +102,16 @@ class Guard:
         if self.in_process:
             for name in ("base_url", "api_key", "client", "async_client"):
                 if getattr(self, name) is not None:
-                    raise ValueError(f"{name} is of a gateway, and in_process asks none: give one of the two")
+                    raise ValueError(f"in_process uses no gateway: give either in_process or {name}")
             self.client = LocalChecks(self.timeout)
         self.client = self.client or Groundlane(
             self.base_url, api_key=self.api_key, timeout=self.timeout, max_retries=self.max_retries
         )
 
     def check(self, text: str, documents: Sequence[Mapping[str, Any]], *, partial: bool = False) -> Verdict:
-        """The verdict on ``text``. ``partial``: more of it is to come, so only what cannot be mended by it blocks.
+        """The verdict on ``text``. ``partial``: the text is incomplete, so only what more text cannot change blocks it.
 
-        Raises GroundlaneError where ``on_error`` is ``closed``, and for a request that the gateway refuses.
+        Raises GroundlaneError if there is no verdict and ``on_error`` is ``closed``, and if the request is refused.
         """
         if self.client is None:
             raise TypeError("client must not be None")
@@ -123,8 +122,8 @@ class Guard:
         return self._ruled(result, partial=partial)
 
     async def acheck(self, text: str, documents: Sequence[Mapping[str, Any]], *, partial: bool = False) -> Verdict:
-        """``check`` for asynchronous code: by ``async_client``, or else in a thread, so that it may be used in one
-        event loop after another."""
+        """``check`` for asynchronous code: with ``async_client``, or else in a thread, so that it works in several
+        event loops, one after another."""
         known: dict[str, Any] = {"documents": documents, "policy": self.policy, "options": self.options}
         try:
             if self.async_client is not None:
@@ -138,30 +137,30 @@ class Guard:
         return self._ruled(result, partial=partial)
 
     def close(self) -> None:
-        """Close the connections of ``client``; those of ``async_client`` are its owner's."""
+        """Close ``client``. The owner of ``async_client`` closes that."""
         if self.client is not None:
             self.client.close()
 
     def _without(self, error: GroundlaneError) -> Verdict:
-        """What holds where the gateway gave no answer."""
+        """The verdict if the gateway gave no answer."""
         refused = isinstance(error, GatewayStatusError) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR
-        mine = refused and isinstance(error, GatewayStatusError) and error.status not in _NEVER_MINE
+        mine = refused and isinstance(error, GatewayStatusError) and error.status not in _NOT_CALLERS_FAULT
         if self.on_error == "closed" or mine:
             raise error
-        _log.warning("not checked, let through (on_error=open): %s", error)
+        _log.warning("not checked, delivered anyway (on_error=open): %s", error)
         return Verdict(blocked=False, reason=f"not checked: {error}", error=error)
 
     def _ruled(self, result: CheckResult, *, partial: bool) -> Verdict:
         if result.verdict == "not_checked":
             closed = self.on_error == "closed"
             if not closed:
-                _log.warning("not checked, let through (on_error=open): there is no judge")
+                _log.warning("not checked, delivered anyway (on_error=open): there is no judge")
             return Verdict(blocked=closed, reason="there is no judge", result=result)
         reason = self._reason(result, partial=partial)
         return Verdict(blocked=reason is not None, reason=reason or result.summary, result=result)
 
     def _reason(self, result: CheckResult, *, partial: bool) -> str | None:
-        """Why the text is blocked, without a word of it; None: it is not."""
+        """Why the text is blocked, without quoting it; None if it is not blocked."""
         for decision in result.decisions:
             if decision.blocks and not (partial and decision.phase == "after_workflow"):
                 return decision.reason_code or result.summary
@@ -173,13 +172,13 @@ class Guard:
 
 
 def repaired(text: str, verdict: Verdict, replacement: str) -> str:
-    """``text`` with the correction in place of each contradicted claim, where a judge gave one, and without the claim
-    where none did; ``replacement`` where nothing is left, or where a claim does not say where it stands."""
+    """``text`` with each contradicted claim replaced by its correction, or removed if it has none. ``replacement`` if
+    nothing is left, or if the place of a claim is unknown."""
     kept, end = "", 0
     for claim in sorted(verdict.contradicted, key=lambda claim: claim.span.start if claim.span else -1):
         if claim.span is None:
             return replacement
-        if claim.span.start < end:  # of a sentence that is left out already
+        if claim.span.start < end:  # in a sentence that is already removed
             continue
         kept += text[end : claim.span.start]
         end = claim.span.end

@@ -1,4 +1,4 @@
-"""What the retrieval policies of an agent say of documents, before a model sees them: a run of the gateway's."""
+"""Retrieval policies for documents before a model sees them, as a run of the gateway."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -11,8 +11,8 @@ from groundlane._types import Decision
 def blocked_documents(
     client: Groundlane, agent: str, documents: Sequence[Mapping[str, Any]]
 ) -> dict[int, PolicyViolationError]:
-    """The documents that a policy refuses, by their place. One that refuses them all together (too few, say) counts for
-    each. Raises GroundlaneError."""
+    """The violations by the index of the document. A policy that refuses all documents together, for example because
+    there are too few, counts for each. Raises GroundlaneError."""
     refused: dict[int, PolicyViolationError] = {}
     with client.run(agent, enforce_policy=False) as run:
         for index, document in enumerate(documents):
@@ -42,7 +42,7 @@ def _together(count: int, decisions: Iterable[Decision]) -> dict[int, PolicyViol
 
 
 def _violation(decisions: Iterable[Decision], param: str) -> PolicyViolationError | None:
-    """Policies of other categories have nothing to say yet: there is no answer."""
+    """Policies of other categories do not apply yet, because there is no answer."""
     blocking = [decision for decision in decisions if decision.blocks and decision.category == "retrieval"]
     if not blocking:
         return None

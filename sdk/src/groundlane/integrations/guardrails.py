@@ -18,12 +18,11 @@ __all__ = ["Grounded"]
 
 @register_validator(name="groundlane/grounded", data_type="string")
 class Grounded(Validator):
-    """Fails for a text that is blocked. ``metadata["documents"]`` are strings, or mappings with ``text`` and what else
-    is known (``source``, ``relevance_score``, ``age_days``).
+    """Fails if a text is blocked. ``metadata["documents"]`` are strings, or mappings with ``text`` and optional
+    metadata (``source``, ``relevance_score``, ``age_days``).
 
-    With ``on_fail="fix"`` a contradicted claim gives place to its correction, or is left out; ``replacement`` stands
-    where nothing is left. ``options`` are rules of the gateway's, as every other argument is one of
-    ``groundlane.integrations.Guard``.
+    With ``on_fail="fix"``, contradicted claims are replaced by their corrections or removed; ``replacement`` is used if
+    nothing is left. The other arguments are those of ``groundlane.integrations.Guard``.
     """
 
     required_metadata_keys: ClassVar[list[str]] = ["documents"]
@@ -45,7 +44,7 @@ class Grounded(Validator):
         if not isinstance(documents, Sequence) or isinstance(documents, str):
             raise ValueError('metadata["documents"] must be a list of strings or mappings')
         verdict = self._guard.check(str(value), [_document(item) for item in documents])
-        # What streams is validated by sentences, each with the metadata that came of the one before it.
+        # A stream is validated by sentences, each with the metadata returned for the one before.
         found = {**metadata, "grounding": verdict.as_dict()}
         if not verdict.blocked:
             return PassResult(metadata=found)

@@ -26,7 +26,7 @@ _WORST_FIRST = ("has_contradictions", "not_checked", "has_unverifiable", "no_sou
 
 
 def documents_of(retrieved: Sequence[Document]) -> list[dict[str, Any]]:
-    """What a retriever returned, as ``documents`` of the gateway. Those without a text are left out."""
+    """Retrieved documents as ``documents`` for the gateway, without those that have no text."""
     return [
         document(item.content, id=item.id, score=item.score, metadata=item.meta) for item in retrieved if item.content
     ]
@@ -34,17 +34,16 @@ def documents_of(retrieved: Sequence[Document]) -> list[dict[str, Any]]:
 
 @component
 class GroundednessChecker:
-    """Checks each reply, claim by claim, against all documents in full, however many they are.
+    """Checks each claim of each reply against the full text of all documents.
 
-    ``max_claims``: most claims judged in a reply; None: every one. ``block_contradicted``: a contradicted claim gives
-    place to its correction, where the gateway's LLM judge has one, and is left out otherwise; where nothing is left, or
-    where ``policy`` or ``options`` block the reply, it is ``replacement``. ``trust_threshold``: the least trust score
-    of what is trusted.
+    ``max_claims``: maximum number of judged claims per reply; None: all. ``block_contradicted``: contradicted claims
+    are replaced by the correction of the gateway's LLM judge, or removed if there is none; the reply becomes
+    ``replacement`` if nothing is left, or if ``policy`` or ``options`` block it. ``trust_threshold``: the minimum trust
+    score of a trusted reply.
 
-    ``raise_on_failure``: where the gateway gives no verdict, GroundlaneError is raised; otherwise replies pass as they
-    are, with the verdict ``not_checked`` and ``is_trusted`` False. ``base_url`` and ``api_key`` are the gateway's, or
-    those of ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``. ``in_process``, ``policy`` and ``options``: see
-    ``groundlane.integrations.Guard``.
+    ``raise_on_failure``: if there is no verdict, GroundlaneError is raised; otherwise replies pass unchanged, with the
+    verdict ``not_checked`` and ``is_trusted`` False. ``base_url`` and ``api_key`` default to ``GROUNDLANE_BASE_URL``
+    and ``GROUNDLANE_API_KEY``. ``in_process``, ``policy`` and ``options``: see ``groundlane.integrations.Guard``.
     """
 
     def __init__(
@@ -65,9 +64,9 @@ class GroundednessChecker:
         if max_claims is not None and max_claims < 1:
             raise ValueError(f"max_claims must be 1 or more, not {max_claims}")
         if not 0 <= trust_threshold <= 1:
-            raise ValueError(f"trust_threshold must lie in 0 to 1, not {trust_threshold}")
+            raise ValueError(f"trust_threshold must be 0 to 1, not {trust_threshold}")
         if policy is not None and (options or max_claims is not None):
-            raise ValueError("policy has rules of its own: give neither options nor max_claims with it")
+            raise ValueError("policy cannot be combined with options or max_claims, because it has its own rules")
         self.max_claims, self.block_contradicted, self.trust_threshold = max_claims, block_contradicted, trust_threshold
         self.raise_on_failure, self.replacement = raise_on_failure, replacement
         self.base_url, self.api_key, self.policy, self.options = base_url, api_key, policy, options
@@ -75,7 +74,7 @@ class GroundednessChecker:
         self._guard: Guard | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The component as Haystack writes it into a pipeline's YAML; the key stays in the environment."""
+        """The component for a pipeline's YAML; the key stays in the environment."""
         return default_to_dict(
             self,
             max_claims=self.max_claims,
@@ -97,7 +96,7 @@ class GroundednessChecker:
         return default_from_dict(cls, data)
 
     def warm_up(self) -> None:
-        """Make the client, once. ``run`` does it where nobody has."""
+        """Create the client. ``run`` does it if needed."""
         self._warm()
 
     def _warm(self) -> Guard:
@@ -107,7 +106,7 @@ class GroundednessChecker:
                 api_key=None if self.in_process else self.api_key.resolve_value(),
                 policy=self.policy,
                 options=self._rules(),
-                block_on="never",  # a contradicted claim is dealt with by itself
+                block_on="never",  # contradicted claims are handled one by one
                 on_error="closed",
                 timeout=self.timeout,
                 in_process=self.in_process,
@@ -122,9 +121,9 @@ class GroundednessChecker:
         is_trusted=bool,
     )
     def run(self, replies: list[str] | list[ChatMessage], documents: list[Document]) -> dict[str, Any]:
-        """``verified_replies`` are of the kind of ``replies``. ``trust_score`` is the share of the claims of all
-        replies that are supported, None where there are none; ``verdict`` the worst of all; ``claims`` one dict each,
-        with ``reply``, the index of the one it stands in. ``is_trusted``: all were checked, and all are grounded."""
+        """``verified_replies`` have the type of ``replies``. ``trust_score`` is the ratio of supported claims in all
+        replies, None without claims; ``verdict`` is the worst one; ``claims`` are dicts, with ``reply``, the index of
+        the reply. ``is_trusted``: all replies were checked, and all are grounded."""
         given = documents_of(documents)
         return self._output(replies, [self._check(_text(reply), given) for reply in replies])
 
@@ -136,12 +135,12 @@ class GroundednessChecker:
         is_trusted=bool,
     )
     async def run_async(self, replies: list[str] | list[ChatMessage], documents: list[Document]) -> dict[str, Any]:
-        """See ``run``; replies are checked side by side."""
+        """See ``run``; replies are checked concurrently."""
         given = documents_of(documents)
         return self._output(replies, await asyncio.gather(*(self._acheck(_text(reply), given) for reply in replies)))
 
     def _rules(self) -> Mapping[str, Any] | None:
-        """The options of the check: those given, and what the arguments ask for."""
+        """The options of the check, including those that follow from the arguments."""
         if self.policy is not None:
             return None
         rules = {"contradiction_action": "correct"} if self.block_contradicted else {}
@@ -172,7 +171,7 @@ class GroundednessChecker:
     def _judged(self, verdict: Verdict) -> Verdict:
         if verdict.name == "not_checked":
             if self.raise_on_failure:
-                raise GroundlaneError("The gateway has no judge, so that the reply was not checked.")
+                raise GroundlaneError("The gateway has no judge, so the reply was not checked.")
             return replace(verdict, blocked=False)
         return verdict
 

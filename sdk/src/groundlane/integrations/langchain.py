@@ -1,8 +1,9 @@
-"""LangChain: a step at the end of a chain that checks its answer against what was retrieved. Needs ``langchain-core``.
+"""LangChain: the last step of a chain, which checks the answer against the retrieved documents. Needs
+``langchain-core``.
 
     chain = RunnablePassthrough.assign(context=...).assign(answer=...) | GroundednessChecker()
 
-For a chat model that calls the gateway see ``groundlane.integrations.langchain_openai``.
+For a chat model that calls the gateway, see ``groundlane.integrations.langchain_openai``.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -21,18 +22,18 @@ __all__ = ["GroundednessChecker", "documents_of"]
 
 
 def documents_of(retrieved: Iterable[Document | str]) -> list[dict[str, Any]]:
-    """What a retriever returned, as ``documents`` of the gateway: with the source, age and relevance that the metadata
-    tells. Empty ones are left out."""
+    """Retrieved documents as ``documents`` for the gateway, with the source, age and relevance in their metadata. Empty
+    documents are left out."""
     found = (Document(page_content=item) if isinstance(item, str) else item for item in retrieved)
     return [document(item.page_content, id=item.id, metadata=item.metadata) for item in found if item.page_content]
 
 
 class GroundednessChecker(Runnable[Mapping[str, Any], dict[str, Any]]):
-    """Takes what a chain has come to, a mapping with the answer and the documents, and passes it on with ``grounding``,
-    a ``Verdict``. An answer that is blocked has ``replacement`` in its place; with None UngroundedError is raised.
+    """Takes a mapping with the answer and the documents, and adds ``grounding``, a ``Verdict``. A blocked answer
+    becomes ``replacement``; if that is None, UngroundedError is raised.
 
-    Streamed, each sentence of the answer goes out once it is checked; what stands behind one that is blocked never
-    does. The answer is a string or a message, the documents are LangChain's or strings. Other arguments are those of
+    In a stream, each sentence of the answer is delivered once it is checked, and nothing after a blocked one. The
+    answer is a string or a message; the documents are LangChain's or strings. The other arguments are those of
     ``groundlane.integrations.Guard``.
     """
 
@@ -135,7 +136,7 @@ class GroundednessChecker(Runnable[Mapping[str, Any], dict[str, Any]]):
 
 
 class _Stream:
-    """What is known of a mapping that arrives in pieces."""
+    """A mapping that arrives in pieces."""
 
     def __init__(self, checker: GroundednessChecker) -> None:
         self._checker = checker
@@ -147,13 +148,13 @@ class _Stream:
         return None if self._documents is None else documents_of(self._documents)
 
     def beside(self, piece: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """What of ``piece`` may go out at once: all but text of the answer."""
+        """The parts of ``piece`` that may be delivered at once: everything but text of the answer."""
         documents = piece.get(self._checker.documents_key)
         if documents is not None:
             self._documents = [*(self._documents or ()), *documents]
         other = {name: value for name, value in piece.items() if name != self._checker.answer_key}
         answer = piece.get(self._checker.answer_key)
-        if isinstance(answer, BaseMessage) and not _text(answer):  # a call of a tool, say, or the usage
+        if isinstance(answer, BaseMessage) and not _text(answer):  # for example a tool call, or the usage
             other[self._checker.answer_key] = answer
         if other:
             yield AddableDict(other)

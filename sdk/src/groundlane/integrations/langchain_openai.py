@@ -18,8 +18,8 @@ __all__ = ["ChatGroundlane"]
 
 
 class ChatGroundlane(ChatOpenAI):
-    """``ChatOpenAI`` at the gateway of ``base_url`` and ``api_key``, or of ``GROUNDLANE_BASE_URL`` and
-    ``GROUNDLANE_API_KEY``. The gateway checks while the reply streams; what it blocks never arrives."""
+    """``ChatOpenAI`` with the gateway at ``base_url``. ``base_url`` and ``api_key`` default to ``GROUNDLANE_BASE_URL``
+    and ``GROUNDLANE_API_KEY``. The gateway checks the reply while it streams, and delivers nothing that it blocks."""
 
     def __init__(self, **options: Any) -> None:
         if not {"base_url", "openai_api_base"} & options.keys():
@@ -33,8 +33,8 @@ class ChatGroundlane(ChatOpenAI):
     def with_documents(
         self, retrieved: Iterable[Document | str], *, agent: str | None = None, **grounding: Any
     ) -> Runnable[Any, BaseMessage]:
-        """This model with documents for its next answer. ``agent`` and the rest are fields of ``grounding``, such as
-        ``inject="system"``, by which the gateway writes the documents into the prompt."""
+        """This model with documents for its next answer. ``agent`` and ``grounding`` are fields of the request's
+        ``grounding``, such as ``inject="system"``, with which the gateway adds the documents to the prompt."""
         options = {"agent": agent, **grounding}
         body: dict[str, Any] = {"documents": documents_of(retrieved)}
         body["grounding"] = {name: value for name, value in options.items() if value is not None}

@@ -36,18 +36,17 @@ _UNAVAILABLE = {"error": "The reply could not be checked.", "type": "grounding_u
 
 
 class GroundlaneGuardrail(CustomGuardrail):
-    """Checks the replies to chat completions that come with ``documents`` beside their messages; others pass.
+    """Checks the replies to chat completions that have ``documents``; others pass.
 
-    Before the call ``documents`` is taken out of the request (the mode must name ``pre_call`` and ``post_call``), and
-    the retrieval policies of ``agent``, if one is named, may refuse it: 400. After it a reply that is blocked has
-    ``replacement`` for its content and ``content_filter`` for its finish reason; with ``on_block="error"`` the client
-    gets 400. A streamed reply goes out sentence by sentence as each is checked, and ends where one is blocked.
+    Before the call, ``documents`` is removed from the request (the mode must name ``pre_call`` and ``post_call``), and
+    the retrieval policies of ``agent``, if given, may refuse it with 400. After the call, a blocked reply gets
+    ``replacement`` as its content and ``content_filter`` as its finish reason; with ``on_block="error"`` the client
+    gets 400. A streamed reply is delivered sentence by sentence as each is checked, and ends at a blocked one.
 
-    ``api_base`` and ``api_key`` are the gateway's, or those of ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``. With
-    ``in_process`` there is none: the proxy's process judges, where the package ``groundlane`` is installed beside it.
-    ``unreachable_fallback``: where the gateway gives no verdict, ``fail_closed`` answers 503, and ``fail_open`` lets
-    the reply pass with a warning in the log. ``policy``, ``options`` and ``block_on``: see
-    ``groundlane.integrations.Guard``. The rest is LiteLLM's.
+    ``api_base`` and ``api_key`` default to ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``. With ``in_process``, a
+    judge process of the proxy answers instead of a gateway. ``unreachable_fallback``: if there is no verdict,
+    ``fail_closed`` answers 503, and ``fail_open`` delivers the reply with a warning in the log. ``policy``, ``options``
+    and ``block_on``: see ``groundlane.integrations.Guard``. The other arguments are LiteLLM's.
     """
 
     use_native_lifecycle_hooks: ClassVar[bool] = True
@@ -83,7 +82,7 @@ class GroundlaneGuardrail(CustomGuardrail):
                 api_base, api_key=api_key, timeout=timeout or DEFAULT_TIMEOUT_S, max_retries=DEFAULT_RETRIES
             )
         elif agent is not None:
-            raise ValueError("agent: its retrieval policies are the gateway's, and in_process asks none")
+            raise ValueError("agent: retrieval policies need a gateway, which in_process does not use")
         self._guard = Guard(
             base_url=api_base,
             api_key=api_key,
@@ -101,18 +100,18 @@ class GroundlaneGuardrail(CustomGuardrail):
     async def async_pre_call_hook(
         self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: str
     ) -> dict[str, Any]:
-        """Take the documents, and have the retrieval policies look at them."""
+        """Remove the documents from the request and apply the retrieval policies to them."""
         given = data.get("documents")
         if given is None:
             return data
         if call_type not in _CHAT:
-            raise _refused(f"documents: replies of {call_type} are not checked here, only those of chat completions")
+            raise _refused(f"documents: only chat completions are checked, not {call_type}")
         documents = _read(given)
         for name in _OURS:
             data.pop(name, None)
         record = data.get("litellm_logging_obj")
         if record is None:
-            raise HTTPException(500, "LiteLLM keeps no record of the request to tell its documents by")
+            raise HTTPException(500, "LiteLLM has no record of the request, so its documents are unknown")
         if self._agent is not None and self._client is not None:
             await self._ask_policies(self._client, self._agent, documents)
         self._documents[record] = documents
@@ -135,11 +134,11 @@ class GroundlaneGuardrail(CustomGuardrail):
     async def async_post_call_streaming_iterator_hook(
         self, user_api_key_dict: Any, response: Any, request_data: dict[str, Any]
     ) -> AsyncGenerator[Any, None]:
-        """Let out each sentence of a streamed reply once it is checked."""
+        """Deliver each sentence of a streamed reply once it is checked."""
         documents = self._of(request_data)
         replacement = self._replacement if self._on_block == "replace" else None
         chunks = response if documents is None else _Stream(self._guard, documents, replacement).run(response)
-        # Of an HTTPException in a stream the client would see nothing but a connection that breaks.
+        # An HTTPException in a stream would only break the connection.
         try:
             async for chunk in chunks:
                 yield chunk
@@ -151,7 +150,7 @@ class GroundlaneGuardrail(CustomGuardrail):
             raise ProxyException(_UNAVAILABLE["error"], _UNAVAILABLE["type"], None, 503) from error
 
     def _of(self, data: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-        """The documents of a request; None: it had none."""
+        """The documents of a request; None if it had none."""
         record = data.get("litellm_logging_obj")
         return None if record is None else self._documents.get(record)
 
@@ -174,7 +173,7 @@ class GroundlaneGuardrail(CustomGuardrail):
 
 
 class _Stream:
-    """A streamed reply: its chunks, with the text that may go out by now. Without a ``replacement`` a block raises
+    """A streamed reply: its chunks, with the text that may be delivered. Without ``replacement``, a blocked text raises
     UngroundedError."""
 
     def __init__(self, guard: Guard, documents: list[dict[str, Any]], replacement: str | None) -> None:
@@ -199,7 +198,7 @@ class _Stream:
             yield rest
 
     async def _rule(self, choice: Any) -> None:
-        """Put into ``choice`` what may go out now."""
+        """Put into ``choice`` the text that may be delivered now."""
         gated = self._choices.get(choice.index)
         if gated is None:
             gated = Gated(self._guard, lambda: self._documents, replacement=self._replacement or "")
@@ -210,14 +209,14 @@ class _Stream:
             self._ended.add(choice.index)
             said += await gated.afinish()
         choice.delta.content = said if said or choice.delta.content is not None else None
-        choice.logprobs = None  # of text that may be held
+        choice.logprobs = None  # they belong to text that may be held
         if gated.blocked:
             self._raise_if_wanted(gated)
             choice.finish_reason = None if was_blocked else "content_filter"
             self._ended.add(choice.index)
 
     async def _rest(self, last: ModelResponseStream) -> ModelResponseStream | None:
-        """A last chunk for an upstream that ended without a reason: what is still held, checked."""
+        """The last chunk if the upstream ended without a finish reason: the text that is still held, checked."""
         for index, gated in self._choices.items():
             if index not in self._ended and (said := await gated.afinish()):
                 self._raise_if_wanted(gated)
@@ -232,7 +231,7 @@ class _Stream:
 
 
 def _names(mode: Any) -> set[str]:
-    """The hooks that a mode names, each a string or a member of LiteLLM's enumeration."""
+    """The names of the hooks in a mode, each a string or a member of LiteLLM's enumeration."""
     hooks = mode if isinstance(mode, list) else [mode]
     return {hook.value if isinstance(hook, GuardrailEventHooks) else str(hook) for hook in hooks}
 
@@ -248,12 +247,12 @@ def _blocked(verdict: Verdict) -> dict[str, Any]:
 
 def _read(given: Any) -> list[dict[str, Any]]:
     if not isinstance(given, list):
-        raise _refused("documents: a list is wanted")
+        raise _refused("documents: expected a list")
     found = []
     for index, item in enumerate(given):
         text = item.get("text") if isinstance(item, Mapping) else item
         if not isinstance(text, str) or not text.strip():
-            raise _refused(f"documents[{index}]: a string is wanted, or an object with a text")
+            raise _refused(f"documents[{index}]: expected a string or an object with a text")
         known = item if isinstance(item, Mapping) else {}
         found.append(document(text, id=known.get("id"), metadata=known))
     return found
@@ -269,6 +268,6 @@ def _violation(error: PolicyViolationError) -> HTTPException:
 
 
 def _unavailable(error: GroundlaneError) -> HTTPException:
-    """The client is told that there is no verdict; the log says why."""
+    """The client learns that there is no verdict; the log has the reason."""
     _log.error("no verdict of the gateway (fail_closed): %s", error)
     return HTTPException(503, _UNAVAILABLE)

@@ -1,4 +1,4 @@
-"""LlamaIndex: retrieval policies as a node post-processor, a checker of what an engine answers, streamed too, and an
+"""LlamaIndex: retrieval policies as a node postprocessor, a checker of an engine's responses, with streaming, and an
 evaluator of responses. Needs ``llama-index-core``."""
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
@@ -24,16 +24,16 @@ AnyResponse = TypeVar("AnyResponse", Response, StreamingResponse, AsyncStreaming
 
 
 def documents_of(nodes: Iterable[NodeWithScore]) -> list[dict[str, Any]]:
-    """What a retriever returned, as ``documents`` of the gateway. Nodes without a text are left out."""
+    """Retrieved nodes as ``documents`` for the gateway, without those that have no text."""
     return [_document(node) for node in nodes if node.get_content()]
 
 
 class RetrievalPolicyPostprocessor(BaseNodePostprocessor):
-    """Has the retrieval policies of ``agent`` look at each node: at its relevance, source, collection and age.
+    """Applies the retrieval policies of ``agent`` to each node: to its relevance, source, collection and age.
 
-    ``on_violation``: ``drop`` leaves out the nodes that a policy refuses, ``raise`` raises PolicyViolationError for the
-    first. Either raises GroundlaneError where the gateway cannot be asked. ``base_url`` and ``api_key`` are the
-    gateway's, or those of ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``.
+    ``on_violation``: ``drop`` removes the nodes that a policy refuses, ``raise`` raises PolicyViolationError for the
+    first. Both raise GroundlaneError if the gateway is unreachable. ``base_url`` and ``api_key`` default to
+    ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``.
     """
 
     agent: str
@@ -61,12 +61,12 @@ class RetrievalPolicyPostprocessor(BaseNodePostprocessor):
 
 
 class GroundednessChecker:
-    """Checks what an engine answers by the nodes that it answers from: ``checker(engine.query(...))`` is a response of
-    the same kind, whose ``metadata["grounding"]`` is the ``Verdict``. A text that is blocked has ``replacement`` in its
-    place; with None UngroundedError is raised.
+    """Checks the response of an engine against its nodes: ``checker(engine.query(...))`` is a response of the same
+    type, whose ``metadata["grounding"]`` is the ``Verdict``. A blocked text becomes ``replacement``; if that is None,
+    UngroundedError is raised.
 
-    A response that streams goes on sentence by sentence, each as it is checked; its verdict is there when it has ended.
-    Other arguments are those of ``groundlane.integrations.Guard``.
+    A streaming response is delivered sentence by sentence as each is checked; its verdict is available at the end. The
+    other arguments are those of ``groundlane.integrations.Guard``.
     """
 
     def __init__(self, *, replacement: str | None = REPLACEMENT, guard: Guard | None = None, **options: Any) -> None:
@@ -74,13 +74,14 @@ class GroundednessChecker:
         self.guard = guard or Guard(**options)
 
     def __call__(self, response: AnyResponse) -> AnyResponse:
-        """Raises GroundlaneError where there is no verdict and ``on_error`` is ``closed``; one that streams, later."""
+        """Raises GroundlaneError if there is no verdict and ``on_error`` is ``closed``; for a stream, while it is
+        read."""
         if isinstance(response, Response):
             return self._passed(response, self.guard.check(*_given(response)))
         return self._streamed(response)
 
     async def acheck(self, response: AnyResponse) -> AnyResponse:
-        """The same for asynchronous code."""
+        """``__call__`` for asynchronous code."""
         if isinstance(response, Response):
             return self._passed(response, await self.guard.acheck(*_given(response)))
         return self._streamed(response)
@@ -126,11 +127,11 @@ class GroundednessChecker:
 
 
 class GroundednessEvaluator(BaseEvaluator):
-    """``passing`` where nothing blocks the response and the gateway finds it grounded; ``score`` is the trust score,
-    ``feedback`` says what was found of each claim that is not supported. Without a verdict of the gateway the result is
-    ``invalid_result`` with its reason where ``on_error`` is ``open``, and GroundlaneError is raised otherwise.
+    """``passing``: nothing blocks the response, and it is grounded. ``score`` is the trust score; ``feedback`` explains
+    each unsupported claim. If there is no verdict, the result is ``invalid_result`` with the reason if ``on_error`` is
+    ``open``; otherwise GroundlaneError is raised.
 
-    Arguments are those of ``groundlane.integrations.Guard``.
+    The arguments are those of ``groundlane.integrations.Guard``.
     """
 
     def __init__(self, *, guard: Guard | None = None, **options: Any) -> None:
@@ -149,7 +150,7 @@ class GroundednessEvaluator(BaseEvaluator):
         contexts: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> EvaluationResult:
-        """``response`` against ``contexts``."""
+        """Evaluate ``response`` against ``contexts``."""
         if response is None or contexts is None:
             raise ValueError("response and contexts must be given")
         given = [document(text) for text in contexts if text]
@@ -158,7 +159,7 @@ class GroundednessEvaluator(BaseEvaluator):
     def evaluate_response(
         self, query: str | None = None, response: Response | None = None, **kwargs: Any
     ) -> EvaluationResult:
-        """A response of a query engine against its own nodes, with their scores and metadata."""
+        """Evaluate the response of a query engine against its nodes, with their scores and metadata."""
         text, nodes = _parts(response)
         return _result(self.guard.check(text, documents_of(nodes)), query, text, [n.get_content() for n in nodes])
 

@@ -66,7 +66,7 @@ class _AsyncChat(Resource):
 
 
 class GroundedOpenAI(Resource):
-    """Made by ``wrap`` of an ``OpenAI``, which stands in ``openai``."""
+    """Created by ``wrap`` from an ``OpenAI`` client, which is ``openai``."""
 
     def __init__(self, client: OpenAI, *, agent_name: str | None = None) -> None:
         super().__init__(client, agent_name)
@@ -75,12 +75,12 @@ class GroundedOpenAI(Resource):
         self.responses = Responses(client.responses, agent_name)
 
     def with_options(self, **options: Any) -> "GroundedOpenAI":
-        """The client's own ``with_options``, wrapped like this one."""
+        """``with_options`` of the client; the result is wrapped too."""
         return GroundedOpenAI(self.openai.with_options(**options), agent_name=self._agent_name)
 
 
 class AsyncGroundedOpenAI(Resource):
-    """Made by ``wrap`` of an ``AsyncOpenAI``, which stands in ``openai``."""
+    """Created by ``wrap`` from an ``AsyncOpenAI`` client, which is ``openai``."""
 
     def __init__(self, client: AsyncOpenAI, *, agent_name: str | None = None) -> None:
         super().__init__(client, agent_name)
@@ -89,5 +89,5 @@ class AsyncGroundedOpenAI(Resource):
         self.responses = AsyncResponses(client.responses, agent_name)
 
     def with_options(self, **options: Any) -> "AsyncGroundedOpenAI":
-        """The client's own ``with_options``, wrapped like this one."""
+        """``with_options`` of the client; the result is wrapped too."""
         return AsyncGroundedOpenAI(self.openai.with_options(**options), agent_name=self._agent_name)

@@ -1,4 +1,4 @@
-"""The objects of an ``openai`` client with what the gateway says of them."""
+"""The objects of an ``openai`` client, with the gateway's verdicts."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseErrorEvent
 from pydantic import BaseModel
 
-from groundlane._errors import PolicyViolationError, error_of
+from groundlane._errors import PolicyViolationError, error_from_response
 from groundlane._types import Claim, Decision, Grounding
 
 T = TypeVar("T")
@@ -19,7 +19,7 @@ _POLICY_CODES = ("RETRIEVAL_", "GROUNDING_")
 
 
 def grounding_of(value: BaseModel) -> Grounding | None:
-    """What the gateway says of an object of ``openai``'s: a reply, a chunk, an event of a response. None: nothing."""
+    """The verdicts on an object of ``openai``: a reply, a chunk, or an event of a response. None: no verdicts."""
     extra = value.model_extra or {}
     if "grounding" not in extra:
         response = getattr(value, "response", None)
@@ -28,16 +28,16 @@ def grounding_of(value: BaseModel) -> Grounding | None:
 
 
 class GroundedChatCompletion(ChatCompletion):
-    """A chat completion with what was found of it."""
+    """A chat completion with its verdicts."""
 
     @property
     def grounding(self) -> Grounding | None:
-        """None where nothing was checked, or ``include`` asked for nothing."""
+        """None if nothing was checked, or if ``include`` excludes it."""
         return grounding_of(self)
 
 
 class GroundedChatCompletionChunk(ChatCompletionChunk):
-    """A part of a streamed completion, with what was found of the sentences in it."""
+    """A chunk of a streamed completion, with the verdicts on its sentences."""
 
     @property
     def grounding(self) -> Grounding | None:
@@ -45,7 +45,7 @@ class GroundedChatCompletionChunk(ChatCompletionChunk):
 
 
 class GroundedResponse(Response):
-    """A response of the Responses API, with what was found of it."""
+    """A response of the Responses API, with its verdicts."""
 
     @property
     def grounding(self) -> Grounding | None:
@@ -53,13 +53,13 @@ class GroundedResponse(Response):
 
 
 class _Watched:
-    """What a stream has said of its sentences so far."""
+    """The verdicts of a stream so far."""
 
     def __init__(self) -> None:
         self.claims: tuple[Claim, ...] = ()
-        """Those that have come so far; in the end, all of the summary's."""
+        """The claims so far; at the end, all claims of the summary."""
         self.grounding: Grounding | None = None
-        """The summary of the whole reply; None until it has come, which is at the end."""
+        """The summary of the whole reply; None until the stream ends."""
 
     def _saw(self, item: Any) -> None:
         if isinstance(item, ResponseErrorEvent) and (item.code or "").startswith(_POLICY_CODES):
@@ -75,7 +75,7 @@ class _Watched:
 
 
 class GroundedStream(_Watched, Generic[T]):
-    """A stream of ``openai``'s, which stands in ``openai``; what was found of it grows as it is read."""
+    """A stream of ``openai``, which is ``openai``; its verdicts arrive as it is read."""
 
     def __init__(self, stream: Stream[T]) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class GroundedStream(_Watched, Generic[T]):
                 yield item
 
     def close(self) -> None:
-        """End the reply, read or not."""
+        """Close the stream, even if it has not been read."""
         self.openai.close()
 
     def __enter__(self) -> Self:
@@ -101,7 +101,7 @@ class GroundedStream(_Watched, Generic[T]):
 
 
 class AsyncGroundedStream(_Watched, Generic[T]):
-    """The same for an ``AsyncStream``."""
+    """``GroundedStream`` for an ``AsyncStream``."""
 
     def __init__(self, stream: AsyncStream[T]) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ class AsyncGroundedStream(_Watched, Generic[T]):
                 yield item
 
     async def close(self) -> None:
-        """End the reply, read or not."""
+        """Close the stream, even if it has not been read."""
         await self.openai.close()
 
     async def __aenter__(self) -> Self:
@@ -128,11 +128,11 @@ class AsyncGroundedStream(_Watched, Generic[T]):
 
 @contextmanager
 def violations() -> Iterator[None]:
-    """An error of ``openai`` that a policy caused is one of ours, with the other as its cause."""
+    """Turn errors of ``openai`` that a policy caused into PolicyViolationError, with the original as the cause."""
     try:
         yield
     except APIError as error:
-        found = error_of(getattr(error, "status_code", _BAD_REQUEST), {"error": error.body})
+        found = error_from_response(getattr(error, "status_code", _BAD_REQUEST), {"error": error.body})
         if not isinstance(found, PolicyViolationError):
             raise
         raise found from error

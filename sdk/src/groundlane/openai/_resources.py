@@ -20,7 +20,7 @@ Documents = Sequence[Mapping[str, Any] | str]
 
 
 class Resource:
-    """A resource of the client; what is not overridden is the client's own."""
+    """A resource of the client; everything that is not overridden comes from the client."""
 
     def __init__(self, own: Any, agent_name: str | None) -> None:
         self._own = own
@@ -37,8 +37,8 @@ class Resource:
         documents: Documents | None,
         grounding: Mapping[str, Any] | None,
     ) -> dict[str, Any]:
-        """What the client's own method is called with. The run that the code is part of, or else the client's agent,
-        is named unless the caller says otherwise."""
+        """The arguments for the client's method. They name the current run, or else the client's agent, unless the
+        caller names another."""
         body = dict(request.get("extra_body") or {})
         run = CURRENT.get()
         known = {"agent": self._agent_name} if run is None else {"agent": run.agent_name, "run_id": run.run_id}
@@ -82,7 +82,7 @@ class Completions(Resource):
         grounding: Mapping[str, Any] | None = None,
         **request: Any,
     ) -> GroundedChatCompletion | GroundedStream[GroundedChatCompletionChunk]:
-        """The client's own ``create``, with the gateway's ``documents`` and ``grounding`` beside its arguments.
+        """``create`` of the client, with the additional arguments ``documents`` and ``grounding`` of the gateway.
 
         Raises PolicyViolationError where a policy refuses, and what ``openai`` raises.
         """
@@ -135,7 +135,7 @@ class AsyncCompletions(Resource):
 
 
 class Responses(Resource):
-    """``client.responses``. The events of a stream are ``openai``'s own; ``grounding_of`` reads them."""
+    """``client.responses``. The events of a stream are those of ``openai``; read them with ``grounding_of``."""
 
     @overload
     def create(
