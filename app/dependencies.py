@@ -11,6 +11,7 @@ from app.errors import UnauthorizedError
 from app.events.queries import EventQueries
 from app.policy_admin.policy_store import PolicyStore
 from app.resources import Resources
+from policies.policy_warnings import GatewayFacts
 
 
 # Coroutines, because the framework would call a plain function in a thread.
@@ -23,6 +24,10 @@ ResourcesDep = Annotated[Resources, Depends(resources_of)]
 
 async def _policies(resources: ResourcesDep) -> PolicyStore:
     return resources.policies
+
+
+async def _facts(resources: ResourcesDep) -> GatewayFacts:
+    return resources.facts
 
 
 async def _queries(resources: ResourcesDep) -> EventQueries:
@@ -41,6 +46,8 @@ async def _key(request: Request) -> GatewayKey | None:
     return cast(GatewayKey | None, request.state.key)
 
 
+FactsDep = Annotated[GatewayFacts, Depends(_facts)]
+"""What warnings about policies need to know."""
 PoliciesDep = Annotated[PolicyStore, Depends(_policies)]
 QueriesDep = Annotated[EventQueries, Depends(_queries)]
 KeysDep = Annotated[KeyStore, Depends(_keys)]

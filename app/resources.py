@@ -43,6 +43,7 @@ from judges.checker import GroundingChecker
 from judges.cross_encoder import open_scorer
 from judges.llm import LlmJudge
 from judges.protocols import PairScorer
+from policies.policy_warnings import GatewayFacts
 
 _log = structlog.stdlib.get_logger(__name__)
 _LINGER_S = 0.05
@@ -69,6 +70,11 @@ class Resources:
     gateway: Gateway
     runs: RunService
     checks: TextChecks
+
+    @property
+    def facts(self) -> GatewayFacts:
+        """What warnings about policies need to know."""
+        return GatewayFacts(serves=self.upstream.serves, llm_fault=self.llm.fault, llm_model_fault=self.llm.fault_of)
 
 
 @asynccontextmanager

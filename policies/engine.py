@@ -10,10 +10,11 @@ from policies.grounding.combined_settings import GroundingSettings
 from policies.grounding.reply_evaluation import ReplyEvaluation, SentenceDecision
 from policies.registry import CATEGORIES
 from policies.retrieval.rules import RetrievalRules
-from policies.types import Aliases, Phase, Policy, PolicyInputs
+from policies.types import Action, Aliases, Decision, Phase, Policy, PolicyInputs, Violation
 
 __all__ = [
     "DEFAULT_GROUNDING",
+    "BlockedRequest",
     "CombinedDecision",
     "GroundingSettings",
     "PolicyEngine",
@@ -26,6 +27,17 @@ __all__ = [
 _LARGEST_CACHE = 1024
 _HASH_VALUES = 2**64
 _NO_DECISION = CombinedDecision()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockedRequest:
+    """A request whose reply is blocked before it is written. ``cause`` is the first blocking violation; ``on_block``
+    (``replace`` or ``error``) and ``abstention_response`` say what the client receives."""
+
+    decisions: tuple[Decision, ...]
+    cause: Violation | None
+    on_block: str
+    abstention_response: str | None
 
 
 @dataclass(frozen=True)
@@ -85,6 +97,21 @@ class PolicySet:
     def grounding_settings(self) -> GroundingSettings:
         """What the grounding policies ask for together, whatever the reply."""
         return GroundingSettings.of(self.in_category("grounding"))
+
+    def blocked_before_call(self, inputs: PolicyInputs) -> BlockedRequest | None:
+        """Whether what is known before the call blocks the reply already, whatever it will say: scores, unsupported
+        claims and a confidence that the caller reports, or no documents where citations are required. None if it does
+        not. ``inputs`` are those of ``evaluate_reply``; ``before_workflow`` still allows."""
+        evaluation = self.evaluate_reply(inputs)
+        opening = evaluation.start_before_call()
+        if opening.action is not Action.BLOCK:
+            return None
+        return BlockedRequest(
+            decisions=evaluation.decisions,
+            cause=opening.cause,
+            on_block=evaluation.on_block,
+            abstention_response=evaluation.abstention_response,
+        )
 
     def evaluate_reply(self, inputs: PolicyInputs) -> ReplyEvaluation:
         """Begin to evaluate a reply; ``inputs`` are what is known before it."""

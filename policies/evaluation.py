@@ -1,7 +1,7 @@
 """How one policy is evaluated, and how the results of several are combined: the strictest action wins."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
@@ -58,6 +58,7 @@ def evaluate_policy(policy: Policy, category: Category, phase: Phase, inputs: Po
         reason_code=reason_code,
         metadata=metadata,
         latency_ms=(perf_counter() - started) * 1000,
+        quotes={each.reason: each.without_text for each in found.violations if each.without_text is not None},
     )
     return PolicyResult(policy=policy, decision=decision, violations=found.violations)
 
@@ -88,6 +89,29 @@ def combine(results: Sequence[PolicyResult]) -> CombinedDecision:
 def first_strictest(violations: Sequence[Violation]) -> Violation | None:
     """The strictest of ``violations``, the first if several are equally strict; None if there are none."""
     return max(violations, key=lambda violation: violation.action.severity, default=None)
+
+
+def without_quotes(decision: Decision) -> Decision:
+    """``decision`` without the text of the reply that its violations quote (see ``Violation.without_text``)."""
+    if not decision.quotes:
+        return decision
+    longest_first = sorted(decision.quotes.items(), key=lambda quote: -len(quote[0]))
+    metadata = {name: _replaced(value, longest_first) for name, value in decision.metadata.items()}
+    return replace(decision, reason=_replaced(decision.reason, longest_first), metadata=metadata, quotes={})
+
+
+def _replaced(value: Any, replacements: Sequence[tuple[str, str]]) -> Any:
+    """``value`` with the replacements made in every string of it."""
+    match value:
+        case str():
+            for old, new in replacements:
+                value = value.replace(old, new)
+            return value
+        case Mapping():
+            return {name: _replaced(inner, replacements) for name, inner in value.items()}
+        case list():
+            return [_replaced(inner, replacements) for inner in value]
+    return value
 
 
 def decision_to_dict(decision: Decision) -> dict[str, Any]:

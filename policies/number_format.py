@@ -24,3 +24,9 @@ def share(ratio: float) -> str:
 def limit(ratio: float) -> str:
     """A share from a rule, in percent with its own digits."""
     return f"{ratio * 100:g}%"
+
+
+def share_below(ratio: float, limit: float) -> str:
+    """A measured share that is below ``limit``, in percent: whole, or with the decimals that tell it from ``limit``."""
+    digits = next((digits for digits in range(10) if round(ratio * 100, digits) < round(limit * 100, 10)), 10)
+    return f"{ratio * 100:.{digits}f}%"

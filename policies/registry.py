@@ -32,7 +32,18 @@ def parse_rules(category: str, rules: Mapping[str, Any]) -> Rules:
         return model.model_validate(dict(rules))
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=True, include_input=False)
-        raise RulesError([_explain(detail, model) for detail in details]) from None
+        # A default that depends on another rule is missing if a rule is invalid; only the invalid rule is an error.
+        wrong = [detail for detail in details if detail["type"] != "default_factory_not_called"]
+        raise RulesError([_explain(detail, model) for detail in wrong]) from None
+
+
+def without_derived(category: str, rules: Mapping[str, Any]) -> dict[str, Any]:
+    """``rules`` without those whose default depends on other rules, where they have the value of a policy that sets no
+    rule: nobody chose it, so it must not outlive a change of the rule that it depends on."""
+    model = CATEGORIES[category].rules if category in CATEGORIES else Rules
+    derived = {name for name, field in model.model_fields.items() if field.default_factory is not None}
+    usual = model().model_dump(mode="json", include=derived) if derived else {}
+    return {name: value for name, value in rules.items() if name not in usual or value != usual[name]}
 
 
 def json_schema() -> dict[str, dict[str, Any]]:

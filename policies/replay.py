@@ -1,14 +1,14 @@
 """Replaying a logged request under other policies: for shadow policies and for simulations."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 
+from judges.report import SKIPPED
 from judges.thresholds import Thresholds
-from judges.types import Chunk, ClaimVerdict, Consistency, Label, Source
+from judges.types import Chunk, Claim, ClaimVerdict, Consistency, Label, Source
 from policies.engine import PolicySet, priority_order
 from policies.grounding.combined_settings import GroundingSettings
-from policies.types import Action, Decision, Phase, PolicyInputs, strictest
+from policies.types import Action, Decision, Phase, PolicyInputs, UnjudgedText, strictest
 
 NO_REPLY = "no_reply"
 """The request was blocked before there was a reply."""
@@ -30,6 +30,8 @@ CONSISTENCY = "consistency"
 """The claims would be compared with each other."""
 CONFLICTS = "conflicts"
 """The documents would be compared with each other."""
+STANDINGS = "standings"
+"""It is unknown which text of the reply was unjudged, or how much of it would be."""
 TOOLS = "evidence_from_tools"
 """Tool messages would count among the documents, or no longer count."""
 
@@ -160,7 +162,9 @@ class _ChoiceReplay:
         self._judging = JudgeOptions.of(self._settings)
         found = self._on_kept(dropped)
         live = log.stream and self._settings.stream_mode == "live"
-        self._inputs = replace(found, claims=self._claims(found), strippable=not live)
+        claims = self._claims(found)
+        unjudged = self._unjudged(found, found.claims[len(claims) :])
+        self._inputs = replace(found, claims=claims, unjudged=unjudged, strippable=not live)
         self.evaluation = policies.evaluate_reply(_opening(self._inputs, ready=choice.ready))
 
     def run(self) -> bool:
@@ -168,12 +172,12 @@ class _ChoiceReplay:
         if self.evaluation.start().action is Action.BLOCK:
             return True
         withheld: set[int] = set()
-        for index, group in groupby(self._inputs.claims, lambda claim: claim.claim.sentence_index):
-            action = self.evaluation.sentence(list(group)).action
-            if action is Action.BLOCK:
+        for index, claims, unjudged in self._sentences():
+            decision = self.evaluation.sentence(claims, unjudged)
+            if decision.action is Action.BLOCK:
                 self.evaluation.abort()
                 return True
-            if action is Action.DROP:
+            if decision.strip:
                 withheld.add(index)
         if not self._choice.complete:
             if self._log.blocked:
@@ -186,6 +190,17 @@ class _ChoiceReplay:
         if inputs.judged:
             self._doubt_missing(inputs)
         return self.evaluation.finish(inputs).action is Action.BLOCK
+
+    def _sentences(self) -> Iterator[tuple[int, list[ClaimVerdict], list[UnjudgedText]]]:
+        """The index, claims and unjudged text of each sentence that has any, in order."""
+        claims: dict[int, list[ClaimVerdict]] = {}
+        unjudged: dict[int, list[UnjudgedText]] = {}
+        for claim in self._inputs.claims:
+            claims.setdefault(claim.claim.sentence_index, []).append(claim)
+        for text in self._inputs.unjudged:
+            unjudged.setdefault(text.sentence_index, []).append(text)
+        for index in sorted(claims.keys() | unjudged.keys()):
+            yield index, claims.get(index, []), unjudged.get(index, [])
 
     def _doubt_missing(self, inputs: PolicyInputs) -> None:
         """Doubt what the policies would have had checked and the log does not have."""
@@ -240,6 +255,18 @@ class _ChoiceReplay:
             self.doubts.add(THRESHOLDS)
         return [replace(claim, label=now.thresholds.label_of(claim)) for claim in claims]
 
+    def _unjudged(self, inputs: PolicyInputs, beyond: Sequence[ClaimVerdict]) -> Sequence[UnjudgedText]:
+        """The unjudged text, with that of the claims ``beyond`` those that would be judged now."""
+        if inputs.coverage is None:
+            if self._settings.reads_standings and inputs.claims:
+                self.doubts.add(STANDINGS)
+            return inputs.unjudged
+        if not beyond:
+            return inputs.unjudged
+        self.doubts.add(STANDINGS)
+        texts = [*inputs.unjudged, *(_skipped(claim.claim) for claim in beyond)]
+        return sorted(texts, key=lambda text: text.span.start)
+
 
 def _opening(inputs: PolicyInputs, *, ready: bool) -> PolicyInputs:
     """The inputs as they were when the choice began."""
@@ -253,6 +280,10 @@ def _opening(inputs: PolicyInputs, *, ready: bool) -> PolicyInputs:
         output_confidence=inputs.output_confidence,
         judged=ready,
     )
+
+
+def _skipped(claim: Claim) -> UnjudgedText:
+    return UnjudgedText(kind=SKIPPED, span=claim.span, sentence_index=claim.sentence_index, text=claim.text)
 
 
 def _trust(claims: Iterable[ClaimVerdict]) -> float | None:

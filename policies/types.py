@@ -84,7 +84,7 @@ class Policy:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
     """A violated rule. ``drop``: the indices of the documents that ``Action.DROP`` drops. ``relative``: which ones
-    depends on the other documents."""
+    depends on the other documents. ``without_text``: the reason without the text of the reply that it quotes."""
 
     action: Action
     reason: str
@@ -92,6 +92,7 @@ class Violation:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     drop: frozenset[int] = frozenset()
     relative: bool = False
+    without_text: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +109,8 @@ class Decision:
     reason_code: str | None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     latency_ms: float = 0.0
+    quotes: Mapping[str, str] = field(default_factory=dict)
+    """The reasons of violations that quote text of the reply, each with the same reason without that text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +128,32 @@ class Citation:
     """Where the marker is in the reply; None if it is not in its text."""
     reported: bool = False
     """True if the caller reports it: it counts, whether or not it names a document of the request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnjudgedText:
+    """Text of the reply that is neither judged nor harmless. ``kind`` says why, as ``judges.types.Part.kind`` does.
+
+    ``text`` is empty if it was not kept (in a log without texts).
+    """
+
+    kind: str
+    span: Span
+    sentence_index: int
+    text: str = ""
+
+    @property
+    def characters(self) -> int:
+        return self.span.end - self.span.start
+
+    @property
+    def excerpt(self) -> str:
+        """The beginning of the text, as reasons quote it; an ellipsis if it was not kept."""
+        text = self.text.strip()
+        return text if 0 < len(text) <= _EXCERPT_CHARS else f"{text[:_EXCERPT_CHARS]}…"
+
+
+_EXCERPT_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +175,11 @@ class PolicyInputs:
     reported_unsupported: Sequence[str] = ()
     output_confidence: float | None = None
     trust_score: float | None = None
+    unjudged: Sequence[UnjudgedText] = ()
+    """The text of the reply that is neither judged nor harmless, in order."""
+    coverage: float | None = None
+    """Share of the letters and digits in the upstream's reply that are judged or harmless; None if it has none, or if
+    that is not known."""
     judged: bool = True
     """False if the reply was not judged (no documents, no judge, or only tool calls)."""
     judge_unavailable: bool = False
@@ -169,5 +203,7 @@ class PolicyInputs:
     claim's own evidence was taken from."""
     llm_scores: Sequence[LlmScore] = ()
     """LLM scores of the whole reply, one for each request made."""
+    documents_may_follow: bool = False
+    """True before a reply that may come with documents of its own, such as the results of a file search."""
     of_run: bool = False
     """True for a run: its caller reports its citations, so a run without reports has none."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from app.settings import StoreText
 from judges.types import Consistency
+from policies.evaluation import without_quotes
 from policies.types import Citation, Decision, PolicyInputs
 
 ELLIPSIS = "…"
@@ -40,6 +41,7 @@ def redact(value: Any, texts: Sequence[str]) -> Any:
 
 def redact_decision(decision: Decision, texts: Sequence[str]) -> Decision:
     """The decision without the texts of the reply that it quotes."""
+    decision = without_quotes(decision)
     reason, metadata = redact(decision.reason, texts), redact(decision.metadata, texts)
     if reason == decision.reason and metadata == decision.metadata:
         return decision
@@ -56,13 +58,19 @@ def stored_decisions(decisions: Sequence[Decision], texts: Sequence[str], how: S
 def redact_inputs(inputs: PolicyInputs) -> PolicyInputs:
     """The policy inputs without the texts in them. Claims are stored elsewhere."""
     if not (
-        inputs.citations or inputs.reported_unsupported or inputs.consistency or inputs.conflicts or inputs.llm_scores
+        inputs.citations
+        or inputs.reported_unsupported
+        or inputs.unjudged
+        or inputs.consistency
+        or inputs.conflicts
+        or inputs.llm_scores
     ):
         return inputs
     return replace(
         inputs,
         citations=[_redact_citation(citation) for citation in inputs.citations],
         reported_unsupported=[ELLIPSIS for _ in inputs.reported_unsupported],
+        unjudged=[replace(text, text="") for text in inputs.unjudged],
         consistency=redact_consistency(inputs.consistency),
         conflicts=redact_consistency(inputs.conflicts),
         llm_scores=[replace(score, reasoning=None) for score in inputs.llm_scores],

@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from app.errors import InvalidAdminRequestError
 from policies.base import RulesError
-from policies.registry import CATEGORIES, parse_rules
+from policies.policy_warnings import GatewayFacts, RuleWarning, policy_warnings
+from policies.registry import CATEGORIES, parse_rules, without_derived
 
 Line = StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")
 Globs = Annotated[list[Annotated[str, Line]], Field(max_length=1_000)]
@@ -92,6 +93,18 @@ class StoredPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SavedPolicy(StoredPolicy):
+    """A policy as the admin API returns it when it is saved. ``warnings``: what it cannot do although it is valid."""
+
+    warnings: tuple[RuleWarning, ...] = ()
+
+    @classmethod
+    def of(cls, policy: StoredPolicy, facts: GatewayFacts) -> "SavedPolicy":
+        values = {field.name: getattr(policy, field.name) for field in fields(StoredPolicy)}
+        return cls(**values, warnings=warnings_of(policy.draft(), facts))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyVersion:
     """A version of a policy. ``change``: ``create``, ``update``, ``rollback`` or ``delete``."""
 
@@ -107,6 +120,11 @@ class PolicyVersion:
     priority: int
     mode: str
     canary_percent: int
+
+
+def warnings_of(policy: PolicyDraft, facts: GatewayFacts) -> tuple[RuleWarning, ...]:
+    """What ``policy`` cannot do on a gateway of which ``facts`` are known, although it is valid."""
+    return policy_warnings(parse_rules(policy.category, policy.rules), policy.scope.get("models", ()), facts)
 
 
 def draft(document: PolicyDocument) -> PolicyDraft:
@@ -144,8 +162,10 @@ def _wrong_rules(document: Any) -> Sequence[Mapping[str, Any]]:
 
 def patched(current: PolicyDraft, patch: Mapping[str, Any]) -> PolicyDraft:
     """``current`` with a JSON merge patch (RFC 7396) applied: objects are merged key by key, and null resets a field or
-    rule to its default. Raises InvalidAdminRequestError."""
-    return parse_document(merge(asdict(current), patch))
+    rule to its default. A default that depends on another rule follows it. Raises InvalidAdminRequestError."""
+    document = asdict(current)
+    document["rules"] = without_derived(current.category, current.rules)
+    return parse_document(merge(document, patch))
 
 
 def merge(target: Any, patch: Any) -> Any:

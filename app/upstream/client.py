@@ -98,6 +98,10 @@ class UpstreamClient:
             "upstream_attempt_failed", upstream=route.name, kind=kind, http_status=status, detail=result.detail
         )
 
+    def serves(self, glob: str) -> bool:
+        """Whether an upstream serves a model that matches ``glob``, a name or a shell glob."""
+        return self._router.serves(glob)
+
     def describe(self) -> list[dict[str, Any]]:
         """Every upstream as shown to operators, without secrets, with its health as seen by this process."""
         return [provider.describe() for provider in self._providers.values()]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import translate
+from fnmatch import fnmatchcase, translate
 
 from app.config import UpstreamSpec
 from app.upstream.request import BodyFormat
@@ -36,6 +36,15 @@ class Router:
             known = self._cache[model] = self._find(model)
         return known
 
+    def serves(self, glob: str) -> bool:
+        """Whether an upstream serves a model that matches ``glob``, a name or a shell glob. Two globs are assumed to
+        have a model in common."""
+        if not _is_glob(glob):
+            return bool(self.routes(glob))
+        specs = [matcher.spec for matcher in self._matchers.values()]
+        patterns = [pattern for spec in specs for pattern in (*spec.models, *spec.alias)]
+        return any(_is_glob(pattern) or fnmatchcase(pattern, glob) for pattern in patterns)
+
     def _find(self, model: str | None) -> Sequence[Route]:
         first = self._first
         if model is not None:
@@ -62,6 +71,10 @@ class Router:
             name=name,
             body_format=BodyFormat(model=theirs, renamed=theirs != model, documents=matcher.spec.accepts_documents),
         )
+
+
+def _is_glob(pattern: str) -> bool:
+    return any(mark in pattern for mark in "*?[")
 
 
 class _ModelMatcher:

@@ -94,10 +94,12 @@ class LlmJudge:
     @property
     def fault(self) -> str | None:
         """Why claims cannot be judged now; None if they can."""
-        if self._model is None:
-            return "no model is configured"
+        return "no model is configured" if self._model is None else self.fault_of(self._model)
+
+    def fault_of(self, model: str) -> str | None:
+        """Why ``model`` cannot be asked now; None if it can."""
         try:
-            self._client.check(self._model)
+            self._client.check(model)
         except JudgeError as error:
             return str(error)
         return None

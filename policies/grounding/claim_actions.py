@@ -31,3 +31,8 @@ def is_blocked(rules: GroundingRules, claim: ClaimVerdict, *, replaceable: bool)
 def is_stripped(rules: GroundingRules, claim: ClaimVerdict, *, replaceable: bool) -> bool:
     """The claim is unverifiable and its sentence is left out."""
     return rules.unverifiable_action == "strip" and replaceable and label_of(rules, claim) is Label.UNVERIFIABLE
+
+
+def is_left_out(rules: GroundingRules, *, replaceable: bool) -> bool:
+    """Unjudged text is left out of the reply."""
+    return rules.unjudged_action == "strip" and replaceable

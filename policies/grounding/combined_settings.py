@@ -5,13 +5,16 @@ from dataclasses import dataclass
 
 from judges.thresholds import Thresholds
 from judges.types import ClaimVerdict, ScoreRequest
-from policies.grounding.claim_actions import is_corrected, needs_correction
-from policies.grounding.rules import GroundingRules
+from policies.grounding.checks import whole_reply_rules
+from policies.grounding.claim_actions import is_corrected, is_left_out, is_stripped, needs_correction
+from policies.grounding.rules import WITHHOLDING, GroundingRules
 from policies.types import Policy
 
 DEFAULTS = GroundingRules()
 STREAM_MODES = ("live", "hold", "final")
-"""From mildest to strictest."""
+REASONING_ACTIONS = ("pass", "judge", "drop")
+TOOL_CALL_ACTIONS = ("pass", "hold", "drop")
+"""Each from mildest to strictest."""
 
 
 def grounding_rules(policies: Sequence[Policy]) -> tuple[GroundingRules, ...]:
@@ -48,8 +51,41 @@ class GroundingSettings:
 
     @property
     def stream_mode(self) -> str:
-        """The strictest mode: ``final``, then ``hold``, then ``live``."""
+        """The strictest mode that a policy sets: ``final``, then ``hold``, then ``live``."""
         return max((rules.stream_mode for rules in self.rules), key=STREAM_MODES.index)
+
+    @property
+    def effective_stream_mode(self) -> str:
+        """``stream_mode``, but ``final`` instead of ``hold`` if a rule blocks that is decided only at the end: by then
+        nothing that it blocks may have left."""
+        return "final" if self.held_to_end_by else self.stream_mode
+
+    @property
+    def held_to_end_by(self) -> tuple[str, ...]:
+        """The names of the rules that raise ``hold`` to ``final``, each once; empty if the mode is not raised."""
+        if self.stream_mode != "hold":
+            return ()
+        return tuple(dict.fromkeys(name for rules in self.rules for name in whole_reply_rules(rules)))
+
+    @property
+    def reasoning_action(self) -> str:
+        """The strictest: ``drop``, then ``judge``, then ``pass``."""
+        return max((rules.reasoning_action for rules in self.rules), key=REASONING_ACTIONS.index)
+
+    @property
+    def tool_call_action(self) -> str:
+        """The strictest: ``drop``, then ``hold``, then ``pass``."""
+        return max((rules.tool_call_action for rules in self.rules), key=TOOL_CALL_ACTIONS.index)
+
+    @property
+    def withholds_unjudged(self) -> bool:
+        """At least one policy delivers no unjudged text: it strips it or blocks the reply."""
+        return any(rules.unjudged_action in WITHHOLDING for rules in self.rules)
+
+    @property
+    def reads_standings(self) -> bool:
+        """The standings of the text can change what is delivered."""
+        return self.withholds_unjudged or any(rules.min_coverage > 0 for rules in self.rules)
 
     @property
     def score_requests(self) -> tuple[ScoreRequest, ...]:
@@ -88,3 +124,11 @@ class GroundingSettings:
     def needs_correction(self, claim: ClaimVerdict) -> bool:
         """A policy would correct ``claim``, whether or not it has a correction."""
         return any(needs_correction(rules, claim) for rules in self.rules)
+
+    def is_stripped(self, claim: ClaimVerdict, *, replaceable: bool) -> bool:
+        """A policy leaves out the sentence of ``claim``."""
+        return any(is_stripped(rules, claim, replaceable=replaceable) for rules in self.rules)
+
+    def leaves_out_unjudged(self, *, replaceable: bool) -> bool:
+        """A policy leaves out unjudged text."""
+        return any(is_left_out(rules, replaceable=replaceable) for rules in self.rules)

@@ -8,7 +8,7 @@ from policies.base import Category
 from policies.evaluation import CombinedDecision, PolicyResult, combine, evaluate_policies, first_strictest
 from policies.grounding.combined_settings import DEFAULTS, GroundingSettings, grounding_rules
 from policies.grounding.rules import GroundingRules
-from policies.types import Action, Decision, Phase, Policy, PolicyInputs, Violation
+from policies.types import Action, Decision, Phase, Policy, PolicyInputs, UnjudgedText, Violation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,14 +16,15 @@ class SentenceDecision:
     """What happens to one sentence.
 
     With ``action`` ``block`` the reply ends before it. ``strip``: it is left out. ``corrected``: the claims to replace
-    by their ``correction``. ``uncorrected``: a policy wants a correction for a claim that has none. ``cause``: the
-    first of the strictest violations.
+    by their ``correction``. ``uncorrected``: a policy wants a correction for a claim that has none. ``left_out``: the
+    unjudged text to leave out of the sentence, in order. ``cause``: the first of the strictest violations.
     """
 
     action: Action = Action.ALLOW
     strip: bool = False
     corrected: tuple[ClaimVerdict, ...] = ()
     uncorrected: bool = False
+    left_out: tuple[UnjudgedText, ...] = ()
     cause: Violation | None = None
 
     @property
@@ -54,6 +55,7 @@ class ReplyEvaluation:
         self._inputs = replace(inputs, final=False) if inputs.final else inputs
         self._decisions: list[Decision] = []
         self._claims: list[ClaimVerdict] = []
+        self._unjudged: list[UnjudgedText] = []
         self._withheld: set[int] = set()
         self._blocking: set[str] = set()
         self._spent_ms = dict.fromkeys((policy.id for policy in policies), 0.0)
@@ -77,9 +79,10 @@ class ReplyEvaluation:
 
     @property
     def abstention_response(self) -> str | None:
-        """The response of the blocking policy with the highest priority among those that have one."""
-        responses = (rules.abstention_response for rules in self._blocking_rules())
-        return next((response for response in responses if response is not None), None)
+        """The response of the blocking policy with the highest priority among those that have one; if none blocks, of
+        those that leave text out, for a reply of which nothing is left."""
+        deciding = self._blocking_rules() or self._stripping_rules()
+        return next((rules.abstention_response for rules in deciding if rules.abstention_response is not None), None)
 
     def start(self) -> CombinedDecision:
         """Bind the rules and check what is known already. If this blocks, the evaluation is closed."""
@@ -93,20 +96,35 @@ class ReplyEvaluation:
             return combine([*before, *self._close(mid)])
         return replace(known, decisions=tuple(result.decision for result in before))
 
-    def sentence(self, claims: Sequence[ClaimVerdict]) -> SentenceDecision:
-        """Check the claims of the latest sentence before it is sent."""
-        if not claims:
+    def start_before_call(self) -> CombinedDecision:
+        """Like ``start``, before the upstream is called: also check what else nothing in the reply can change, such as
+        a reported confidence, or no documents where citations are required."""
+        opening = self.start()
+        if self._closed or not self._policies:
+            return opening
+        known = self._evaluate(Phase.AFTER_WORKFLOW, self._inputs)
+        if combine(known).action is not Action.BLOCK:
+            return opening
+        mid = self._close(self._evaluate(Phase.MID_EXECUTION, self._inputs))
+        self._decisions += (result.decision for result in known)
+        return replace(combine([*mid, *known]), decisions=self.decisions)
+
+    def sentence(self, claims: Sequence[ClaimVerdict], unjudged: Sequence[UnjudgedText] = ()) -> SentenceDecision:
+        """Check the claims and the unjudged text of the latest sentence before it is sent."""
+        if not claims and not unjudged:
             return _ALLOWED
         self._claims += claims
+        self._unjudged += unjudged
         replaceable = self._inputs.strippable
-        results = self._evaluate(Phase.MID_EXECUTION, PolicyInputs(claims=claims, final=False, strippable=replaceable))
+        inputs = PolicyInputs(claims=claims, unjudged=unjudged, final=False, strippable=replaceable)
+        results = self._evaluate(Phase.MID_EXECUTION, inputs)
         violations = [violation for result in results for violation in result.violations]
         corrected = tuple(claim for claim in claims if self.settings.is_corrected(claim, replaceable=replaceable))
         uncorrected = any(self.settings.needs_correction(claim) for claim in claims if claim not in corrected)
         if not violations and not uncorrected:
             return _ALLOWED
         cause = first_strictest(violations)
-        strip = any(violation.action is Action.DROP for violation in violations)
+        strip = any(self.settings.is_stripped(claim, replaceable=replaceable) for claim in claims)
         if strip or corrected:
             self._withheld.update(claim.claim.sentence_index for claim in claims)
         return SentenceDecision(
@@ -114,19 +132,23 @@ class ReplyEvaluation:
             strip=strip,
             corrected=corrected,
             uncorrected=uncorrected,
+            left_out=tuple(unjudged) if self.settings.leaves_out_unjudged(replaceable=replaceable) else (),
             cause=cause,
         )
 
-    def retract(self, claims: Sequence[ClaimVerdict]) -> None:
-        """Undo the check of the latest sentence, which makes ``claims``: it is not part of the reply after all."""
+    def retract(self, claims: Sequence[ClaimVerdict], unjudged: Sequence[UnjudgedText] = ()) -> None:
+        """Undo the check of the latest sentence, with ``claims`` and ``unjudged``: it is not part of the reply after
+        all."""
         self._claims = [claim for claim in self._claims if not any(claim is other for other in claims)]
+        self._unjudged = [text for text in self._unjudged if not any(text is other for other in unjudged)]
         self._withheld.difference_update(claim.claim.sentence_index for claim in claims)
         self._blocking.clear()  # nothing blocked before it, or the reply would have ended there
 
     def finish(self, inputs: PolicyInputs) -> CombinedDecision:
         """The reply is complete: make the decisions that need all of it.
 
-        ``inputs`` are those of the start with citations, trust score and claims (by default those checked so far).
+        ``inputs`` are those of the start with citations, trust score and coverage, with claims and unjudged text (by
+        default those checked so far).
         Once the evaluation is closed this does nothing.
         """
         if self._closed or not self._policies:
@@ -134,6 +156,7 @@ class ReplyEvaluation:
         inputs = replace(
             inputs,
             claims=inputs.claims or tuple(self._claims),
+            unjudged=inputs.unjudged or tuple(self._unjudged),
             final=True,
             strippable=self._inputs.strippable,
             withheld=inputs.withheld | self._withheld,
@@ -147,7 +170,7 @@ class ReplyEvaluation:
         """The reply ends early: decide on what was checked. Once the evaluation is closed this does nothing."""
         if self._closed or not self._policies:
             return CombinedDecision()
-        inputs = replace(self._inputs, claims=tuple(self._claims))
+        inputs = replace(self._inputs, claims=tuple(self._claims), unjudged=tuple(self._unjudged))
         return combine(self._close(self._evaluate(Phase.MID_EXECUTION, inputs)))
 
     def _evaluate(self, phase: Phase, inputs: PolicyInputs) -> list[PolicyResult]:
@@ -171,3 +194,11 @@ class ReplyEvaluation:
 
     def _blocking_rules(self) -> tuple[GroundingRules, ...]:
         return grounding_rules([policy for policy in self._policies if policy.id in self._blocking])
+
+    def _stripping_rules(self) -> tuple[GroundingRules, ...]:
+        stripping = (rules for rules in grounding_rules(self._policies) if _strips(rules))
+        return tuple(stripping) if self._inputs.strippable else ()
+
+
+def _strips(rules: GroundingRules) -> bool:
+    return "strip" in (rules.unjudged_action, rules.unverifiable_action)

@@ -1,8 +1,8 @@
 """The rules of the category ``grounding``."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from judges.thresholds import Thresholds
 from judges.types import ScoreRequest
@@ -13,6 +13,12 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=LARGEST)]
 Regenerations = Annotated[int, Field(ge=0, le=5)]
 Positive = Annotated[int, Field(ge=1, le=LARGEST)]
+WITHHOLDING = frozenset({"strip", "block"})
+"""The values of ``unjudged_action`` under which no unjudged text is delivered."""
+
+
+def _default_reasoning_action(rules: dict[str, Any]) -> Literal["pass", "drop"]:
+    return "drop" if rules.get("unjudged_action") in WITHHOLDING else "pass"
 
 
 class GroundingRules(Rules):
@@ -63,6 +69,27 @@ class GroundingRules(Rules):
         "flag",
         description="Action on too many unverifiable claims; strip leaves out each sentence with an unverifiable claim",
     )
+    unjudged_action: Literal["allow", "warn", "strip", "block"] = Field(
+        "warn",
+        description="Action on text that is neither judged nor known to state nothing; strip leaves it out, block "
+        "blocks the reply",
+    )
+    min_coverage: Share = Field(
+        0.0,
+        description="Minimum share of the reply's letters and digits that are judged or state nothing; decided at the "
+        "end",
+    )
+    reasoning_action: Literal["pass", "drop", "judge"] = Field(
+        default_factory=_default_reasoning_action,
+        description="Reasoning text: pass it on, drop it, or judge it like the reply. If unjudged_action is strip or "
+        "block, the default is drop and pass is not allowed",
+        json_schema_extra={"default": "pass"},
+    )
+    tool_call_action: Literal["pass", "hold", "drop"] = Field(
+        "pass",
+        description="Tool calls: pass them on, hold each until the text before it is judged, or drop them; a blocked "
+        "reply has none",
+    )
     max_sources_per_claim: Positive = Field(5, description="Maximum number of passages a claim is judged against")
     max_claims: Positive | None = Field(None, description="Maximum number of claims judged per reply; null: all")
     stream_mode: Literal["hold", "live", "final"] = Field(
@@ -85,6 +112,14 @@ class GroundingRules(Rules):
         "allow", description="What happens to a reply with documents if no judge is available"
     )
     evidence_from_tools: bool = Field(False, description="Count tool messages among the documents")
+
+    @field_validator("reasoning_action")
+    @classmethod
+    def _unjudged_reasoning(cls, value: str, info: ValidationInfo) -> str:
+        unjudged = info.data.get("unjudged_action")
+        if value == "pass" and unjudged in WITHHOLDING:
+            raise ValueError(f"Input should be 'drop' or 'judge' because unjudged_action is '{unjudged}'")
+        return value
 
     @property
     def thresholds(self) -> Thresholds:

@@ -34,16 +34,17 @@ def _counts(rules: GroundingRules, inputs: PolicyInputs, claim: ClaimVerdict) ->
     )
 
 
-def check_scores(rules: GroundingRules, inputs: PolicyInputs, scores: Sequence[float]) -> Iterator[Violation]:
-    """``scores`` do not reach ``min_grounding_score``, as ``score_eval_mode`` says."""
+def check_scores(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
+    """The scores do not reach ``min_grounding_score``, as ``score_eval_mode`` says. The floor never applies to the
+    judge's scores: it would let the claims pass that the documents support least."""
+    from_judge = rules.score_source == "judge" and inputs.judged
     check = ScoreCheck(
         threshold=rules.min_grounding_score,
-        floor=rules.score_relevance_floor,
+        floor=None if from_judge else rules.score_relevance_floor,
         mode=rules.score_eval_mode,
         top_n=rules.score_top_n,
     )
-    from_judge = rules.score_source == "judge" and inputs.judged
-    if low := check.check(scores, complete=inputs.final or not from_judge):
+    if low := check.check(scores_of(rules, inputs), complete=inputs.final or not from_judge):
         yield Violation(
             action=Action(rules.action_on_violation),
             reason=low.reason,

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from policies.engine import DEFAULT_GROUNDING, PolicyEngine, PolicySet, decision_to_dict
 from policies.retrieval.evaluator import RetrievalRules
-from policies.types import Action, Phase, Policy, PolicyInputs, Scope
-from tests.support.policy_builders import chunk, policy
+from policies.types import Action, Citation, Phase, Policy, PolicyInputs, Scope
+from tests.support.policy_builders import chunk, claim, policy
 
 
 def names(policies: PolicySet) -> list[str]:
@@ -180,3 +180,96 @@ def test_the_strictest_grounding_action_does_not_hang_on_order(actions: list[str
         for order in (policies, shuffled)
     )
     assert first is second is (Action.BLOCK if "block" in actions else Action.WARN if actions else Action.ALLOW)
+
+
+BLOCK: dict[str, Any] = {"action_on_violation": "block", "min_citations": 0, "abstention_response": "Ask us."}
+REPORTED_CITATION = Citation(marker="faq.pdf", reported=True)
+
+
+class TestBlockedBeforeTheCall:
+    @pytest.mark.parametrize(
+        ("rules", "inputs", "code"),
+        [
+            (
+                {"score_source": "reported"},
+                PolicyInputs(chunks=[chunk()], reported_scores=[0.9, 0.1]),
+                "GROUNDING_LOW_SCORE",
+            ),
+            (
+                {"score_source": "reported", "score_eval_mode": "average"},
+                PolicyInputs(chunks=[chunk()], reported_scores=[0.9, 0.1]),
+                "GROUNDING_LOW_SCORE",
+            ),
+            (
+                {"score_source": "retrieval"},
+                PolicyInputs(chunks=[chunk(relevance_score=0.2)]),
+                "GROUNDING_LOW_SCORE",
+            ),
+            (
+                {"score_source": "reported", "score_relevance_floor": 0.5},
+                PolicyInputs(chunks=[chunk()], reported_scores=[0.1]),
+                "GROUNDING_IRRELEVANT",
+            ),
+            ({"abstention_threshold": 0.5}, PolicyInputs(output_confidence=0.4), "GROUNDING_ABSTAIN"),
+            (
+                {"max_unsupported_claims": 1},
+                PolicyInputs(chunks=[chunk()], reported_unsupported=["a", "b"]),
+                "GROUNDING_UNSUPPORTED",
+            ),
+            ({"require_source_grounding": True}, PolicyInputs(judged=False), "GROUNDING_REQUIRED"),
+            (
+                {"on_judge_unavailable": "block"},
+                PolicyInputs(chunks=[chunk()], judged=False, judge_unavailable=True),
+                "GROUNDING_NOT_CHECKED",
+            ),
+        ],
+    )
+    def test_what_the_request_says_decides(self, rules: dict[str, Any], inputs: PolicyInputs, code: str) -> None:
+        policies = PolicySet((policy("grounding", **{**BLOCK, **rules}),))
+        blocked = policies.blocked_before_call(inputs)
+        assert blocked is not None
+        assert blocked.cause is not None
+        assert blocked.cause.reason_code == code
+        assert (blocked.on_block, blocked.abstention_response) == ("replace", "Ask us.")
+        phases = [(each.phase, each.action) for each in blocked.decisions]
+        assert phases[0] == (Phase.BEFORE_WORKFLOW, Action.ALLOW)
+        assert phases[-1][1] is Action.BLOCK
+        warning = PolicySet((policy("grounding", **{**BLOCK, **rules, "action_on_violation": "warn"}),))
+        if code != "GROUNDING_NOT_CHECKED":
+            assert warning.blocked_before_call(inputs) is None
+
+    @pytest.mark.parametrize(
+        ("rules", "inputs"),
+        [
+            ({}, PolicyInputs()),
+            ({"min_citations": 3}, PolicyInputs(chunks=[chunk()])),
+            ({"min_citations": 3}, PolicyInputs()),
+            ({"unjudged_action": "block", "min_coverage": 1.0}, PolicyInputs(judged=False)),
+            ({"require_source_grounding": True}, PolicyInputs(chunks=[chunk()])),
+            ({"require_source_grounding": True}, PolicyInputs(documents_may_follow=True)),
+            ({"require_source_grounding": True}, PolicyInputs(of_run=True)),
+            ({"require_source_grounding": True}, PolicyInputs(citations=[REPORTED_CITATION])),
+            ({"abstention_threshold": 0.5}, PolicyInputs(output_confidence=0.5)),
+            ({"abstention_threshold": 0.5}, PolicyInputs(chunks=[chunk()])),
+            ({"max_unsupported_claims": 2}, PolicyInputs(chunks=[chunk()], reported_unsupported=["a", "b"])),
+            ({"score_source": "judge"}, PolicyInputs(chunks=[chunk()], reported_scores=[0.1])),
+        ],
+    )
+    def test_what_the_reply_can_still_change_is_left_to_it(self, rules: dict[str, Any], inputs: PolicyInputs) -> None:
+        assert PolicySet((policy("grounding", **{**BLOCK, **rules}),)).blocked_before_call(inputs) is None
+
+    def test_without_a_policy_nothing_is_blocked(self) -> None:
+        assert PolicySet().blocked_before_call(PolicyInputs(output_confidence=0.0)) is None
+
+    def test_the_reply_would_have_been_blocked_for_the_same_reason(self) -> None:
+        """What is decided early is no more than what would be decided at the end."""
+        policies = PolicySet((policy("grounding", **BLOCK, abstention_threshold=0.5),))
+        inputs = PolicyInputs(chunks=[chunk()], output_confidence=0.4)
+        blocked = policies.blocked_before_call(inputs)
+        evaluation = policies.evaluate_reply(inputs)
+        evaluation.start()
+        evaluation.sentence([claim()])
+        ended = evaluation.finish(inputs)
+        assert blocked is not None
+        assert blocked.cause == ended.cause
+        assert [each.reason for each in blocked.decisions[-1:]] == [each.reason for each in evaluation.decisions[-1:]]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from policies.base import Rules, RulesError
 from policies.grounding.evaluator import GroundingRules
-from policies.registry import CATEGORIES, json_schema, parse_rules
+from policies.registry import CATEGORIES, json_schema, parse_rules, without_derived
 from policies.retrieval.evaluator import RetrievalRules
 
 RETRIEVAL_DEFAULTS: dict[str, Any] = {
@@ -51,6 +51,10 @@ GROUNDING_DEFAULTS: dict[str, Any] = {
     "max_unverifiable_ratio": 0.5,
     "contradiction_action": "flag",
     "unverifiable_action": "flag",
+    "unjudged_action": "warn",
+    "min_coverage": 0.0,
+    "reasoning_action": "pass",
+    "tool_call_action": "pass",
     "max_sources_per_claim": 5,
     "max_claims": None,
     "max_regenerations": 0,
@@ -74,6 +78,28 @@ def test_defaults(category: str, model: type, defaults: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("unjudged_action", "reasoning_action"), [("allow", "pass"), ("warn", "pass"), ("strip", "drop"), ("block", "drop")]
+)
+def test_unjudged_reasoning_is_dropped_where_unjudged_text_is_withheld(
+    unjudged_action: str, reasoning_action: str
+) -> None:
+    rules = parse_rules("grounding", {"unjudged_action": unjudged_action})
+    assert isinstance(rules, GroundingRules)
+    assert rules.reasoning_action == reasoning_action
+    # What is stored, with every default filled in, can be read again.
+    assert parse_rules("grounding", rules.model_dump(mode="json")) == rules
+
+
+def test_a_default_that_nobody_chose_does_not_outlive_the_rule_that_it_depends_on() -> None:
+    usual = parse_rules("grounding", {}).model_dump(mode="json")
+    kept = without_derived("grounding", usual)
+    assert set(usual) - set(kept) == {"reasoning_action"}
+    chosen = {"unjudged_action": "block", "reasoning_action": "drop"}
+    assert without_derived("grounding", chosen) == chosen
+    assert without_derived("unknown", chosen) == chosen
+
+
+@pytest.mark.parametrize(
     ("category", "rules"),
     [
         ("retrieval", {"min_relevance_score": 1, "max_single_source_ratio": 0, "max_source_age_days": 0}),
@@ -81,6 +107,8 @@ def test_defaults(category: str, model: type, defaults: dict[str, Any]) -> None:
         ("grounding", {"min_grounding_score": 1.0, "max_unsupported_claims": 0, "abstention_threshold": None}),
         ("grounding", {"score_relevance_floor": 0, "score_top_n": 1, "max_claims": 1}),
         ("grounding", {"max_regenerations": 5}),
+        ("grounding", {"unjudged_action": "block", "min_coverage": 1, "reasoning_action": "judge"}),
+        ("grounding", {"unjudged_action": "allow", "tool_call_action": "hold", "reasoning_action": "pass"}),
     ],
 )
 def test_values_at_the_edge_are_valid(category: str, rules: dict[str, Any]) -> None:
@@ -113,6 +141,22 @@ def test_values_at_the_edge_are_valid(category: str, rules: dict[str, Any]) -> N
         ("grounding", {"xyz": 1}, ["xyz"], "Unknown rule"),
         ("grounding", {"max_unsupported_claims": -1}, ["max_unsupported_claims"], "greater than or equal to 0"),
         ("grounding", {"score_top_n": 0}, ["score_top_n"], "greater than or equal to 1"),
+        ("grounding", {"unjudged_action": "drop"}, ["unjudged_action"], "'allow', 'warn', 'strip' or 'block'"),
+        ("grounding", {"min_coverage": 1.1}, ["min_coverage"], "less than or equal to 1"),
+        ("grounding", {"tool_call_action": "judge"}, ["tool_call_action"], "'pass', 'hold' or 'drop'"),
+        ("grounding", {"reasoning_action": "hold"}, ["reasoning_action"], "'pass', 'drop' or 'judge'"),
+        (
+            "grounding",
+            {"unjudged_action": "strip", "reasoning_action": "pass"},
+            ["reasoning_action"],
+            "Input should be 'drop' or 'judge' because unjudged_action is 'strip'",
+        ),
+        (
+            "grounding",
+            {"unjudged_action": "block", "reasoning_action": "pass"},
+            ["reasoning_action"],
+            "because unjudged_action is 'block'",
+        ),
         ("grounding", {"max_claims": 0}, ["max_claims"], "greater than or equal to 1"),
         ("grounding", {"action_on_violation": "drop"}, ["action_on_violation"], "'warn' or 'block'"),
         ("grounding", {"abstention_response": "\ud800"}, ["abstention_response"], "surrogate"),

@@ -14,6 +14,7 @@ from policies.replay import (
     DOCUMENTS,
     LLM,
     MORE_CLAIMS,
+    STANDINGS,
     THRESHOLDS,
     TOOLS,
     ChoiceLog,
@@ -23,7 +24,7 @@ from policies.replay import (
     replay,
     shadow_decisions,
 )
-from policies.types import Action, Citation, Policy, PolicyInputs
+from policies.types import Action, Citation, Policy, PolicyInputs, UnjudgedText
 from tests.support.policy_builders import chunk, claim, policy
 
 JUDGING = JudgeOptions(thresholds=Thresholds(), max_sources=5, max_claims=None)
@@ -190,3 +191,43 @@ def test_a_claim_without_a_verdict_has_one_by_no_threshold() -> None:
     unjudged = replace(claim(0.0), claim=Claim(text="x", span=Span(0, 1), sentence_index=0), reason="timeout")
     of = log(choice(unjudged, positions=(0, 1)), chunks=[NEW, NEW])
     assert decided(of, grounding(entailment_threshold=0.5)).doubts == set()
+
+
+CODE = UnjudgedText(kind="code", text="rm -rf /", span=Span(20, 28), sentence_index=1)
+
+
+@pytest.mark.parametrize(
+    ("rules", "actions", "action"),
+    [
+        ({"unjudged_action": "allow"}, ["allow", "allow", "allow"], Action.ALLOW),
+        ({}, ["allow", "allow", "warn"], Action.WARN),
+        ({"unjudged_action": "strip"}, ["allow", "drop", "allow"], Action.WARN),
+        ({"unjudged_action": "block"}, ["allow", "block"], Action.BLOCK),
+        (
+            {"unjudged_action": "allow", "min_coverage": 0.9, "action_on_violation": "block"},
+            ["allow", "allow", "block"],
+            Action.BLOCK,
+        ),
+        ({"unjudged_action": "allow", "min_coverage": 0.5}, ["allow", "allow", "allow"], Action.ALLOW),
+    ],
+)
+def test_unjudged_text_is_decided_again(rules: dict[str, Any], actions: list[str], action: Action) -> None:
+    of = log(choice(claim(), claim(sentence=2), unjudged=[CODE], coverage=0.62))
+    made = decided(of, grounding(**rules))
+    assert [decision.action.value for decision in made.decisions] == actions
+    assert (made.action, made.doubts) == (action, frozenset())
+
+
+def test_claims_that_would_be_skipped_would_be_unjudged() -> None:
+    of = log(choice(claim(), claim(sentence=1), unjudged=[CODE], coverage=0.9))
+    made = decided(of, grounding(max_claims=1, unjudged_action="block"))
+    assert made.decisions[-1].reason.startswith('Unjudged text (skipped): "It costs 5 euros."')
+    assert made.doubts == {STANDINGS}
+    assert decided(of, grounding()).doubts == set()
+
+
+@pytest.mark.parametrize("rules", [{"unjudged_action": "strip"}, {"unjudged_action": "block"}, {"min_coverage": 0.5}])
+def test_a_log_without_standings_is_a_doubt_where_they_matter(rules: dict[str, Any]) -> None:
+    of = log(choice(claim()))
+    assert decided(of, grounding(**rules)).doubts == {STANDINGS}
+    assert decided(of, grounding()).doubts == set()

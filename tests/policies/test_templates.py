@@ -54,6 +54,10 @@ def test_each_is_valid(index: int) -> None:
         ("Medical Q&A", {"min_grounding_score": 0.9, "min_citations": 3, "abstention_threshold": 0.7}),
         ("Lenient RAG", {"min_grounding_score": 0.6, "max_unsupported_claims": 3, "action_on_violation": "warn"}),
         ("Citation-only", {"require_source_grounding": True, "max_unsupported_claims": 2}),
+        *(
+            (name, {"unjudged_action": "block", "reasoning_action": "drop", "stream_mode": "final"})
+            for name in ("Strict research assistant", "Medical Q&A", "Citation-only")
+        ),
         ("Grounding with LLM judge", {"llm_grounding_check": True, "llm_grounding_phase": "after_workflow"}),
     ],
 )

@@ -6,8 +6,17 @@ from fastapi import APIRouter, Body, Path, Response
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from app.api.admin.common import AdminRoute, CursorText, Expected, Limit, Word, decode_cursor, encode_cursor, etag, page
-from app.dependencies import PoliciesDep
-from app.policy_admin.policy_document import PolicyDocument, PolicyVersion, StoredPolicy, draft
+from app.dependencies import FactsDep, PoliciesDep
+from app.policy_admin.policy_document import (
+    PolicyDocument,
+    PolicyDraft,
+    PolicyVersion,
+    SavedPolicy,
+    StoredPolicy,
+    draft,
+    warnings_of,
+)
+from policies.policy_warnings import GatewayFacts, RuleWarning
 from policies.registry import CATEGORIES, json_schema
 from policies.templates import templates
 
@@ -34,6 +43,13 @@ class VersionPage(BaseModel):
     next_cursor: str | None
 
 
+class Validation(BaseModel):
+    """``policy``: the document with every default filled in. ``warnings``: what it cannot do although it is valid."""
+
+    policy: PolicyDraft
+    warnings: tuple[RuleWarning, ...]
+
+
 class Rollback(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -41,11 +57,21 @@ class Rollback(BaseModel):
 
 
 @router.post("", status_code=201)
-async def create_policy(store: PoliciesDep, document: PolicyDocument, response: Response) -> StoredPolicy:
-    """Make a policy. It is in force on every worker within a second."""
+async def create_policy(
+    store: PoliciesDep, facts: FactsDep, document: PolicyDocument, response: Response
+) -> SavedPolicy:
+    """Create a policy. It takes effect on every worker within a second. `warnings` says what it cannot do although it
+    is valid."""
     policy = await store.create(draft(document))
     response.headers["Location"] = f"/admin/v1/policies/{policy.id}"
-    return _tagged(response, policy)
+    return _saved(response, policy, facts)
+
+
+@router.post("/validate")
+async def validate_policy(facts: FactsDep, document: PolicyDocument) -> Validation:
+    """Check a policy without saving it: 422 if it is invalid, otherwise the warnings that saving it would answer."""
+    policy = draft(document)
+    return Validation(policy=policy, warnings=warnings_of(policy, facts))
 
 
 @router.get("")
@@ -83,22 +109,28 @@ async def get_policy(store: PoliciesDep, policy_id: PolicyId, response: Response
 
 @router.put("/{policy_id}")
 async def replace_policy(
-    store: PoliciesDep, policy_id: PolicyId, document: PolicyDocument, expected: Expected, response: Response
-) -> StoredPolicy:
+    store: PoliciesDep,
+    facts: FactsDep,
+    policy_id: PolicyId,
+    document: PolicyDocument,
+    expected: Expected,
+    response: Response,
+) -> SavedPolicy:
     """Replace a policy; what is left out gets its default."""
-    return _tagged(response, await store.replace(policy_id, draft(document), expected=expected))
+    return _saved(response, await store.replace(policy_id, draft(document), expected=expected), facts)
 
 
 @router.patch("/{policy_id}")
 async def patch_policy(
     store: PoliciesDep,
+    facts: FactsDep,
     policy_id: PolicyId,
     patch: Annotated[dict[str, Any], Body(description="JSON merge patch (RFC 7396)")],
     expected: Expected,
     response: Response,
-) -> StoredPolicy:
+) -> SavedPolicy:
     """Change what is given and keep the rest, rule by rule; null brings a rule back to its default."""
-    return _tagged(response, await store.patch(policy_id, patch, expected=expected))
+    return _saved(response, await store.patch(policy_id, patch, expected=expected), facts)
 
 
 @router.delete("/{policy_id}", status_code=204)
@@ -120,10 +152,15 @@ async def list_versions(
 
 @router.post("/{policy_id}/rollback")
 async def roll_back_policy(
-    store: PoliciesDep, policy_id: PolicyId, to: Rollback, expected: Expected, response: Response
-) -> StoredPolicy:
+    store: PoliciesDep, facts: FactsDep, policy_id: PolicyId, to: Rollback, expected: Expected, response: Response
+) -> SavedPolicy:
     """Make an earlier version the newest again."""
-    return _tagged(response, await store.rollback(policy_id, to.version, expected=expected))
+    return _saved(response, await store.rollback(policy_id, to.version, expected=expected), facts)
+
+
+def _saved(response: Response, policy: StoredPolicy, facts: GatewayFacts) -> SavedPolicy:
+    response.headers["ETag"] = etag(policy.version)
+    return SavedPolicy.of(policy, facts)
 
 
 def _tagged(response: Response, policy: StoredPolicy) -> StoredPolicy:

@@ -45,6 +45,7 @@ _DOUBTS = {
     "llm_score": "an LLM judge would be called",
     "evidence_from_tools": "tool results would count as evidence",
     "consistency": "claims would be compared with each other",
+    "standings": "it isn't known which text would be unjudged",
     "conflicts": "documents would be compared with each other",
 }
 

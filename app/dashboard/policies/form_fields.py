@@ -35,6 +35,7 @@ _GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
             "max_regenerations",
             "factual_consistency_check",
         ),
+        "Unjudged text": ("unjudged_action", "min_coverage", "reasoning_action", "tool_call_action"),
         "Actions": (
             "action_on_violation",
             "on_block",

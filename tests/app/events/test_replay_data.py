@@ -24,7 +24,7 @@ from judges.types import (
     Span,
 )
 from policies.replay import ChoiceLog, JudgeOptions, RequestLog
-from policies.types import Citation, PolicyInputs
+from policies.types import Citation, PolicyInputs, UnjudgedText
 
 SECRET = "The patient is called Dorothea."
 CHUNKS = [Chunk(id=f"d{index}", text="", source="a.pdf", relevance_score=0.5, age_days=2.0) for index in range(3)]
@@ -65,6 +65,9 @@ FIELDS: dict[str, Any] = {
     "reported_unsupported": [SECRET],
     "output_confidence": 0.75,
     "trust_score": 0.5,
+    "unjudged": [UnjudgedText(kind="code", text=SECRET, span=Span(3, 34), sentence_index=1)],
+    "coverage": 0.75,
+    "documents_may_follow": True,
     "judged": False,
     "judge_unavailable": True,
     "tool_calls_only": True,
@@ -142,6 +145,7 @@ def test_without_texts_none_of_them_is_kept(how: StoreText) -> None:
     assert [citation.marker for citation in inputs.citations][:3] == ["[1]", "[7]", "…"]
     assert inputs.citations[3].marker not in ("", "…")
     assert list(inputs.reported_unsupported) == ["…"]
+    assert [(text.kind, text.excerpt, text.characters) for text in inputs.unjudged] == [("code", "…", 31)]
     (claim,) = inputs.claims
     assert (claim.claim.text, claim.entailed, dict(claim.support)) == ("…", 0.9, {0: 0.9, 1: 0.1})
 

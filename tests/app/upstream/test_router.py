@@ -36,6 +36,20 @@ def test_a_model_that_no_one_takes_has_no_way() -> None:
     assert way(Router([spec("a", "x"), spec("b", "y")]), "z") == []
 
 
+@pytest.mark.parametrize(
+    ("glob", "served"),
+    [("x", True), ("z", False), ("x*", True), ("house", True), ("ho*", True), ("z*", False), ("[xz]", True)],
+)
+def test_a_scope_names_a_model_that_is_served_or_not(glob: str, served: bool) -> None:
+    assert Router([spec("a", "x"), spec("b", "y", alias={"house": "y"})]).serves(glob) is served
+
+
+def test_two_globs_may_have_a_model_in_common() -> None:
+    router = Router([spec("a", "gpt-*")])
+    assert router.serves("claude-*")
+    assert not router.serves("claude-3")
+
+
 def test_without_a_model_the_first_upstream_is_asked() -> None:
     assert way(Router([spec("a", "x"), spec("b", "y")]), None) == [("a", None)]
 

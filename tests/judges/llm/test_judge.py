@@ -152,7 +152,8 @@ async def test_without_a_key_it_is_not_ready_and_says_why() -> None:
     async with serve(obedient) as server:
         made = judge(server, keys=Keys())
         assert not made.ready
-        assert made.fault == "no key is configured for openai"
+        assert made.fault == made.fault_of("gpt-4o") == "no key is configured for openai"
+        assert made.fault_of("mystery-7b") == "no provider is known for the model 'mystery-7b'"
         score = await made.score(ScoreRequest(model="gpt-4o-mini"), TRUE, [Chunk(id="a", text=TRUE)])
         unknown = await made.score(ScoreRequest(model="mystery-7b"), TRUE, [Chunk(id="a", text=TRUE)])
     assert (score.score, score.skipped, score.calls) == (None, "no_key", ())

@@ -54,8 +54,75 @@ def test_each_llm_score_is_requested_once() -> None:
         ("evidence_from_tools", {"evidence_from_tools": True}),
         ("consistency_check", {"factual_consistency_check": True}),
         ("valid_citations", {"require_valid_citations": True}),
+        ("withholds_unjudged", {"unjudged_action": "strip"}),
+        ("withholds_unjudged", {"unjudged_action": "block"}),
+        ("reads_standings", {"unjudged_action": "block"}),
+        ("reads_standings", {"min_coverage": 0.5}),
     ],
 )
 def test_one_policy_is_enough(name: str, rules: dict[str, Any]) -> None:
     assert getattr(settings({}, rules), name)
     assert not getattr(settings({}, {}), name)
+
+
+@pytest.mark.parametrize(
+    ("name", "rules", "strictest"),
+    [
+        ("reasoning_action", [{}, {}], "pass"),
+        ("reasoning_action", [{"reasoning_action": "judge"}, {}], "judge"),
+        ("reasoning_action", [{"reasoning_action": "judge"}, {"unjudged_action": "block"}], "drop"),
+        ("tool_call_action", [{}, {}], "pass"),
+        ("tool_call_action", [{}, {"tool_call_action": "hold"}], "hold"),
+        ("tool_call_action", [{"tool_call_action": "drop"}, {"tool_call_action": "hold"}], "drop"),
+    ],
+)
+def test_the_strictest_action_is_taken(name: str, rules: list[dict[str, Any]], strictest: str) -> None:
+    assert getattr(settings(*rules), name) == strictest
+
+
+NO_CITATIONS: dict[str, Any] = {"min_citations": 0}
+BLOCK: dict[str, Any] = {**NO_CITATIONS, "action_on_violation": "block"}
+WHOLE_REPLY_RULES = {
+    "min_citations": {"min_citations": 1, "action_on_violation": "block"},
+    "require_source_grounding": {**BLOCK, "require_source_grounding": True},
+    "max_unsupported_claims": {**BLOCK, "max_unsupported_claims": 0},
+    "max_unverifiable_ratio": {**NO_CITATIONS, "unverifiable_action": "block"},
+    "min_coverage": {**BLOCK, "min_coverage": 0.9},
+    "factual_consistency_check": {**BLOCK, "factual_consistency_check": True},
+    "abstention_threshold": {**BLOCK, "abstention_threshold": 0.5},
+    "llm_grounding_check": {**BLOCK, "llm_grounding_check": True},
+    "require_valid_citations": {**BLOCK, "require_valid_citations": True},
+    "score_eval_mode": {**BLOCK, "score_eval_mode": "average"},
+}
+
+
+class TestHoldToTheEnd:
+    @pytest.mark.parametrize("name", WHOLE_REPLY_RULES)
+    def test_a_rule_that_blocks_and_is_decided_at_the_end_raises_hold_to_final(self, name: str) -> None:
+        held = settings(NO_CITATIONS, WHOLE_REPLY_RULES[name])
+        assert (held.stream_mode, held.effective_stream_mode, held.held_to_end_by) == ("hold", "final", (name,))
+
+    @pytest.mark.parametrize("name", WHOLE_REPLY_RULES)
+    @pytest.mark.parametrize("mode", ["live", "final"])
+    def test_other_modes_stay(self, name: str, mode: str) -> None:
+        other = settings({**WHOLE_REPLY_RULES[name], "stream_mode": mode})
+        assert (other.effective_stream_mode, other.held_to_end_by) == (mode, ())
+
+    @pytest.mark.parametrize(
+        "rules",
+        [
+            {},
+            {**WHOLE_REPLY_RULES["require_source_grounding"], "action_on_violation": "warn"},
+            {"unverifiable_action": "block", "max_unverifiable_ratio": 1.0},
+            {**BLOCK, "contradiction_action": "block"},
+            {**BLOCK, "unjudged_action": "block"},
+            {**BLOCK, "score_eval_mode": "top_n", "score_source": "reported"},
+            {**BLOCK, "on_judge_unavailable": "block"},
+        ],
+    )
+    def test_what_is_decided_sentence_by_sentence_or_only_warns_raises_nothing(self, rules: dict[str, Any]) -> None:
+        assert settings(rules).effective_stream_mode == "hold"
+
+    def test_each_rule_is_named_once(self) -> None:
+        strict = {"action_on_violation": "block", "llm_grounding_check": True}
+        assert settings(strict, strict).held_to_end_by == ("llm_grounding_check", "min_citations")

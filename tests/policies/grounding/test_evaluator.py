@@ -86,11 +86,14 @@ def test_nothing_above_the_floor() -> None:
     assert violation.action is Action.BLOCK
 
 
-def test_that_no_claim_is_above_the_floor_is_told_at_the_end() -> None:
+def test_the_floor_is_not_for_the_scores_of_the_judge() -> None:
+    """Or else a claim would pass because no document supports it at all."""
     rules = {"score_relevance_floor": 0.5}
-    assert mid(rules, claims=[claim(0.1)]) == ()
-    assert [v.reason_code for v in mid(rules, claims=[claim(0.1)], final=True)] == ["GROUNDING_IRRELEVANT"]
-    assert mid(rules, claims=[claim(0.1), claim(0.8)], final=True) == ()
+    for final in (False, True):
+        (violation,) = mid(rules, claims=[claim(0.1), claim(0.8)], final=final)
+        assert violation.reason == "Grounding score (0.10) below threshold (0.7)"
+    (violation,) = mid(rules, judged=False, reported_scores=[0.1])
+    assert violation.reason_code == "GROUNDING_IRRELEVANT"
 
 
 def test_average() -> None:

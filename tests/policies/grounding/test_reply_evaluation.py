@@ -7,13 +7,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judges.thresholds import Thresholds
-from judges.types import ClaimVerdict
+from judges.types import (
+    ClaimVerdict,
+    Consistency,
+    Contradiction,
+    LlmScore,
+    LocatedStatement,
+    ScoreRequest,
+    Span,
+)
 from policies.engine import DEFAULT_GROUNDING, PolicySet, ReplyEvaluation
-from policies.types import Action, Citation, Phase, PolicyInputs
+from policies.types import Action, Citation, Phase, PolicyInputs, UnjudgedText
 from tests.support.policy_builders import chunk, claim, policy
 
 INPUTS = PolicyInputs(chunks=(chunk(0, source="faq.pdf"),), final=False)
 CITED = (Citation(marker="[1]", document_index=0, sentence_index=0),)
+INCONSISTENT = Consistency(
+    contradictions=[
+        Contradiction(
+            first=LocatedStatement(text="It costs 5 euros.", span=Span(0, 5)),
+            second=LocatedStatement(text="It costs 6 euros.", span=Span(6, 9)),
+            score=0.9,
+        )
+    ]
+)
 LOW: dict[str, Any] = {"min_grounding_score": 0.0}
 
 
@@ -236,3 +253,54 @@ def test_modes_over_the_whole_are_decided_at_its_end(mode: str) -> None:
     assert evaluation.sentence([claim(0.1)]).action is Action.ALLOW
     assert evaluation.sentence([claim(0.9, sentence=1)]).action is Action.ALLOW
     assert evaluation.finish(INPUTS).action is Action.BLOCK
+
+
+WHOLE_RULES = st.fixed_dictionaries(
+    {},
+    optional={
+        "action_on_violation": st.sampled_from(["warn", "block"]),
+        "contradiction_action": st.sampled_from(["flag", "block", "correct"]),
+        "unverifiable_action": st.sampled_from(["flag", "block", "strip"]),
+        "unjudged_action": st.sampled_from(["allow", "warn", "strip", "block"]),
+        "min_coverage": st.sampled_from([0.0, 0.9]),
+        "min_citations": st.sampled_from([0, 1]),
+        "require_source_grounding": st.booleans(),
+        "require_valid_citations": st.booleans(),
+        "max_unsupported_claims": st.sampled_from([None, 0]),
+        "max_unverifiable_ratio": st.sampled_from([0.2, 1.0]),
+        "abstention_threshold": st.sampled_from([None, 0.5]),
+        "min_grounding_score": st.sampled_from([0.0, 0.7]),
+        "score_eval_mode": st.sampled_from(["all", "average", "top_n"]),
+        "factual_consistency_check": st.booleans(),
+        "llm_grounding_check": st.booleans(),
+        "llm_grounding_phase": st.sampled_from(["mid_execution", "after_workflow", "both"]),
+    },
+)
+WHOLE_REPLIES = st.fixed_dictionaries(
+    {
+        "citations": st.sampled_from([(), CITED, (Citation(marker="[7]"),)]),
+        "coverage": st.sampled_from([None, 0.0, 1.0]),
+        "trust_score": st.sampled_from([None, 0.0, 1.0]),
+        "consistency": st.sampled_from([None, INCONSISTENT]),
+        "llm_scores": st.sampled_from([(), (LlmScore(request=ScoreRequest(model="gpt-4o-mini"), score=0.1),)]),
+    }
+)
+
+
+@given(rules=WHOLE_RULES, claims=CLAIMS, reply=WHOLE_REPLIES, unjudged=st.booleans())
+def test_under_an_effective_hold_no_reply_is_blocked_after_its_sentences_were_sent(
+    rules: dict[str, Any], claims: Sequence[ClaimVerdict], reply: dict[str, Any], unjudged: bool
+) -> None:
+    """Whatever can still block at the end raises ``hold`` to ``final``."""
+    evaluation = evaluate(rules)
+    if evaluation.settings.effective_stream_mode == "final":
+        return
+    evaluation.start()
+    text = UnjudgedText(kind="code", text="x", span=Span(0, 1), sentence_index=99)
+    sentences: list[tuple[list[ClaimVerdict], list[UnjudgedText]]] = [
+        ([replace(one, claim=replace(one.claim, sentence_index=at))], []) for at, one in enumerate(claims)
+    ]
+    for found, texts in [*sentences, ([], [text] if unjudged else [])]:
+        if evaluation.sentence(found, texts).action is Action.BLOCK:
+            return
+    assert evaluation.finish(replace(INPUTS, **reply)).action is not Action.BLOCK

@@ -17,6 +17,7 @@ from app.auth.secrets import Vault, new_secret_key
 from app.db.database import Database
 from app.events.storage.writer import EventWriter
 from app.policy_admin.policy_store import PolicyStore
+from policies.policy_warnings import GatewayFacts
 
 TOKEN = "the-admin-token"
 
@@ -39,6 +40,11 @@ async def resources(
             admin=auth,
             keys=KeyStore(database),
             vault=Vault(database, SecretStr(new_secret_key())),
+            facts=GatewayFacts(
+                serves=lambda model: model != "nobody-7b",
+                llm_fault="no model is configured",
+                llm_model_fault=lambda model: "no key is configured for openai",
+            ),
         )
         await events.aclose()
 

@@ -37,8 +37,9 @@ async def test_a_policy_is_made_and_found_where_it_says(client: httpx.AsyncClien
     assert answer.headers["etag"] == '"1"'
     assert set(policy) == {
         *("id", "name", "category", "rules", "scope", "enabled", "priority", "mode", "canary_percent"),
-        *("version", "created_at", "updated_at"),
+        *("version", "created_at", "updated_at", "warnings"),
     }
+    assert policy.pop("warnings") == []
     assert policy["id"].startswith("pol_")
     assert policy["created_at"].endswith("Z")
     assert (policy["rules"]["min_chunks"], policy["rules"]["min_relevance_score"]) == (2, 0.7)
@@ -76,7 +77,7 @@ async def test_a_stale_or_odd_etag_changes_nothing(client: httpx.AsyncClient, ta
     problem(await client.patch(url, json={"priority": 9}, headers=headers), 412)
     problem(await client.delete(url, headers=headers), 412)
     problem(await client.post(f"{url}/rollback", json={"version": 1}, headers=headers), 412)
-    assert (await client.get(url)).json() == policy
+    assert (await client.get(url)).json() | {"warnings": []} == policy
 
 
 async def test_any_version_is_changed_where_none_is_named(client: httpx.AsyncClient) -> None:
@@ -163,7 +164,7 @@ async def test_a_bad_policy_is_refused_by_field(
         body = problem(answer, 422)
         assert body["errors"][0]["loc"] == where
         assert ".".join(map(str, where)) in body["detail"]
-    assert (await client.get(url)).json() == policy
+    assert (await client.get(url)).json() | {"warnings": []} == policy
 
 
 @pytest.mark.parametrize(
@@ -215,3 +216,55 @@ async def test_the_schema_names_the_rules_of_each_category(client: httpx.AsyncCl
     body = (await client.get(f"{URL}/schema")).json()
     assert set(body) == {"retrieval", "grounding"}
     assert body["retrieval"]["properties"]["min_relevance_score"]["default"] == 0.7
+
+
+LIVE: dict[str, Any] = {"unjudged_action": "block", "stream_mode": "live"}
+
+
+def where(answer: httpx.Response) -> list[list[str]]:
+    assert answer.is_success, answer.text
+    assert all(set(warning) == {"loc", "msg"} and warning["msg"] for warning in answer.json()["warnings"])
+    return [warning["loc"] for warning in answer.json()["warnings"]]
+
+
+class TestWarnings:
+    """Saving a policy says what it cannot do although it is valid."""
+
+    async def test_each_way_to_save_answers_them(self, client: httpx.AsyncClient) -> None:
+        body = {"name": "live", "category": "grounding", "rules": LIVE}
+        answer = await client.post(URL, json=body)
+        assert where(answer) == [["rules", "unjudged_action"]]
+        url = f"{URL}/{answer.json()['id']}"
+        assert where(await client.patch(url, json={"rules": {"stream_mode": "hold"}})) == []
+        assert where(await client.put(url, json=body | {"scope": {"models": ["nobody-7b"]}})) == [
+            ["scope", "models"],
+            ["rules", "unjudged_action"],
+        ]
+        assert where(await client.post(f"{url}/rollback", json={"version": 2})) == []
+        assert "warnings" not in (await client.get(url)).json()
+
+    async def test_what_the_gateway_lacks_is_known(self, client: httpx.AsyncClient) -> None:
+        rules = {"contradiction_action": "correct", "llm_grounding_check": True}
+        answer = await client.post(f"{URL}/validate", json={"name": "x", "category": "grounding", "rules": rules})
+        assert where(answer) == [["rules", "contradiction_action"], ["rules", "llm_grounding_model"]]
+
+    async def test_a_policy_can_be_checked_without_being_saved(self, client: httpx.AsyncClient) -> None:
+        body = {"name": "live", "category": "grounding", "rules": LIVE}
+        answer = await client.post(f"{URL}/validate", json=body)
+        assert where(answer) == [["rules", "unjudged_action"]]
+        assert answer.json()["policy"]["rules"]["reasoning_action"] == "drop"
+        assert (await client.get(URL)).json()["items"] == []
+        wrong = await client.post(f"{URL}/validate", json=body | {"rules": LIVE | {"reasoning_action": "pass"}})
+        (error,) = problem(wrong, 422)["errors"]
+        assert error["loc"] == ["rules", "reasoning_action"]
+
+
+async def test_a_default_follows_the_rule_that_it_depends_on(client: httpx.AsyncClient) -> None:
+    answer = await client.post(URL, json={"name": "x", "category": "grounding"})
+    url = f"{URL}/{answer.json()['id']}"
+    assert answer.json()["rules"]["reasoning_action"] == "pass"
+    strict = await client.patch(url, json={"rules": {"unjudged_action": "block"}})
+    assert strict.json()["rules"]["reasoning_action"] == "drop"
+    chosen = {"rules": {"unjudged_action": "block", "reasoning_action": "pass"}}
+    (error,) = problem(await client.patch(url, json=chosen), 422)["errors"]
+    assert error["loc"] == ["rules", "reasoning_action"]

@@ -1,0 +1,100 @@
+"""Every combination of rules that is warned of when a policy is saved, and those that are not."""
+
+from typing import Any
+
+import pytest
+
+from policies.grounding.rule_warnings import GatewayFacts, rule_warnings
+from policies.grounding.rules import GroundingRules
+from policies.registry import parse_rules
+from policies.templates import templates
+
+QUIET: dict[str, Any] = {"min_citations": 0}
+NO_LLM = GatewayFacts(
+    llm_fault="no model is configured", llm_model_fault=lambda model: f"no provider is known for the model {model!r}"
+)
+
+
+def warned(rules: dict[str, Any], facts: GatewayFacts = GatewayFacts()) -> dict[str, str]:
+    """The warnings by rule."""
+    parsed = parse_rules("grounding", QUIET | rules)
+    assert isinstance(parsed, GroundingRules)
+    found = list(rule_warnings(parsed, facts))
+    assert all(warning.loc[0] == "rules" and warning.loc[1] in GroundingRules.model_fields for warning in found)
+    return {warning.loc[1]: warning.msg for warning in found}
+
+
+BLOCK = {"action_on_violation": "block"}
+
+
+@pytest.mark.parametrize(
+    ("rules", "facts", "rule", "says"),
+    [
+        ({"score_relevance_floor": 0.5}, {}, "score_relevance_floor", "doesn't apply to the judge's scores"),
+        ({"min_citations": 2}, {}, "min_citations", "Models rarely cite documents unless"),
+        ({**BLOCK, "min_citations": 1, "stream_mode": "final"}, {}, "min_citations", "Set grounding.inject"),
+        ({"require_source_grounding": True}, {}, "require_source_grounding", "ask for citations in your prompt"),
+        (
+            {**BLOCK, "max_unsupported_claims": 0, "min_coverage": 0.5},
+            {},
+            "stream_mode",
+            "'hold' works like 'final', because these rules block and need the whole reply: "
+            "max_unsupported_claims, min_coverage.",
+        ),
+        (
+            {"unverifiable_action": "block", "stream_mode": "live"},
+            {},
+            "stream_mode",
+            "has been sent before these rules can block it: max_unverifiable_ratio.",
+        ),
+        ({"unjudged_action": "block", "stream_mode": "live"}, {}, "unjudged_action", "'block' ends the stream after"),
+        ({"unjudged_action": "strip", "stream_mode": "live"}, {}, "unjudged_action", "'strip' has no effect"),
+        ({"unverifiable_action": "strip", "stream_mode": "live"}, {}, "unverifiable_action", "'strip' has no effect"),
+        ({"contradiction_action": "correct", "stream_mode": "live"}, {}, "contradiction_action", "'correct' has no"),
+        (
+            {"contradiction_action": "correct"},
+            NO_LLM,
+            "contradiction_action",
+            "No LLM judge can write corrections (no model is configured)",
+        ),
+        (
+            {"llm_grounding_check": True, "llm_grounding_model": "nobody-7b"},
+            NO_LLM,
+            "llm_grounding_model",
+            "The LLM grounding check is skipped: no provider is known for the model 'nobody-7b'.",
+        ),
+    ],
+)
+def test_what_cannot_work_is_warned_of(
+    rules: dict[str, Any], facts: GatewayFacts | dict[str, Any], rule: str, says: str
+) -> None:
+    found = warned(rules, facts if isinstance(facts, GatewayFacts) else GatewayFacts())
+    assert set(found) == {rule}
+    assert says in found[rule]
+
+
+@pytest.mark.parametrize(
+    ("rules", "facts"),
+    [
+        ({}, NO_LLM),
+        ({"min_citations": 1}, NO_LLM),
+        ({"score_relevance_floor": 0.5, "score_source": "reported"}, NO_LLM),
+        ({"score_relevance_floor": 0.5, "score_source": "retrieval"}, NO_LLM),
+        ({"max_unsupported_claims": 0}, NO_LLM),
+        ({**BLOCK, "max_unsupported_claims": 0, "stream_mode": "final"}, NO_LLM),
+        ({"unjudged_action": "block"}, NO_LLM),
+        ({"unjudged_action": "strip", "unverifiable_action": "strip", "stream_mode": "final"}, NO_LLM),
+        ({"contradiction_action": "block", "stream_mode": "live"}, NO_LLM),
+        ({"contradiction_action": "correct", "llm_grounding_check": True}, GatewayFacts()),
+    ],
+)
+def test_what_works_is_not(rules: dict[str, Any], facts: GatewayFacts) -> None:
+    assert warned(rules, facts) == {}
+
+
+@pytest.mark.parametrize(
+    "template", [one for one in templates() if one["category"] == "grounding"], ids=lambda t: t["name"]
+)
+def test_templates_have_a_stream_mode_that_keeps_what_they_promise(template: dict[str, Any]) -> None:
+    found = warned(template["rules"])
+    assert not {"stream_mode", "unjudged_action", "score_relevance_floor"} & set(found)

@@ -1,0 +1,22 @@
+"""Warnings about the scope of a policy, and those of its category."""
+
+import pytest
+
+from policies.policy_warnings import GatewayFacts, RuleWarning, policy_warnings
+from policies.registry import parse_rules
+
+FACTS = GatewayFacts(serves=lambda model: model.startswith("gpt-"))
+
+
+@pytest.mark.parametrize("category", ["retrieval", "grounding"])
+def test_a_model_that_no_upstream_serves(category: str) -> None:
+    found = policy_warnings(parse_rules(category, {}), ["gpt-4o", "claude-*"], FACTS)
+    assert found == (
+        RuleWarning(loc=("scope", "models"), msg="No upstream serves 'claude-*', so no request matches it."),
+    )
+    assert policy_warnings(parse_rules(category, {}), ["claude-*"], GatewayFacts()) == ()
+
+
+def test_grounding_rules_are_looked_at() -> None:
+    rules = parse_rules("grounding", {"unjudged_action": "strip", "stream_mode": "live"})
+    assert [warning.loc for warning in policy_warnings(rules, [], FACTS)] == [("rules", "unjudged_action")]
