@@ -44,7 +44,7 @@ async def pass_through(request: Request, path: str) -> Response:
     response = sent.response
     return StreamedResponse(
         RawBody(response),
-        [*returned_headers(response, decoded=False), *_length(response)],
+        [*returned_headers(response, read=False), *_length(response)],
         status=response.status_code,
         aclose=response.aclose,
         send_timeout_s=resources.settings.send_timeout_s,

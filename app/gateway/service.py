@@ -439,7 +439,7 @@ def _raise_break(outputs: Sequence[Output]) -> None:
 
 
 def _headers(response: httpx.Response, scope: RequestScope) -> Headers:
-    return [*returned_headers(response, decoded=True), ("x-groundlane-request-id", scope.recorder.request_id)]
+    return [*returned_headers(response, read=True), ("x-groundlane-request-id", scope.recorder.request_id)]
 
 
 def _stream_headers(headers: Headers) -> Headers:

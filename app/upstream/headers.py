@@ -13,16 +13,27 @@ _HOP_BY_HOP = frozenset(
 )  # fmt: skip
 CALLER_KEYS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
 # Set for each hop, or only for the gateway: cookies belong to the dashboard.
-_NOT_SENT = _HOP_BY_HOP | {"host", "content-length", "accept-encoding", "cookie", "expect"}
-_NOT_RETURNED = _HOP_BY_HOP | CALLER_KEYS | {"content-length", "date", "server", "set-cookie"}
+_NOT_SENT = _HOP_BY_HOP | {"host", "content-length", "accept-encoding", "cookie", "expect"} | {
+    # Some servers take another path or method from these, which the gateway hasn't checked.
+    "x-original-url", "x-original-uri", "x-rewrite-url", "x-forwarded-uri", "x-forwarded-path", "x-forwarded-prefix",
+    "x-http-method", "x-http-method-override", "x-method-override",
+}  # fmt: skip
+_RETURNED = frozenset(
+    {"content-type", "request-id", "x-request-id", "apim-request-id", "x-ms-request-id", "retry-after",
+     "retry-after-ms"}
+)  # fmt: skip
+_RETURNED_PREFIXES = ("x-ratelimit-", "openai-", "anthropic-")
+_RETURNED_UNREAD = _RETURNED | {
+    # A client needs them to read a body that the gateway forwards as it is: a file, an image, audio.
+    "content-encoding", "content-disposition", "content-range", "accept-ranges", "etag", "last-modified",
+    "cache-control", "location",
+}  # fmt: skip
 _HARMLESS: Headers = [
     ("content-security-policy", "sandbox; default-src 'none'; frame-ancestors 'none'"),
     ("x-content-type-options", "nosniff"),
 ]
 """An upstream's response may be a web page (a file that somebody uploaded there). In a browser, it must not run on the
 dashboard's origin."""
-_REPLACED = _NOT_RETURNED | dict(_HARMLESS).keys()
-_REPLACED_DECODED = _REPLACED | {"content-encoding"}
 
 _KEY = {
     UpstreamApi.OPENAI: ("authorization", "Bearer "),
@@ -63,20 +74,25 @@ class OutgoingHeaders:
         return kept
 
 
-def returned_headers(response: httpx.Response, *, decoded: bool) -> Headers:
-    """The upstream's headers for the client. ``decoded``: the body is sent without its content encoding."""
+def returned_headers(response: httpx.Response, *, read: bool) -> Headers:
+    """The upstream's headers for the client: only known ones, because a header can contain text too.
+
+    ``read``: the gateway reads the body. Otherwise the body is forwarded as it is, with the headers that describe it.
+    """
     headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.headers.raw]
-    return [*_without(headers, _REPLACED_DECODED if decoded else _REPLACED), *_HARMLESS]
+    names = _RETURNED if read else _RETURNED_UNREAD
+    named = [item for item in headers if item[0] in names or item[0].startswith(_RETURNED_PREFIXES)]
+    hop = _named_by_connection(headers)
+    return [*(item for item in named if item[0] not in hop), *_HARMLESS]
 
 
 def _without(headers: Headers, dropped: frozenset[str]) -> Headers:
-    """The headers without ``dropped``, and without those that a dropped ``Connection`` names (RFC 9110, section
-    7.6.1)."""
-    kept = [item for item in headers if item[0] not in dropped]
-    if len(kept) == len(headers):
-        return kept
-    for name, value in headers:
-        if name == "connection":
-            hop = {token.strip().lower() for token in value.split(",")}
-            kept = [item for item in kept if item[0] not in hop]
-    return kept
+    """The headers without ``dropped``, and without those for this hop only."""
+    hop = _named_by_connection(headers)
+    return [item for item in headers if item[0] not in dropped and item[0] not in hop]
+
+
+def _named_by_connection(headers: Headers) -> frozenset[str]:
+    """The headers that ``Connection`` names, which are for one hop only (RFC 9110, section 7.6.1)."""
+    values = [value for name, value in headers if name == "connection"]
+    return frozenset(token.strip().lower() for value in values for token in value.split(","))

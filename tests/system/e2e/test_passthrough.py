@@ -14,9 +14,9 @@ MODELS = b'{ "object":"list", "data" : [] }'
 
 
 def test_models_pass_byte_by_byte_with_the_gateways_key(gateway: Gateway) -> None:
-    gateway.upstream.script(Reply(headers={"content-type": "application/json", "x-extra": "1"}, chunks=[MODELS]))
+    gateway.upstream.script(Reply(headers={"content-type": "application/json", "x-request-id": "1"}, chunks=[MODELS]))
     with gateway.call(method="GET", path="/v1/models?limit=2&after=file-b%20c") as call:
-        assert (call.status, call.read_all(), call.header("x-extra")) == (200, MODELS, "1")
+        assert (call.status, call.read_all(), call.header("x-request-id")) == (200, MODELS, "1")
     exchange = gateway.upstream.wait_exchange()
     assert (exchange.method, exchange.path) == ("GET", "/v1/models?limit=2&after=file-b%20c")
     assert exchange.header("authorization") == f"Bearer {UPSTREAM_KEY}"
