@@ -1,4 +1,4 @@
-"""Which sentence of a reply each of its citations is for."""
+"""Assigns the citations of a reply to its sentences."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,14 +12,14 @@ from policies.types import Citation
 
 
 def cite_sentence(sentence: Sentence, names: DocumentNames) -> list[Citation]:
-    """The citations in the text of a sentence, as far as it alone tells."""
+    """The citations in the text of a sentence, as far as the sentence alone shows."""
     alone = replace(sentence, span=Span(0, len(sentence.text)))
     return [replace(found, sentence_index=sentence.index) for found in find_citations(sentence.text, names, [alone])]
 
 
 def cite_reply(entries: Sequence[JudgedSentence], text: str, names: DocumentNames) -> None:
-    """Put the citations of a whole reply where they belong, now that all of it is known: a marker behind a full stop, a
-    footnote, a list of sources. ``text`` is what was delivered of the sentences of ``entries``."""
+    """Assign the citations of a whole reply, now that all of it is known: a marker after a full stop, a footnote, a
+    list of sources. ``text`` is the delivered text of the sentences of ``entries``."""
     shown = [(entry, entry.offset) for entry in entries if entry.offset is not None]
     ends = [offset for _, offset in shown[1:]] + [len(text)] * bool(shown)
     sentences = [
@@ -29,7 +29,7 @@ def cite_reply(entries: Sequence[JudgedSentence], text: str, names: DocumentName
     cited: dict[int, list[Citation]] = {}
     for citation in find_citations(text, names, sentences):
         index = citation.sentence_index
-        if index is None and citation.span is not None:  # listed rather than cited: it counts where it stands
+        if index is None and citation.span is not None:  # listed, not cited: its place decides
             index = next((s.index for s in reversed(sentences) if s.span.start <= citation.span.start), None)
         if index is not None:
             cited.setdefault(index, []).append(citation)
@@ -40,8 +40,8 @@ def cite_reply(entries: Sequence[JudgedSentence], text: str, names: DocumentName
 def cited_by_upstream(
     cited: Sequence[UpstreamCitation], entries: Sequence[JudgedSentence], names: DocumentNames, positions: Sequence[int]
 ) -> list[Citation]:
-    """The upstream's own citations; one before any sentence is none. ``positions`` says where in the request each
-    document stood."""
+    """The upstream's own citations; one before the first sentence is ignored. ``positions`` says where in the request
+    each document was."""
     found: list[Citation] = []
     for one in cited:
         index = next((i for name in one.names if (i := names.get(name)) is not None), None)
@@ -56,8 +56,8 @@ def cited_by_upstream(
 
 
 def _sentence_at(entries: Sequence[JudgedSentence], place: int) -> int | None:
-    """The sentence that a mark at ``place`` is for: the one there, or where that claims nothing, the one before it in
-    its paragraph."""
+    """The sentence that a marker at ``place`` belongs to: the one there, or if that makes no claim, the one before it
+    in its paragraph."""
     before = [entry for entry in entries if entry.verdict.sentence.span.start <= place]
     while len(before) > 1 and not before[-1].verdict.claims and not before[-2].verdict.sentence.text.endswith("\n"):
         before.pop()

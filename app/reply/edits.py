@@ -15,16 +15,16 @@ _LEAD = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """What a sentence begins with that is not its own: the white space before it, and the marker of a list item or a
-    quotation where it stands first in one."""
+    """What precedes a sentence: the white space before it, and the marker of a list item or quotation that it
+    begins."""
 
     gap: str = ""
     marker: str = ""
 
     def then(self, own: "Lead") -> "Lead":
-        """What the next sentence, which has ``own``, begins with where the one that had ``self`` is left out.
+        """The lead of the next sentence, whose own lead is ``own``, if the sentence with this lead is left out.
 
-        The stronger break stays, and an item keeps its marker as long as anything of it is left.
+        The stronger break stays, and an item keeps its marker as long as any of it is left.
         """
         marker = own.marker if own.marker or "\n" in own.gap else self.marker
         if own.gap and own.gap.count("\n") >= self.gap.count("\n"):
@@ -35,7 +35,7 @@ class Lead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingText:
-    """Text on its way out, in slices. ``lead``: how much at its beginning is not what the upstream sent there."""
+    """Text on its way out, in slices. ``lead``: how much of its beginning does not come from the upstream."""
 
     text: str
     slices: Sequence[TextSlice]
@@ -55,8 +55,8 @@ def lead_of(text: str) -> Lead:
 
 
 def closed_up(piece: OutgoingText, left_out: Lead | None, *, opening: bool) -> OutgoingText:
-    """``piece`` as it follows on a sentence left out that began with ``left_out``; ``opening``: nothing stands before
-    it any more."""
+    """``piece`` as it follows on a left-out sentence with the lead ``left_out``; ``opening``: nothing is left before
+    it."""
     if left_out is None:
         return piece
     own = lead_of(piece.text)
@@ -73,12 +73,12 @@ def closed_up(piece: OutgoingText, left_out: Lead | None, *, opening: bool) -> O
 
 
 def correction(texts: Sequence[str]) -> str:
-    """What stands in place of a sentence that documents contradict."""
+    """The text that replaces a sentence that documents contradict."""
     return f"[CORRECTED: {' '.join(' '.join(texts).split())}]"
 
 
 def corrected(piece: OutgoingText, standing: str) -> OutgoingText:
-    """``piece`` with ``standing`` in place of its sentence; the item or table row that it stood in stays one."""
+    """``piece`` with ``standing`` instead of its sentence; a list item or table row stays one."""
     lead = lead_of(piece.text)
     body = piece.text[len(lead.gap) + len(lead.marker) :]
     text = lead.gap + lead.marker + (f"| {standing} |" if body.startswith("|") else standing)
@@ -132,7 +132,7 @@ class DeliveredText:
 
 
 def _without(slices: Sequence[TextSlice], length: int) -> list[TextSlice]:
-    """``slices`` without the first ``length`` code points of their text, and without the tokens that are those."""
+    """``slices`` without the first ``length`` code points of their text, and without the tokens of those."""
     kept: list[TextSlice] = []
     for piece in slices:
         cut = min(length, len(piece.text))

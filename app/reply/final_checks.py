@@ -1,4 +1,4 @@
-"""Questions about a whole reply whose answers take time: asked at its end, all at once, before the policies decide."""
+"""Checks of the whole reply that take time. They run at its end, all at once, before the policies decide."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -17,11 +17,11 @@ _log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeReply:
-    """What a choice turned out to say: its text as the client gets it, and the claims judged in it.
+    """The reply of a choice: its text as the client gets it, and the claims judged in it.
 
-    ``chunks`` are the documents kept; ``settings`` say what the policies in scope check. ``earlier``
-    are claims of earlier replies of its run, the latest last. ``citations`` are those of the text, and
-    ``citation_checker`` judges claims against what they cite, if there is a judge that can.
+    ``chunks`` are the documents kept; ``settings`` say what the policies in scope check. ``earlier`` are claims of
+    earlier replies of the run, the latest last. ``citations`` are those of the text, and ``citation_checker`` judges
+    claims against the documents they cite, if a judge can.
     """
 
     text: str
@@ -34,12 +34,12 @@ class WholeReply:
 
 
 FinalCheck = Callable[[WholeReply], Awaitable[Mapping[str, Any]]]
-"""Returns fields of ``policies.types.PolicyInputs``; none where no policy wants them. Keeps its own deadline."""
+"""Returns fields of ``policies.types.PolicyInputs``; none if no policy needs them. Keeps its own deadline."""
 
 
 async def run_final_checks(final_checks: Sequence[FinalCheck], reply: WholeReply) -> dict[str, Any]:
-    """The fields that ``final_checks`` find, together. One that fails is logged and finds nothing: no fault of it may
-    fail the request."""
+    """The combined findings of ``final_checks``. A check that fails is logged and finds nothing: it must not fail the
+    request."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(_ask(check, reply)) for check in final_checks]
     return {name: value for task in tasks for name, value in task.result().items()}
@@ -49,5 +49,5 @@ async def _ask(check: FinalCheck, reply: WholeReply) -> Mapping[str, Any]:
     try:
         return await check(reply)
     except Exception:
-        _log.exception("inquiry_failed")
+        _log.exception("final_check_failed")
         return {}

@@ -1,4 +1,4 @@
-"""What clients see of a verdict: the ``grounding`` object, its claims, and the annotations. Pure functions."""
+"""What clients see of the findings: the ``grounding`` object, its claims, and the annotations. Pure functions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,14 +30,14 @@ _MS_DIGITS = 1
 
 @dataclass(slots=True, kw_only=True)
 class Repairs:
-    """How many sentences were left out and corrected, and how often the upstream was asked to go on anew."""
+    """How many sentences were left out and corrected, and how often the upstream was asked to continue."""
 
     stripped: int = 0
     corrected: int = 0
     regenerations: int = 0
 
     def told(self) -> dict[str, int]:
-        """As the client is told, where there is anything to tell."""
+        """The counts that are not zero, as the client sees them."""
         counts = {
             "stripped_count": self.stripped,
             "corrected_count": self.corrected,
@@ -62,7 +62,7 @@ def reasons_of(verdict: SentenceVerdict, thresholds: Thresholds) -> list[str]:
 
 
 def claims_of(entry: JudgedSentence, chunks: Sequence[Chunk], *, choice: int | None = None) -> list[dict[str, Any]]:
-    """The claims of a sentence as the client sees them. The text of a withheld sentence is not among it."""
+    """The claims of a sentence as the client sees them, without the text of a withheld sentence."""
     citations = (*entry.citations, *entry.noted)
     cited = [chunks[citation.document_index].id for citation in citations if citation.document_index is not None]
     claims = []
@@ -122,7 +122,7 @@ def summary_of(
     repairs: Repairs | None = None,
     not_regenerated: str | None = None,
 ) -> dict[str, Any]:
-    """The ``grounding`` object. What the client did not ask to see is left out; texts it may not see are elided."""
+    """The ``grounding`` object. Fields that the client did not ask for are left out; withheld texts are elided."""
     summary: dict[str, Any] = {
         "request_id": request_id,
         "action": action,
@@ -163,7 +163,7 @@ def summary_of(
 def retrieval_summary(
     chunks: Sequence[Chunk], dropped: Mapping[int, str], decisions: Sequence[Decision], notes: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Which documents were used, which were not and why, and what was warned of; ``notes`` come after."""
+    """The documents used, those dropped and why, and the warnings, followed by ``notes``."""
     kept, left_out = [], []
     for index, chunk in enumerate(chunks):
         document: dict[str, Any] = {
@@ -182,7 +182,7 @@ def retrieval_summary(
 
 
 class Told(Protocol):
-    """A choice of a reply, as far as it says how good it is."""
+    """A choice of a reply, with its verdict and trust score."""
 
     @property
     def verdict(self) -> str: ...

@@ -1,4 +1,4 @@
-"""Asking the upstream once more, from what stands of a reply, where a sentence of it fails."""
+"""Has the upstream continue a reply from the text released so far, when a sentence fails."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FurtherReply:
-    """A further call for a reply, on its way. ``end_earlier`` is to be awaited once nobody reads the one before."""
+    """A further call for a reply. Await ``end_earlier`` when nobody reads the earlier one any more."""
 
     events: AsyncGenerator[UpstreamEvent, None]
     end_earlier: Callable[[], Awaitable[None]]
@@ -26,7 +26,8 @@ async def _never(_turn: Continuation) -> FurtherReply | None:
 class Regeneration:
     """Asks at most ``limit`` times for one reply.
 
-    ``send`` makes the call; None where the upstream refuses it. ``unavailable`` says in a word why there can be none.
+    ``send`` makes the call and returns None if the upstream refuses it. ``unavailable`` says in a word why there can be
+    none.
     """
 
     def __init__(
@@ -38,11 +39,12 @@ class Regeneration:
 
     @classmethod
     def unavailable_for(cls, reason: str) -> "Regeneration":
-        """One that never asks, for a reason in a word."""
+        """One that never asks, for a reason in one word."""
         return cls(limit=0, unavailable=reason, send=_never)
 
     async def ask(self, turn: Continuation) -> FurtherReply | None:
-        """The call, or None: there can be none, there were enough, or it failed, after which none is tried again."""
+        """The further call. None if there can be none, the limit is reached, or it failed; after a failure it is not
+        tried again."""
         if self.unavailable is not None or self._left <= 0:
             return None
         self._left -= 1

@@ -1,5 +1,5 @@
-"""What is asked of a whole reply about its own statements: do they contradict each other, do the documents that they
-cite say so?"""
+"""Final checks of a reply's own statements: do they contradict each other, and do the documents they cite support
+them?"""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -15,12 +15,12 @@ from judges.types import ClaimVerdict, Consistency, Label
 _log = structlog.stdlib.get_logger(__name__)
 
 _MOST_CITED = 32
-"""Claims that are read against what they cite, at most."""
+"""The most claims that are compared with the documents they cite."""
 
 
 def consistency(checker: GroundingChecker, *, timeout_s: float) -> FinalCheck:
-    """Holds the claims of a reply against each other, and against those of earlier replies of its run, where a policy
-    wants that."""
+    """Compares the claims of a reply with each other, and with those of earlier replies of its run, if a policy wants
+    that."""
 
     async def ask(reply: WholeReply) -> Mapping[str, Any]:
         if not reply.settings.consistency_check or not reply.text.strip():
@@ -34,8 +34,8 @@ def consistency(checker: GroundingChecker, *, timeout_s: float) -> FinalCheck:
 
 
 def cited_support(*, timeout_s: float) -> FinalCheck:
-    """Asks the documents that a sentence cites whether they support it, where a policy wants valid citations and the
-    evidence of its claims does not tell. What the deadline leaves open stays open."""
+    """Judges whether the documents that a sentence cites support it, if a policy requires valid citations and the
+    evidence of its claims does not show it. Whatever the deadline leaves open stays open."""
 
     async def ask(reply: WholeReply) -> Mapping[str, Any]:
         if reply.citation_checker is None or not reply.settings.valid_citations:
@@ -55,7 +55,7 @@ def cited_support(*, timeout_s: float) -> FinalCheck:
 
 
 def _open(reply: WholeReply) -> Iterator[tuple[ClaimVerdict, list[int]]]:
-    """The claims with a document cited that is not known to support them, and all the documents that they cite."""
+    """The claims that cite a document not known to support them, with all documents that they cite."""
     least = reply.settings.thresholds.entailment
     cited: dict[int, list[int]] = {}
     for citation in reply.citations:

@@ -1,11 +1,11 @@
-"""Anthropic Messages: blocks of content in, blocks of content out.
+"""The Messages API of Anthropic: content blocks in, content blocks out.
 
-``reading`` turns the upstream's events into parts, ``writing`` turns what comes out of the enforcement into the events
-that the client gets; ``whole`` lays a whole message out as the events that would have brought it and puts one together
-from events, so that both kinds of reply take the same way. ``references`` knows the documents as the API numbers them.
+``decoder`` turns upstream events into reply parts, ``encoder`` turns outputs into events for the client.
+``whole_reply`` lays a whole message out as stream events, and assembles one from events, so that both kinds of reply
+take the same path. ``document_numbers`` knows the documents by the numbers that the API gives them.
 
-The text blocks of a message are one text to the pipeline, since a model that cites begins a new block in mid-sentence;
-content of another kind between them ends a sentence.
+To the pipeline, the text blocks of a message are one text, since a model that cites begins a new block in mid-sentence.
+Content of another kind between them ends a sentence.
 """
 
 from app.protocols.anthropic_messages.adapter import MessagesAdapter

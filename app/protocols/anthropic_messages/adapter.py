@@ -1,4 +1,4 @@
-"""The Messages API as the pipeline knows it."""
+"""The protocol adapter of the Messages API."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ from judges.types import Chunk
 
 
 class MessagesAdapter:
-    """Made for one request: it keeps count of the blocks of its reply."""
+    """Made for each request: it keeps the state of the reply's blocks."""
 
     api = "messages"
     path = "/messages"
@@ -34,7 +34,8 @@ class MessagesAdapter:
         return prompt.prompt_text(body)
 
     def inject(self, body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
-        """Of ``chunks``, those are written in that came in our field; what stands in the body already is left there."""
+        """Only the ``chunks`` that came in our field are written into the prompt; the others are in the body
+        already."""
         standing = {block.document for block in self._request.blocks}
         given = [chunk for position, chunk in enumerate(self._chunks) if position not in standing]
         ours = [chunk for chunk in chunks if any(chunk is other for other in given)]
@@ -73,10 +74,10 @@ class MessagesAdapter:
         return self._writer.write(output)
 
     def collect(self, body: bytes, outputs: Sequence[Output]) -> bytes:
-        """The body of a unary reply: the upstream's, with the text delivered and what was found of it.
+        """The body of a unary reply: the upstream's, with the delivered text and the findings.
 
-        A reply that passes untouched and begins no message is answered as it is. Raises UpstreamConnectError where the
-        upstream reports an error in its place.
+        A reply that passes untouched and has no message is returned as it is. Raises UpstreamConnectError if the
+        upstream reports an error instead of a reply.
         """
         failed = next((output for output in outputs if isinstance(output, ReplyError) and not output.broken), None)
         if failed is not None:
@@ -86,7 +87,7 @@ class MessagesAdapter:
             return body
         whole = object_of(body)
         if whole is not None and "usage" in whole:
-            message["usage"] = plain(whole["usage"])  # a reply that is blocked was paid for in full
+            message["usage"] = plain(whole["usage"])  # the tokens of a blocked reply are paid for in full
         return dump(message)
 
 

@@ -1,4 +1,4 @@
-"""Events of an upstream's made anew of what is known of them: what else they carry might be text that nobody judged."""
+"""Rebuilds upstream events from known fields: unknown fields might hold text that nobody judged."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -34,17 +34,17 @@ _MESSAGE = ("id", "type", "role", "usage", "container", "context_management")
 
 
 def name_of(value: Any) -> str:
-    """``value`` where it is a name such as the API gives to kinds and reasons, else ``unknown``."""
+    """``value`` if it has the form of the API's names for kinds and reasons; otherwise ``unknown``."""
     return value if isinstance(value, str) and _NAME.fullmatch(value) else "unknown"
 
 
 def word_of(value: Any) -> str | None:
-    """``value`` where it is a string without white space; an id, a model."""
+    """``value`` if it is a string without white space, such as an id or a model."""
     return value if isinstance(value, str) and _WORD.fullmatch(value) else None
 
 
 def plain(value: Any, depth: int = 8) -> Any:
-    """``value`` with no string in it but words: token counts, ids, dates."""
+    """``value`` without any string that is more than a word: token counts, ids, dates."""
     if isinstance(value, dict) and depth:
         return {name: plain(inner, depth - 1) for name, inner in value.items() if word_of(name)}
     if isinstance(value, list) and depth:
@@ -53,7 +53,7 @@ def plain(value: Any, depth: int = 8) -> Any:
 
 
 def says_more(event: Any, clean: Any) -> bool:
-    """Whether ``event`` holds a string that ``clean`` is without."""
+    """Whether ``event`` holds a string that ``clean`` lacks."""
     return not set(_strings(event)) <= {"", *_strings(clean)}
 
 
@@ -70,8 +70,8 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def message_start(event: Mapping[str, Any], model: str | None, stops: Collection[str]) -> _Json:
-    """The beginning of a message, without content. ``model`` stands in for a name that is none; ``stops`` are the
-    strings that the request wants the text to end at."""
+    """The start of a message, without content. ``model`` replaces an invalid model name; ``stops`` are the stop
+    sequences of the request."""
     message = event.get("message")
     if not isinstance(message, dict):
         message = {}
@@ -82,7 +82,7 @@ def message_start(event: Mapping[str, Any], model: str | None, stops: Collection
 
 
 def message_delta(event: Mapping[str, Any], stops: Collection[str]) -> _Json:
-    """The end of a message: why, and what it took."""
+    """The end of a message: its reason and its token counts."""
     more = {name: plain(event[name]) for name in ("usage", "context_management") if name in event}
     return {"type": "message_delta", "delta": _end(delta_of(event), stops), **more}
 
@@ -106,7 +106,7 @@ def _end(said: Mapping[str, Any], stops: Collection[str]) -> _Json:
 
 
 def other_block(event: Mapping[str, Any]) -> _Json | None:
-    """The beginning of a block that is no text, such as a call of a tool; None where nobody knows its kind."""
+    """The start of a block other than text, such as a tool call; None if its type is unknown."""
     block = block_of(event)
     kind = name_of(block.get("type"))
     fields = _CALL if kind.endswith("tool_use") else _RESULT if kind.endswith("tool_result") else _BLOCKS.get(kind)
@@ -117,7 +117,7 @@ def other_block(event: Mapping[str, Any]) -> _Json | None:
 
 
 def text_start(block: Mapping[str, Any]) -> _Json:
-    """A text block as it begins, without its text and its citations."""
+    """The start of a text block, without its text and citations."""
     start: _Json = {"type": "text", "text": ""}
     if "citations" in block:
         start["citations"] = None if block["citations"] is None else []
@@ -125,19 +125,19 @@ def text_start(block: Mapping[str, Any]) -> _Json:
 
 
 def citations_of(block: Mapping[str, Any]) -> list[_Json]:
-    """The citations that a text block brings."""
+    """The citations in the start of a text block."""
     citations = block.get("citations")
     return [citation for citation in citations if isinstance(citation, dict)] if isinstance(citations, list) else []
 
 
 def cited_delta(index: int, citation: Mapping[str, Any]) -> _Json:
-    """The event that brings a citation."""
+    """The event that carries a citation."""
     said = {name: citation[name] for name in _CITATION if isinstance(citation.get(name, ()), str | int | None)}
     return {"type": "content_block_delta", "index": index, "delta": {"type": "citations_delta", "citation": said}}
 
 
 def other_delta(event: Mapping[str, Any]) -> _Json | None:
-    """A delta of a block that is no text; None where nobody knows its kind."""
+    """A delta of a block other than text; None if its type is unknown."""
     delta = delta_of(event)
     kind = name_of(delta.get("type"))
     if kind not in _DELTAS:
@@ -147,7 +147,7 @@ def other_delta(event: Mapping[str, Any]) -> _Json | None:
 
 
 def error(event: Mapping[str, Any]) -> _Json:
-    """An error of the upstream's: its type and its message."""
+    """An upstream error: its type and its message."""
     said = event.get("error")
     kind, message = (said.get("type"), said.get("message")) if isinstance(said, dict) else (None, said)
     kind = kind if isinstance(kind, str) and _NAME.fullmatch(kind) else "api_error"

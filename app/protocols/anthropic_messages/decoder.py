@@ -1,4 +1,4 @@
-"""What an upstream's events say, in the terms of the pipeline."""
+"""Decodes upstream events of the Messages API into reply parts."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -37,16 +37,16 @@ _Json = dict[str, Any]
 
 
 class MessageDecoder:
-    """Reads the events of one message, in order. Keeps its text blocks in ``texts``, by the upstream's index.
+    """Reads the events of one message, in order, and keeps its text blocks in ``texts``, by the upstream's index.
 
-    Each event keeps the bytes that it came as, for replies that pass as they are. Its parts have others: the event made
-    anew of what is known of it. What is left out of that, or is not known at all, is named as not checked.
+    Each event keeps its own bytes, for replies that pass untouched. Its parts have others: the event rebuilt from known
+    fields. Whatever that leaves out is reported as unchecked.
 
-    Whether the text goes on behind a text block is known by the next event only. So the end of the block waits for
-    that: text that goes on is one text; anything else is preceded by a ``TextBreak``.
+    Only the next event shows whether the text continues after a text block, so the end of a block waits for it: text
+    that continues is one text; before anything else comes a ``TextBreak``.
 
-    ``model`` is the one that the request names, ``stops`` are its stop sequences. ``needs_start``: the reply is of no
-    use without its beginning; without one, ``read`` raises UpstreamConnectError.
+    ``model`` is the one that the request names, ``stops`` are its stop sequences. ``needs_start``: the reply is useless
+    without its start; if the start is missing, ``read`` raises UpstreamConnectError.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class MessageDecoder:
         self._behind: list[UpstreamEvent] = []
 
     def read(self, raw: bytes, event: _Json) -> Iterator[UpstreamEvent]:
-        """The pipeline's events for an upstream's, which came as ``raw``."""
+        """The pipeline's events for an upstream event that came as ``raw``."""
         kind = event.get("type")
         read = _BY_TYPE.get(kind) if isinstance(kind, str) else None
         if kind == "ping":
@@ -87,17 +87,17 @@ class MessageDecoder:
             yield from read(self, raw, event)
 
     def unread(self, raw: bytes) -> Iterator[UpstreamEvent]:
-        """An event whose data is no JSON object."""
+        """An event whose data is not a JSON object."""
         yield from self._let_by(raw, _withheld("unreadable"))
 
     def without_data(self, raw: bytes) -> Iterator[UpstreamEvent]:
-        """An event without data. Of what it is made of, comments pass."""
+        """An event without data. Only its comments pass."""
         lines = [line for line in raw.replace(b"\r", b"\n").split(b"\n") if line.startswith(b":")]
         comments = b"".join(line + b"\n" for line in lines) + b"\n"
         yield from self._let_by(raw, *([Passthrough(raw=comments)] if lines else []))
 
     def _let_by(self, raw: bytes, *parts: ReplyPart) -> Iterator[UpstreamEvent]:
-        """An event that says nothing of the reply: it ends no block."""
+        """An event that says nothing about the reply, so it ends no block."""
         event = UpstreamEvent(raw=raw, parts=parts)
         if self._stop is not None:
             self._behind.append(event)
@@ -105,7 +105,7 @@ class MessageDecoder:
             yield event
 
     def settle(self, *, goes_on: bool = False) -> Iterator[UpstreamEvent]:
-        """The end of the last text block, if it waits. ``goes_on``: what follows is text."""
+        """The end of the last text block, if it is waiting. ``goes_on``: text follows."""
         if self._stop is None:
             return
         raw, clean, parts = self._stop
@@ -140,8 +140,8 @@ class MessageDecoder:
         yield UpstreamEvent(raw=raw, parts=(*self._text(index, text_block, block.get("text")), *more))
 
     def _other_start(self, index: int, event: _Json) -> Sequence[ReplyPart]:
-        """A block of another kind. One that nobody knows may be text by another name: it is left out, as a text block
-        is of which nothing is left."""
+        """A block of another type. A block of an unknown type might be text under another name, so it is left out, like
+        a text block without text."""
         kind, clean = name_of(block_of(event).get("type")), cleaning.other_block(event)
         if clean is None:
             self._texts[index] = TextBlock(start=EMPTY_TEXT)
@@ -225,7 +225,7 @@ class MessageDecoder:
     def _message_stop(self, raw: bytes, event: _Json) -> Iterator[UpstreamEvent]:
         if self._finished or _PLAIN_STOP.fullmatch(raw):
             yield UpstreamEvent(raw=raw, parts=(EndOfReply(raw),))
-        else:  # nothing tells the client that it ends, so what it says is for a reply that passes as it is
+        else:  # without a stop reason, the client cannot see the end: only an untouched reply gets the counts
             yield UpstreamEvent(raw=raw, parts=(self._usage,))
             yield UpstreamEvent(raw=b"", parts=(EndOfReply(),))
 
@@ -246,10 +246,10 @@ _BY_TYPE: Mapping[str, Callable[[MessageDecoder, bytes, _Json], Iterator[Upstrea
 
 
 def _withheld(name: str) -> Passthrough:
-    """What does not leave where text is held, and is named as not checked."""
+    """Content that is left out where text is held, and reported as unchecked."""
     return Passthrough(raw=b"", choice=0, unchecked=name, opaque=True)
 
 
 def _more(event: _Json, clean: _Json) -> tuple[ReplyPart, ...]:
-    """A word on what an event says beyond ``clean``."""
+    """Reports what ``event`` has beyond ``clean``."""
     return (_withheld("unknown_fields"),) if cleaning.says_more(event, clean) else ()

@@ -1,7 +1,7 @@
-"""The documents of a Messages request as the API numbers them.
+"""The documents of a Messages request, by the numbers that the API gives them.
 
-``document`` and ``search_result`` blocks are counted apart, from zero; the documents of our own field come after the
-caller's ``document`` blocks.
+``document`` and ``search_result`` blocks are counted separately, from zero; the documents of our own field come after
+the caller's ``document`` blocks.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -19,7 +19,7 @@ _NUMBERS = {
     "content_block_location": ("document", "document_index"),
     "search_result_location": ("search_result", "search_result_index"),
 }
-"""Kind of block, and name of its number, by the type of a citation."""
+"""Type of block, and name of the number, by the type of a citation."""
 
 
 class DocumentNumbers:
@@ -32,7 +32,7 @@ class DocumentNumbers:
         self._sent = {kind: [b for b in of if b.document not in dropped] for kind, of in self._given.items()}
 
     def renumbered(self, citation: dict[str, Any]) -> dict[str, Any]:
-        """A citation of the upstream's with the number that the client knows its document by."""
+        """An upstream citation with the document number that the client knows."""
         block = self._cited(citation)
         if block is None:
             return citation
@@ -41,7 +41,7 @@ class DocumentNumbers:
         return citation if citation[name] == number else {**citation, name: number}
 
     def cited(self, citation: Mapping[str, Any], place: int) -> UpstreamCitation:
-        """What a citation of the upstream's, as it came, says of the text at ``place``."""
+        """The event for an upstream citation, of the text at ``place``."""
         block = self._cited(citation)
         marker = self._marker(citation)
         if block is not None:
@@ -51,7 +51,7 @@ class DocumentNumbers:
         return UpstreamCitation(choice=0, place=place, marker=marker, document=self._named(marker))
 
     def says(self, quoted: str) -> bool:
-        """Whether a document of the request has that text."""
+        """Whether a document of the request contains the text."""
         said = "".join(quoted.split())
         return any(said in "".join(chunk.text.split()) for chunk in self._chunks)
 
@@ -94,7 +94,8 @@ class DocumentNumbers:
         return sent[number] if isinstance(number, int) and 0 <= number < len(sent) else None
 
     def _marker(self, citation: Mapping[str, Any]) -> str:
-        """What a citation calls its document. Free text is taken for a name only where a document has it."""
+        """The names by which a citation refers to its document. Free text counts as a name only if a document has
+        it."""
         known = {name for chunk in self._chunks for name in (chunk.title, chunk.source, chunk.url)}
         for field in ("url", "source", "document_title", "title"):
             name = citation.get(field)
@@ -105,11 +106,11 @@ class DocumentNumbers:
         return f"{kind} {number}" if isinstance(number, int) else kind
 
     def _named(self, marker: str) -> int | None:
-        """The document of that source or URL, for citations of what the upstream found itself."""
+        """The document with that source or URL, for citations of what the upstream found itself."""
         return next((i for i, chunk in enumerate(self._chunks) if marker in (chunk.url, chunk.source)), None)
 
 
 def document_key(citation: Mapping[str, Any]) -> tuple[str, Any]:
-    """Which document a citation is of; for telling whether two are of the same."""
+    """Identifies the cited document, to compare two citations."""
     kind, name = _NUMBERS.get(str(citation.get("type")), ("", "url"))
     return kind, citation.get(name)

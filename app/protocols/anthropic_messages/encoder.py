@@ -1,4 +1,4 @@
-"""What the client gets of a message, as events."""
+"""Encodes outputs as events of the Messages API."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ _REFUSED: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Open:
-    """The block that is open for the client. ``ours``: we opened it, when the first of its text could leave."""
+    """The block that is open for the client. ``ours``: opened by us, when its first text was released."""
 
     index: int
     number: int
@@ -50,8 +50,8 @@ class _Open:
 class MessageEncoder:
     """Writes one message.
 
-    A text block whose text is held is opened with the first of it that leaves, and closed when what follows does. One
-    that nothing is left of is left out, and the blocks behind it are numbered anew. ``texts`` are the upstream's text
+    A text block whose text is held opens when its first text is released, and closes when the next output is. A block
+    of which nothing is left is left out, and the blocks after it are renumbered. ``texts`` are the upstream's text
     blocks, by its index.
     """
 
@@ -97,7 +97,7 @@ class MessageEncoder:
     # Blocks
 
     def _passing(self, raw: bytes) -> bytes:
-        """An event of the upstream's. Those that begin and end blocks are followed; others change by number alone."""
+        """An upstream event. The starts and ends of blocks are tracked; other events change by their number only."""
         if b"content_block_st" not in raw and not (self._renumbers and b"content_block_delta" in raw):
             return raw
         event = parse_event(raw)
@@ -124,7 +124,7 @@ class MessageEncoder:
         index = index_of(event)
         block = self._texts.get(index)
         if block is not None and block.announced and index not in self._numbers:
-            return b""  # nothing of its text was left
+            return b""  # none of its text was left
         tail = b"".join(self._tail(self._open, whole=True)) if self._open is not None else b""
         self._open = None
         return tail + self._numbered(raw, event)
@@ -135,19 +135,19 @@ class MessageEncoder:
         return raw if number == index else event_bytes({**event, "index": number})
 
     def _number(self, index: int) -> int:
-        """The client's number for a block: the upstream's, less the text blocks before it that were left out."""
+        """The client's number for a block: the upstream's, minus the text blocks before it that were left out."""
         left_out = sum(i < index and i not in self._numbers for i in self._texts)
         return self._numbers.setdefault(index, index - left_out)
 
     def _enter(self, index: int) -> bytes:
-        """Open the text block of the upstream's index, unless it is open."""
+        """Open the text block with the upstream's index, unless it is open."""
         if self._open is not None and self._open.index == index:
             return b""
         closed = self._close()
         return closed + self._begin(index, self._number(index), self._texts[index].start)
 
     def _enter_any(self) -> bytes:
-        """Go on in the text block that is open, or in one of our own behind all others."""
+        """Continue in the open text block, or in one of our own after all others."""
         if self._open is not None and self._open.text:
             return b""
         closed = self._close()
@@ -158,7 +158,7 @@ class MessageEncoder:
         return event_bytes({"type": "content_block_start", "index": number, "content_block": dict(block)})
 
     def _close(self, *, whole: bool = True) -> bytes:
-        """End the block that is open. ``whole``: its text has not been cut off, so the upstream's citations hold."""
+        """End the open block. ``whole``: its text was not cut off, so the upstream's citations hold."""
         if self._open is None:
             return b""
         opened, self._open = self._open, None
@@ -166,7 +166,7 @@ class MessageEncoder:
         return b"".join(self._tail(opened, whole=whole)) + event_bytes(stop)
 
     def _tail(self, opened: _Open, *, whole: bool) -> Iterator[bytes]:
-        """What follows the text of a block: what the upstream said of it, and the passages that support it."""
+        """What follows the text of a block: the upstream's citations and the passages that support it."""
         block = self._texts.get(opened.index)
         tail = block.tail if block is not None and whole else ()
         if opened.ours and block is not None:
@@ -183,14 +183,15 @@ class MessageEncoder:
                 yield self._delta(opened.number, {"type": "citations_delta", "citation": citation})
 
     def _withhold(self, index: int) -> None:
-        """Note what was left out of the text up to the end of a block, which is decided by now."""
+        """Note which text was left out, up to the end of a block; it is decided by now."""
         numbers = list(self._texts)
         for number in numbers[self._decided : numbers.index(index) + 1]:
             self._decided += 1
             self._withheld.extend(text for _, text in self._texts[number].withheld() if text.strip())
 
     def _may_leave(self, block: TextBlock, citation: Mapping[str, Any]) -> bool:
-        """Whether a citation is of text that left, and quotes none that did not, unless a document says the same."""
+        """Whether a citation belongs to released text and quotes no withheld text, unless a document contains the
+        quotation."""
         said = "".join(block.said)
         begins = len(said) - len(said.lstrip())
         if any(at <= begins < at + len(text) for at, text in block.withheld()):
@@ -213,7 +214,7 @@ class MessageEncoder:
         return b"".join(written)
 
     def _judged(self, judged: JudgedClaims) -> bytes:
-        """Verdicts on text that was shown before. No event can follow the end of its block, so none does."""
+        """Verdicts on text that was shown before. No event may follow the end of its block, so none is sent then."""
         if self._open is None or not self._open.text:
             return b""
         self._support.extend(judged.support)
@@ -230,7 +231,7 @@ class MessageEncoder:
     # The end
 
     def _message_delta(self, source: Mapping[str, Any]) -> bytes:
-        """The last event but one: why the message ends, what it took, and what was found of it."""
+        """The last event but one: the stop reason, the token counts and the findings."""
         ended = self._ended
         if ended is None:
             return b""
@@ -244,19 +245,19 @@ class MessageEncoder:
 
 
 _RUN = 4
-"""Words in a row by which a quotation is known."""
+"""How many consecutive words make a quotation."""
 
 
 def _share(withheld: str, quoted: str) -> bool:
-    """Whether ``quoted`` repeats ``withheld``, which is no white space alone, or a run of its words."""
+    """Whether ``quoted`` repeats ``withheld`` (unless that is only white space) or a run of its words."""
     words, within = withheld.split(), " ".join(quoted.split())
     runs = (" ".join(words[at : at + _RUN]) for at in range(max(1, len(words) - _RUN + 1)))
     return any(run in within for run in runs)
 
 
 def _by_block(released: ReleasedText) -> list[tuple[int, str]]:
-    """The text by the blocks it came in. What was taken off its beginning is missing from the first of them; text that
-    is another than what came belongs to the block where that began."""
+    """The text by the blocks it came in. Text removed from its beginning is missing from the first block; replaced text
+    belongs to the block where it began."""
     came = "".join(piece.text for piece in released.slices)
     if not came.endswith(released.text):
         return [(int(released.slices[0].frame.json["index"]), released.text)]

@@ -1,4 +1,4 @@
-"""Errors as clients of the Messages API expect them."""
+"""Errors in the format of the Messages API."""
 
 from typing import Any
 
@@ -17,8 +17,8 @@ _SERVER_ERROR = 500
 
 
 def error_body(error: GatewayError) -> dict[str, Any]:
-    """The error in Anthropic's shape. What else is known of it stands beside: ``kind`` is the type that the other APIs
-    give it, with ``code``, ``param`` and ``violations`` as there."""
+    """The error in Anthropic's format, with ``kind`` (its type in the other APIs), ``code``, ``param`` and
+    ``violations`` beside it."""
     other = "api_error" if error.status >= _SERVER_ERROR else "invalid_request_error"
     told = error.body()["error"]
     more = {name: value for name, value in told.items() if name not in ("type", "message") and value is not None}

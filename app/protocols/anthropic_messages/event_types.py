@@ -10,11 +10,9 @@ from app.protocols.common.sse_json import dump, load
 
 @dataclass(slots=True, kw_only=True)
 class TextBlock:
-    """A text block of the upstream's. ``start`` is the block as it begins, without text.
-
-    ``tail`` are the events of its citations; ``place`` is where its text begins in the text of the message.
-    ``announced``: the upstream said that it begins. ``said`` is the text that came of it, ``shown`` what left of that.
-    """
+    """A text block of the upstream. ``start`` is the start of the block, without text. ``tail`` are the events of its
+    citations; ``place`` is where its text begins in the text of the message. ``announced``: the upstream sent its
+    start. ``said`` is the text that came, ``shown`` the text that was released."""
 
     start: Mapping[str, Any]
     tail: list[dict[str, Any]] = field(default_factory=list)
@@ -24,7 +22,7 @@ class TextBlock:
     shown: list[str] = field(default_factory=list)
 
     def withheld(self) -> Iterator[tuple[int, str]]:
-        """What came of its text and did not leave, each with the place in it."""
+        """The withheld texts, each with its place in ``said``."""
         said, done = "".join(self.said), 0
         for text in self.shown:
             at = said.find(text, done)
@@ -39,7 +37,7 @@ EMPTY_TEXT: Mapping[str, Any] = {"type": "text", "text": ""}
 
 
 def event_bytes(event: Mapping[str, Any]) -> bytes:
-    """The event, framed under its name: clients pass over one without."""
+    """The event in a frame with its name: clients ignore events without one."""
     return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), dump(event))
 
 
@@ -49,13 +47,13 @@ def error_event(name: str, message: str, **more: Any) -> bytes:
 
 
 def object_of(data: bytes | None) -> dict[str, Any] | None:
-    """The JSON object that ``data`` is; None where it is none."""
+    """The JSON object in ``data``; None if it is not one."""
     value = load(data or b"")
     return value if isinstance(value, dict) else None
 
 
 def parse_event(raw: bytes) -> dict[str, Any]:
-    """The JSON object in the bytes of one event; an empty one where there is none."""
+    """The JSON object in the bytes of one event; an empty one if there is none."""
     parser = SSEParser()
     parsed = [*parser.feed(raw), *parser.close()]
     return (object_of(parsed[0].data) if parsed else None) or {}
@@ -67,7 +65,7 @@ def index_of(event: Mapping[str, Any]) -> int:
 
 
 def block_of(event: Mapping[str, Any]) -> dict[str, Any]:
-    """The block that a ``content_block_start`` brings."""
+    """The block in a ``content_block_start``."""
     block = event.get("content_block")
     return block if isinstance(block, dict) else {}
 
@@ -78,7 +76,7 @@ def delta_of(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def input_tokens(usage: Any) -> int | None:
-    """All tokens of the prompt, those that a cache held or took included."""
+    """All tokens of the prompt, including those read from a cache or written to it."""
     if not isinstance(usage, dict) or not isinstance(usage.get("input_tokens"), int):
         return None
     cached = (usage.get(f"cache_{how}_input_tokens") for how in ("creation", "read"))

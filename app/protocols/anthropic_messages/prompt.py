@@ -1,4 +1,4 @@
-"""The prompt of a Messages request: what it says, and documents written into it."""
+"""The prompt of a Messages request: its text, and documents written into it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ def prompt_text(body: Mapping[str, Any]) -> str:
 
 
 def _texts(content: Any) -> Iterator[str]:
-    """The texts of a content, those inside of documents and results of tools too."""
+    """The texts of a content, including those in documents and tool results."""
     if isinstance(content, str):
         yield content
         return
@@ -30,8 +30,8 @@ def _texts(content: Any) -> Iterator[str]:
 
 
 def inject(body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
-    """A copy of the body with ``chunks`` written in: ``system``, behind what stands there; ``user``, before the content
-    of the last user message, but behind the results of tools, which have to come first."""
+    """A copy of the body with ``chunks`` written in: ``system``, after the system prompt; ``user``, before the content
+    of the last user message but after tool results, which have to come first."""
     text = documents_block(chunks)
     block = {"type": "text", "text": text}
     if where == "system":

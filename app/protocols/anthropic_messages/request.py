@@ -1,4 +1,4 @@
-"""Anthropic Messages requests: our fields beside the API's own, and documents that stand in it as blocks of its own."""
+"""Anthropic Messages requests: our fields beside the API's own, and documents that come as content blocks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,11 +20,9 @@ _WEB = ("http://", "https://")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentBlock:
-    """A ``document`` or ``search_result`` block of a request.
-
-    ``texts`` are the blocks it is made of, in order, an empty one for what is no text; ``plain``: it was given as one
-    text. ``document`` is its position among the documents of the request, None where nobody can read it.
-    """
+    """A ``document`` or ``search_result`` block of a request. ``texts`` are its parts, in order, with an empty string
+    for a part that is not text; ``plain``: it was given as one text. ``document`` is its position among the documents
+    of the request; None if it cannot be read."""
 
     kind: str
     path: Path
@@ -68,7 +66,7 @@ def read_messages(raw: bytes, headers: Mapping[str, str], limits: Limits) -> Mes
         model=read_model(body),
         stream=read_flag(body.get("stream"), "stream"),
         is_json=wants_json(body.get("output_format") or inside(body, "output_config", "format")),
-        include_usage=True,  # every message says how much it took
+        include_usage=True,  # every message reports its token counts
     )
     return MessagesRequest(parsed=parsed, blocks=blocks)
 
@@ -85,7 +83,7 @@ def _messages(value: Any) -> Sequence[Mapping[str, Any]]:
 
 
 def _evidence(messages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Path]]:
-    """The blocks that are documents, each with its path: in messages, and in the results of tools within them."""
+    """The blocks that are documents, each with its path: in messages, and in their tool results."""
     for number, message in enumerate(messages):
         yield from _evidence_in(message, ("messages", number))
 
@@ -128,7 +126,7 @@ def _read(block: Mapping[str, Any], path: Path, documents: Documents) -> Documen
 
 
 def _texts(block: Mapping[str, Any], source: Any) -> tuple[Sequence[str], bool]:
-    """The texts that a block is made of, and whether it was given as one; none where it is no text (a PDF, a file)."""
+    """The texts of a block, and whether it was given as one; none if it is not text (a PDF, a file)."""
     content = block.get("content")
     if block["type"] == "document":
         kind = source.get("type") if isinstance(source, dict) else None
@@ -139,9 +137,9 @@ def _texts(block: Mapping[str, Any], source: Any) -> tuple[Sequence[str], bool]:
 
 
 def _leaves_nothing(messages: Sequence[Mapping[str, Any]], path: Path) -> bool:
-    """Whether the message at ``path`` would have no content left without the documents in it."""
+    """Whether the message at ``path`` would be empty without the documents in it."""
     if len(path) > len(("messages", 0, "content", 0)):
-        return False  # the result of a tool may be empty
+        return False  # a tool result may be empty
     return all(_is_evidence(block) for block in messages[int(path[1])]["content"])
 
 
@@ -150,7 +148,7 @@ def _note(block: DocumentBlock) -> str:
 
 
 def _tool_results(messages: Sequence[Mapping[str, Any]], limits: Limits) -> Documents:
-    """The results of tools that are texts rather than blocks of documents."""
+    """The tool results that are texts rather than document blocks."""
     documents = Documents(limits, prefix="tool")
     named: dict[Any, Any] = {}
     for number, message in enumerate(messages):

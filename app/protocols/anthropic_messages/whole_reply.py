@@ -1,4 +1,4 @@
-"""Whole messages: laid out as events on the way in, put together from events on the way out."""
+"""Whole messages: laid out as stream events on the way in, assembled from events on the way out."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ _OF_THE_END = ("stop_reason", "stop_sequence", "stop_details", "container")
 
 
 def events_of(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The events of a stream that would have brought the message. Raises UpstreamConnectError where it is none."""
+    """The message as the events of a stream. Raises UpstreamConnectError if it is not a message."""
     content = message.get("content")
     if message.get("type") == "error" or ("error" in message and not isinstance(content, list)):
         yield {**message, "type": "error"}
@@ -42,7 +42,7 @@ def _block_events(index: int, block: Any) -> Iterator[dict[str, Any]]:
 
 
 def message_of(data: bytes) -> dict[str, Any] | None:
-    """The message that the events in ``data`` bring; None where they begin none."""
+    """The message that the events in ``data`` make up; None if they begin none."""
     message: dict[str, Any] | None = None
     blocks: dict[int, _Block] = {}
     parser = SSEParser()
@@ -72,7 +72,7 @@ def _end(message: dict[str, Any], event: Mapping[str, Any]) -> None:
 
 
 class _Block:
-    """A block of content that takes in its deltas."""
+    """A content block that collects its deltas."""
 
     _JOINED: Mapping[str, str] = {
         "text_delta": "text",

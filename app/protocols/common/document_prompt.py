@@ -1,4 +1,4 @@
-"""Writes the documents that the retrieval policy kept into the prompt, as data fenced off from instructions."""
+"""Writes the documents that the retrieval policies kept into the prompt, as data fenced off from instructions."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -15,9 +15,9 @@ _PREAMBLE = (
 def inject(body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
     """A copy of a Chat Completions body with ``chunks`` written in.
 
-    ``where`` is ``system`` (a system message, after those that are there) or ``user`` (before the text of the last user
+    ``where`` is ``system`` (a system message, after the existing ones) or ``user`` (before the text of the last user
     message). The fence is random for each request, so that no document can close it. Documents keep their numbers; the
-    two most relevant stand first and last, where models read best (Liu et al. 2023, "Lost in the Middle").
+    two most relevant come first and last, where models read best (Liu et al. 2023, "Lost in the Middle").
     """
     text = documents_block(chunks)
     messages = list(body["messages"])
@@ -34,7 +34,7 @@ def inject(body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> d
 
 
 def documents_block(chunks: Sequence[Chunk]) -> str:
-    """The text that is written into a prompt for ``chunks``: what to do with them, then each of them, fenced off."""
+    """The text that is written into a prompt for ``chunks``: instructions, then the documents in a fence."""
     fence = f"<<documents {secrets.token_hex(8)}>>"
     documents = [_document(number, chunk) for number, chunk in _ends_first(chunks)]
     return "\n\n".join([_PREAMBLE.format(fence=fence), fence, *documents, fence])

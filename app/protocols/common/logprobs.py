@@ -1,17 +1,17 @@
-"""Log-probabilities of plain completions: parallel lists on the wire, one entry a token inside."""
+"""Log-probabilities of plain completions: parallel lists on the wire, one entry per token inside."""
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 _LISTS = {"tokens": "token", "token_logprobs": "logprob", "top_logprobs": "top", "text_offset": "offset"}
-"""The lists of the wire, and what an entry calls a value of each."""
+"""The lists on the wire, and the name of each list's values in an entry."""
 _LONGEST = 64
-"""Characters of an alternative token; longer ones are runs of signs, or no tokens."""
+"""Characters of an alternative token; longer ones are runs of punctuation, or not tokens."""
 
 
 def entries_of(choice: Mapping[str, Any]) -> Sequence[Mapping[str, Any]] | None:
-    """An entry for each token of a choice; None where it has no log-probabilities, or lists of unequal length."""
+    """An entry for each token of a choice; None if it has no log-probabilities, or lists of unequal length."""
     logprobs = choice.get("logprobs")
     if not isinstance(logprobs, dict) or not isinstance(logprobs.get("tokens"), list):
         return None
@@ -22,10 +22,8 @@ def entries_of(choice: Mapping[str, Any]) -> Sequence[Mapping[str, Any]] | None:
 
 
 def spelling(logprobs: Any, text: str) -> dict[str, Any] | None:
-    """The lists of ``logprobs``, without what else stands there; None where their tokens do not spell ``text``.
-
-    Of a token's alternatives those stay that are one word: no token is several.
-    """
+    """The lists of ``logprobs`` without other fields; None if their tokens do not spell ``text``. Of a token's
+    alternatives, only single words are kept: no token is several."""
     entries = entries_of({"logprobs": logprobs})
     if entries is None or not _spell(entries, text):
         return None
@@ -36,7 +34,7 @@ def spelling(logprobs: Any, text: str) -> dict[str, Any] | None:
 
 
 def logprobs_of(template: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], *, back: int = 0) -> dict[str, Any]:
-    """The lists of ``entries`` in the form of ``template``. Offsets go ``back`` by what was left out before them."""
+    """The lists of ``entries`` in the form of ``template``. Offsets move ``back`` by the text left out before them."""
     lists: dict[str, Any] = dict(template)
     for name, ours in _LISTS.items():
         if isinstance(template.get(name), list):
@@ -47,7 +45,7 @@ def logprobs_of(template: Mapping[str, Any], entries: Sequence[Mapping[str, Any]
 
 
 def joined(template: Mapping[str, Any], pieces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The lists of ``pieces``, one behind the other, in the form of ``template``."""
+    """The lists of ``pieces``, concatenated, in the form of ``template``."""
     lists: dict[str, Any] = dict(template)
     for name in _LISTS:
         if isinstance(template.get(name), list):
@@ -56,9 +54,9 @@ def joined(template: Mapping[str, Any], pieces: Sequence[Mapping[str, Any]]) -> 
 
 
 def within(entries: Sequence[Mapping[str, Any]], text: str, start: int, end: int) -> Sequence[Mapping[str, Any]]:
-    """Those of ``entries``, which spell ``text``, that begin in ``[start, end)`` and beyond it are white space.
+    """Those of ``entries``, which spell ``text``, that begin in ``[start, end)`` and have only white space after it.
 
-    A token that says something on either side of a cut goes with neither, since either side may be withheld.
+    A token with text on both sides of a cut goes with neither, since either side may be withheld.
     """
     found, place = [], 0
     for entry in entries:
@@ -74,7 +72,7 @@ def _spell(entries: Sequence[Mapping[str, Any]], text: str) -> bool:
 
 
 def _value(name: str, value: Any) -> Any:
-    """A value of the list ``name``; None where it is not of the list's kind."""
+    """A value of the list ``name``; None if it has the wrong type."""
     if name == "top_logprobs":
         if not isinstance(value, dict):
             return None
@@ -83,7 +81,7 @@ def _value(name: str, value: Any) -> Any:
 
 
 def number(value: Any) -> int | float | None:
-    """``value`` if it is a number that JSON can write, else None."""
+    """``value`` if it is a number that JSON can represent, else None."""
     return value if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)) else None
 
 

@@ -12,7 +12,7 @@ _BEFORE = "before_workflow"
 def merge_summaries(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The ``grounding`` objects of all choices as one: counts added up, the worst verdict and the strictest action.
 
-    There must be one at least; one alone stays as it is.
+    There must be at least one; a single one is returned unchanged.
     """
     merged = dict(summaries[0])
     if len(summaries) == 1:
@@ -31,7 +31,7 @@ def merge_summaries(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if "claims" in merged:
         merged["claims"] = [claim for s in summaries for claim in s["claims"]]
     if "decisions" in merged:
-        # What was decided before the reply was decided once, and stands in each summary.
+        # Decisions made before the reply are in every summary, but were made once.
         later = [d for s in summaries[1:] for d in s["decisions"] if d["phase"] != _BEFORE]
         merged["decisions"] = [*summaries[0]["decisions"], *later]
     if reason := next((s["not_regenerated"] for s in summaries if "not_regenerated" in s), None):

@@ -1,7 +1,7 @@
 """An incremental parser of server-sent events that keeps every byte.
 
-The grammar is WHATWG HTML, section 9.2. Beside the parsed ``data``, each event carries the raw bytes that it came as,
-so that what needs no change is forwarded untouched; the raw bytes of all events joined are the input.
+The grammar is WHATWG HTML, section 9.2. Each event has its raw bytes beside the parsed ``data``, so that unchanged
+events are forwarded untouched; the raw bytes of all events, joined, are the input.
 """
 
 import re
@@ -14,12 +14,12 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class EventTooLargeError(ValueError):
-    """An event exceeds the limit; nothing of it was kept."""
+    """An event exceeds the limit; none of it was kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class SSEEvent:
-    """One event. ``data`` is None where there is no ``data:`` field (a comment, or control fields alone)."""
+    """One event. ``data`` is None if there is no ``data:`` field (a comment, or only control fields)."""
 
     raw: bytes
     data: bytes | None
@@ -27,9 +27,9 @@ class SSEEvent:
 
 
 class SSEParser:
-    """Feed it bytes cut anywhere; it returns the events that are complete.
+    """Feed it bytes, cut anywhere; it returns the complete events.
 
-    ``max_event_bytes`` bounds what is kept of an unfinished event.
+    ``max_event_bytes`` limits how much of an unfinished event is kept.
     """
 
     def __init__(self, *, max_event_bytes: int = 16 * 1024 * 1024) -> None:
@@ -42,7 +42,7 @@ class SSEParser:
         """Take bytes; return the events completed by them, in order. Raises EventTooLargeError."""
         buffer = self._buffer
         if not buffer and b"\r" not in data and data.find(b"\n\n") == len(data) - 2 >= 0:
-            return [self._event(data)]  # one event and nothing else: what a stream brings most of the time
+            return [self._event(data)]  # exactly one event: the usual case in a stream
         buffer += data
         events: list[SSEEvent] = []
         start = 0

@@ -1,4 +1,4 @@
-"""Server-sent frames of JSON objects that end with ``[DONE]``: what the completion APIs of OpenAI have in common."""
+"""Server-sent frames of JSON objects that end with ``[DONE]``, as the completion APIs of OpenAI send them."""
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
@@ -14,7 +14,7 @@ _DONE = b"data: [DONE]\n\n"
 
 
 class JsonStreamDecoder:
-    """Upstream bytes to events. ``read`` makes the event of a frame's bytes and the JSON object in it."""
+    """Decodes upstream bytes into events. ``read`` makes an event of a frame's bytes and the JSON object in it."""
 
     def __init__(self, read: Callable[[bytes, dict[str, Any]], UpstreamEvent]) -> None:
         self._parser = SSEParser()
@@ -32,12 +32,12 @@ class JsonStreamDecoder:
 
     def close(self) -> Iterator[UpstreamEvent]:
         for event in self._parser.close():
-            # Its blank line is missing; without one what follows would run into it.
+            # Its blank line is missing; without one, the next event would run into it.
             if (read := self._event(SSEEvent(event.raw + b"\n\n", event.data, event.event))) is not None:
                 yield read
 
     def _event(self, event: SSEEvent) -> UpstreamEvent | None:
-        """None where clients are to get nothing for it."""
+        """None if clients get nothing for it."""
         data = event.data
         if data is None:
             return self._without_data(event)
@@ -57,7 +57,7 @@ class JsonStreamDecoder:
     def _without_data(self, event: SSEEvent) -> UpstreamEvent | None:
         """Comments pass; control fields alone do not, since clients take them for an empty event.
 
-        After an event with an id even the blank line behind a comment makes such an event, so it is left out.
+        After an event with an id, even the blank line after a comment makes such an event, so it is left out.
         """
         lines = [line for line in event.raw.replace(b"\r", b"\n").split(b"\n") if line]
         comments = [line for line in lines if line.startswith(b":")]
@@ -92,9 +92,9 @@ async def decode_chunks(
 
 
 def load(data: bytes) -> Any:
-    """The JSON value in ``data``, read as clients read it. None where it is no JSON at all.
+    """The JSON value in ``data``, read as leniently as clients read it; None if it is not JSON.
 
-    Halves of a character, stray bytes, NaN and long integers are taken.
+    Lone surrogates, stray bytes, NaN and long integers are accepted.
     """
     try:
         return orjson.loads(data)
@@ -106,7 +106,7 @@ def load(data: bytes) -> Any:
 
 
 def dump(value: Any) -> bytes:
-    """``value`` as JSON. Halves of a character are escaped, so that two of them make one again."""
+    """``value`` as JSON. Lone surrogates are escaped, so that two of them can make one character again."""
     try:
         return orjson.dumps(value)
     except (TypeError, orjson.JSONEncodeError):
@@ -119,14 +119,14 @@ def frame_of(chunk: Mapping[str, Any]) -> bytes:
 
 
 def done_frame(raw: bytes) -> bytes:
-    """The last frame, ``raw`` if the upstream sent one, with its blank line whole."""
+    """The last frame, ``raw`` if the upstream sent one, completed by its blank line."""
     if raw.endswith(b"\r\n\r"):
-        return raw + b"\n"  # the LF of a last CR LF may not have come by then
+        return raw + b"\n"  # the LF of a last CR LF may not have arrived by then
     return raw if raw.endswith((b"\n\n", b"\r\r", b"\r\n\r\n")) else _DONE
 
 
 def objects_in(raw: bytes) -> Iterator[dict[str, Any]]:
-    """The JSON objects that whole frames carry."""
+    """The JSON objects in whole frames."""
     for event in SSEParser().feed(raw):
         if event.data is not None and is_object(event.data):
             yield load(event.data)
@@ -138,7 +138,7 @@ def is_object(body: bytes) -> bool:
 
 
 def read_object(body: bytes) -> dict[str, Any]:
-    """The JSON object of a whole reply. Raises UpstreamConnectError where it is none."""
+    """The JSON object of a whole reply. Raises UpstreamConnectError if it is not one."""
     value = load(body)
     if not isinstance(value, dict):
         raise UpstreamConnectError("The upstream's reply is not a JSON object.")

@@ -1,6 +1,6 @@
-"""Upstream events of the Responses API to parts.
+"""Decodes upstream events of the Responses API into reply parts.
 
-Text is read wherever an upstream puts it: in deltas, and what was in none of them, in the events that repeat it whole.
+Text is read wherever an upstream puts it: in deltas, and if it was in none of them, in the events that repeat it whole.
 """
 
 from collections.abc import Iterator, Mapping
@@ -51,14 +51,15 @@ from app.protocols.openai_responses.request import take_search
 from app.protocols.openai_responses.text_parts import TextParts
 
 _REASONS = {"max_output_tokens": "length"}
-"""Why a response is incomplete, in the words of the other API where it has one."""
+"""Why a response is incomplete, in the terms of Chat Completions where it has one."""
 
 _UNCHECKED = {"response.refusal.": "refusal", "response.reasoning": "reasoning", "response.audio.": "audio"}
-"""What events of these names bring is no text."""
+"""Events with these names carry no text."""
 
 
 class _Last:
-    """The event that was decoded last. Not the reader's own, which would be in a ring with its decoder."""
+    """The latest decoded event. Separate from the reader, which would be in a reference cycle with its decoder
+    otherwise."""
 
     def __init__(self) -> None:
         self.event: dict[str, Any] | None = None
@@ -69,12 +70,12 @@ class _Last:
 
 
 class ResponseDecoder:
-    """Reads one reply. ``named``: the upstream sends its events under their names."""
+    """Reads one reply. ``named``: the upstream sends its events with their names."""
 
     def __init__(self) -> None:
         self.texts = TextParts()
         self.response: dict[str, Any] | None = None
-        """The final response, once it is here."""
+        """The final response, once it has arrived."""
         self.named = True
         self._last = _Last()
         self._decoder = JsonStreamDecoder(self._last.keep)
@@ -83,7 +84,7 @@ class ResponseDecoder:
         self._started = self._over = False
 
     def feed(self, data: bytes) -> Iterator[UpstreamEvent]:
-        """The events completed by ``data``. Raises UpstreamConnectError where it is malformed."""
+        """The events completed by ``data``. Raises UpstreamConnectError if it is malformed."""
         for event in self._decoder.feed(data):
             yield from self._decoded(event)
 
@@ -92,7 +93,7 @@ class ResponseDecoder:
         return self._settle("stop")
 
     def close(self) -> Iterator[UpstreamEvent]:
-        """The events at the end of the body. Raises UpstreamConnectError where the reply is not complete."""
+        """The events at the end of the body. Raises UpstreamConnectError if the reply is not complete."""
         for event in self._decoder.close():
             yield from self._decoded(event)
         yield from self._settle("stop")
@@ -101,9 +102,9 @@ class ResponseDecoder:
         yield UpstreamEvent(raw=b"", parts=(EndOfReply(),))
 
     def read(self, raw: bytes, event: dict[str, Any]) -> Iterator[UpstreamEvent]:
-        """The events of an upstream event. Its own bytes go with them for those who pass it as it is.
+        """The pipeline's events for an upstream event, with its own bytes for replies that pass untouched.
 
-        The events that end a text wait for the next one, since that says whether the text was cut off.
+        The events that end a text wait for the next one, which shows whether the text was cut off.
         """
         if event.get("type") == ERROR or (event.get("type") is None and event.get("error")):
             yield from self._settle("stop")
@@ -156,7 +157,7 @@ class ResponseDecoder:
         waiting, self._waiting = self._waiting, []
         cut = cut or any(event.get("type") == ITEM_DONE for _, _, event in waiting)
         ended = [event for _, _, event in waiting if event.get("type") == PART_DONE]
-        # Before the end of the text, since with that it is decided.
+        # Before the end of the text, which decides about it.
         if cited := [
             c for e in ended for c in self.texts.cite(self.texts.of(e), object_of(e["part"]).get("annotations"))
         ]:
@@ -184,13 +185,13 @@ class ResponseDecoder:
             self.texts.unchecked.update(name for begin, name in _UNCHECKED.items() if kind.startswith(begin))
             yield Passthrough(raw=raw)
 
-    # What begins
+    # Starts
 
     def _lifecycle(self, raw: bytes, event: dict[str, Any]) -> Iterator[ReplyPart]:
         response = object_of(event.get("response"))
         yield from self._start(response)
         if response.get("output") or response.get("output_text"):
-            # No text leaves by this way; its own events bring it.
+            # This event passes no text; the text has its own events.
             raw = frame_of({**event, "response": begun(response)}, named=self.named)
         yield Passthrough(raw=raw)
 
@@ -230,24 +231,25 @@ class ResponseDecoder:
         yield TextDelta(choice=part.choice, text="", frame=Frame(json=event), remainder=event)
 
     def _search(self, item: Mapping[str, Any]) -> Iterator[ReplyPart]:
-        """What the upstream found before it says what it makes of it."""
+        """Documents that the upstream found before the text that it writes from them."""
         if item.get("type") != "file_search_call":
             return
         before = len(self._found.chunks)
-        with suppress(InvalidRequestError):  # beyond the limits: what was taken by then stands
+        with suppress(InvalidRequestError):  # beyond the limits: the documents taken by then count
             take_search(self._found, item, "output")
         if found := self._found.chunks[before:]:
             yield FoundDocuments(documents=found)
 
-    # What ends
+    # Ends
 
     def _end_text(self, raw: bytes, event: dict[str, Any], reason: str, *, cut: bool) -> Iterator[ReplyPart]:
-        """An event that says a text whole: what of it did not come before, its end, and the event itself."""
+        """An event that repeats a whole text: the part of it that did not come before, its end, and the event
+        itself."""
         kind = event.get("type")
         if kind == TEXT_DONE:
             part = self.texts.of(event)
             if not part.closed:
-                # Its end is told by the event, so it does not pass as well.
+                # The event reports the end, so it does not pass as well.
                 yield from self.texts.end(part, text_of(event), event, reason, cut=cut)
                 return
         elif kind == PART_DONE:
@@ -295,7 +297,7 @@ class ResponseDecoder:
 
 
 def usage_of(response: Mapping[str, Any]) -> Usage | None:
-    """The token counts of a response; None where it has none."""
+    """The token counts of a response; None if it has none."""
     usage = response.get("usage")
     if not isinstance(usage, dict):
         return None

@@ -1,4 +1,4 @@
-"""What the client has seen of a response, and with it how the events that repeat the text must read."""
+"""What the client has seen of a response, and what the events that repeat its text must therefore say."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ from app.protocols.openai_responses.text_parts import TextParts
 
 @dataclass(slots=True, kw_only=True)
 class EmittedText:
-    """What left of a text part. ``waiting`` are annotations of the upstream that its end decides about."""
+    """The released text of a text part. ``waiting`` are upstream annotations that are decided on at its end."""
 
     texts: list[str] = field(default_factory=list)
     tokens: list[Mapping[str, Any]] = field(default_factory=list)
@@ -41,7 +41,7 @@ class EmittedText:
 
 
 class EmittedState:
-    """Keeps the books of one reply. ``see`` takes in each event of the upstream as it leaves."""
+    """Tracks one reply. ``see`` takes in each upstream event as it is released."""
 
     def __init__(self, texts: TextParts) -> None:
         self.response: dict[str, Any] = {}
@@ -55,12 +55,12 @@ class EmittedState:
         return self._sent.setdefault(choice, EmittedText())
 
     def announced(self, part: TextPart) -> tuple[bool, bool]:
-        """Whether the client knows of the item that ``part`` belongs to, and of the part."""
+        """Whether the client knows the item that ``part`` belongs to, and the part."""
         output_index, content_index = part.place
         return output_index in self.items, content_index in self._contents.get(output_index, {})
 
     def see(self, event: dict[str, Any]) -> dict[str, Any]:
-        """The event as the client may see it: itself, unless it repeats text that was not delivered so."""
+        """The event as the client may see it: unchanged, unless it repeats text that was not delivered like that."""
         kind = event.get("type")
         if kind in LIFECYCLE:
             self.response = object_of(event.get("response"))
@@ -81,7 +81,7 @@ class EmittedState:
         return event
 
     def part(self, part: TextPart, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The part of content ``given``, with what was delivered of its text."""
+        """The content part ``given``, with the delivered text."""
         sent = self.sent(part.choice)
         text, original = sent.text, text_of(given)
         changed = dict(given)
@@ -96,13 +96,13 @@ class EmittedState:
         return changed
 
     def item(self, index: int, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The output item ``given``, with what was delivered of its text."""
+        """The output item ``given``, with the delivered text."""
         if given.get("type") != "message" or not isinstance(given.get("content"), list):
             return dict(given)
         return {**given, "content": [self._content((index, i), given, part) for i, part in enumerate(given["content"])]}
 
     def valid(self, part: TextPart, annotations: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """The upstream's annotations that still point at the text they were made for: where nothing changed before."""
+        """The upstream's annotations that still point at the right text: those before the first change."""
         kept = _shared(part.text, self.sent(part.choice).text)
         return [annotation for annotation in annotations if _reach(annotation) <= kept]
 
@@ -119,7 +119,7 @@ class EmittedState:
         return {**base, "text": sent.text, "annotations": [*sent.annotations]}
 
     def standing_item(self, index: int) -> dict[str, Any]:
-        """An output item as far as the client has seen it; a message that is not done ends here."""
+        """An output item as far as the client has seen it; an unfinished message ends here."""
         item, contents = self.items[index], self._contents.get(index, {})
         if item.get("type") != "message" or (index,) in self._done:
             return dict(item)
@@ -143,7 +143,7 @@ class EmittedState:
                 self._open((index, place), item.get("id"), part)
 
     def _open(self, place: Place, item_id: Any, given: dict[str, Any]) -> None:
-        """A part of content that the client knows of from now on, and what it shows of its text at once (``live``)."""
+        """A content part that the client knows from now on, and the text that it shows immediately (``live``)."""
         self._contents.setdefault(place[0], {})[place[1]] = given
         found = self._texts.find(place, item_id) if is_text(given) else None
         if found is not None:
@@ -167,7 +167,7 @@ class EmittedState:
         return self.text_done(found, event) if found is not None else event
 
     def text_done(self, part: TextPart, event: dict[str, Any]) -> dict[str, Any]:
-        """The end of a text, with what was delivered of it."""
+        """The end of a text, with the delivered text."""
         sent = self.sent(part.choice)
         if sent.text == text_of(event):
             return event
@@ -188,12 +188,12 @@ class EmittedState:
 
 
 def _with(event: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    """``event`` itself where it says the same already."""
+    """``event`` itself if it says the same already."""
     return event if all(event.get(name) == value for name, value in fields.items()) else {**event, **fields}
 
 
 def _shared(one: str, other: str) -> int:
-    """How long the beginning is that both have."""
+    """The length of the common prefix."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
 

@@ -1,7 +1,7 @@
-"""What comes out of the enforcement to events of the Responses API.
+"""Encodes outputs as events of the Responses API.
 
-Nothing is rebuilt as long as nothing was changed. From the first event of ours on, every event is numbered anew, and
-those that repeat text say what was delivered of it.
+Events are not rebuilt until something is changed. From our first own event on, every event is renumbered, and those
+that repeat text have the delivered text.
 """
 
 import re
@@ -48,7 +48,7 @@ from app.protocols.openai_responses.grounding import annotation_of, located, sum
 
 
 class ResponseEncoder:
-    """Writes one reply. ``final`` is the last response object that the client got, None before it did."""
+    """Writes one reply. ``final`` is the last response object that the client got; None before that."""
 
     def __init__(self, reader: ResponseDecoder) -> None:
         self.final: dict[str, Any] | None = None
@@ -64,7 +64,7 @@ class ResponseEncoder:
         self._own: TextPart | None = None
 
     def encode(self, output: Output) -> bytes:
-        """The bytes of an output; empty where the client gets nothing for it."""
+        """The bytes of an output; empty if the client gets nothing for it."""
         match output:
             case Passthrough(raw=raw):
                 return self._pass(raw) if raw else b""
@@ -99,7 +99,7 @@ class ResponseEncoder:
                 self._usage = _usage(prompt, completion)
         return b""
 
-    # What passes
+    # Passing
 
     def _pass(self, raw: bytes) -> bytes:
         if not self._governed:
@@ -113,7 +113,8 @@ class ResponseEncoder:
         return self._frames.renumbered(raw, event) if seen is known or seen is None else self._frames.emit(seen)
 
     def _govern(self) -> None:
-        """Something of ours leaves. What passed before is looked at now, since nobody had to before."""
+        """The first event of our own is due. The events that passed before are read now, since it was not necessary
+        before."""
         if self._governed:
             return
         self._governed = True
@@ -131,7 +132,7 @@ class ResponseEncoder:
         for piece in released.slices:
             if piece.frame.json.get("type") == TEXT_DELTA:
                 merged.update(piece.frame.json)
-        merged.pop("obfuscation", None)  # it hides the length of a delta that is not the upstream's any more
+        merged.pop("obfuscation", None)  # it hides the length of the delta, which is not the upstream's any more
         tokens = [token for piece in released.slices for token in piece.tokens]
         sent.texts.append(released.text)
         sent.tokens.extend(tokens)
@@ -144,7 +145,7 @@ class ResponseEncoder:
         return self._frames.emit(event)
 
     def _announce(self, part: TextPart) -> bytes:
-        """The events that open a part, where the upstream has not sent them."""
+        """The events that open a part, if the upstream has not sent them."""
         data = b""
         item_known, part_known = self._ledger.announced(part)
         if not item_known:
@@ -160,7 +161,7 @@ class ResponseEncoder:
         return self._frames.emit(event)
 
     def _part(self, choice: int) -> TextPart:
-        """The text part of a choice; a new one behind all others where the upstream sent no text."""
+        """The text part of a choice; a new one after all others if the upstream sent no text."""
         if choice < len(self._reader.texts.parts):
             return self._reader.texts.parts[choice]
         if self._own is None:
@@ -186,7 +187,7 @@ class ResponseEncoder:
         part = self._reader.texts.parts[ended.choice]
         data = self._annotate(part, ended)
         if ended.blocked:
-            # Text may have passed at once (``live``) although its upstream never said where it belongs.
+            # Text may have passed immediately (``live``) although its upstream never said where it belongs.
             return self._announce(part) + data + self._close(part)
         event = dict(ended.frame.json)
         return data + self._frames.emit(self._ledger.text_done(part, event)) if event.get("type") == TEXT_DONE else data
@@ -206,7 +207,7 @@ class ResponseEncoder:
         return data
 
     def _close(self, part: TextPart) -> bytes:
-        """The end of a part and of its item, which the upstream is not given the time to say."""
+        """The end of a part and of its item, since the upstream's own end will not come."""
         content = self._ledger.standing_part(part)
         tokens = content.get("logprobs") or []
         data = self._frames.emit({"type": TEXT_DONE, **part.position, "text": content["text"], "logprobs": tokens})
@@ -274,11 +275,11 @@ class ResponseEncoder:
 
 
 _BARE: Mapping[str, Any] = {"object": "response", "error": None, "metadata": {}}
-"""What a response has at least."""
+"""The minimum that a response has."""
 
 
 def _with_text(response: dict[str, Any]) -> dict[str, Any]:
-    """Some upstreams say all text of the output once more."""
+    """Some upstreams repeat the whole text of the output."""
     if not isinstance(response.get("output_text"), str):
         return response
     contents = [part for _, item in objects_in(response["output"]) for _, part in objects_in(item.get("content"))]
@@ -286,7 +287,7 @@ def _with_text(response: dict[str, Any]) -> dict[str, Any]:
 
 
 def _word(value: Any) -> str | None:
-    """A name of the upstream's; None where it is a text, or none."""
+    """A name from the upstream; None if it is a text, or missing."""
     return value if isinstance(value, str) and not re.search(r"\s", value) else None
 
 

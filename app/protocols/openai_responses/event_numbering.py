@@ -1,4 +1,4 @@
-"""Frames as they leave: numbered without a gap, and with no byte changed that need not be."""
+"""Frames as they leave: numbered without a gap, with no byte changed unnecessarily."""
 
 import re
 from collections.abc import Mapping
@@ -13,19 +13,19 @@ _NUMBER = re.compile(rb'(?<!\\)"sequence_number"\s*:\s*(\d+)')
 
 
 class EventNumbering:
-    """Makes the frames of one reply, under the events' names if the upstream does so."""
+    """Makes the frames of one reply, with the events' names if the upstream sends them."""
 
     def __init__(self, reader: ResponseDecoder) -> None:
         self._reader = reader
         self._next = 0
 
     def passed(self, event: Mapping[str, Any]) -> None:
-        """An event has left as it came; the next one is numbered behind it."""
+        """An event has passed unchanged; the next one gets the number after it."""
         number = event.get("sequence_number")
         self._next = number + 1 if isinstance(number, int) else self._next + 1
 
     def renumbered(self, raw: bytes, event: Mapping[str, Any]) -> bytes:
-        """The frame ``raw`` of ``event``, with the number that is next; one without a number stays so."""
+        """The frame ``raw`` of ``event``, with the next number; an event without a number stays so."""
         number, ours = event.get("sequence_number"), self._next
         if not isinstance(number, int):
             return raw
@@ -46,13 +46,13 @@ class EventNumbering:
 
 
 def data_in(raw: bytes) -> bytes | None:
-    """The data of a frame; None where it has none, as a comment."""
+    """The data of a frame; None if it has none, like a comment."""
     parser = SSEParser()
     return next((event.data for event in (*parser.feed(raw), *parser.close()) if event.data is not None), None)
 
 
 def event_in(raw: bytes) -> dict[str, Any] | None:
-    """The JSON object of a frame; None where it holds none."""
+    """The JSON object of a frame; None if it holds none."""
     data = data_in(raw)
     decoded = load(data) if data is not None else None
     return decoded if isinstance(decoded, dict) else None

@@ -25,12 +25,12 @@ TERMINAL = frozenset({COMPLETED, INCOMPLETE, FAILED})
 _NAME = re.compile(r"[\w.-]+", re.ASCII)
 
 Place = tuple[int, int]
-"""Where a part of content stands: the index of its item in the output, and its own in the item's content."""
+"""The position of a content part: the index of its item in the output, and its own index in the item's content."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TextPart:
-    """A text part of the output, as the upstream sends it. ``choice`` is its number to the pipeline."""
+    """A text part of the output, as the upstream sends it. ``choice`` is its number in the pipeline."""
 
     choice: int
     place: Place
@@ -38,7 +38,7 @@ class TextPart:
     received: list[str] = field(default_factory=list)
     closed: bool = False
     annotations: list[Mapping[str, Any]] = field(default_factory=list)
-    """What it was said to cite, each once."""
+    """Its reported citations, each once."""
 
     @property
     def text(self) -> str:
@@ -46,13 +46,13 @@ class TextPart:
 
     @property
     def position(self) -> dict[str, Any]:
-        """The fields by which an event says what part it is about."""
+        """The fields by which an event names its part."""
         output_index, content_index = self.place
         return {"item_id": self.item_id, "output_index": output_index, "content_index": content_index}
 
 
 def frame_of(event: Mapping[str, Any], *, named: bool = True) -> bytes:
-    """A frame that carries ``event``; ``named``: under its name, as OpenAI sends it."""
+    """A frame with ``event``; ``named``: with its name, as OpenAI sends it."""
     name = event.get("type")
     head = f"event: {name}\n".encode() if named and isinstance(name, str) and _NAME.fullmatch(name) else b""
     return head + framing.frame_of(event)
@@ -69,7 +69,7 @@ def place_of(event: Mapping[str, Any]) -> Place:
 
 
 def object_of(value: Any) -> dict[str, Any]:
-    """``value`` where it is an object, else an empty one."""
+    """``value`` if it is an object, otherwise an empty one."""
     return value if isinstance(value, dict) else {}
 
 
@@ -80,17 +80,17 @@ def objects_in(value: Any) -> list[tuple[int, dict[str, Any]]]:
 
 
 def is_text(part: Mapping[str, Any]) -> bool:
-    """Whether a part of content is text of the reply."""
+    """Whether a content part is text of the reply."""
     return part.get("type") in ("output_text", "text")
 
 
 def begun(response: Mapping[str, Any]) -> dict[str, Any]:
-    """``response`` without its output, as it stands when it begins."""
+    """``response`` without its output, as it is at its start."""
     return {name: value for name, value in {**response, "output": []}.items() if name != "output_text"}
 
 
 def emptied(part: Mapping[str, Any]) -> dict[str, Any]:
-    """A text part without its text, as it stands when it begins."""
+    """A text part without its text, as it is at its start."""
     return {**part, "text": "", **({"logprobs": []} if part.get("logprobs") else {})}
 
 

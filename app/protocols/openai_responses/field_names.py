@@ -1,4 +1,4 @@
-"""The names that the Responses API has for its events, items and fields: what is under another one may be text."""
+"""The names of events, items and fields in the Responses API. Anything under another name might be text."""
 
 from collections.abc import Mapping
 
@@ -60,7 +60,7 @@ _CALLS = {
 }
 
 OTHER_EVENTS = frozenset(f"response.{name}.{step}" for name, steps in _CALLS.items() for step in steps.split())
-"""The events of what is no text of the reply: of calls, reasoning, refusals, sound."""
+"""The events of content other than reply text: calls, reasoning, refusals, audio."""
 
 ITEMS = frozenset(
     {
@@ -76,7 +76,7 @@ ITEMS = frozenset(
         "tool_search_output",
     }
 )
-"""The items that are no message, beside calls and what came of them."""
+"""The items that are not messages, besides calls and their outputs."""
 
 MESSAGE_FIELDS = frozenset({"id", "type", "role", "status", "content", "phase"})
 TEXT_FIELDS = frozenset({"type", "text", "annotations", "logprobs"})
@@ -96,7 +96,7 @@ NUMBERS = frozenset(
 WORDS = frozenset(
     {"id", "item_id", "type", "role", "status", "phase", "object", "reason", "code", "param", "file_id", "container_id"}
 )
-"""Fields that are a name and no text, wherever they stand."""
+"""Fields whose values are names and not text, wherever they appear."""
 
 RESPONSE_FIELDS = frozenset(
     {

@@ -1,4 +1,4 @@
-"""What is told of a verdict, in the form that the Responses API has for it."""
+"""Findings in the formats of the Responses API."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -8,10 +8,8 @@ from app.protocols.openai_responses.event_types import TextPart
 
 
 def annotation_of(annotation: Mapping[str, Any]) -> dict[str, Any]:
-    """A citation as this API writes it: flat, and a file's with the one place that its mark belongs to.
-
-    The span of the sentence is kept beside that place.
-    """
+    """A citation in this API's format: flat, and for a file with the one index that its marker belongs to. The span of
+    the sentence is kept beside it."""
     kind = str(annotation["type"])
     citation = {"type": kind, **annotation[kind]}
     if kind == "file_citation":
@@ -20,7 +18,7 @@ def annotation_of(annotation: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def located(claims: Iterable[Mapping[str, Any]], part: TextPart) -> list[dict[str, Any]]:
-    """Claims with the part of the output that their spans lie in."""
+    """Claims with the part of the output that their spans refer to."""
     output_index, content_index = part.place
     return [{**claim, "output_index": output_index, "content_index": content_index} for claim in claims]
 

@@ -1,4 +1,4 @@
-"""The prompt of a Responses request: what it says, and documents written into it."""
+"""The prompt of a Responses request: its text, and documents written into it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -8,16 +8,13 @@ from judges.types import Chunk
 
 
 def prompt_text(body: Mapping[str, Any]) -> str:
-    """All text that goes upstream with the request; what a conversation holds already is not among it."""
+    """All text that goes upstream with the request, without what the upstream already stores of a conversation."""
     return "\n".join(text for field in ("instructions", "input") for text in _texts(body.get(field)))
 
 
 def inject(body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
-    """A copy of the body with ``chunks`` written in.
-
-    ``system``: behind the instructions, which no conversation keeps, so that a later turn is not told of documents
-    that are out of date by then. ``user``: before the text of the last user message.
-    """
+    """A copy of the body with ``chunks`` written in. ``system``: after the instructions, which no conversation stores,
+    so that a later turn does not get outdated documents. ``user``: before the text of the last user message."""
     block = documents_block(chunks)
     if where == "system":
         given = body.get("instructions")
@@ -53,7 +50,7 @@ def _before(block: str, content: Any) -> Any:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Texts of a string, of items, or of parts of content; results of tools are texts as well."""
+    """Texts of a string, of items, or of content parts; tool results are texts as well."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Responses API requests. Beside ``documents`` and ``grounding``, what tools found may stand among the input items."""
+"""Responses API requests. Beside ``documents`` and ``grounding``, tool results may be among the input items."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -39,13 +39,13 @@ def read_responses(raw: bytes, headers: Mapping[str, str], limits: Limits) -> Pa
         model=read_model(body),
         stream=read_flag(body.get("stream"), "stream"),
         is_json=wants_json(inside(body, "text", "format")),
-        include_usage=True,  # every response says how much it took
+        include_usage=True,  # every response reports its token counts
         late=_RESULTS in (body["include"] if isinstance(body.get("include"), list) else ()),
     )
 
 
 def _items(value: Any) -> Sequence[Mapping[str, Any]]:
-    """The input items. A request may have none: a stored prompt or an earlier response may be all it needs."""
+    """The input items. A request may have none: a stored prompt or an earlier response may be enough."""
     if value is None or isinstance(value, str):
         return ()
     if not isinstance(value, list):
@@ -57,7 +57,7 @@ def _items(value: Any) -> Sequence[Mapping[str, Any]]:
 
 
 def _tool_results(items: Sequence[Mapping[str, Any]], limits: Limits) -> Documents:
-    """What file searches found and functions gave back."""
+    """The results of file searches and functions."""
     documents = Documents(limits, prefix="tool")
     named: dict[Any, Any] = {}
     for index, item in enumerate(items):
@@ -73,14 +73,14 @@ def _tool_results(items: Sequence[Mapping[str, Any]], limits: Limits) -> Documen
 
 
 def take_search(documents: Documents, item: Mapping[str, Any], path: str) -> None:
-    """The passages that a file search found, if ``item`` holds them. Raises InvalidRequestError beyond limits."""
+    """The passages of a file search, if ``item`` has them. Raises InvalidRequestError beyond the limits."""
     for result, where in parts_of(item.get("results"), f"{path}.results"):
         if (chunk := _found(result, documents.next_id)) is not None:
             documents.add(chunk, where)
 
 
 def _found(result: Mapping[str, Any], identifier: str) -> Chunk | None:
-    """A passage that a file search found; None where its text was left out."""
+    """A passage of a file search; None if its text was left out."""
     text, score, attributes = result.get("text"), result.get("score"), result.get("attributes")
     if not isinstance(text, str) or not text.strip():
         return None

@@ -1,4 +1,4 @@
-"""The text parts of a reply: told apart wherever an upstream names them, and numbered as choices."""
+"""The text parts of a reply, identified however an upstream refers to them, and numbered as choices."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -26,10 +26,8 @@ _TOOLS = frozenset(
 
 
 class TextParts:
-    """``parts`` are in order of arrival; ``unchecked`` names what the reply has of content that is no text.
-
-    The parts that methods return are what the pipeline is to be told.
-    """
+    """``parts`` are in order of arrival; ``unchecked`` names content of the reply that is not text. Methods return the
+    parts for the pipeline."""
 
     def __init__(self) -> None:
         self.parts: list[TextPart] = []
@@ -37,7 +35,7 @@ class TextParts:
         self._finished = False
 
     def name(self, item: Mapping[str, Any]) -> None:
-        """Take down what an item of the output has that is no text."""
+        """Note what an output item has besides text."""
         kind = str(item.get("type"))
         if kind not in _NO_CONTENT:
             self.unchecked.add("tool_calls" if kind in _TOOLS else kind)
@@ -46,18 +44,19 @@ class TextParts:
             self.unchecked.update(str(part["type"]) for part in parts)
 
     def find(self, place: Place, item_id: Any) -> TextPart | None:
-        """The text part of the item named, whatever index the upstream gives that item; else that at ``place``."""
+        """The text part of the named item, whatever index the upstream gives that item; otherwise the one at
+        ``place``."""
         for part in self.parts:
             if item_id and part.item_id == item_id and part.place[1] == place[1]:
                 return part
         return next((part for part in self.parts if part.place == place), None)
 
     def about(self, event: Event) -> TextPart | None:
-        """The text part that an event is about, if there is one yet."""
+        """The text part that an event is about, if it exists."""
         return self.find(place_of(event), event.get("item_id"))
 
     def at(self, place: Place, item_id: Any) -> TextPart:
-        """The same as ``find``; a new part where there is none yet."""
+        """Like ``find``, but a new part if it does not exist."""
         part = self.find(place, item_id)
         if part is None:
             part = TextPart(choice=len(self.parts), place=place, item_id=str(item_id or f"msg_{place[0]}"))
@@ -69,7 +68,7 @@ class TextParts:
         return self.at(place_of(event), event.get("item_id"))
 
     def add(self, event: Event, text: Any) -> Iterator[ReplyPart]:
-        """A piece of text. What comes after the end cannot be judged any more, so it goes nowhere."""
+        """A piece of text. Text after the end can no longer be judged, so it is left out."""
         if not isinstance(text, str) or not text:
             return
         part = self.of(event)
@@ -78,7 +77,7 @@ class TextParts:
             yield TextDelta(choice=part.choice, text=text, frame=Frame(json=event, tokens=_tokens(event)))
 
     def reach(self, part: TextPart, text: str, event: Event) -> Iterator[ReplyPart]:
-        """What ``text``, which is all of the part so far, has beyond what came before."""
+        """The part of ``text``, all of the part so far, that did not come before."""
         received = part.text
         if not part.closed and len(text) > len(received) and text.startswith(received):
             rest = text[len(received) :]
@@ -86,13 +85,13 @@ class TextParts:
             yield TextDelta(choice=part.choice, text=rest, frame=Frame(json=event))
 
     def cite(self, part: TextPart, annotations: Any) -> Iterator[UpstreamCitation]:
-        """What a part is said to cite, unless that was said before: whole objects repeat what their events brought."""
+        """The citations of a part that were not reported before: whole objects repeat those of their events."""
         new = [one for _, one in objects_in(annotations) if not part.closed and one not in part.annotations]
         part.annotations += new
         yield from cited_in(new, part.choice)
 
     def end(self, part: TextPart, text: str, event: Event, reason: str, *, cut: bool = False) -> Iterator[ReplyPart]:
-        """The end of a part, which is ``text`` as a whole. ``cut``: it stops in mid-sentence."""
+        """The end of a part, whose whole text is ``text``. ``cut``: it stops in mid-sentence."""
         if part.closed:
             return
         yield from self.reach(part, text, event)
@@ -112,7 +111,7 @@ class TextParts:
                     yield from self.end(part, text_of(content), event, reason, cut=cut)
 
     def end_all(self, response: Mapping[str, Any], reason: str, *, cut: bool = False) -> Iterator[ReplyPart]:
-        """The end of the reply, which is ``response`` as a whole. One without text ends as well."""
+        """The end of the reply, as a whole ``response``. A response without text ends as well."""
         for index, item in objects_in(object_of(response).get("output")):
             yield from self.end_item(index, item, {}, reason, cut=cut)
         for part in self.parts:
@@ -124,7 +123,7 @@ class TextParts:
             yield ChoiceFinish(choice=0, reason=reason, frame=Frame(json={}), final=True)
 
     def _marks(self, choice: int) -> Iterator[Passthrough]:
-        """Names of what no judge looks at. Only here: a choice opened earlier would not know of evidence to come."""
+        """Names of unchecked content. Reported only here: a choice opened earlier would miss evidence still to come."""
         return (Passthrough(raw=b"", choice=choice, unchecked=kind) for kind in sorted(self.unchecked))
 
 

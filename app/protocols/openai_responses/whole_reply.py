@@ -1,4 +1,4 @@
-"""A whole response as the events of a stream that would have brought it."""
+"""A whole response as the events of a stream."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
