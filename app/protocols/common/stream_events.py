@@ -1,4 +1,4 @@
-"""What flows through the pipeline: parts of a reply, in and out, in no API's own terms.
+"""What flows through the pipeline: the parts of a reply, in and out, independent of any API.
 
 A protocol adapter decodes upstream bytes into events, and encodes outputs into bytes for the client.
 """
@@ -17,11 +17,11 @@ class Frame(Struct, frozen=True, kw_only=True):
     json: Mapping[str, Any]
     tokens: Sequence[Mapping[str, Any]] | None = None
     as_list: bool = False
-    """The text came as a list of typed parts rather than as a string."""
+    """The text came as a list of typed parts instead of a string."""
 
 
 class TextSlice(Struct, frozen=True, kw_only=True):
-    """Text ``[start, end)`` of a frame's text, in code points. A released sentence is made of slices."""
+    """A piece of a frame's text. A released sentence consists of slices."""
 
     frame: Frame
     text: str
@@ -32,7 +32,7 @@ class TextSlice(Struct, frozen=True, kw_only=True):
 
 
 class TextDelta(Struct, frozen=True, kw_only=True):
-    """Text of a choice. ``remainder`` is what else its frame carries, for the client while the text is held."""
+    """Text of a choice. ``remainder`` is the rest of its frame, for the client while the text is held."""
 
     choice: int
     text: str
@@ -41,26 +41,26 @@ class TextDelta(Struct, frozen=True, kw_only=True):
 
 
 class Passthrough(Struct, frozen=True, kw_only=True):
-    """Bytes that nothing is decided about: they pass in order and unchanged. ``unchecked`` names what they carry where
-    that is content which no judge looks at (tool calls, reasoning, audio, a refusal)."""
+    """Bytes that nothing is decided about: they pass in order and unchanged. ``unchecked`` names their content if no
+    judge looks at it (tool calls, reasoning, audio, a refusal)."""
 
     raw: bytes
     choice: int | None = None
     unchecked: str | None = None
     opaque: bool = False
-    """What it holds could not be read: where text is held, it does not leave."""
+    """It could not be read: where text is held, it is left out."""
 
 
 class ReplyStart(Struct, frozen=True, kw_only=True):
-    """The reply begins. ``model``: the name that it gives its model; ``prompt_tokens``: if it reports them already."""
+    """The reply begins. ``model``: the name it gives its model; ``prompt_tokens``: if it reports them already."""
 
     model: str | None = None
     prompt_tokens: int | None = None
 
 
 class ChoiceFinish(Struct, frozen=True, kw_only=True):
-    """A choice has ended. ``final``: certainly so, hence what is held of it is settled now; otherwise text may still
-    follow, and it waits for the end of the reply. ``cut``: the text stops in mid-sentence."""
+    """A choice has ended. ``final``: certainly, so its held text is settled now; otherwise text may still follow, and
+    it waits for the end of the reply. ``cut``: the text stops in mid-sentence."""
 
     choice: int
     reason: str
@@ -70,17 +70,17 @@ class ChoiceFinish(Struct, frozen=True, kw_only=True):
 
 
 class TextBreak(Struct, frozen=True, kw_only=True):
-    """The text of a choice pauses for content of another kind: no sentence runs on behind it."""
+    """The text of a choice pauses for content of another kind: no sentence continues after it."""
 
     choice: int
 
 
 class UpstreamCitation(Struct, frozen=True, kw_only=True):
-    """The upstream says that its text cites a document.
+    """The upstream reports that its text cites a document.
 
-    ``place`` is where in the text of the choice, in code points, None where that is not said. ``document`` is the
-    document's position in the request, None where it is none of the request's; ``names`` are what it is called instead
-    where it goes by a name, the surest first. ``unreadable``: it was given, but in a form that nobody can read.
+    ``place`` is the position in the text of the choice, in code points; None if unknown. ``document`` is the document's
+    position in the request; None if it is not one of the request's; ``names`` are other names for it, the most reliable
+    first. ``unreadable``: it was given, but in a form that cannot be read.
     """
 
     choice: int
@@ -92,25 +92,25 @@ class UpstreamCitation(Struct, frozen=True, kw_only=True):
 
 
 class FoundDocuments(Struct, frozen=True, kw_only=True):
-    """Documents that the reply brings along: what the upstream itself found before the text that rests on it."""
+    """Documents in the reply: found by the upstream itself, before the text that is based on them."""
 
     documents: Sequence[Chunk]
 
 
 class Usage(Struct, frozen=True, kw_only=True):
-    """Token counts, and the frame that carried them if they came alone."""
+    """Token counts, and their frame if they came alone."""
 
     prompt_tokens: int | None
     completion_tokens: int | None
     frame: Frame | None = None
     raw: bytes = b""
     before: Sequence["Usage"] = ()
-    """What earlier calls for the same reply took, where there was more than one."""
+    """The token counts of earlier calls for the same reply, if there were any."""
 
 
 class ReplyError(Struct, frozen=True, kw_only=True):
-    """The upstream reports an error in mid-reply, or its reply broke off (``raw`` is empty then, and ``code`` is that
-    of the error which a reply would be answered with that is read whole)."""
+    """The upstream reports an error in mid-reply, or its reply broke off. In the latter case ``raw`` is empty, and
+    ``code`` is that of the error which would answer a unary request."""
 
     message: str
     raw: bytes = b""
@@ -120,7 +120,7 @@ class ReplyError(Struct, frozen=True, kw_only=True):
 
 class EndOfReply(Struct, frozen=True):
     """The upstream says that the reply is complete. ``trailer``: bytes that belong to it may follow; ``last``: nothing
-    does, since all of it has been read."""
+    follows, since all of it has been read."""
 
     raw: bytes = b""
     trailer: bool = False
@@ -142,7 +142,7 @@ ReplyPart = (
 
 
 class UpstreamEvent(Struct, frozen=True, kw_only=True):
-    """One upstream event: the bytes that it came as, and what is in it."""
+    """One upstream event: its bytes, and what it says."""
 
     raw: bytes
     parts: Sequence[ReplyPart]
@@ -152,10 +152,10 @@ class UpstreamEvent(Struct, frozen=True, kw_only=True):
 
 
 class Continuation(Struct, frozen=True, kw_only=True):
-    """What an upstream is told when it is asked to go on from what stands of its reply.
+    """What an upstream is told when it is asked to continue a reply.
 
-    ``said`` stands, ``withheld`` does not, ``reasons`` say why. ``frame`` is one of the reply's, which goes on as it
-    began.
+    ``said`` is the text so far, ``withheld`` the sentence that was not delivered, ``reasons`` say why. ``frame`` is one
+    of the reply's; the continuation uses its ids.
     """
 
     said: str
@@ -168,7 +168,7 @@ class Continuation(Struct, frozen=True, kw_only=True):
 
 
 class SupportingPassage(Struct, frozen=True, kw_only=True):
-    """A passage that supports a sentence, and its document. ``position`` is the document's in the request."""
+    """A passage that supports a sentence, and its document. ``position`` is the document's position in the request."""
 
     position: int
     chunk: Chunk
@@ -185,7 +185,7 @@ class FrameRemainder(Struct, frozen=True, kw_only=True):
 class ReleasedText(Struct, frozen=True, kw_only=True):
     """Text that may be shown: a sentence with its claims, or text that nobody judges.
 
-    ``lead``: how many code points at its beginning are not what the upstream sent there.
+    ``lead``: how many code points at its beginning do not come from the upstream.
     """
 
     choice: int
@@ -206,7 +206,7 @@ class JudgedClaims(Struct, frozen=True, kw_only=True):
 
 
 class ReplacementText(Struct, frozen=True, kw_only=True):
-    """What the client gets in place of a blocked reply."""
+    """The text that the client gets instead of a blocked reply."""
 
     choice: int
     text: str
@@ -224,13 +224,13 @@ class ChoiceEnd(Struct, frozen=True, kw_only=True):
     frame: Frame
     blocked: bool = False
     text: str = ""
-    """All that was delivered of the choice, a replacement included."""
+    """All delivered text of the choice, including a replacement."""
     summary: Mapping[str, Any] | None = None
     annotations: Sequence[Mapping[str, Any]] = ()
 
 
 class EstimatedUsage(Struct, frozen=True, kw_only=True):
-    """Usage that we counted, since the upstream had no time to report it."""
+    """Usage that the gateway estimated, since the upstream had no time to report it."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -238,7 +238,7 @@ class EstimatedUsage(Struct, frozen=True, kw_only=True):
 
 
 class ReplyRefusal(Struct, frozen=True, kw_only=True):
-    """The reply is blocked and the policy wants an error rather than a replacement (``on_block: error``)."""
+    """The reply is blocked, and the policy wants an error instead of a replacement (``on_block: error``)."""
 
     choice: int
     reason: str

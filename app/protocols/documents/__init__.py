@@ -1,8 +1,8 @@
 """From a request body to documents and options: every way in which clients attach retrieved documents.
 
-One module per API reads its requests (``chat``); they share the readers of ``request``, ``options``, ``documents`` and
-``fields``. Bad input raises InvalidRequestError that names the field and what was expected; nothing is sent upstream
-then.
+Each API has a module that reads its requests (``app.protocols.openai_chat.request``); they share the readers in this
+package. Invalid input raises InvalidRequestError, which names the field and the expected value; nothing is sent
+upstream then.
 """
 
 from app.protocols.documents.collection import Limits

@@ -1,4 +1,4 @@
-"""The documents of a request, wherever in it they stand."""
+"""The documents of a request, wherever they are in it."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -13,7 +13,7 @@ from judges.types import Chunk
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """How much a request may bring along; sizes in code points."""
+    """Limits on the documents of a request; sizes in code points."""
 
     documents: int = 1_000
     document_chars: int = 1_000_000
@@ -31,7 +31,7 @@ class Limits(Struct, frozen=True, kw_only=True):
 class Documents:
     """Collects the documents of one request. Every method raises InvalidRequestError.
 
-    ``prefix`` begins the ids of documents that have none of their own.
+    ``prefix`` begins the ids of documents without one.
     """
 
     def __init__(self, limits: Limits, *, prefix: str = "doc") -> None:
@@ -48,11 +48,11 @@ class Documents:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Where in the request each of ``chunks`` stands."""
+        """Where in the request each of ``chunks`` is."""
         return tuple(self._paths)
 
     def take_all(self, value: Any, path: str = "documents") -> None:
-        """A list of documents; nothing where there is none."""
+        """A list of documents; nothing if it is missing."""
         if value is None:
             return
         if not isinstance(value, list):
@@ -62,7 +62,7 @@ class Documents:
             self.take(document, f"{path}[{index}]")
 
     def take(self, document: Any, path: str) -> None:
-        """One document: an object of any shape, or a plain string."""
+        """One document: an object of any format, or a plain string."""
         if isinstance(document, str):
             if not document.strip():
                 raise InvalidRequestError(f"{path}: the text is empty.", param=path)
@@ -74,7 +74,7 @@ class Documents:
         self.add(found.chunk, path, text_path=found.text_path)
 
     def add(self, chunk: Chunk, path: str, *, text_path: str | None = None) -> None:
-        """A document that has been read already."""
+        """A document that was read already."""
         self._check_count(1, path)
         where = text_path or path
         size = len(chunk.text)
@@ -90,7 +90,7 @@ class Documents:
 
     @property
     def next_id(self) -> str:
-        """The id that the next document gets if it has none."""
+        """The id for the next document without one."""
         return f"{self._prefix}-{len(self._chunks) + 1}"
 
     def _check_count(self, more: int, path: str) -> None:

@@ -1,6 +1,6 @@
-"""Content blocks of messages that are evidence by their type: Anthropic's, Cohere's, and ``grounding_source`` parts.
+"""Content blocks that are evidence by their type: Anthropic's, Cohere's, and ``grounding_source`` parts.
 
-A block whose text cannot be had (a PDF, a link) is no evidence; it goes upstream as it is.
+A block without readable text (a PDF, a link) is not evidence; it goes upstream unchanged.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ TOOL_RESULT = "tool_result"
 
 
 def take_blocks(documents: Documents, content: Any, path: str) -> None:
-    """Add each block of ``content``, those inside of tool results too, that is evidence. Raises InvalidRequestError."""
+    """Add each block of ``content`` that is evidence, including those in tool results. Raises InvalidRequestError."""
     for part, where in parts_of(content, path):
         kind = part.get("type")
         if kind == GROUNDING_SOURCE:
@@ -29,7 +29,7 @@ def take_blocks(documents: Documents, content: Any, path: str) -> None:
 
 
 def parts_of(content: Any, path: str) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """The typed parts of ``content``, each with its path; none where it is a string."""
+    """The typed parts of ``content``, each with its path; none if it is a string."""
     for index, part in enumerate(content if isinstance(content, list) else ()):
         if isinstance(part, dict):
             yield part, f"{path}[{index}]"
@@ -44,7 +44,7 @@ def plain_text(content: Any) -> str:
 
 
 def _content(part: Mapping[str, Any]) -> Any:
-    """The content of a ``document`` block, which may be given as text or as blocks."""
+    """The content of a ``document`` block, which may be text or blocks."""
     source = part.get("source")
     if not isinstance(source, dict):
         return None

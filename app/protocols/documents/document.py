@@ -1,13 +1,15 @@
-"""One retrieved document, by any of the names that clients have for its fields."""
+"""One retrieved document, under any of the names that frameworks use for its fields.
 
-from collections.abc import Mapping, Sequence
+A field is looked up in the document itself, then in the object with its content, and finally in its metadata.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from app.errors import InvalidRequestError
-from app.protocols.documents.fields import read_number, read_share, read_stamp, read_string, refuse
-from app.protocols.documents.shapes import DocumentFields, FieldLayer, find
+from app.protocols.documents.fields import join_path, read_number, read_share, read_stamp, read_string, refuse
 from judges.types import Chunk
 
 _SECONDS_PER_DAY = 86_400
@@ -20,12 +22,42 @@ _SCORE = ("relevance_score", "score", "similarity", "relevance")
 _AGE = ("age_days",)
 _DATES = ("updated_at", "published_at", "created_at", "last_modified_date", "creation_date")
 _UNSAID = frozenset({"id", "_excludes"})
-"""Keys of Cohere's ``data`` that are no content."""
+"""Keys of Cohere's ``data`` that are not content."""
+_INNER = ("node", "document", "data", "text_resource")
+"""LlamaIndex's node, a document beside its score, Cohere's data, LlamaIndex's text."""
+_METADATA = ("metadata", "meta", "attributes")
+"""LangChain's and LlamaIndex's, Haystack's, OpenAI's vector stores'."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldLayer:
+    """Some fields of a document, and where in the request they are."""
+
+    fields: Mapping[str, Any]
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentFields:
+    """A document: ``own`` layers describe it, ``metadata`` annotates it."""
+
+    own: Sequence[FieldLayer]
+    metadata: Sequence[FieldLayer]
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], path: str) -> "DocumentFields":
+        """Raises InvalidRequestError if the metadata is not an object."""
+        own = list(_own(document, path))
+        return cls(own, [layer for outer in own for layer in _metadata(outer)])
+
+    @property
+    def layers(self) -> Sequence[FieldLayer]:
+        return (*self.own, *self.metadata)
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentAt:
-    """A document and where in the request its text stands."""
+    """A document, and where in the request its text is."""
 
     chunk: Chunk
     text_path: str
@@ -34,8 +66,8 @@ class DocumentAt:
 def read_document(
     document: Mapping[str, Any], path: str, *, default_id: str, now: datetime, needs_text: bool = True
 ) -> DocumentAt:
-    """The document at ``path`` of the request; ``now`` dates it. Without ``needs_text`` it may have none, and then has
-    an empty one. Raises InvalidRequestError."""
+    """The document at ``path`` of the request; ``now`` dates it. Without ``needs_text``, its text may be missing and is
+    empty then. Raises InvalidRequestError."""
     shape = DocumentFields.of(document, path)
     text_path, text = _text(shape, path) if needs_text or find(shape.layers, _TEXT) else (path, "")
     source = _string(shape.layers, _SOURCE)
@@ -85,7 +117,7 @@ def _described(shape: DocumentFields) -> tuple[str, str] | None:
 
 
 def join_texts(parts: Sequence[Any], path: str) -> str:
-    """The text of a list of strings and text parts; parts of another type have none. Raises InvalidRequestError."""
+    """The text of a list of strings and text parts; other parts have none. Raises InvalidRequestError."""
     texts = []
     for index, part in enumerate(parts):
         if isinstance(part, dict) and part.get("type", "text") == "text":
@@ -138,3 +170,33 @@ def _days_since(stamp: datetime, now: datetime, path: str, value: Any) -> float:
     if stamp > now + _CLOCK_SKEW:
         raise InvalidRequestError(f"{path}: {value!r} lies in the future.", param=path)
     return float(max(0, int((now - stamp).total_seconds() // _SECONDS_PER_DAY)))
+
+
+def find(layers: Sequence[FieldLayer], names: Sequence[str], *, blank: bool = False) -> tuple[str, Any] | None:
+    """Path and value of the first of ``names`` that exists. An empty string counts only if ``blank``."""
+    for layer in layers:
+        for name in names:
+            value = layer.fields.get(name)
+            if value is None or (value == "" and not blank) or (name in _INNER and isinstance(value, dict)):
+                continue
+            return join_path(layer.path, [name]), value
+    return None
+
+
+def _own(document: Mapping[str, Any], path: str) -> Iterator[FieldLayer]:
+    # LangChain's serialised objects: ``kwargs`` has their arguments, and ``id`` names their class.
+    if "lc" in document and isinstance(document.get("kwargs"), dict):
+        document, path = document["kwargs"], join_path(path, ["kwargs"])
+    yield FieldLayer(document, path)
+    for name in _INNER:
+        if isinstance(document.get(name), dict):
+            yield from _own(document[name], join_path(path, [name]))
+
+
+def _metadata(layer: FieldLayer) -> Iterator[FieldLayer]:
+    for name in _METADATA:
+        value = layer.fields.get(name)
+        if value is not None and not isinstance(value, dict):
+            refuse(join_path(layer.path, [name]), "an object", value)
+        if value:
+            yield FieldLayer(value, join_path(layer.path, [name]))

@@ -20,7 +20,7 @@ def refuse(path: str, expected: str, value: Any) -> NoReturn:
 
 
 def join_path(root: str, parts: Sequence[Any]) -> str:
-    """``root`` followed by names and positions, as ``documents[2].text`` is."""
+    """``root`` followed by names and positions, like ``documents[2].text``."""
     path = root
     for part in parts:
         path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
@@ -28,12 +28,12 @@ def join_path(root: str, parts: Sequence[Any]) -> str:
 
 
 def printable(text: str) -> str:
-    """``text`` with lone surrogates, which no UTF-8 can carry, put as question marks."""
+    """``text`` with question marks for lone surrogates, which UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def kind(value: Any) -> str:
-    """What a JSON value is, in words."""
+    """The type of a JSON value, in words."""
     names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "nothing"}
     return names.get(type(value), "a number")
 
@@ -44,27 +44,27 @@ def _shown(value: Any) -> str:
 
 
 def inside(body: Mapping[str, Any], outer: str, name: str) -> Any:
-    """A field of an object that may be missing; of any other value nothing is asked."""
+    """A field of an object, which may be missing; other values have none."""
     value = body.get(outer)
     return value.get(name) if isinstance(value, dict) else None
 
 
 def read_string(value: Any, path: str) -> str | None:
-    """A string; None where it is empty or missing."""
+    """A string; None if it is empty or missing."""
     if value is not None and not isinstance(value, str):
         refuse(path, "a string", value)
     return value or None
 
 
 def read_flag(value: Any, path: str) -> bool:
-    """True or false; false where it is missing."""
+    """A boolean; false if it is missing."""
     if value is not None and not isinstance(value, bool):
         refuse(path, "true or false", value)
     return bool(value)
 
 
 def read_number(value: Any, path: str, expected: str) -> float:
-    """A finite number. ``expected`` says in an error what should have stood there."""
+    """A finite number. ``expected`` describes it in the error."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         refuse(path, expected, value)
     try:

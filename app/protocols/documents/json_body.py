@@ -1,4 +1,4 @@
-"""Request bodies: JSON that every reader takes the same way, or a clear error."""
+"""Request bodies: JSON that every reader understands the same way, or a clear error."""
 
 import json
 import math
@@ -12,23 +12,23 @@ from app.errors import InvalidRequestError
 from app.protocols.documents.fields import join_path, kind, refuse
 
 _MAX_DEPTH = 200
-"""Encoders give up at some 250 levels, and no request has a use for half as many."""
+"""Encoders give up at some 250 levels, and no request needs half as many."""
 
 _EXACT = 2.0**63
-"""From here on a float may stand for an integer that orjson has rounded."""
+"""From here on, a float may be an integer that orjson has rounded."""
 
 _MANY_FIELDS = 64
 _ESCAPED_NAME = re.compile(rb'\\u[0-9a-fA-F]{4}[^"\\]*"\s*:')
 
-# A path from its end: the last name or position, and the path before it. Kept so, one costs the same at any depth.
+# A path from its end: the last key, and the path before it, so that it costs the same at any depth.
 _Path = tuple[Any, ...]
 
 
 def parse_json(raw: bytes) -> dict[str, Any]:
-    """Decode a request body. Raises InvalidRequestError where it is no JSON object.
+    """Decode a request body. Raises InvalidRequestError if it is not a JSON object.
 
-    Refused by name: NaN and infinities, lone surrogates, and a field of the object that is given twice, since the
-    upstream may take the other one.
+    Also refused: NaN and infinities, lone surrogates, and duplicate fields of the object, since the upstream may use
+    the other one.
     """
     try:
         body = orjson.loads(raw)
@@ -43,7 +43,7 @@ def parse_json(raw: bytes) -> dict[str, Any]:
 
 
 def _parse_slowly(raw: bytes, error: str) -> Any:
-    """What orjson refuses or rounds: integers beyond 64 bits stay exact; what is no JSON or no text is named."""
+    """Bodies that orjson refuses or rounds: integers beyond 64 bits stay exact; invalid JSON or text is reported."""
     try:
         body = json.loads(raw.decode("utf-8"))
     except (ValueError, RecursionError):
@@ -61,7 +61,7 @@ def _is_broken(text: str) -> bool:
 
 
 def _values(value: Any) -> Iterator[tuple[_Path, Any]]:
-    """All that is no container, in order, with its path; names of fields too."""
+    """All values other than containers, in order, with their paths; names of fields too."""
     stack: list[tuple[_Path, Any]] = [((), value)]
     while stack:
         path, item = stack.pop()
@@ -83,7 +83,7 @@ def _written(path: _Path) -> str:
 
 
 def _look_through(body: dict[str, Any]) -> bool:
-    """Whether a number may have been rounded. Raises InvalidRequestError where ``body`` is nested too deep."""
+    """Whether a number may have been rounded. Raises InvalidRequestError if ``body`` is nested too deeply."""
     rounded = False
     level: list[Any] = [body]
     for _ in range(_MAX_DEPTH):
@@ -100,7 +100,7 @@ def _children(item: dict[str, Any] | list[Any]) -> Iterable[Any]:
 
 
 def _refuse_repeated(raw: bytes, body: dict[str, Any]) -> None:
-    # A name that stands there once is given once, unless an escape hides it.
+    # A name that occurs once is given once, unless an escape hides it.
     few = len(body) <= _MANY_FIELDS and all(raw.count(b'"%s"' % name.encode()) < 2 for name in body)
     if few and not _ESCAPED_NAME.search(raw):
         return

@@ -10,7 +10,7 @@ from app.protocols.documents.fields import join_path, refuse
 
 
 class Reported(BaseModel):
-    """What the caller's own pipeline found out."""
+    """What the caller's own pipeline reports."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
@@ -21,7 +21,7 @@ class Reported(BaseModel):
 
 
 class Options(BaseModel):
-    """What the caller says of a request beside its documents."""
+    """The caller's options for a request."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
@@ -33,7 +33,7 @@ class Options(BaseModel):
     reported: Reported = Reported()
 
     def shows(self, part: str) -> bool:
-        """Whether the client asked to see this part of the result; left out means all."""
+        """Whether the client asked for this part of the result; by default, it gets all."""
         return self.include is None or part in self.include
 
     @property
@@ -47,9 +47,9 @@ _FROM_HEADERS = (("agent", "x-groundlane-agent"), ("run_id", "x-groundlane-run-i
 
 
 def read_options(value: Any, headers: Mapping[str, str], path: str = "grounding") -> Options:
-    """The ``grounding`` field, with agent and run from the headers where the body does not name them.
+    """The ``grounding`` field, with agent and run from the headers unless the body names them.
 
-    ``headers`` has lower-case names; ``path`` is where the field stands. Raises InvalidRequestError.
+    ``headers`` has lower-case names; ``path`` is the path of the field. Raises InvalidRequestError.
     """
     if value is None and not any(headers.get(header) for _, header in _FROM_HEADERS):
         return _UNSAID

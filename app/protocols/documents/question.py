@@ -1,4 +1,4 @@
-"""What the reader asks, which says what a short answer is about."""
+"""The user's question, which shows what a short answer is about."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -7,30 +7,31 @@ from app.protocols.documents.content_blocks import parts_of, plain_text
 from judges.claims.claim_context import last_question
 
 _CONVERSATION: Final = 20_000
-"""Characters of the user's messages that are kept to know what a reply may name."""
+"""Characters of the user's messages that are kept to know which names a reply may use."""
 _LONGEST: Final = 200
-"""Characters of a message without a question mark that is taken for a request as a whole."""
+"""Up to this many characters, a message without a question mark is a request as a whole."""
 _ASIDE: Final = 3
-"""Words behind a question that ask nothing: "Thanks!"."""
+"""Words after a question that ask nothing: "Thanks!"."""
 _PROMPTED: Final = 600
-"""Characters from which a message is taken for a prompt that has more in it than a question: then the question stands
-in its last paragraph, or in its first."""
+"""From this many characters on, a message is a prompt that holds more than a question; the question is in its last
+paragraph or in its first."""
 
 
 def asked_in(body: Mapping[str, Any]) -> str:
-    """The question of the last message of a user in a request to any of the APIs; "" where there is none."""
+    """The question in the user's last message, in a request to any of the APIs; "" if there is none."""
     texts = _user_texts(body)
     return question_of(texts[-1]) if texts else ""
 
 
 def written_by_user(body: Mapping[str, Any], query: str | None = None) -> str:
-    """All that the user wrote in a request to any of the APIs, ``query`` included; the last part of a long one."""
+    """Everything that the user wrote in a request to any of the APIs, including ``query``; the end of it, if it is
+    long."""
     texts = [*_user_texts(body), *([query] if query else [])]
     return "\n".join(texts)[-_CONVERSATION:]
 
 
 def _user_texts(body: Mapping[str, Any]) -> list[str]:
-    """The texts of the user's messages, in order. A message without one has the result of a tool."""
+    """The texts of the user's messages, in order. A message without text has a tool result."""
     turns = next((body[name] for name in ("messages", "input", "prompt") if body.get(name) is not None), None)
     if isinstance(turns, list) and len(turns) == 1 and isinstance(turns[0], str):
         turns = turns[0]
@@ -52,7 +53,7 @@ def _text(content: Any) -> str:
 
 
 def question_of(text: str) -> str:
-    """The question in a message of a user; all of one that is short and has none."""
+    """The question in a user's message; the whole message if it is short and has none."""
     text = text.strip()
     if len(text) > _PROMPTED:
         paragraphs = text.split("\n\n")

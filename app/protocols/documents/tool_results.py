@@ -1,6 +1,6 @@
-"""What the results of tools say, as documents: for where a setting or a policy counts them as evidence.
+"""Tool results as documents, for when a setting or a policy counts them as evidence.
 
-Their form is the tools' own: what is no list of documents is a text.
+Their format is the tools' own: anything other than a list of documents is a text.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ _LISTS = ("documents", "results")
 
 
 def tool_documents(messages: Sequence[Mapping[str, Any]], limits: Limits) -> Documents:
-    """The results of tools among chat ``messages``. Raises InvalidRequestError where they exceed ``limits``."""
+    """The tool results among chat ``messages``. Raises InvalidRequestError if they exceed ``limits``."""
     documents = Documents(limits, prefix="tool")
     named: dict[Any, Any] = {}
     for index, message in enumerate(messages):
@@ -32,9 +32,9 @@ def tool_documents(messages: Sequence[Mapping[str, Any]], limits: Limits) -> Doc
 
 
 def take_result(documents: Documents, text: str, path: str, *, tool: Any = None) -> None:
-    """A tool's result: the documents that it lists as JSON, else its text as one document, of the source ``tool``.
+    """A tool's result: the documents that it lists as JSON, or its text as one document with the source ``tool``.
 
-    Raises InvalidRequestError where it exceeds the limits.
+    Raises InvalidRequestError if it exceeds the limits.
     """
     if not text.strip():
         return
@@ -44,7 +44,7 @@ def take_result(documents: Documents, text: str, path: str, *, tool: Any = None)
 
 
 def _listed(text: str, prefix: str) -> Sequence[Chunk]:
-    """The documents of a JSON list, or of one under a usual name; none where it is no such list."""
+    """The documents of a JSON list, or of one under a usual name; none if it is not such a list."""
     if text.lstrip()[0] not in "[{":
         return ()
     try:
@@ -64,7 +64,7 @@ def _listed(text: str, prefix: str) -> Sequence[Chunk]:
 
 
 def _calls(message: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The calls that an assistant's message makes: id and name of the function."""
+    """The calls in an assistant's message: id and name of the function."""
     calls = message.get("tool_calls")
     for call in calls if isinstance(calls, list) else ():
         function = call.get("function") if isinstance(call, dict) else None

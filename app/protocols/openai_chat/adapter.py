@@ -1,7 +1,7 @@
 """OpenAI Chat Completions: upstream chunks to events, outputs to chunks.
 
-What needs no change is never rebuilt: a frame's own bytes go on. Where a frame is changed, its JSON is patched, so that
-fields this code knows nothing of stay as they came.
+A frame that needs no change is never rebuilt: its own bytes are forwarded. A changed frame is patched, so that fields
+unknown to this code stay as they came.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
@@ -93,13 +93,13 @@ class ChatAdapter:
                 return _error_frame(output)
 
     def collect(self, body: bytes, outputs: Sequence[Output]) -> bytes:
-        """The body of a unary reply: the upstream's, with the delivered text and what was found of it."""
+        """The body of a unary reply: the upstream's, with the delivered text and the findings."""
         if failure := next((output for output in outputs if isinstance(output, ReplyError)), None):
             raise UpstreamConnectError(failure.message)
         whole = load(body)
         template, streamed = (whole, False) if isinstance(whole, dict) else (completion_of(outputs), True)
         if not any(isinstance(output, ChoiceEnd) for output in outputs) and streamed:
-            return dump(template)  # nothing was decided about it: it passes, in the form that was asked for
+            return dump(template)  # nothing was decided about it: it passes, in the requested format
         completion = CompletionBuilder(template, streamed=streamed)
         for output in outputs:
             completion.take(output)
@@ -134,7 +134,7 @@ class _ChunkReader:
 
 
 def _read_continued(chunk: dict[str, Any], like: Frame) -> UpstreamEvent:
-    """A chunk of a further call, under the ids of the first. Its role has been said."""
+    """A chunk of a further call, with the ids of the first. Its role was sent already."""
     ours = {name: like.json[name] for name in _ENVELOPE if name in like.json}
     chunk = {**chunk, **ours} if not chunk.get("error") else chunk
     for choice in chunk.get("choices") or ():
@@ -152,7 +152,7 @@ def _read_chunk(raw: bytes, chunk: dict[str, Any]) -> UpstreamEvent:
     error = chunk.get("error")
     if error:
         message = error.get("message") if isinstance(error, dict) else error
-        # What else the frame says is not judged, so it does not leave with the error.
+        # The rest of the frame is not judged, so it is not released with the error.
         told = raw if len(chunk) == 1 else frame_of({"error": error})
         return UpstreamEvent(raw=raw, parts=(ReplyError(message=str(message), raw=told),))
     if (said := _said(chunk)) is not None:
@@ -166,7 +166,7 @@ def _read_chunk(raw: bytes, chunk: dict[str, Any]) -> UpstreamEvent:
         return UpstreamEvent(raw=raw, parts=(_read_usage(usage, Frame(json=chunk), raw),))
     parts: list[ReplyPart] = []
     for choice in choices:
-        # Several choices in one chunk are told apart; one alone keeps the chunk's own bytes.
+        # Several choices in one chunk are separated; a single one keeps the chunk's own bytes.
         alone = len(choices) == 1
         parts.extend(_read_choice(raw if alone else b"", chunk if alone else {**chunk, "choices": [choice]}, choice))
     if usage is not None:
@@ -175,7 +175,7 @@ def _read_chunk(raw: bytes, chunk: dict[str, Any]) -> UpstreamEvent:
 
 
 def _said(chunk: dict[str, Any]) -> TextDelta | None:
-    """The text of a chunk that brings nothing else; None for any other. It is what most chunks are."""
+    """The text of a chunk that has nothing else, as most chunks do; None for any other."""
     choices = chunk.get("choices")
     if chunk.get("usage") is not None or "x_groq" in chunk or type(choices) is not list or len(choices) != 1:
         return None
@@ -192,7 +192,7 @@ def _said(chunk: dict[str, Any]) -> TextDelta | None:
 
 
 def _usage(chunk: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The token counts: in their place, or where Groq puts them."""
+    """The token counts: in the usual place, or where Groq puts them."""
     vendor = chunk.get("x_groq")
     for holder in (chunk, vendor if isinstance(vendor, dict) else {}):
         if isinstance(usage := holder.get("usage"), dict):
@@ -206,7 +206,7 @@ def _read_usage(usage: Mapping[str, Any], frame: Frame | None, raw: bytes) -> Us
 
 
 def _says_something(choice: Mapping[str, Any]) -> bool:
-    """Whether a choice of a chunk with token counts is more than the empty one that some put there for form's sake."""
+    """Whether a choice in a chunk with token counts is more than the empty placeholder that some upstreams send."""
     delta = choice.get("delta")
     said = isinstance(delta, dict) and any(
         value not in (None, [], "") for name, value in delta.items() if name != "role"
@@ -218,7 +218,7 @@ def _read_choice(raw: bytes, chunk: Mapping[str, Any], choice: Mapping[str, Any]
     index = choice.get("index")
     index = index if isinstance(index, int) and index >= 0 else 0
     if misplaced := [name for name in _MISPLACED if choice.get(name)]:
-        # Text where a stream has none, the same as the delta's perhaps: clients don't look there, and neither do we.
+        # Text where a stream has none, perhaps a copy of the delta's: clients ignore it, and so does the gateway.
         choice = {name: value for name, value in choice.items() if name not in _MISPLACED}
         raw, chunk = b"", {**chunk, "choices": [choice]}
         yield Passthrough(raw=b"", choice=index, unchecked=misplaced[0])
@@ -245,7 +245,7 @@ def _read_choice(raw: bytes, chunk: Mapping[str, Any], choice: Mapping[str, Any]
             yield Passthrough(raw=b"", choice=index, unchecked=kind)
         yield TextDelta(choice=index, text=text, frame=frame, remainder=remainder)
     elif extra or rest:
-        # What a finishing chunk brings besides passes in its place; the finish itself waits for the end.
+        # The rest of a finishing chunk passes in its place; the finish itself waits for the end.
         yield Passthrough(
             raw=frame_of(_without_text(chunk, choice, delta, rest)), choice=index, unchecked=_kind(extra, rest)
         )
@@ -254,7 +254,7 @@ def _read_choice(raw: bytes, chunk: Mapping[str, Any], choice: Mapping[str, Any]
 
 
 def _split_content(content: Any) -> tuple[str, list[Any]]:
-    """The text of a content, and its parts that are no text."""
+    """The text of a content, and its other parts."""
     if isinstance(content, str):
         return content, []
     if not isinstance(content, list):
@@ -279,7 +279,7 @@ def _without_text(
 
 
 def released_chunk(released: ReleasedText) -> dict[str, Any]:
-    """The chunk that carries a released text: the frames it came in, merged, the later one first."""
+    """The chunk with a released text: the frames it came in, merged; later frames win."""
     chunk: dict[str, Any] = {}
     choice: dict[str, Any] = {}
     tokens: list[Mapping[str, Any]] = []
@@ -304,7 +304,7 @@ def released_chunk(released: ReleasedText) -> dict[str, Any]:
 
 
 def _chunk(frame: Frame, index: int, delta: Mapping[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
-    """A chunk of our own, with the ids of the upstream's."""
+    """A chunk of our own, with the upstream's ids."""
     ours = {name: frame.json[name] for name in _ENVELOPE if name in frame.json}
     return {**ours, "choices": [{"index": index, "delta": dict(delta), "finish_reason": finish_reason}]}
 

@@ -1,4 +1,4 @@
-"""Chat requests that ask an upstream to go on with its reply from what stands of it."""
+"""Chat requests that ask an upstream to continue its reply."""
 
 import secrets
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ _NOTE = (
 
 
 def cannot_continue(body: Mapping[str, Any]) -> str | None:
-    """Why the reply to ``body`` cannot be gone on with, in a word; None where it can.
+    """Why the reply to ``body`` cannot be continued, in a word; None if it can.
 
-    A model that may call tools, or speak, can answer otherwise than by going on; of several choices each would need a
-    call of its own; and behind a beginning that the caller wrote for the model there is no place for a note.
+    A model that may call tools or speak can answer in other ways; several choices would need a call each; and after a
+    prefill, which the caller wrote for the model, there is no place for a note.
     """
     last = body["messages"][-1]
     unfit = {
@@ -35,11 +35,11 @@ def cannot_continue(body: Mapping[str, Any]) -> str | None:
 
 
 def continuing(body: Mapping[str, Any], turn: Continuation) -> dict[str, Any]:
-    """``body`` with what stands of the reply as the assistant's message, and a note on what does not.
+    """``body`` with the reply so far as the assistant's message, and a note about the withheld sentence.
 
-    What the model wrote and what documents say stands in the note behind a mark that is random for each call, so that
-    nothing in it can end it. Where nothing stands yet, the note goes into the user's own last message: models are used
-    to turns that alternate.
+    In the note, texts of the model and of documents come after a mark that is random for each call, so that nothing in
+    them can end it. If there is no text so far, the note goes into the user's last message, since models are used to
+    alternating turns.
     """
     fence = f"<<note {secrets.token_hex(8)}>>"
     told = "\n".join([f"Left out: {turn.withheld}", *turn.reasons])

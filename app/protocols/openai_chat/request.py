@@ -1,11 +1,11 @@
 """Chat Completions requests.
 
-Beside ``documents`` and ``grounding``, which are taken out of what goes upstream, evidence may stand in the prompt:
+Beside ``documents`` and ``grounding``, which are removed from what goes upstream, evidence may be in the prompt:
 
-- ``chat_template_kwargs.documents``, and ``search_result`` and ``document`` blocks: they are the prompt's own and go
-  upstream as they are, unless the gateway is to write the documents in (``inject``); then they go, since it does;
-- ``grounding_source`` and ``query`` parts, which no model knows: they go upstream as the texts that they are, except
-  for sources that the gateway is to write in.
+- ``chat_template_kwargs.documents``, and ``search_result`` and ``document`` blocks: they go upstream unchanged, unless
+  the gateway writes the documents into the prompt (``inject``); then they are removed;
+- ``grounding_source`` and ``query`` parts, which no model knows: they go upstream as texts, except for sources that the
+  gateway writes into the prompt.
 """
 
 from collections.abc import Mapping, Sequence
@@ -82,7 +82,7 @@ def _messages(messages: Any) -> Sequence[Mapping[str, Any]]:
 
 
 def _query(messages: Sequence[Mapping[str, Any]]) -> str | None:
-    """What the ``query`` parts ask."""
+    """The text of the ``query`` parts."""
     texts = []
     for index, message in enumerate(messages):
         for part, path in parts_of(message.get("content"), f"messages[{index}].content"):
@@ -95,7 +95,7 @@ def _query(messages: Sequence[Mapping[str, Any]]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Prompt:
-    """Makes messages as models know them; what needs no change is returned itself.
+    """Rewrites messages as models know them; a message that needs no change is returned itself.
 
     ``texts`` are those of the documents found, by their paths; ``written``: the gateway writes them into the prompt.
     """
@@ -110,7 +110,7 @@ class _Prompt:
         return [message for message in changed if message is not None]
 
     def _message(self, message: Mapping[str, Any], path: str) -> Mapping[str, Any] | None:
-        """None where a message of the prompt was evidence alone."""
+        """None if a message of the prompt held only evidence."""
         content = message.get("content")
         kept = self._content(content, f"{path}.content")
         if kept is content:
@@ -140,7 +140,7 @@ class _Prompt:
 
 
 def _forwarded(body: dict[str, Any], messages: Sequence[Mapping[str, Any]], prompt: _Prompt) -> dict[str, Any]:
-    """What goes upstream: ``body`` itself where nothing of it is ours."""
+    """The body that goes upstream: ``body`` itself if it has nothing of ours."""
     forwarded = _without_inside(without(body), "extra_body", OUR_FIELDS)
     if prompt.written:
         forwarded = _without_inside(forwarded, "chat_template_kwargs", ("documents",))
@@ -149,7 +149,7 @@ def _forwarded(body: dict[str, Any], messages: Sequence[Mapping[str, Any]], prom
 
 
 def _without_inside(body: dict[str, Any], outer: str, names: Sequence[str]) -> dict[str, Any]:
-    """``body`` without ``names`` of one of its objects, and without the object where that leaves nothing."""
+    """``body`` without ``names`` of one of its objects, and without the object if that leaves it empty."""
     value = body.get(outer)
     if not isinstance(value, dict):
         return body

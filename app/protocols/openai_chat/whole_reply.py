@@ -1,4 +1,4 @@
-"""Whole chat completions: cut into chunks on the way in, put together again on the way out."""
+"""Whole chat completions: cut into chunks on the way in, assembled on the way out."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ from app.protocols.common.stream_events import (
 
 
 def chunks_of(completion: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A completion as the chunks of a stream that would have brought it: text, finish, and last the usage."""
+    """A completion as the chunks of the stream that it would have come in: text, finish, and finally the usage."""
     if completion.get("error"):
         yield dict(completion)
         return
@@ -31,7 +31,7 @@ def chunks_of(completion: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         message = choice.get("message") if isinstance(choice, dict) else None
         if not isinstance(message, dict):
             continue
-        # Its place tells a choice from the others: what it says of its index may be anything.
+        # Choices are identified by position, since their index may be anything.
         kept = {**choice, "index": position}
         del kept["message"]
         said = {name: value for name, value in message.items() if name != "role" and value is not None}
@@ -44,9 +44,9 @@ def chunks_of(completion: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 class CompletionBuilder:
-    """A completion that takes in what may be delivered of it.
+    """Builds a completion from what may be delivered of it.
 
-    ``template`` is the upstream's; ``streamed``: it was put together from a stream, whose choices go by their index.
+    ``template`` is the upstream's; ``streamed``: it was assembled from a stream, whose choices go by their index.
     """
 
     def __init__(self, template: Mapping[str, Any], *, streamed: bool = False) -> None:
@@ -66,9 +66,9 @@ class CompletionBuilder:
                 self._ends[output.choice] = output
 
     def body(self) -> dict[str, Any]:
-        """The completion, of which only choices are left that were decided on.
+        """The completion, with only those choices that were decided about.
 
-        Raises UpstreamConnectError where there were choices and none of them is one.
+        Raises UpstreamConnectError if there were choices and none of them is valid.
         """
         body = dict(self._template)
         given = body.get("choices")
@@ -106,7 +106,7 @@ class CompletionBuilder:
 
 
 def total_of(usage: Usage) -> dict[str, Any]:
-    """The token counts of all calls for a reply, as those of one: every number in them is added up."""
+    """The token counts of all calls for a reply, added up."""
     total: dict[str, Any] = {}
     for call in (*usage.before, usage):
         told = call.frame.json.get("usage") if call.frame is not None else None
@@ -130,7 +130,7 @@ def _added(total: Mapping[str, Any], counts: Mapping[str, Any]) -> dict[str, Any
 
 
 def completion_of(outputs: Sequence[Output]) -> dict[str, Any]:
-    """A completion from the chunks of a stream that came where a whole reply was asked for."""
+    """A completion from the chunks of a stream, for a client that asked for a whole reply."""
     completion: dict[str, Any] = {}
     messages: dict[int, dict[str, Any]] = {}
     ends: dict[int, str] = {}
@@ -213,7 +213,7 @@ def _merge_call(calls: dict[Any, dict[str, Any]], piece: Mapping[str, Any]) -> N
 
 
 def _keep_tokens(choice: dict[str, Any], delivered: Sequence[ReleasedText]) -> None:
-    """Log-probabilities of text that was cut go with it."""
+    """Log-probabilities of text that was cut are cut too."""
     logprobs = choice.get("logprobs")
     if isinstance(logprobs, dict) and isinstance(logprobs.get("content"), list):
         kept = [token for released in delivered for piece in released.slices for token in piece.tokens]
@@ -221,7 +221,7 @@ def _keep_tokens(choice: dict[str, Any], delivered: Sequence[ReleasedText]) -> N
 
 
 def _with_text(parts: Sequence[Any], text: str) -> list[Any]:
-    """Typed parts with their text replaced: the first text part holds all of it, the other ones go."""
+    """Typed parts with their text replaced: the first text part has all of it, the others are removed."""
     kept: list[Any] = []
     placed = False
     for part in parts:

@@ -1,6 +1,6 @@
-"""OpenAI's plain (legacy) completions: ``choices[].text`` in place of messages.
+"""OpenAI's plain (legacy) completions: ``choices[].text`` instead of messages.
 
-An adapter is made for each request, since what it repeats of the prompt (``echo``) is known by the prompt alone.
+Each request has its own adapter, since only the prompt shows what the reply repeats of it (``echo``).
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
@@ -43,11 +43,11 @@ from app.protocols.openai_completions.request import read_prompts
 from judges.types import Chunk
 
 _CHAT = ChatAdapter()
-"""What is no text is the same there."""
+"""Content other than text has the same format there."""
 
 
 class CompletionsAdapter:
-    """``body`` is the request's, as it was read."""
+    """``body`` is the request's."""
 
     api = "completions"
     path = "/completions"
@@ -65,7 +65,7 @@ class CompletionsAdapter:
         return "\n".join([*texts, suffix] if isinstance(suffix, str) else texts)
 
     def inject(self, body: Mapping[str, Any], chunks: Sequence[Chunk], *, where: str) -> dict[str, Any]:
-        """Both ways of ``where`` write before the prompt, before each where there are several."""
+        """Both values of ``where`` write before the prompt; before each, if there are several."""
         block = f"{documents_block(chunks)}\n\n"
         prompts = [f"{block}{text}" for text in read_prompts(body.get("prompt"))]
         if self._prompts.texts:
@@ -92,7 +92,7 @@ class CompletionsAdapter:
                 return _CHAT.encode(output)
 
     def collect(self, body: bytes, outputs: Sequence[Output]) -> bytes:
-        """The body of a unary reply: the upstream's, with the delivered text and what was found of it."""
+        """The body of a unary reply: the upstream's, with the delivered text and the findings."""
         if failure := next((output for output in outputs if isinstance(output, ReplyError)), None):
             raise UpstreamConnectError(failure.message)
         whole = load(body)
@@ -105,7 +105,7 @@ class CompletionsAdapter:
         error = chunk.get("error")
         if error:
             message = error.get("message") if isinstance(error, dict) else error
-            # What else the frame says is not judged, so it does not leave with the error.
+            # The rest of the frame is not judged, so it is not released with the error.
             return UpstreamEvent(raw=raw, parts=(ReplyError(message=str(message), raw=frame_of({"error": error})),))
         envelope = sift_envelope(chunk)
         given = chunk.get("choices")
@@ -129,7 +129,7 @@ class CompletionsAdapter:
     def _read_choice(
         self, envelope: Mapping[str, Any], given: Mapping[str, Any]
     ) -> tuple[Mapping[str, Any], Sequence[ReplyPart]]:
-        """The choice as the client may see it at once where nothing is held, and its parts."""
+        """The choice as the client may see it if nothing is held, and its parts."""
         index = index_of(given, 0)
         sifted = sift_choice(given, index)
         choice = sifted.kept
@@ -192,20 +192,20 @@ class CompletionsAdapter:
 
 
 def _chunk(frame: Frame, index: int, text: str, finish_reason: str | None = None) -> dict[str, Any]:
-    """A chunk of our own, with the ids of the upstream's."""
+    """A chunk of our own, with the upstream's ids."""
     ours = {name: frame.json[name] for name in ENVELOPE if name in frame.json}
     return {**ours, "choices": [{"index": index, "text": text, "logprobs": None, "finish_reason": finish_reason}]}
 
 
 def _single(envelope: Mapping[str, Any], choice: Mapping[str, Any]) -> dict[str, Any]:
-    """The chunk of this choice alone."""
+    """A chunk with only this choice."""
     return {**envelope, "choices": [choice]}
 
 
 def _rest(
     chunk: Mapping[str, Any], envelope: FilteredFields, choices: Sequence[Mapping[str, Any]]
 ) -> Iterator[ReplyPart]:
-    """What a chunk holds beside its choices: names of what was left out, token counts, or no more than the envelope."""
+    """The rest of a chunk: names of what was left out, token counts, or only the envelope."""
     index = index_of(choices[0], 0) if choices else 0
     usage = chunk.get("usage")
     counts = sift_usage(usage) if isinstance(usage, dict) else None
@@ -228,7 +228,7 @@ def _count(value: Any) -> int | None:
 def _between(
     choice: Mapping[str, Any], entries: Sequence[Mapping[str, Any]] | None, start: int, end: int
 ) -> dict[str, Any]:
-    """The choice with the code points ``[start, end)`` of its text, and the log-probabilities of those."""
+    """The choice with the code points ``[start, end)`` of its text, and their log-probabilities."""
     cut = {**choice, "text": choice["text"][start:end]}
     if entries is not None:
         cut["logprobs"] = logprobs_of(choice["logprobs"], within(entries, choice["text"], start, end))

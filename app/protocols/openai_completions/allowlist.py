@@ -1,6 +1,7 @@
-"""What of a plain completion may leave: its envelope, the fields of its choices, and values that hold no text.
+"""The fields of a plain completion that may be released: its envelope, the fields of its choices, and values without
+text.
 
-Anything else might be text that nobody judged, so it stays here, and its name is told.
+Anything else might be text that nobody judged, so it is left out and its name is reported.
 """
 
 import re
@@ -14,13 +15,13 @@ ENVELOPE = ("id", "object", "created", "model", "system_fingerprint", "service_t
 _APART = frozenset({"choices", "usage"})
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,39}")
 _ID = re.compile(r"[!-~]{1,256}")
-"""No white space and nothing beyond ASCII: an id, the name of a model, no sentence."""
+"""No white space, and only ASCII: an id or a model, not a sentence."""
 _REASON = re.compile(r"[A-Za-z_-]{1,40}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilteredFields:
-    """What may leave of an object, and the names of what may not."""
+    """The fields of an object that may be released, and the names of those that may not."""
 
     kept: dict[str, Any]
     left: Sequence[str]
@@ -43,7 +44,7 @@ def sift_envelope(frame: Mapping[str, Any]) -> FilteredFields:
 
 
 def sift_choice(choice: Mapping[str, Any], index: int) -> FilteredFields:
-    """A choice, which is told to be the one at ``index``. A finish that is no word is told as ``unknown``."""
+    """A choice, with the index ``index``. A finish reason that is not a word becomes ``unknown``."""
     text = choice.get("text")
     text = text if isinstance(text, str) else ""
     kept: dict[str, Any] = {"index": index}
@@ -71,13 +72,13 @@ def sift_usage(usage: Mapping[str, Any]) -> FilteredFields:
 
 
 def index_of(choice: Mapping[str, Any], otherwise: int) -> int:
-    """The index that a choice says it has; ``otherwise`` where it says none that can be one."""
+    """The index in a choice; ``otherwise`` if it has no valid one."""
     index = choice.get("index")
     return index if isinstance(index, int) and not isinstance(index, bool) and index >= 0 else otherwise
 
 
 def indices_of(choices: Sequence[Any]) -> Sequence[int]:
-    """The index of each choice of a whole reply: what they say where that tells them apart, else their place."""
+    """The index of each choice of a whole reply: its own if all are distinct, otherwise its position."""
     places = list(range(len(choices)))
     said = [index_of(choice, -1) if isinstance(choice, dict) else -1 for choice in choices]
     return said if sorted(said) == places else places
@@ -106,5 +107,5 @@ def _reason(value: Any) -> str:
 
 
 def _told(name: str) -> str:
-    """A name that can be told: what is none might be text itself."""
+    """A name that can be reported; anything else might be text itself."""
     return name if _NAME.fullmatch(name) else "unknown"

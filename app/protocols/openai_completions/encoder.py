@@ -1,6 +1,6 @@
-"""Plain completions on their way out: what was released of each choice, and where it stands in the text delivered.
+"""Plain completions on their way out: what was released of each choice, and its place in the delivered text.
 
-A repeated prompt stands before the text that was judged, so places in that text move by its length.
+A repeated prompt comes before the judged text, so places in that text move by its length.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,8 +19,8 @@ _NO_COMPLETION = "The upstream's reply is not a completion."
 
 @dataclass(slots=True)
 class _Sent:
-    """What is known of a choice: of its prompt, ``hidden`` code points that stay here and what is repeated of the rest;
-    the offset of its first token."""
+    """What is known about a choice: the ``hidden`` code points of its prompt, the repeated rest of the prompt, and the
+    offset of its first token."""
 
     hidden: int = 0
     echoed: str = ""
@@ -29,7 +29,7 @@ class _Sent:
 
 
 class CompletionEncoder:
-    """Takes in the choices of one reply as they are read, and makes what is told of them."""
+    """Tracks the choices of one reply as they are read, and encodes them."""
 
     def __init__(self) -> None:
         self._choices: dict[int, _Sent] = {}
@@ -54,11 +54,11 @@ class CompletionEncoder:
         return moved
 
     def hides(self, index: int) -> bool:
-        """The client does not get all that the upstream repeats of the prompt."""
+        """The client does not get all of the repeated prompt."""
         return self._of(index).hidden > 0
 
     def moved(self, choice: Mapping[str, Any], index: int) -> dict[str, Any]:
-        """``choice`` with the offsets of its tokens in a text without what is hidden."""
+        """``choice`` with the offsets of its tokens in the text without the hidden part."""
         back, entries = self._of(index).hidden, entries_of(choice)
         if not back or not entries:
             return dict(choice)
@@ -67,10 +67,8 @@ class CompletionEncoder:
     # Out
 
     def released(self, released: ReleasedText, back: int | None = None) -> dict[str, Any]:
-        """The chunk that carries a released text: the frames it came in, merged, the later one first.
-
-        Offsets of tokens go ``back``, by what is hidden where that is not said.
-        """
+        """The chunk with a released text: the frames it came in, merged; later frames win. Token offsets go ``back``,
+        by default by the hidden length."""
         chunk: dict[str, Any] = {}
         choice: dict[str, Any] = {}
         template: dict[str, Any] | None = None
@@ -90,10 +88,10 @@ class CompletionEncoder:
         return chunk
 
     def whole(self, template: Mapping[str, Any], outputs: Sequence[Output], *, streamed: bool) -> dict[str, Any]:
-        """A reply with what was delivered of it.
+        """A reply with its delivered text.
 
-        ``template`` is the upstream's, of which only choices are left that were decided on; or it is ``streamed``, made
-        of what left. Raises UpstreamConnectError where it is no completion, or none of its choices is left.
+        ``template`` is the upstream's, of which only decided choices are kept; or ``streamed``, assembled from the
+        outputs. Raises UpstreamConnectError if it is not a completion, or none of its choices is left.
         """
         ends = {output.choice: output for output in outputs if isinstance(output, ChoiceEnd)}
         released: dict[int, list[ReleasedText]] = {}
@@ -121,16 +119,16 @@ class CompletionEncoder:
         return body
 
     def placed(self, claims: Sequence[Mapping[str, Any]], index: int) -> list[dict[str, Any]]:
-        """The claims of a choice, their places in the text that the client gets."""
+        """The claims of a choice, with their places in the text that the client gets."""
         by = len(self._of(index).echoed)
         return [{**claim, "span": _shifted(claim.get("span"), by)} if by else dict(claim) for claim in claims]
 
     def told(self, summary: Mapping[str, Any], index: int) -> dict[str, Any]:
-        """The ``grounding`` object of a choice, with its claims so placed."""
+        """The ``grounding`` object of a choice, with its claims placed like that."""
         return {**summary, "claims": self.placed(summary["claims"], index)} if "claims" in summary else dict(summary)
 
     def annotated(self, annotations: Sequence[Mapping[str, Any]], index: int) -> list[dict[str, Any]]:
-        """The annotations of a choice, likewise."""
+        """The annotations of a choice, placed like that."""
         by = len(self._of(index).echoed)
         return [{name: _shifted(value, by) for name, value in note.items()} for note in annotations]
 
@@ -141,14 +139,14 @@ class CompletionEncoder:
         if end.blocked:
             changed["logprobs"] = None
         elif text != choice.get("text") and isinstance(choice.get("logprobs"), dict):
-            # Log-probabilities of text that was left out go with it.
+            # Log-probabilities of text that was left out are left out too.
             changed["logprobs"] = joined(choice["logprobs"], [*sent.logprobs, *self._kept(sent, released)])
         if end.annotations:
             changed["annotations"] = self.annotated(end.annotations, end.choice)
         return changed
 
     def _kept(self, sent: _Sent, released: Sequence[ReleasedText]) -> Iterator[Mapping[str, Any]]:
-        """The log-probabilities of what was delivered, each with its offset there."""
+        """The log-probabilities of the delivered text, each with its offset there."""
         place = len(sent.echoed)
         for output in released:
             logprobs = self.released(output, _beyond(output, sent.first_offset, place))["choices"][0].get("logprobs")
@@ -161,7 +159,7 @@ class CompletionEncoder:
 
 
 def chunks_of(completion: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A completion as the chunks of a stream that would have brought it: text, finish, and last the usage."""
+    """A completion as the chunks of the stream that it would have come in: text, finish, and finally the usage."""
     if completion.get("error"):
         yield dict(completion)
         return
@@ -178,7 +176,7 @@ def chunks_of(completion: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def reply_of(outputs: Sequence[Output]) -> dict[str, Any]:
-    """A completion from the chunks of a stream that came where a whole reply was asked for."""
+    """A completion from the chunks of a stream, for a client that asked for a whole reply."""
     reply: dict[str, Any] = {}
     texts: dict[int, str] = {}
     reasons: dict[int, Any] = {}
@@ -217,7 +215,7 @@ def _tokens(released: ReleasedText) -> list[Mapping[str, Any]]:
 
 
 def _beyond(released: ReleasedText, first_offset: int | None, place: int) -> int:
-    """By how much the upstream's offsets lie beyond the place of ``released`` in the text delivered."""
+    """How far the upstream's offsets are beyond the place of ``released`` in the delivered text."""
     first = next(iter(_tokens(released)), None)
     if first is None or first_offset is None or not isinstance(first.get("offset"), int):
         return 0
@@ -227,7 +225,7 @@ def _beyond(released: ReleasedText, first_offset: int | None, place: int) -> int
 
 
 def _shifted(places: Any, by: int) -> Any:
-    """An object of places in a text, each moved; anything else as it is."""
+    """An object of places in a text, each moved; anything else unchanged."""
     if not isinstance(places, dict):
         return places
     return {name: value + by if name in _PLACES and isinstance(value, int) else value for name, value in places.items()}

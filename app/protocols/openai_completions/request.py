@@ -1,4 +1,4 @@
-"""Plain (legacy) completion requests: a prompt rather than messages."""
+"""Plain (legacy) completion requests: a prompt instead of messages."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -44,7 +44,7 @@ def read_text(raw: bytes, headers: Mapping[str, str], limits: Limits) -> ParsedR
 
 
 def read_prompts(prompt: Any) -> Sequence[str | None]:
-    """The prompts of a request, None for one of token ids; an empty one where there is none."""
+    """The prompts of a request, with None for one of token ids; a single empty one if there are none."""
     if prompt is None or isinstance(prompt, str):
         return (prompt or "",)
     if not isinstance(prompt, list):

@@ -1,8 +1,8 @@
-"""OpenAI Responses: named events in, named events out.
+"""The Responses API of OpenAI: named events in, named events out.
 
-``reading`` turns the upstream's events into parts, ``writing`` turns what comes out of the enforcement into the events
-that the client gets; ``whole`` lays a whole response out as the events that would have brought it, so that both kinds
-of reply take the same way. Each text part of the output is a choice to the pipeline, numbered in order of arrival.
+``decoder`` turns upstream events into reply parts, ``encoder`` turns outputs into events for the client.
+``whole_reply`` lays a whole response out as stream events, so that both kinds of reply take the same path. Each text
+part of the output is a choice in the pipeline, numbered in order of arrival.
 """
 
 from app.protocols.openai_responses.adapter import ResponsesAdapter

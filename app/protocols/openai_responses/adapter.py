@@ -1,4 +1,4 @@
-"""The adapter of the Responses API. It keeps the state of one reply, so each request has its own."""
+"""The protocol adapter of the Responses API. It keeps the state of one reply, so each request has its own."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -56,7 +56,7 @@ class ResponsesAdapter:
     def collect(self, body: bytes, outputs: Sequence[Output]) -> bytes:
         """The response object that a stream of ``outputs`` would have ended with.
 
-        Raises UpstreamConnectError where there would have been none.
+        Raises UpstreamConnectError if there would have been none.
         """
         for output in outputs:
             self._writer.encode(output)

@@ -1,7 +1,7 @@
-"""What of an event may leave: nothing that could be text of the reply and stands where no text is read.
+"""The fields of an event that may be released: none that could hold text of the reply where no text is read.
 
-Text is put where it is read, if there is a place for it: a part without a type is text, an item without one a message.
-Under names that the API does not have, only what holds no words stays.
+Text is moved to where it is read, if there is a place for it: a part without a type is text, an item without one is a
+message. Under names unknown to the API, only values without words are kept.
 """
 
 import re
@@ -31,11 +31,12 @@ _DEEP = 16
 _PLAIN = re.compile(rb"(?:(?:data:[^\r\n]*|event: ?[\w.-]{1,80}|id: ?[\w.:-]{0,80}|retry: ?\d{1,9})?(?:\r\n|\n|\r))*+")
 
 _SETTINGS = frozenset({"text", "usage", "error", "incomplete_details"})
-"""Fields of a response that are objects; they are known by no other shape."""
+"""Fields of a response that are objects; no other type is known for them."""
 
 
 def clean(event: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The event as it may leave, equal to ``event`` where there is nothing to take out; None where it may not."""
+    """The event as it may be released, equal to ``event`` if nothing has to be removed; None if it may not be
+    released."""
     kind = event.get("type")
     if not isinstance(kind, str):
         return None
@@ -58,16 +59,16 @@ def clean(event: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def passes(raw: bytes, event: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
-    """Whether the frame ``raw`` of ``event`` says no more than ``known``, which may leave of it.
+    """Whether the frame ``raw`` of ``event`` has nothing but ``known``, which may be released of it.
 
-    One that can hold text never counts as such: a name that an object has twice brings a value that nobody read.
+    Never true for a frame that can hold text: a duplicate name carries a value that nobody read.
     """
     kind = known["type"]
     return kind == TEXT_DELTA or (kind not in EVENT_FIELDS and known == event and _PLAIN.fullmatch(raw) is not None)
 
 
 def clean_response(response: Mapping[str, Any]) -> dict[str, Any]:
-    """A response object as it may leave, but for the text in it that is read."""
+    """A response object as it may be released, apart from the text that is read in it."""
     found = _only(response, RESPONSE_FIELDS)
     for name in _SETTINGS & found.keys():
         if found[name] is not None and not isinstance(found[name], dict):
@@ -83,7 +84,7 @@ def clean_response(response: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _item(item: Mapping[str, Any]) -> dict[str, Any] | None:
-    """An item of the output. One that has content and is nothing else that is known is a message."""
+    """An output item. One that has content and is of no other known type is a message."""
     kind = item.get("type")
     if isinstance(kind, str) and (kind in ITEMS or (_CALL.fullmatch(kind) and "content" not in item)):
         return dict(item)
@@ -96,7 +97,7 @@ def _item(item: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _part(part: Mapping[str, Any]) -> dict[str, Any] | None:
-    """A part of a message's content. One that has text and is nothing else that is known is text."""
+    """A content part of a message. One that has text and is of no other known type is text."""
     kind = part.get("type")
     other = OTHER_PARTS.get(kind) if isinstance(kind, str) else None
     if other is not None:
@@ -133,7 +134,7 @@ def _fits(name: str, value: Any, names: frozenset[str]) -> bool:
 
 
 def _wordless(value: Any, depth: int = 0) -> bool:
-    """Whether a value is of numbers and the like alone, at any depth."""
+    """Whether a value has only numbers and the like, at any depth."""
     if isinstance(value, str) or depth > _DEEP:
         return False
     if isinstance(value, Mapping):
@@ -142,7 +143,7 @@ def _wordless(value: Any, depth: int = 0) -> bool:
 
 
 def _worded(found: dict[str, Any], name: str) -> dict[str, Any]:
-    """``found`` with no text where its text is none."""
+    """``found`` without a text that is not a string."""
     return found if isinstance(found.get(name, ""), str) else {**found, name: ""}
 
 
@@ -155,7 +156,7 @@ def _spelled(found: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def spell(tokens: Sequence[Mapping[str, Any]], text: str) -> bool:
-    """Whether ``tokens`` are those of ``text``, if need be by their bytes: a character can be of several tokens."""
+    """Whether ``tokens`` spell ``text``, by their bytes if necessary: a character can be several tokens."""
     if "".join(str(token.get("token")) for token in tokens) == text:
         return True
     try:
