@@ -1,7 +1,7 @@
 """``groundlane policies``: list them, and bring them in line with a file."""
 
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from app.cli.apply_policies import ExistingPolicy, PolicyChanges, PolicyTarget
     from app.db.database import Database
     from app.policy_admin.policy_document import PolicyDraft
+    from policies.policy_warnings import GatewayFacts
 
 policies = typer.Typer(
     help="Manage policies from a file, in the settings' database or through a running gateway (--url).",
@@ -51,8 +52,7 @@ def list_policies(
 @policies.command()
 def diff(file: File, url: Url = None, prune: Prune = False) -> None:
     """Show what `apply` would change. Exit code 3: there are changes."""
-    plan = _at(url, _planned(_read(file), prune))
-    _show(plan)
+    plan = _show(_at(url, _planned(_read(file), prune)))
     raise typer.Exit(_DIFFERENT if plan.changes else 0)
 
 
@@ -67,9 +67,7 @@ def apply(
     """Show the changes, then make the policies match the file. Idempotent."""
     from app.cli.apply_policies import apply_changes
 
-    wanted = _read(file)
-    plan = _at(url, _planned(wanted, prune))
-    _show(plan)
+    plan = _show(_at(url, _planned(_read(file), prune)))
     if dry_run or not plan.changes:
         return
     if not yes:
@@ -82,11 +80,15 @@ def apply(
     typer.echo("Done.")
 
 
-def _planned(wanted: "list[PolicyDraft]", prune: bool) -> Callable[["PolicyTarget"], Awaitable["PolicyChanges"]]:
-    from app.cli.apply_policies import plan_changes
+def _planned(
+    wanted: "list[PolicyDraft]", prune: bool
+) -> Callable[["PolicyTarget"], Awaitable[tuple["PolicyChanges", Sequence[str]]]]:
+    """The changes and what to warn of about them."""
+    from app.cli.apply_policies import plan_changes, warnings_about
 
-    async def planned(target: "PolicyTarget") -> "PolicyChanges":
-        return plan_changes(wanted, await target.list(), prune=prune)
+    async def planned(target: "PolicyTarget") -> tuple["PolicyChanges", Sequence[str]]:
+        plan = plan_changes(wanted, await target.list(), prune=prune)
+        return plan, await warnings_about(plan, target)
 
     return planned
 
@@ -99,10 +101,22 @@ def _at(url: str | None, work: Callable[["PolicyTarget"], Awaitable[T]]) -> T:
     from app.cli.apply_policies import StoreTarget
     from app.policy_admin.policy_store import PolicyStore
 
+    facts = _facts(settings)
+
     async def stored(database: "Database") -> T:
-        return await work(StoreTarget(PolicyStore(database)))
+        return await work(StoreTarget(PolicyStore(database), facts))
 
     return with_database(settings.database_url, stored)
+
+
+def _facts(settings: Settings) -> "GatewayFacts":
+    """What ``settings`` say of their gateways; which keys these have is unknown. Raises SettingsError."""
+    from app.config import load_config
+    from app.upstream.router import Router
+    from policies.policy_warnings import GatewayFacts
+
+    fault = "GROUNDLANE_LLM_JUDGE_MODEL is not set" if settings.llm_judge_model is None else None
+    return GatewayFacts(serves=Router(load_config(settings).upstreams).serves, llm_fault=fault)
 
 
 def _at_gateway(url: str, settings: Settings, work: Callable[["PolicyTarget"], Awaitable[T]]) -> T:
@@ -145,15 +159,19 @@ def _read(file: Path) -> "list[PolicyDraft]":
         raise UsageError(f"{file}: {error}") from None
 
 
-def _show(plan: "PolicyChanges") -> None:
+def _show(planned: tuple["PolicyChanges", Sequence[str]]) -> "PolicyChanges":
     from app.cli.apply_policies import describe
 
+    plan, warnings = planned
     for step in plan.changes:
         for line in describe(step):
             typer.echo(line)
     counts = f"{len(plan.changes)} to change, {len(plan.unchanged)} unchanged"
     others = f", {len(plan.others)} not in the file (kept)" if plan.others else ""
     typer.echo(f"{counts}{others}.")
+    for warning in warnings:
+        typer.echo(f"Warning: {warning}", err=True)
+    return plan
 
 
 def _row(policy: "ExistingPolicy") -> tuple[str, ...]:

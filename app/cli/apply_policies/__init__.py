@@ -8,6 +8,7 @@ from app.cli.apply_policies.changes import (
     apply_changes,
     describe,
     plan_changes,
+    warnings_about,
 )
 from app.cli.apply_policies.policy_file import PolicyFileError, policy_file, read_policies
 from app.cli.apply_policies.targets import GatewayTarget, StoreTarget, TargetError
@@ -26,4 +27,5 @@ __all__ = [
     "plan_changes",
     "policy_file",
     "read_policies",
+    "warnings_about",
 ]

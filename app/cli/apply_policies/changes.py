@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import orjson
 
 from app.policy_admin.policy_document import PolicyDraft, parse_document
+from policies.policy_warnings import RuleWarning
 
 _MISSING = object()
 
@@ -27,6 +28,7 @@ class PolicyTarget(Protocol):
     async def create(self, draft: PolicyDraft) -> None: ...
     async def replace(self, present: ExistingPolicy, draft: PolicyDraft) -> None: ...
     async def delete(self, present: ExistingPolicy) -> None: ...
+    async def warnings(self, draft: PolicyDraft) -> Sequence[RuleWarning]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,16 @@ async def apply_changes(changes: PolicyChanges, target: PolicyTarget) -> None:
                 await target.replace(present, draft)
             case PolicyChange(present=ExistingPolicy() as present):
                 await target.delete(present)
+
+
+async def warnings_about(changes: PolicyChanges, target: PolicyTarget) -> Sequence[str]:
+    """What the policies to be created or replaced cannot do although they are valid, one line each."""
+    return [
+        f"{change.wanted.name}: {'.'.join(warning.loc)}: {warning.msg}"
+        for change in changes.changes
+        if change.wanted is not None
+        for warning in await target.warnings(change.wanted)
+    ]
 
 
 def describe(change: PolicyChange) -> Iterator[str]:

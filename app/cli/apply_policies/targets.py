@@ -8,8 +8,9 @@ import httpx
 
 from app.cli.apply_policies.changes import ExistingPolicy
 from app.errors import AdminError
-from app.policy_admin.policy_document import PolicyDraft, parse_document
+from app.policy_admin.policy_document import PolicyDraft, parse_document, warnings_of
 from app.policy_admin.policy_store import PolicyStore
+from policies.policy_warnings import GatewayFacts, RuleWarning
 
 _PAGE = 500
 _FIELDS = tuple(field.name for field in fields(PolicyDraft))
@@ -20,10 +21,10 @@ class TargetError(Exception):
 
 
 class StoreTarget:
-    """The policies in the database. Raises what PolicyStore raises."""
+    """The policies in the database. ``facts`` are those known of its gateways. Raises what PolicyStore raises."""
 
-    def __init__(self, store: PolicyStore) -> None:
-        self._store = store
+    def __init__(self, store: PolicyStore, facts: GatewayFacts) -> None:
+        self._store, self._facts = store, facts
 
     async def list(self) -> Sequence[ExistingPolicy]:
         found: list[ExistingPolicy] = []
@@ -42,6 +43,9 @@ class StoreTarget:
 
     async def delete(self, present: ExistingPolicy) -> None:
         await self._store.delete(present.id, expected=present.version)
+
+    async def warnings(self, draft: PolicyDraft) -> Sequence[RuleWarning]:
+        return warnings_of(draft, self._facts)
 
 
 class GatewayTarget:
@@ -70,9 +74,20 @@ class GatewayTarget:
     async def delete(self, present: ExistingPolicy) -> None:
         await self._ask("DELETE", f"/{present.id}", headers=_seen(present))
 
-    async def _ask(self, method: str, path: str, **options: Any) -> Any:
+    async def warnings(self, draft: PolicyDraft) -> Sequence[RuleWarning]:
+        """Those of the gateway; none from one that is too old to have any."""
+        answer = await self._ask("POST", "/validate", json=asdict(draft), missing={"warnings": []})
+        try:
+            return [RuleWarning(loc=tuple(one["loc"]), msg=one["msg"]) for one in answer["warnings"]]
+        except (KeyError, TypeError):
+            raise self._stranger() from None
+
+    async def _ask(self, method: str, path: str, missing: Any = None, **options: Any) -> Any:
+        """The body of the answer; ``missing``, if given, where the gateway has no such path."""
         try:
             response = await self._client.request(method, f"/admin/v1/policies{path}", **options)
+            if missing is not None and response.status_code in (404, 405):
+                return missing
             body = response.json() if response.content else None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise TargetError(f"{self._client.base_url}: {str(error) or type(error).__name__}") from None

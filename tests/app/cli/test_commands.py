@@ -195,6 +195,28 @@ def test_a_file_is_applied_once(run: Run, url: str, file: Path) -> None:
     assert names == ["NAME", "gate", "leaflets"]
 
 
+def test_what_a_policy_cannot_do_is_warned_of_before_it_is_applied(run: Run, file: Path) -> None:
+    file.write_text(
+        """
+        [[policies]]
+        name = "live"
+        category = "grounding"
+        rules = {unjudged_action = "block", stream_mode = "live", contradiction_action = "correct"}
+        """,
+        "utf-8",
+    )
+    shown = run("policies", "diff", "-f", str(file))
+    assert [line.split(": ")[:3] for line in shown.err.splitlines()] == [
+        ["Warning", "live", "rules.contradiction_action"],
+        ["Warning", "live", "rules.unjudged_action"],
+        ["Warning", "live", "rules.contradiction_action"],
+    ]
+    assert "GROUNDLANE_LLM_JUDGE_MODEL is not set" in shown.err
+    applied = run("policies", "apply", "-f", str(file), "--yes")
+    assert (applied.code, applied.err) == (0, shown.err)
+    assert run("policies", "apply", "-f", str(file), "--yes").err == ""
+
+
 def test_a_change_is_shown_field_by_field_and_the_rest_stays(run: Run, file: Path) -> None:
     run("policies", "apply", "-f", str(file), "-y")
     file.write_text(FILE[: FILE.index('[[policies]]\nname = "leaflets')].replace("= 2", "= 3"), "utf-8")

@@ -6,8 +6,16 @@ from typing import Any
 
 import pytest
 
-from app.cli.apply_policies import ExistingPolicy, PolicyChanges, apply_changes, describe, plan_changes
+from app.cli.apply_policies import (
+    ExistingPolicy,
+    PolicyChanges,
+    apply_changes,
+    describe,
+    plan_changes,
+    warnings_about,
+)
 from app.policy_admin.policy_document import PolicyDraft, parse_document
+from policies.policy_warnings import RuleWarning
 
 
 def drafted(name: str, **fields: Any) -> PolicyDraft:
@@ -36,6 +44,9 @@ class Recording:
     async def delete(self, present: ExistingPolicy) -> None:
         self.done.append(f"delete {present.id} v{present.version}")
 
+    async def warnings(self, draft: PolicyDraft) -> Sequence[RuleWarning]:
+        return [RuleWarning(loc=("rules", "min_chunks"), msg="Hm.")]
+
 
 def carried_out(plan: PolicyChanges) -> list[str]:
     target = Recording()
@@ -52,6 +63,11 @@ def test_only_what_differs_is_changed_and_deleting_comes_last() -> None:
     pruned = plan_changes(wanted, there, prune=True)
     assert pruned.others == []
     assert carried_out(pruned) == ["create new", "replace pol_other v3 5", "delete pol_gone v3"]
+
+
+def test_only_what_is_written_is_warned_of() -> None:
+    plan = plan_changes([drafted("same"), drafted("new")], present(drafted("same"), drafted("gone")), prune=True)
+    assert asyncio.run(warnings_about(plan, Recording())) == ["new: rules.min_chunks: Hm."]
 
 
 @pytest.mark.parametrize("prune", [False, True])

@@ -10,6 +10,7 @@ import pytest
 
 from app.cli.apply_policies import ExistingPolicy, GatewayTarget, TargetError
 from app.policy_admin.policy_document import parse_document
+from policies.policy_warnings import RuleWarning
 
 GATE = {"name": "gate", "category": "retrieval", "rules": {"min_chunks": 2}}
 PRESENT = ExistingPolicy(id="pol_1", version=4, draft=parse_document(GATE))
@@ -60,6 +61,28 @@ def test_changes_name_the_version_that_was_seen() -> None:
         ("POST", "licies", None), ("PUT", "/pol_1", '"4"'), ("DELETE", "/pol_1", '"4"'),
     ]  # fmt: skip
     assert parse_document(json.loads(requests[0].content)) == PRESENT.draft
+
+
+WARNING = {"loc": ["rules", "stream_mode"], "msg": "…"}
+
+
+def test_the_gateway_knows_what_to_warn_of() -> None:
+    answer = httpx.Response(200, json={"policy": {}, "warnings": [WARNING]})
+    found, (request,) = asked(lambda target: target.warnings(PRESENT.draft), answer)
+    assert found == [RuleWarning(loc=("rules", "stream_mode"), msg="…")]
+    assert request.url.path == "/at/admin/v1/policies/validate"
+    assert parse_document(json.loads(request.content)) == PRESENT.draft
+
+
+@pytest.mark.parametrize("status", [404, 405])
+def test_an_old_gateway_warns_of_nothing(status: int) -> None:
+    assert asked(lambda target: target.warnings(PRESENT.draft), httpx.Response(status))[0] == []
+
+
+@pytest.mark.parametrize("answer", [{}, [], {"warnings": [{"loc": []}]}, {"warnings": 7}])
+def test_odd_warnings_are_not_from_a_gateway(answer: Any) -> None:
+    with pytest.raises(TargetError, match="not a Groundlane gateway"):
+        asked(lambda target: target.warnings(PRESENT.draft), httpx.Response(200, json=answer))
 
 
 @pytest.mark.parametrize(
