@@ -77,11 +77,11 @@ def correction(texts: Sequence[str]) -> str:
     return f"[CORRECTED: {' '.join(' '.join(texts).split())}]"
 
 
-def corrected(piece: OutgoingText, standing: str) -> OutgoingText:
-    """``piece`` with ``standing`` instead of its sentence; a list item or table row stays one."""
+def corrected(piece: OutgoingText, replacement: str) -> OutgoingText:
+    """``piece`` with ``replacement`` instead of its sentence; a list item or table row stays one."""
     lead = lead_of(piece.text)
     body = piece.text[len(lead.gap) + len(lead.marker) :]
-    text = lead.gap + lead.marker + (f"| {standing} |" if body.startswith("|") else standing)
+    text = lead.gap + lead.marker + (f"| {replacement} |" if body.startswith("|") else replacement)
     return OutgoingText(text=text, slices=(TextSlice(frame=piece.slices[0].frame, text=text),), lead=len(text))
 
 

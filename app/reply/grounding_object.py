@@ -36,7 +36,7 @@ class Repairs:
     corrected: int = 0
     regenerations: int = 0
 
-    def told(self) -> dict[str, int]:
+    def nonzero(self) -> dict[str, int]:
         """The counts that are not zero, as the client sees them."""
         counts = {
             "stripped_count": self.stripped,
@@ -61,19 +61,19 @@ def reasons_of(verdict: SentenceVerdict, thresholds: Thresholds) -> list[str]:
     return list(dict.fromkeys(reasons)) or ["The documents do not support it well enough."]
 
 
-def claims_of(entry: JudgedSentence, chunks: Sequence[Chunk], *, choice: int | None = None) -> list[dict[str, Any]]:
+def claims_of(sentence: JudgedSentence, chunks: Sequence[Chunk], *, choice: int | None = None) -> list[dict[str, Any]]:
     """The claims of a sentence as the client sees them, without the text of a withheld sentence."""
-    citations = (*entry.citations, *entry.noted)
+    citations = (*sentence.citations, *sentence.noted)
     cited = [chunks[citation.document_index].id for citation in citations if citation.document_index is not None]
     claims = []
-    for verdict in entry.verdict.claims:
-        shown = entry.offset is not None
+    for verdict in sentence.verdict.claims:
+        shown = sentence.offset is not None
         claim: dict[str, Any] = {
             "claim": verdict.claim.text if shown else None,
             "verdict": verdict.label.value,
             "score": _ratio(verdict.score),
             "confidence": _ratio(verdict.confidence),
-            "span": _span(_delivered_span(entry, verdict)),
+            "span": _span(_delivered_span(sentence, verdict)),
             "best_source": _source(verdict.deciding_source),
             "citations": list(dict.fromkeys(cited)),
             "escalated": verdict.escalated,
@@ -90,15 +90,15 @@ def claims_of(entry: JudgedSentence, chunks: Sequence[Chunk], *, choice: int | N
     return claims
 
 
-def annotations_of(entries: Sequence[JudgedSentence], chunks: Sequence[Chunk]) -> list[dict[str, Any]]:
+def annotations_of(sentences: Sequence[JudgedSentence], chunks: Sequence[Chunk]) -> list[dict[str, Any]]:
     """OpenAI's citation objects: one for each delivered sentence and document that supports it or that it cites."""
     annotations = []
-    for entry in entries:
-        span = entry.span
+    for sentence in sentences:
+        span = sentence.span
         if span is None:
             continue
-        supporting = [source.document_index for source in entry.supporting]
-        cited = [c.document_index for c in entry.citations if c.document_index is not None]
+        supporting = [source.document_index for source in sentence.supporting]
+        cited = [c.document_index for c in sentence.citations if c.document_index is not None]
         for index in dict.fromkeys((*supporting, *cited)):
             annotations.append(_annotation(chunks[index], span))
     return annotations
@@ -140,7 +140,7 @@ def summary_of(
     if report.claims_skipped:
         summary["claims_skipped"] = report.claims_skipped
     if repairs is not None:
-        summary |= repairs.told()
+        summary |= repairs.nonzero()
     if not_regenerated is not None:
         summary["not_regenerated"] = not_regenerated
     if unchecked:
@@ -181,7 +181,7 @@ def retrieval_summary(
     return {"kept": kept, "dropped": left_out, "warnings": [*warnings, *notes]}
 
 
-class Told(Protocol):
+class ChoiceVerdict(Protocol):
     """A choice of a reply, with its verdict and trust score."""
 
     @property
@@ -191,7 +191,7 @@ class Told(Protocol):
     def trust_score(self) -> float | None: ...
 
 
-def worst(choices: Sequence[Told], *, default: str) -> tuple[str, float | None]:
+def worst(choices: Sequence[ChoiceVerdict], *, default: str) -> tuple[str, float | None]:
     """Verdict and trust score of a reply: those of its worst choice."""
     if not choices:
         return default, None
@@ -209,10 +209,10 @@ def _annotation(chunk: Chunk, span: Span) -> dict[str, Any]:
     return {"type": "file_citation", "file_citation": {**place, "file_id": chunk.id, "filename": filename}}
 
 
-def _delivered_span(entry: JudgedSentence, verdict: ClaimVerdict) -> Span | None:
-    if entry.offset is None:
-        return entry.corrected
-    shift = entry.offset - entry.verdict.sentence.span.start
+def _delivered_span(sentence: JudgedSentence, verdict: ClaimVerdict) -> Span | None:
+    if sentence.offset is None:
+        return sentence.corrected
+    shift = sentence.offset - sentence.verdict.sentence.span.start
     return Span(verdict.claim.span.start + shift, verdict.claim.span.end + shift)
 
 

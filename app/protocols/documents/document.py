@@ -68,19 +68,19 @@ def read_document(
 ) -> DocumentAt:
     """The document at ``path`` of the request; ``now`` dates it. Without ``needs_text``, its text may be missing and is
     empty then. Raises InvalidRequestError."""
-    shape = DocumentFields.of(document, path)
-    text_path, text = _text(shape, path) if needs_text or find(shape.layers, _TEXT) else (path, "")
-    source = _string(shape.layers, _SOURCE)
+    fields = DocumentFields.of(document, path)
+    text_path, text = _text(fields, path) if needs_text or find(fields.layers, _TEXT) else (path, "")
+    source = _string(fields.layers, _SOURCE)
     chunk = Chunk(
-        id=_identifier(shape) or default_id,
+        id=_identifier(fields) or default_id,
         text=text,
         source=source,
-        collection=_string(shape.layers, ("collection",)),
-        relevance_score=_score(shape.layers),
-        age_days=_age(shape.layers, now),
-        title=_string(shape.layers, ("title",)),
-        url=_string(shape.layers, ("url",)) or (source if source and source.startswith(_WEB) else None),
-        metadata=shape.metadata[0].fields if shape.metadata else {},
+        collection=_string(fields.layers, ("collection",)),
+        relevance_score=_score(fields.layers),
+        age_days=_age(fields.layers, now),
+        title=_string(fields.layers, ("title",)),
+        url=_string(fields.layers, ("url",)) or (source if source and source.startswith(_WEB) else None),
+        metadata=fields.metadata[0].fields if fields.metadata else {},
     )
     return DocumentAt(chunk, text_path)
 
@@ -88,8 +88,8 @@ def read_document(
 _WEB = ("https://", "http://")
 
 
-def _text(shape: DocumentFields, path: str) -> tuple[str, str]:
-    found = find(shape.layers, _TEXT, blank=True) or _described(shape)
+def _text(fields: DocumentFields, path: str) -> tuple[str, str]:
+    found = find(fields.layers, _TEXT, blank=True) or _described(fields)
     if found is None:
         raise InvalidRequestError(f"{path}.text: a document needs a text.", param=f"{path}.text")
     where, value = found
@@ -101,9 +101,9 @@ def _text(shape: DocumentFields, path: str) -> tuple[str, str]:
     return where, text
 
 
-def _described(shape: DocumentFields) -> tuple[str, str] | None:
+def _described(fields: DocumentFields) -> tuple[str, str] | None:
     """Cohere's ``data`` may have any keys: each is a line of the text."""
-    for layer in shape.own:
+    for layer in fields.own:
         if layer.path.endswith(".data"):
             excluded = layer.fields.get("_excludes")
             left_out = _UNSAID.union(name for name in excluded if isinstance(name, str)) if excluded else _UNSAID
@@ -132,8 +132,8 @@ def join_texts(parts: Sequence[Any], path: str) -> str:
     return "\n".join(texts)
 
 
-def _identifier(shape: DocumentFields) -> str | None:
-    found = find(shape.own, _ID)
+def _identifier(fields: DocumentFields) -> str | None:
+    found = find(fields.own, _ID)
     if found is None:
         return None
     path, value = found
