@@ -94,6 +94,15 @@ def letters(text: str) -> int:
     return sum(map(str.isalnum, text))
 
 
+def coverage_of(sentences: Sequence[SentenceVerdict]) -> float | None:
+    """The share of the sentences' letters and digits that are judged or harmless, 0–1; None if they have none, or if
+    nobody was to judge them."""
+    total = sum(letters(one.sentence.text) for one in sentences)
+    if not total or not all(one.parts for one in sentences):
+        return None
+    return sum(map(_covered, sentences)) / total
+
+
 def _covered(sentence: SentenceVerdict) -> int:
     """The number of letters and digits of a sentence that are judged or harmless."""
     text, start = sentence.sentence.text, sentence.sentence.span.start

@@ -14,7 +14,7 @@ from judges.evidence.index import EvidenceIndex
 from judges.types import Chunk
 from policies.citations.markers import names_only_documents
 from policies.engine import GroundingSettings, PolicySet, ReplyEvaluation
-from policies.types import Action, PolicyInputs
+from policies.types import PolicyInputs
 
 LateDocuments = Callable[[Sequence[Chunk]], Awaitable[tuple[ReplyContext, EvidenceIndex | None]]]
 """Takes in documents that come with a reply; returns the context and the evidence of the choices opened after them."""
@@ -71,14 +71,12 @@ class GovernedChoices:
 
     def _use(self, context: ReplyContext, evidence: EvidenceIndex | None) -> None:
         self._evidence = evidence if context.unjudged is None else None
-        if self._evidence is not None:
+        if self._evidence is None and self._policies.in_category("grounding"):
+            # Nothing can be judged, but what of the reply states nothing is known all the same.
+            self._evidence = EvidenceIndex((), (), window_tokens=1, chunks=context.chunks)
+        elif self._evidence is not None:
             context = replace(context, citation_checker=self._checker.citation_checker(self._evidence))
         self._context = context
-
-
-def is_refused(policies: PolicySet, context: ReplyContext) -> bool:
-    """Whether a policy blocks the reply for what is known before it: that no judge can look at it, for instance."""
-    return bool(policies.in_category("grounding")) and _evaluate(policies, context).start().action is Action.BLOCK
 
 
 def shadow_check(

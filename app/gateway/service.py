@@ -21,13 +21,14 @@ from app.errors import PolicyBlockedError, UpstreamConnectError
 from app.events.recorder import RequestRecorder
 from app.events.records import EventLog, RecordedRequest
 from app.events.request_record import GoverningPolicies, RequestRecord, RetrievalOutcome
-from app.gateway.choice_opener import GovernedChoices, LateDocuments, UntouchedChoices, is_refused, shadow_check
+from app.gateway.choice_opener import GovernedChoices, LateDocuments, UntouchedChoices, shadow_check
 from app.gateway.request_scope import ReplyStream, RequestScope
 from app.gateway.types import GatewayRequest, GatewayResponse, ResumableAdapter
 from app.gateway.upstream_request import upstream_request
 from app.protocols.common.stream_events import Continuation, Output, ReplyError, ReplyRefusal
 from app.protocols.documents import ParsedRequest
 from app.protocols.documents.question import asked_in, question_of, written_by_user
+from app.protocols.empty_replies import empty_reply
 from app.reply.context import ReplyContext
 from app.reply.final_checks import FinalCheck
 from app.reply.grounding_object import retrieval_summary
@@ -41,6 +42,7 @@ from judges.checker import GroundingChecker
 from judges.evidence.index import EvidenceIndex
 from judges.types import Chunk, Claim, Consistency, ReplyVerdict
 from policies.citations.document_names import DocumentNames
+from policies.citations.extraction import reported_citations
 from policies.engine import CombinedDecision, PolicyEngine, PolicySet, decision_to_dict
 from policies.replay import JudgeOptions
 from policies.types import Action, PolicyInputs
@@ -65,7 +67,7 @@ class Retrieval(Struct, frozen=True, kw_only=True):
 
     ``forwarded`` is the request without the documents that they dropped; ``kept`` are the others, and ``evidence`` is
     being made of them if a judge is to look at the reply. ``shadowed``: only shadow policies have it judged.
-    ``earlier`` are claims of earlier replies of the run.
+    ``blocked``: the reply is blocked before it is written. ``earlier`` are claims of earlier replies of the run.
     """
 
     admitted: Admission
@@ -74,6 +76,7 @@ class Retrieval(Struct, frozen=True, kw_only=True):
     decision: CombinedDecision
     mode: Mode
     shadowed: bool
+    blocked: bool
     evidence: "asyncio.Task[EvidenceIndex] | None"
     earlier: Sequence[Claim]
 
@@ -176,6 +179,7 @@ class Gateway:
             decision=decision,
             mode=mode,
             shadowed=shadowed,
+            blocked=mode is not Mode.UNTOUCHED and self._is_blocked(policies, parsed, kept),
             evidence=evidence,
             earlier=await scope.run.claims() if scope.run is not None and wants_earlier else (),
         )
@@ -224,11 +228,27 @@ class Gateway:
         recorder.retrieval = structs.replace(recorder.retrieval, decisions=decision.decisions, conflicts=found)
         return decision
 
+    def _is_blocked(self, policies: PolicySet, parsed: ParsedRequest, kept: Sequence[Chunk]) -> bool:
+        """Whether what the caller reports, or what is missing, blocks the reply before the upstream is called."""
+        reported = parsed.options.reported
+        inputs = PolicyInputs(
+            chunks=kept,
+            injectable=parsed.injectable,
+            final=False,
+            judged=bool(kept) and self.checker.error is None,
+            reported_scores=reported.grounding_scores,
+            reported_unsupported=reported.unsupported_claims,
+            output_confidence=reported.output_confidence,
+            citations=reported_citations(reported.citations, kept),
+            documents_may_follow=parsed.late,
+        )
+        return policies.blocked_before_call(inputs) is not None
+
     def _mode(self, policies: PolicySet, parsed: ParsedRequest, kept: Sequence[Chunk]) -> Mode:
         """When text is released. A unary reply leaves when it is complete, so all of it is decided on first."""
         if not policies.in_category("grounding") and not ((kept or parsed.late) and self.settings.annotate_by_default):
             return Mode.UNTOUCHED
-        return Mode(policies.grounding_settings.stream_mode) if parsed.stream else Mode.FINAL
+        return Mode(policies.grounding_settings.effective_stream_mode) if parsed.stream else Mode.FINAL
 
     def _can_judge(self, kept: Sequence[Chunk]) -> bool:
         # A judge that is not loaded yet is loaded on first use; one that failed to load is not tried again.
@@ -237,7 +257,12 @@ class Gateway:
     # Send
 
     async def _send(self, retrieval: Retrieval, scope: RequestScope) -> httpx.Response:
+        """Call the upstream, unless what is known already blocks its reply, whatever it would be."""
         recorder = scope.recorder
+        if retrieval.blocked:
+            parsed = retrieval.forwarded.parsed
+            body = empty_reply(retrieval.forwarded.adapter.api, model=parsed.model, choices=parsed.choices or 1)
+            return httpx.Response(200, headers={"content-type": "application/json"}, stream=OneBody(body))
         recorder.timings.start_upstream()
         sent = await self.upstream.send(upstream_request(retrieval.forwarded, retrieval.kept))
         scope.hold(sent.response)
@@ -271,9 +296,9 @@ class Gateway:
                 recorder=recorder,
                 opener=UntouchedChoices(context, recorder.timings, late),
             )
-        # If nothing is judged, there is no sentence to wait for: a held stream need not be held.
-        if mode is Mode.HOLD and not (context.unjudged is None or parsed.late or is_refused(policies, context)):
-            mode = Mode.LIVE
+        if mode is Mode.HOLD and context.unjudged is not None and not parsed.late:
+            # Nobody judges the reply. Under a policy it is decided on as a whole; else there is nothing to wait for.
+            mode = Mode.FINAL if policies.in_category("grounding") else Mode.LIVE
         options = GuardOptions(
             mode=mode,
             expected=parsed.choices,
@@ -400,6 +425,16 @@ class Gateway:
         body = b"".join([data async for data in _within(self.settings.max_reply_bytes, decoded(response))])
         await scope.end_calls()
         return body
+
+
+class OneBody(httpx.AsyncByteStream):
+    """A body that is there as a whole."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._body
 
 
 _STREAM_HEADERS = {

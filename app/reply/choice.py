@@ -22,14 +22,17 @@ from app.reply.context import ReplyContext
 from app.reply.edits import DeliveredText, OutgoingText, corrected, correction
 from app.reply.final_checks import WholeReply, run_final_checks
 from app.reply.grounding_object import Repairs, reasons_of, summary_of
-from app.reply.judged_sentence import JudgedSentence, policy_claims
+from app.reply.judged_sentence import JudgedSentence, policy_claims, unjudged_texts
 from app.reply.text_buffer import TextBuffer
 from judges.checker import ReplyCheck
 from judges.concurrency import MAX_INLINE_SPLIT_CHARS, run
 from judges.types import ClaimVerdict, Label, LlmCall, Sentence, SentenceVerdict, Span
 from policies.engine import ReplyEvaluation, SentenceDecision, decision_to_dict
-from policies.types import Action, Decision, Phase
+from policies.evaluation import without_quotes
+from policies.types import Action, Decision, Phase, UnjudgedText
 
+INVISIBLE = "invisible"
+"""The kind of unjudged characters that show nothing."""
 _EMPTY_FRAME = Frame(json={})
 
 
@@ -62,7 +65,7 @@ class Choice:
         self.received = 0
         self.held: list[Output] = []
         self.not_regenerated: str | None = None
-        self.findings = ChoiceFindings(index, context, judged=check is not None)
+        self.findings = ChoiceFindings(index, context)
         self._context = context
         self._timings = timings
         self._evaluation = evaluation
@@ -135,6 +138,9 @@ class Choice:
             return SentenceVerdict(sentence=sentence, label=Label.NOT_A_CLAIM)
         complete_ms = self._timings.elapsed_ms()
         verdict = await self._check.check(sentence)
+        if self._context.unjudged is not None:
+            # Nobody judges it. Its claims have no verdicts, but it is known which of its text states nothing.
+            return replace(verdict, claims=(), label=Label.NOT_A_CLAIM)
         if self._evaluation.settings.corrects and self._context.strippable:
             claims = [await _with_sound_correction(self._check, claim) for claim in verdict.claims]
             verdict = replace(verdict, claims=tuple(claims))
@@ -163,12 +169,27 @@ class Choice:
         """The policies' decision about a sentence."""
         if self._opening is Action.BLOCK:
             return SentenceDecision(action=Action.BLOCK, cause=self._cause)
-        claims = policy_claims((verdict,))
-        if not claims:
+        claims, unjudged = policy_claims((verdict,)), self._unjudged_texts(verdict)
+        if not claims and not unjudged:
             return SentenceDecision()
-        decision = self._evaluation.sentence(claims)
+        decision = self._evaluation.sentence(claims, unjudged)
         self._cause = decision.cause
         return decision
+
+    def _unjudged_texts(self, verdict: SentenceVerdict) -> list[UnjudgedText]:
+        """The unjudged text of a sentence that policies decide about."""
+        return [text for text in unjudged_texts(verdict) if not self._is_taken_out(text.kind)]
+
+    def _is_taken_out(self, kind: str | None) -> bool:
+        """Characters that show nothing are taken out where unjudged text is not delivered, and not decided about."""
+        settings = self._evaluation.settings
+        return kind == INVISIBLE and self._context.strippable and settings.withholds_unjudged
+
+    def left_out(self, verdict: SentenceVerdict, decision: SentenceDecision) -> tuple[Span, ...]:
+        """The parts of a sentence that do not go to the client with it, in order."""
+        spans = [text.span for text in decision.left_out]
+        spans += [part.span for part in verdict.parts if self._is_taken_out(part.kind)]
+        return tuple(sorted(spans, key=lambda span: span.start))
 
     def decide_end(self) -> Action:
         """The policies' decision about the whole reply. Ask once, when all of it is judged."""
@@ -205,15 +226,23 @@ class Choice:
         """There were sentences, and every one was left out."""
         return bool(self.findings.sentences) and not self._delivered
 
-    def deliver(self, verdict: SentenceVerdict, text: OutgoingText) -> tuple[OutgoingText, list[dict[str, Any]]]:
-        """The sentence goes to the client. Return it as it follows on the text before it, and its claims as the client
-        sees them."""
+    def deliver(
+        self, verdict: SentenceVerdict, text: OutgoingText, left_out: tuple[Span, ...] = ()
+    ) -> tuple[OutgoingText, list[dict[str, Any]]]:
+        """The sentence goes to the client, without the parts ``left_out``. Return it as it follows on the text before
+        it, and its claims as the client sees them."""
         sentence = verdict.sentence
         structure = self.is_json and sentence.in_code and not sentence.plain
         citations = [] if structure else cite_sentence(sentence, self._context.names)
         text = self._delivered.follow(text, opening=self.emptied)
-        offset = self._delivered.length - len(sentence.text.rstrip())
-        judged = JudgedSentence(verdict=verdict, offset=offset, citations=citations, structure=structure)
+        length = len(sentence.text.rstrip()) - sum(span.end - span.start for span in left_out)
+        judged = JudgedSentence(
+            verdict=verdict,
+            offset=self._delivered.length - length,
+            citations=citations,
+            structure=structure,
+            left_out=left_out,
+        )
         self._add(judged)
         return text, self.findings.claims_shown((judged,))
 
@@ -287,7 +316,7 @@ class Choice:
         reply."""
         self.withhold(verdict, text)
         self.findings.sentences[-1].retracted = True
-        self._evaluation.retract(verdict.claims)
+        self._evaluation.retract(verdict.claims, self._unjudged_texts(verdict))
         self._repairs.regenerations += 1
         self._starts_over = True
         self.finish, self.closing, self.received = None, False, 0
@@ -321,7 +350,7 @@ class Choice:
         context, findings = self._context, self.findings
         if context.options.silent:
             return None
-        decisions = [*context.retrieval_decisions, *self._evaluation.decisions]
+        decisions = [*context.retrieval_decisions, *self._shown_decisions()]
         report = findings.report(blocked=self.blocked)
         return summary_of(
             request_id=context.request_id,
@@ -336,10 +365,17 @@ class Choice:
             judge_ms=self.judge_ms,
             llm_calls=self._llm_calls(),
             unchecked=sorted(findings.unchecked),
+            unjudged=findings.unjudged_parts(),
+            final_because=self._evaluation.settings.held_to_end_by,
             repairs=self._repairs,
             not_regenerated=self.not_regenerated,
             options=context.options,
         )
+
+    def _shown_decisions(self) -> list[Decision]:
+        """The decisions as the client sees them: they quote no unjudged text that it did not get."""
+        withholds = self.blocked or any(not each.shown or each.left_out for each in self.findings.sentences)
+        return [without_quotes(each) if withholds else each for each in self._evaluation.decisions]
 
     def _action(self, decisions: Sequence[Decision]) -> str:
         if self.blocked:
@@ -348,13 +384,14 @@ class Choice:
 
     def refusal(self) -> ReplyRefusal:
         """The error that answers the request instead of the blocked reply."""
-        decision = next((d for d in self._evaluation.decisions if d.action is Action.BLOCK), None)
+        decisions = self._shown_decisions()
+        decision = next((d for d in decisions if d.action is Action.BLOCK), None)
         withheld = self.findings.withheld_texts()
         return ReplyRefusal(
             choice=self.index,
             reason=redact(decision.reason, withheld) if decision else "",
             reason_code=self._cause.reason_code if self._cause else None,
-            decisions=[redact(decision_to_dict(d), withheld) for d in self._evaluation.decisions],
+            decisions=[redact(decision_to_dict(d), withheld) for d in decisions],
         )
 
     def record(self) -> ChoiceRecord:

@@ -7,7 +7,7 @@ from app.events.request_record import ChoiceRecord
 from app.protocols.common.stream_events import SupportingPassage, UpstreamCitation
 from app.reply.citations import cite_reply, cited_by_upstream
 from app.reply.context import ReplyContext
-from app.reply.grounding_object import annotations_of, claims_of
+from app.reply.grounding_object import annotations_of, claims_of, unjudged_of
 from app.reply.judged_sentence import (
     Findings,
     JudgedSentence,
@@ -19,7 +19,7 @@ from app.reply.judged_sentence import (
     standing,
     withheld_texts,
 )
-from judges.report import build_report, letters
+from judges.report import build_report, coverage_of
 from judges.types import ClaimVerdict, GroundingReport, LlmCall, ReplyVerdict
 from policies.citations.extraction import reported_citations
 from policies.replay import ChoiceLog
@@ -31,16 +31,15 @@ TOOL_CALLS = frozenset({"tool_calls", "tool_use"})
 
 class ChoiceFindings:
     """Collects what is found about a choice. ``unchecked`` names content that no judge looks at; ``final`` are the
-    findings of the final checks. ``judged``: a judge looks at the choice. ``spoke``: it has text."""
+    findings of the final checks. ``spoke``: it has text."""
 
-    def __init__(self, index: int, context: ReplyContext, *, judged: bool) -> None:
+    def __init__(self, index: int, context: ReplyContext) -> None:
         self.sentences: list[JudgedSentence] = []
         self.unchecked: set[str] = set()
         self.final: Findings = {}
         self.spoke = False
         self._index = index
         self._context = context
-        self._judged = judged
         self._cited: list[UpstreamCitation] = []
         self._citations_placed = False
 
@@ -62,12 +61,12 @@ class ChoiceFindings:
 
     def report(self, *, blocked: bool) -> GroundingReport:
         """The report on what the client got; if the reply was blocked, on everything that was judged."""
-        verdicts = [each.verdict for each in standing(self.sentences) if blocked or each.shown]
+        shown = [each for each in standing(self.sentences) if blocked or each.shown]
         return build_report(
-            verdicts,
-            characters=sum(letters(verdict.sentence.text) for verdict in verdicts),
+            [each.delivered_verdict for each in shown],
+            characters=sum(each.letters for each in shown),
             has_sources=bool(self._context.chunks),
-            available=self._judged,
+            available=self._context.unjudged is not ReplyVerdict.NOT_CHECKED,
         )
 
     # For policies
@@ -84,6 +83,7 @@ class ChoiceFindings:
             trust_score=None if unjudged else self.report(blocked=blocked).trust_score,
             judged=unjudged is None,
             tool_calls_only=bool(TOOL_CALLS & self.unchecked) and not self.sentences,
+            coverage=coverage_of([each.verdict for each in standing(self.sentences)]),
             **self.final,
             **found,
         )
@@ -130,6 +130,10 @@ class ChoiceFindings:
         if not self._context.options.shows("documents"):
             return []
         return annotations_of(self.sentences, self._context.chunks)
+
+    def unjudged_parts(self) -> list[dict[str, Any]]:
+        """The parts of the delivered text that are neither judged nor harmless, as the client sees them."""
+        return unjudged_of(standing(self.sentences))
 
     def claims_shown(self, sentences: Sequence[JudgedSentence]) -> list[dict[str, Any]]:
         """The claims of ``sentences`` as the client sees them; none if it wants none."""

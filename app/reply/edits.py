@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.protocols.common.stream_events import TextSlice
+from judges.types import Sentence, Span
 
 _LEAD = re.compile(
     r"(?P<gap>\s*)"
@@ -44,6 +45,34 @@ class OutgoingText:
 
 def outgoing_text(slices: Sequence[TextSlice]) -> OutgoingText:
     return OutgoingText(text="".join(piece.text for piece in slices), slices=slices)
+
+
+def without_spans(piece: OutgoingText, sentence: Sentence, spans: Sequence[Span]) -> OutgoingText:
+    """``piece``, which is ``sentence`` with the white space before it, without ``spans`` of the reply, in order, and
+    without the tokens that spell any of them."""
+    begin = sentence.span.start + len(sentence.text.rstrip()) - len(piece.text)
+    ranges = [(max(0, span.start - begin), max(0, min(span.end - begin, len(piece.text)))) for span in spans]
+    slices: list[TextSlice] = []
+    start = 0
+    for part in piece.slices:
+        end = start + len(part.text)
+        gone = [(max(a, start) - start, min(b, end) - start) for a, b in ranges if a < end and b > start]
+        slices.append(_cut_out(part, gone) if gone else part)
+        start = end
+    kept = tuple(part for part in slices if part.text)
+    lead = piece.lead - sum(min(b, piece.lead) - a for a, b in ranges if a < piece.lead)
+    return OutgoingText(text="".join(part.text for part in kept), slices=kept, lead=lead)
+
+
+def _cut_out(part: TextSlice, gone: Sequence[tuple[int, int]]) -> TextSlice:
+    edges = [0, *(edge for pair in gone for edge in pair), len(part.text)]
+    text = "".join(part.text[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True))
+    tokens, at = [], 0
+    for token in part.tokens:
+        begin, at = at, at + len(str(token.get("token", "")))
+        if not any(a < at and b > begin for a, b in gone):
+            tokens.append(token)
+    return TextSlice(frame=part.frame, text=text, tokens=tokens)
 
 
 def lead_of(text: str) -> Lead:

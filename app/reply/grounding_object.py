@@ -20,6 +20,7 @@ from judges.types import (
     SentenceVerdict,
     Source,
     Span,
+    Standing,
 )
 from policies.engine import decision_to_dict
 from policies.types import Action, Decision
@@ -90,6 +91,17 @@ def claims_of(sentence: JudgedSentence, chunks: Sequence[Chunk], *, choice: int 
     return claims
 
 
+def unjudged_of(sentences: Sequence[JudgedSentence]) -> list[dict[str, Any]]:
+    """The parts of the delivered text that are neither judged nor harmless, with their places in it."""
+    return [
+        {"kind": part.kind, "start": sentence.place(part.span.start), "end": sentence.place(part.span.end)}
+        for sentence in sentences
+        if sentence.offset is not None
+        for part in sentence.verdict.parts
+        if part.standing is Standing.UNJUDGED and part.span not in sentence.left_out
+    ]
+
+
 def annotations_of(sentences: Sequence[JudgedSentence], chunks: Sequence[Chunk]) -> list[dict[str, Any]]:
     """OpenAI's citation objects: one for each delivered sentence and document that supports it or that it cites."""
     annotations = []
@@ -119,10 +131,16 @@ def summary_of(
     llm_calls: Sequence[LlmCall] = (),
     unchecked: Sequence[str],
     options: Options,
+    unjudged: Sequence[Mapping[str, Any]] = (),
+    final_because: Sequence[str] = (),
     repairs: Repairs | None = None,
     not_regenerated: str | None = None,
 ) -> dict[str, Any]:
-    """The ``grounding`` object. Fields that the client did not ask for are left out; withheld texts are elided."""
+    """The ``grounding`` object. Fields that the client did not ask for are left out; withheld texts are elided.
+
+    ``unjudged`` are the delivered parts that nobody judged; ``final_because`` names the rules that block and are
+    decided only at the end, for which the reply is held until then.
+    """
     summary: dict[str, Any] = {
         "request_id": request_id,
         "action": action,
@@ -137,14 +155,15 @@ def summary_of(
         "coverage": _ratio(report.coverage),
         "summary": report.summary,
     }
-    if report.claims_skipped:
-        summary["claims_skipped"] = report.claims_skipped
-    if repairs is not None:
-        summary |= repairs.nonzero()
-    if not_regenerated is not None:
-        summary["not_regenerated"] = not_regenerated
-    if unchecked:
-        summary["not_checked"] = sorted(unchecked)
+    optional = {
+        "unjudged": list(unjudged),
+        "final_because": list(final_because),
+        "claims_skipped": report.claims_skipped,
+        **(repairs.nonzero() if repairs is not None else {}),
+        "not_regenerated": not_regenerated,
+        "not_checked": sorted(unchecked),
+    }
+    summary |= {name: value for name, value in optional.items() if value}
     if options.shows("claims"):
         summary["claims"] = list(claims)
     if options.shows("decisions"):
@@ -209,11 +228,11 @@ def _annotation(chunk: Chunk, span: Span) -> dict[str, Any]:
     return {"type": "file_citation", "file_citation": {**place, "file_id": chunk.id, "filename": filename}}
 
 
-def _delivered_span(sentence: JudgedSentence, verdict: ClaimVerdict) -> Span | None:
-    if sentence.offset is None:
-        return sentence.corrected
-    shift = sentence.offset - sentence.verdict.sentence.span.start
-    return Span(verdict.claim.span.start + shift, verdict.claim.span.end + shift)
+def _delivered_span(entry: JudgedSentence, verdict: ClaimVerdict) -> Span | None:
+    if entry.offset is None:
+        return entry.corrected
+    span = verdict.claim.span
+    return Span(entry.place(span.start), entry.place(span.end))
 
 
 def _source(source: Source | None) -> dict[str, Any] | None:

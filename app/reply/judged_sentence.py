@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app.events.claim_rows import SentenceRecord
-from judges.report import SKIPPED
-from judges.types import ClaimVerdict, Consistency, Label, LlmCall, LlmScore, SentenceVerdict, Source, Span
+from judges.report import SKIPPED, letters
+from judges.types import ClaimVerdict, Consistency, Label, LlmCall, LlmScore, SentenceVerdict, Source, Span, Standing
 from policies.citations.document_names import DocumentNames
 from policies.citations.extraction import find_citations
 from policies.replay import ChoiceLog
-from policies.types import Citation, PolicyInputs
+from policies.types import Citation, PolicyInputs, UnjudgedText
 
 Findings = Mapping[str, Any]
 """What the final checks found about the whole reply: fields of ``policies.types.PolicyInputs``."""
@@ -22,8 +22,9 @@ class JudgedSentence:
 
     ``citations`` are those in its text, ``noted`` those that the upstream reports in objects of its own.
     ``corrected``: where in the delivered text a correction replaces it. ``retracted``: a further upstream call replaced
-    it. ``structure``: it is markup between the strings of a JSON reply. ``times``: when it was complete and when it was
-    judged, in milliseconds since the request came; None if unknown.
+    it. ``structure``: it is markup between the strings of a JSON reply. ``left_out``: the parts of the upstream's reply
+    that were left out of the sentence, in order. ``times``: when it was complete and when it was judged, in
+    milliseconds since the request came; None if unknown.
     """
 
     verdict: SentenceVerdict
@@ -33,6 +34,7 @@ class JudgedSentence:
     corrected: Span | None = None
     retracted: bool = False
     structure: bool = False
+    left_out: tuple[Span, ...] = ()
     times: tuple[float, float] | None = None
 
     @property
@@ -53,9 +55,46 @@ class JudgedSentence:
         """The sentence or its correction in the delivered text, without surrounding white space."""
         if self.offset is None:
             return self.corrected
-        text = self.verdict.sentence.text
-        start = self.offset + len(text) - len(text.lstrip())
-        return Span(start, max(start, self.offset + len(text.rstrip())))
+        sentence = self.verdict.sentence
+        text, begin = sentence.text, sentence.span.start
+        start = self.place(begin + len(text) - len(text.lstrip()))
+        return Span(start, max(start, self.place(begin + len(text.rstrip()))))
+
+    @property
+    def delivered_verdict(self) -> SentenceVerdict:
+        """The verdict of what was delivered: without the parts that were left out."""
+        if not self.left_out:
+            return self.verdict
+        return replace(self.verdict, parts=tuple(part for part in self.verdict.parts if part.span not in self.left_out))
+
+    @property
+    def letters(self) -> int:
+        """The letters and digits of the sentence, without those that were left out."""
+        sentence = self.verdict.sentence
+        start = sentence.span.start
+        gone = sum(letters(sentence.text[span.start - start : span.end - start]) for span in self.left_out)
+        return letters(sentence.text) - gone
+
+    def place(self, position: int) -> int:
+        """Where a position in the upstream's reply is in the delivered text. Only for a sentence that was delivered."""
+        before = sum(min(span.end, position) - span.start for span in self.left_out if span.start < position)
+        return (self.offset or 0) + position - self.verdict.sentence.span.start - before
+
+
+def unjudged_texts(verdict: SentenceVerdict) -> list[UnjudgedText]:
+    """The text of a sentence that is neither judged nor harmless."""
+    sentence = verdict.sentence
+    start = sentence.span.start
+    return [
+        UnjudgedText(
+            kind=part.kind or "",
+            span=part.span,
+            sentence_index=sentence.index,
+            text=sentence.text[part.span.start - start : part.span.end - start],
+        )
+        for part in verdict.parts
+        if part.standing is Standing.UNJUDGED
+    ]
 
 
 def policy_claims(verdicts: Iterable[SentenceVerdict]) -> list[ClaimVerdict]:
@@ -99,9 +138,10 @@ def choice_log(
     text are in ``sentences`` or, where a sentence was left out, in its text.
     """
     claims = policy_claims(sentence.verdict for sentence in sentences)
+    unjudged = [text for sentence in sentences for text in unjudged_texts(sentence.verdict)]
     in_text = (citation for sentence in sentences for citation in _citations_in(sentence, names))
     return ChoiceLog(
-        inputs=replace(inputs, claims=claims, citations=[*in_text, *cited, *reported]),
+        inputs=replace(inputs, claims=claims, unjudged=unjudged, citations=[*in_text, *cited, *reported]),
         positions=tuple(positions),
         ready=ready,
         complete=complete,

@@ -27,7 +27,7 @@ from app.protocols.common.stream_events import (
     Usage,
 )
 from app.reply.choice import Choice
-from app.reply.edits import OutgoingText, outgoing_text
+from app.reply.edits import OutgoingText, outgoing_text, without_spans
 from app.reply.grounding_object import worst
 from app.reply.reader import ChoiceOpener, Choices, EndOfText, Item, Mode, PendingSentence, ReplyReader, TextPause
 from app.reply.regeneration import Regeneration
@@ -167,10 +167,16 @@ class StreamGuard:
         if decision.strip:
             choice.strip(verdict, text)
             return ()
+        left_out = choice.left_out(verdict, decision)
+        if left_out:
+            text = without_spans(text, verdict.sentence, left_out)
+            if not any(map(str.isalnum, text.text)):
+                choice.strip(verdict, text)
+                return ()
         if decision.corrected:
             text, claims = choice.correct(verdict, decision.corrected, text)
         else:
-            text, claims = choice.deliver(verdict, text)
+            text, claims = choice.deliver(verdict, text, left_out)
         support = choice.findings.support()
         if self.mode is Mode.LIVE:
             judged = JudgedClaims(choice=choice.index, claims=claims, frame=item.frame, support=support)
@@ -234,7 +240,11 @@ class StreamGuard:
         if text.isspace() and choice.trail(text):
             return (ReleasedText(choice=choice.index, text=text, slices=slices),)
         if choice.emptied:
-            return (ReplacementText(choice=choice.index, text=choice.replace(DEFAULT_REPLACEMENT), frame=frame),)
+            return (
+                ReplacementText(
+                    choice=choice.index, text=choice.replace(choice.replacement or DEFAULT_REPLACEMENT), frame=frame
+                ),
+            )
         return ()
 
     def _block(self, choice: Choice, frame: Frame) -> Sequence[Output]:

@@ -74,6 +74,7 @@ class _Table:
     tags: re.Pattern[str]
     questions: re.Pattern[str]
     answers: re.Pattern[str]
+    open_questions: re.Pattern[str]
     closed: re.Pattern[str]
     words: frozenset[str]
 
@@ -111,7 +112,9 @@ class HarmlessText:
         if self._known.asks(text):
             return True
         folded = _bare(text)
-        return self._table.questions.match(folded) is not None and not self._names_something(folded)
+        if self._table.questions.match(folded):
+            return not self._names_something(folded)
+        return self._table.open_questions.match(folded) is not None and self._knows(words_of(folded))
 
     def refusal(self, text: str) -> int:
         """The length of a refusal at the start of ``text`` that names nothing beyond the question and the documents; 0
@@ -227,6 +230,7 @@ def _table(languages: Sequence[str]) -> _Table:
         tags=re.compile(rf"\s*(?:,|[.!]|–|—|\()\s*(?:{every('tags')})\)?\s*[?？.!]*\s*\Z"),
         questions=re.compile(f"(?:{every('questions')})"),
         answers=re.compile(f"(?:{every('answers')})"),
+        open_questions=re.compile(rf"(?:{every('open_questions')})\b"),
         closed=re.compile(
             rf"(?:\A|[.!?:,\n]\s*)(?:{'|'.join(table['closed'].replace('’', chr(39)) for table in tables)})"
         ),

@@ -149,7 +149,6 @@ REPLY_CHECKS = (
         blocks_at_end=lambda rules: rules.unverifiable_action == "block" and rules.max_unverifiable_ratio < 1,
     ),
     Check(find=check_contradictions),
-    *STANDING_CHECKS,
     CONSISTENCY_CHECK,
     Check(
         find=check_confidence,
@@ -163,5 +162,6 @@ REPLY_CHECKS = (
         rule="require_valid_citations",
         blocks_at_end=lambda rules: _blocks(rules) and rules.require_valid_citations,
     ),
+    *STANDING_CHECKS,
 )
 """Of ``after_workflow``, in the order of evaluation."""

@@ -106,7 +106,8 @@ class TestCitations:
         at = await asking(whole(f"{TRUE} [2] {OTHER} [7]"), policy(**CITED))
         decision = (await at.unary(documents=DOCUMENTS))["grounding"]["decisions"][-1]
         assert decision["reason_code"] == "GROUNDING_BAD_CITATION"
-        found = [violation["metadata"] for violation in decision["metadata"]["violations"]]
+        violations = decision["metadata"]["violations"]
+        found = [each["metadata"] for each in violations if each["reason_code"] == "GROUNDING_BAD_CITATION"]
         assert [(one["kind"], one["marker"]) for one in found] == [("misattributed", "[2]"), ("fabricated", "[7]")]
         assert found[0]["supported_by"] == ["hr-7"]
 

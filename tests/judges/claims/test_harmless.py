@@ -84,12 +84,23 @@ def test_a_label_that_states_or_names_something_is_a_claim(text: str) -> None:
     assert not HARMLESS.is_label(text)
 
 
-@pytest.mark.parametrize("text", ["Would you like more details?", "Which plan do you have?", "How do refunds work?"])
+@pytest.mark.parametrize(
+    "text",
+    ["Would you like more details?", "Which plan do you have?", "How do refunds work?", "What is the rate limit?"],
+)
 def test_a_question_put_to_the_user_states_nothing(text: str) -> None:
     assert HARMLESS.is_question(text)
 
 
-@pytest.mark.parametrize("text", ["Did you know that the limit is 9000?", "Is it 9000?", "Do you need 9000 requests?"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Did you know that the limit is 9000?",
+        "Is it 9000?",
+        "Do you need 9000 requests?",
+        "When did the Zaphod fee start?",
+    ],
+)
 def test_a_question_that_states_something_is_none(text: str) -> None:
     assert not HARMLESS.is_question(text)
 
