@@ -189,6 +189,7 @@ async def open_resources(
                 observers=observers,
                 final_checks=final_checks,
                 runs=runs,
+                on_dropped_field=metrics.observe_dropped_field,
             ),
             runs=runs,
             checks=TextChecks(

@@ -168,6 +168,14 @@ class Settings(BaseSettings):
     max_documents: Annotated[Count, Field(description="Most documents in one request")] = 1_000
     max_document_chars: Annotated[Count, Field(description="Longest text of a document")] = 1_000_000
     max_documents_chars: Annotated[Count, Field(description="Most text of all documents of a request")] = 4_000_000
+    keep_fields: Annotated[
+        str | None,
+        Field(
+            pattern=r"^\s*[\w-]+(\.[\w-]+)*(\s*,\s*[\w-]+(\.[\w-]+)*)*\s*$",
+            description="Unknown fields of replies that pass under a grounding policy, such as "
+            "choices.delta.reasoning_details; dotted names, separated by commas",
+        ),
+    ] = None
     evidence_from_tools: Annotated[
         bool, Field(description="What the tool messages of a request say counts among its documents")
     ] = False

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 import httpx
@@ -25,6 +26,7 @@ from app.gateway.choice_opener import GovernedChoices, LateDocuments, UntouchedC
 from app.gateway.request_scope import ReplyStream, RequestScope
 from app.gateway.types import GatewayRequest, GatewayResponse, ResumableAdapter
 from app.gateway.upstream_request import upstream_request
+from app.protocols.common.known_fields import KnownFields
 from app.protocols.common.stream_events import Continuation, Output, ReplyError, ReplyRefusal
 from app.protocols.documents import ParsedRequest
 from app.protocols.documents.question import asked_in, question_of, written_by_user
@@ -83,7 +85,10 @@ class Retrieval(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """One per process. ``observers`` get every record written; without ``runs``, a run's id is only a name."""
+    """One per process. ``observers`` get every record written; without ``runs``, a run's id is only a name.
+
+    ``on_dropped_field`` gets the API and the name of each field that is left out of a reply.
+    """
 
     settings: Settings
     upstream: UpstreamClient
@@ -93,6 +98,7 @@ class Gateway:
     observers: Sequence[Callable[[RecordedRequest], None]] = field(default_factory=tuple)
     final_checks: Sequence[FinalCheck] = ()
     runs: RunService | None = None
+    on_dropped_field: Callable[[str, str], None] = lambda _api, _field: None
 
     async def respond(self, request: GatewayRequest) -> GatewayResponse:
         """Answer a request. Raises GatewayError, with the event written; cancelling it ends everything."""
@@ -143,7 +149,14 @@ class Gateway:
             parsed = structs.replace(parsed, late=False)
         if parsed is not request.parsed:
             request = structs.replace(request, parsed=parsed)
+        if policies.in_category("grounding"):
+            request = structs.replace(request, adapter=request.adapter.restricted(self._known_fields(request)))
         return Admission(request=request, policies=policies)
+
+    def _known_fields(self, request: GatewayRequest) -> KnownFields:
+        """What a reply under a grounding policy is written from."""
+        keep = (self.settings.keep_fields or "").replace(",", " ").split()
+        return KnownFields(keep=keep, observe=partial(self.on_dropped_field, request.adapter.api))
 
     async def _join_run(self, key: GatewayKey | None, recorder: RequestRecorder) -> JoinedRun | None:
         """The run that the request belongs to: its policies govern the request, whose findings are added to it."""

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from app.auth import GatewayKey
 from app.gateway.request_scope import ReplyStream
+from app.protocols.common.known_fields import KnownFields
 from app.protocols.common.stream_events import Continuation, Frame, Output, UpstreamEvent
 from app.protocols.documents import ParsedRequest
 from app.upstream import Headers
@@ -22,6 +23,10 @@ class ProtocolAdapter(Protocol):
     @property
     def path(self) -> str:
         """The upstream's path, after ``/v1``."""
+        ...
+
+    def restricted(self, fields: KnownFields) -> "ProtocolAdapter":
+        """The adapter that writes replies from ``fields`` alone, for one request."""
         ...
 
     def prompt_text(self, body: Mapping[str, Any]) -> str:

@@ -112,6 +112,9 @@ class Metrics:
             "upstream_errors", "Upstream failures, including those fixed by a retry", "kind"
         )
         self._keys_refused = self._counter("keys_refused", "Requests refused because of their gateway key", "reason")
+        self._dropped_fields = self._counter(
+            "dropped_fields", "Fields of upstream replies left out under a grounding policy", "api", "field"
+        )
         self._limits_alone = self._counter(
             "limits_not_shared", "Requests rate-limited per worker because Redis was unavailable"
         )
@@ -183,6 +186,10 @@ class Metrics:
     def observe_key_refused(self, reason: str) -> None:
         """Count a request refused because of its key: ``wrong`` (missing, unknown or revoked) or ``rate``."""
         self._keys_refused.labels(reason).inc()
+
+    def observe_dropped_field(self, api: str, field: str) -> None:
+        """Count a field of a reply that was left out because no table of known fields has it; names are few."""
+        self._dropped_fields.labels(api, field).inc()
 
     def observe_limit_alone(self) -> None:
         """Count a request whose rate limit was counted per worker instead of across all workers."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.protocols.common.logprobs import places_of
 from app.protocols.common.stream_events import TextSlice
 from judges.types import Sentence, Span
 
@@ -174,8 +175,7 @@ def _without(slices: Sequence[TextSlice], length: int) -> list[TextSlice]:
 
 
 def _tokens_beyond(piece: TextSlice, cut: int) -> Sequence[Mapping[str, Any]]:
-    words = [str(token.get("token", "")) for token in piece.tokens]
-    if "".join(words) != piece.text:
+    places = places_of(piece.tokens, piece.text)
+    if places is None:
         return list(piece.tokens)
-    ends = [sum(map(len, words[: place + 1])) for place in range(len(words))]
-    return [token for token, end in zip(piece.tokens, ends, strict=True) if end > cut]
+    return [token for token, (_, end) in zip(piece.tokens, places, strict=True) if end > cut]

@@ -2,10 +2,12 @@
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 from msgspec import Struct
 
+from app.protocols.common.logprobs import places_of
 from app.protocols.common.stream_events import Frame, TextDelta, TextSlice
 
 
@@ -53,14 +55,9 @@ class _BufferedText(Struct):
     def of(cls, part: TextDelta) -> "_BufferedText":
         if not part.frame.tokens:
             return cls(part.frame, part.text, len(part.text))
-        tokens: deque[tuple[int, int, Mapping[str, Any]]] = deque()
-        end = 0
-        for token in part.frame.tokens:
-            start, end = end, end + len(str(token.get("token", "")))
-            tokens.append((start, end, token))
-        if end != len(part.text):
-            # They do not spell the text (bytes of a split character, say), so none has a place in it.
-            tokens = deque((0, len(part.text), token) for _, _, token in tokens)
+        # Tokens that do not spell the text have no place in it.
+        places = places_of(part.frame.tokens, part.text) or repeat((0, len(part.text)))
+        tokens = deque((start, end, token) for (start, end), token in zip(places, part.frame.tokens, strict=False))
         return cls(part.frame, part.text, len(part.text), tokens)
 
     def take(self, length: int) -> TextSlice:

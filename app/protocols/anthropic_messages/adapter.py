@@ -12,6 +12,7 @@ from app.protocols.anthropic_messages.encoder import MessageEncoder
 from app.protocols.anthropic_messages.event_types import TextBlock, event_bytes, object_of
 from app.protocols.anthropic_messages.request import MessagesRequest
 from app.protocols.anthropic_messages.whole_reply import events_of, message_of
+from app.protocols.common.known_fields import KnownFields
 from app.protocols.common.sse import EventTooLargeError, SSEEvent, SSEParser
 from app.protocols.common.sse_json import dump, read_object
 from app.protocols.common.stream_events import Output, ReplyError, UpstreamEvent
@@ -29,6 +30,10 @@ class MessagesAdapter:
         self._chunks = request.parsed.chunks
         self._texts: dict[int, TextBlock] = {}
         self._writer = MessageEncoder(self._texts, DocumentNumbers(request.blocks, self._chunks))
+
+    def restricted(self, fields: KnownFields) -> "MessagesAdapter":
+        self._fields = fields
+        return self
 
     def prompt_text(self, body: Mapping[str, Any]) -> str:
         return prompt.prompt_text(body)

@@ -1,13 +1,56 @@
-"""Log-probabilities of plain completions: parallel lists on the wire, one entry per token inside."""
+"""Log-probabilities: whether tokens spell a text, and where; and the parallel lists of plain completions."""
 
 import math
+import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 _LISTS = {"tokens": "token", "token_logprobs": "logprob", "top_logprobs": "top", "text_offset": "offset"}
 """The lists on the wire, and the name of each list's values in an entry."""
 _LONGEST = 64
 """Characters of an alternative token; longer ones are runs of punctuation, or not tokens."""
+_BYTES = re.compile(r"(bytes:)?(\\x[0-9a-fA-F]{2})+")
+"""How the APIs write a token that is a part of a character."""
+
+
+def spell(tokens: Sequence[Mapping[str, Any]], text: str) -> bool:
+    """Whether ``tokens`` are those of ``text`` and nothing in them spells another one."""
+    return places_of(tokens, text) is not None
+
+
+def places_of(tokens: Sequence[Mapping[str, Any]], text: str) -> Sequence[tuple[int, int]] | None:
+    """Where in ``text``, in code points, each of ``tokens`` begins and ends; None if they do not spell it.
+
+    They spell it by their strings or, since a character can take several tokens, by their bytes.
+    """
+    words = [str(token.get("token")) for token in tokens]
+    if "".join(words) == text and all(_agree(token, word) for token, word in zip(tokens, words, strict=True)):
+        ends = list(accumulate(map(len, words)))
+        return list(zip([0, *ends], ends, strict=False))
+    try:
+        pieces = [bytes(token["bytes"]) for token in tokens]
+    except (KeyError, TypeError, ValueError):
+        return None
+    named = all(map(_names, words, pieces))
+    data = text.encode("utf-8", "surrogatepass")
+    if not named or b"".join(pieces) != data:
+        return None
+    ends = list(accumulate(map(len, pieces)))
+    starts = [index for index, byte in enumerate(data) if byte & 0xC0 != 0x80]
+    return [
+        (bisect_right(starts, start) - 1, bisect_left(starts, end))
+        for start, end in zip([0, *ends], ends, strict=False)
+    ]
+
+
+def _agree(token: Mapping[str, Any], word: str) -> bool:
+    return not token.get("bytes") or token["bytes"] == list(word.encode("utf-8", "surrogatepass"))
+
+
+def _names(word: str, data: bytes) -> bool:
+    return word == data.decode("utf-8", "replace") or _BYTES.fullmatch(word) is not None
 
 
 def entries_of(choice: Mapping[str, Any]) -> Sequence[Mapping[str, Any]] | None:

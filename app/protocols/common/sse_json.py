@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from app.errors import UpstreamConnectError
+from app.protocols.common.known_fields import KnownFields, repeats_a_key
 from app.protocols.common.sse import EventTooLargeError, SSEEvent, SSEParser
 from app.protocols.common.stream_events import EndOfReply, Passthrough, UpstreamEvent
 
@@ -14,11 +15,22 @@ _DONE = b"data: [DONE]\n\n"
 
 
 class JsonStreamDecoder:
-    """Decodes upstream bytes into events. ``read`` makes an event of a frame's bytes and the JSON object in it."""
+    """Decodes upstream bytes into events. ``read`` makes an event of a frame's bytes and the JSON object in it.
 
-    def __init__(self, read: Callable[[bytes, dict[str, Any]], UpstreamEvent]) -> None:
+    ``fields``: the reply is written from known fields, so comments, frames that give a key twice and frames that cannot
+    be read are left out. ``shortcut`` may make the event of a frame's data without all that.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[bytes, dict[str, Any]], UpstreamEvent],
+        fields: KnownFields | None = None,
+        shortcut: Callable[[bytes], UpstreamEvent | None] | None = None,
+    ) -> None:
+        self._shortcut = shortcut
         self._parser = SSEParser()
         self._read = read
+        self._fields = fields
         self._ids_seen = False
 
     def feed(self, data: bytes) -> Iterator[UpstreamEvent]:
@@ -41,18 +53,26 @@ class JsonStreamDecoder:
         data = event.data
         if data is None:
             return self._without_data(event)
+        if self._shortcut is not None and (made := self._shortcut(data)) is not None:
+            return made
         if not self._ids_seen and b"id:" in event.raw:
             self._ids_seen = b"\nid:" in b"\n" + event.raw.replace(b"\r", b"\n")
         data = data.strip()
         if not data:
             return None  # a keep-alive that clients would try to parse
         if data == b"[DONE]":
-            return UpstreamEvent(raw=event.raw, parts=(EndOfReply(event.raw),))
+            raw = event.raw if self._fields is None else _DONE
+            return UpstreamEvent(raw=raw, parts=(EndOfReply(raw),))
         chunk = load(data)
-        if isinstance(chunk, dict):
+        fault = "unreadable" if not isinstance(chunk, dict) else None
+        if fault is None and self._fields is not None and repeats_a_key(data, chunk):
+            fault = "repeated_key"
+        if fault is None:
             return self._read(event.raw, chunk)
-        unread = Passthrough(raw=event.raw, choice=0, unchecked="unreadable", opaque=True)
-        return UpstreamEvent(raw=event.raw, parts=(unread,))
+        raw = event.raw if self._fields is None else b""
+        if self._fields is not None:
+            self._fields.leave_out(fault)
+        return UpstreamEvent(raw=raw, parts=(Passthrough(raw=raw, choice=0, unchecked=fault, opaque=True),))
 
     def _without_data(self, event: SSEEvent) -> UpstreamEvent | None:
         """Comments pass; control fields alone do not, since clients take them for an empty event.
@@ -62,6 +82,9 @@ class JsonStreamDecoder:
         lines = [line for line in event.raw.replace(b"\r", b"\n").split(b"\n") if line]
         comments = [line for line in lines if line.startswith(b":")]
         if not comments:
+            return None
+        if self._fields is not None:
+            self._fields.leave_out("comment")
             return None
         raw = event.raw
         if self._ids_seen or len(comments) < len(lines):
@@ -75,15 +98,23 @@ async def decode_chunks(
     *,
     chunks_of: Callable[[Mapping[str, Any]], Iterator[dict[str, Any]]],
     read: Callable[[bytes, dict[str, Any]], UpstreamEvent],
+    fields: KnownFields | None = None,
+    shortcut: Callable[[bytes], UpstreamEvent | None] | None = None,
 ) -> AsyncGenerator[UpstreamEvent, None]:
-    """The events of a reply that is a stream of chunks, or a whole reply that ``chunks_of`` cuts into chunks."""
+    """The events of a reply that is a stream of chunks, or a whole reply that ``chunks_of`` cuts into chunks.
+
+    ``fields`` and ``shortcut``: see ``JsonStreamDecoder``. If a whole reply gives a key twice, the last value counts.
+    """
     if "event-stream" not in content_type:
         whole = b"".join([data async for data in body])
-        for chunk in chunks_of(read_object(whole)):
+        reply = read_object(whole)
+        if fields is not None and repeats_a_key(whole, reply):
+            fields.leave_out("repeated_key")
+        for chunk in chunks_of(reply):
             yield read(b"", chunk)
         yield UpstreamEvent(raw=b"", parts=(EndOfReply(last=True),))
         return
-    decoder = JsonStreamDecoder(read)
+    decoder = JsonStreamDecoder(read, fields, shortcut)
     async for data in body:
         for event in decoder.feed(data):
             yield event

@@ -1,7 +1,7 @@
 """OpenAI Chat Completions: upstream chunks to events, outputs to chunks.
 
-A frame that needs no change is never rebuilt: its own bytes are forwarded. A changed frame is patched, so that fields
-unknown to this code stay as they came.
+Under a grounding policy every frame is written from known fields. Otherwise a frame that needs no change is never
+rebuilt: its own bytes are forwarded. A changed frame is patched, so that fields unknown to this code stay as they came.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
@@ -9,6 +9,7 @@ from typing import Any
 
 from app.errors import UpstreamConnectError
 from app.protocols.common.document_prompt import inject
+from app.protocols.common.known_fields import KnownFields
 from app.protocols.common.sse_json import decode_chunks, done_frame, dump, frame_of, load
 from app.protocols.common.stream_events import (
     ChoiceEnd,
@@ -33,18 +34,37 @@ from app.protocols.common.stream_events import (
 )
 from app.protocols.common.upstream_citations import cited_in
 from app.protocols.openai_chat.continuation import cannot_continue, continuing
-from app.protocols.openai_chat.whole_reply import CompletionBuilder, chunks_of, completion_of, total_of
+from app.protocols.openai_chat.fields import KnownChunks, rebuild_completion
+from app.protocols.openai_chat.whole_reply import (
+    CompletionBuilder,
+    chunks_of,
+    completion_of,
+    total_of,
+    without_annotations,
+)
 from judges.types import Chunk
 
 _PLAIN_DELTA = frozenset({"role", "content"})
+_OF_ALL_CHOICES = frozenset({"usage", "x_groq", "prompt_filter_results"})
+"""What a chunk without choices can be about; clients stumble over one that is about nothing."""
 _MISPLACED = ("message", "text")
 
 
 class ChatAdapter:
-    """Stateless; one serves all requests."""
+    """Stateless; one serves all requests that no policy governs.
+
+    ``fields``: the reply is written from known fields alone, and the adapter serves one request.
+    """
 
     api = "chat.completions"
     path = "/chat/completions"
+
+    def __init__(self, fields: KnownFields | None = None) -> None:
+        self._fields = fields
+        self._template: dict[str, Any] | None = None
+
+    def restricted(self, fields: KnownFields) -> "ChatAdapter":
+        return ChatAdapter(fields)
 
     def prompt_text(self, body: Mapping[str, Any]) -> str:
         return "\n".join(text for message in body["messages"] for text in _texts(message.get("content")))
@@ -55,7 +75,20 @@ class ChatAdapter:
     def decode(
         self, body: AsyncIterator[bytes], content_type: str, *, dropped: Collection[int] = ()
     ) -> AsyncGenerator[UpstreamEvent, None]:
-        return decode_chunks(body, content_type, chunks_of=chunks_of, read=_ChunkReader().read)
+        reader = _ChunkReader(self._fields)
+        return decode_chunks(
+            body,
+            content_type,
+            chunks_of=self._chunks_of,
+            read=reader.read,
+            fields=self._fields,
+            shortcut=reader.read_alike if self._fields is not None else None,
+        )
+
+    def _chunks_of(self, completion: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        if self._fields is not None and not completion.get("error"):
+            completion = self._template = rebuild_completion(completion, self._fields)
+        return chunks_of(completion)
 
     def cannot_continue(self, body: Mapping[str, Any]) -> str | None:
         return cannot_continue(body)
@@ -66,8 +99,13 @@ class ChatAdapter:
     def decode_continued(
         self, body: AsyncIterator[bytes], content_type: str, like: Frame
     ) -> AsyncGenerator[UpstreamEvent, None]:
+        known = KnownChunks(self._fields) if self._fields is not None else None
         return decode_chunks(
-            body, content_type, chunks_of=chunks_of, read=lambda _raw, chunk: _read_continued(chunk, like)
+            body,
+            content_type,
+            chunks_of=chunks_of,
+            read=lambda _raw, chunk: _read_continued(chunk if known is None else known.rebuild(chunk), like),
+            fields=self._fields,
         )
 
     def encode(self, output: Output) -> bytes:
@@ -98,6 +136,8 @@ class ChatAdapter:
             raise UpstreamConnectError(failure.message)
         whole = load(body)
         template, streamed = (whole, False) if isinstance(whole, dict) else (completion_of(outputs), True)
+        if self._template is not None:
+            template = without_annotations(self._template)
         if not any(isinstance(output, ChoiceEnd) for output in outputs) and streamed:
             return dump(template)  # nothing was decided about it: it passes, in the requested format
         completion = CompletionBuilder(template, streamed=streamed)
@@ -122,15 +162,46 @@ def _error_frame(output: ReplyRefusal | ReplyError) -> bytes:
 class _ChunkReader:
     """Reads the chunks of one reply; the first that names a model begins it."""
 
-    def __init__(self) -> None:
+    def __init__(self, fields: KnownFields | None = None) -> None:
         self._started = False
+        self._known = KnownChunks(fields) if fields is not None else None
 
     def read(self, raw: bytes, chunk: dict[str, Any]) -> UpstreamEvent:
-        event = _read_chunk(raw, chunk)
+        event = _read_chunk(raw, chunk) if self._known is None else _read_known(self._known, raw, chunk)
         if self._started or not isinstance(chunk.get("model"), str) or chunk.get("error"):
             return event
         self._started = True
         return UpstreamEvent(raw=event.raw, parts=(ReplyStart(model=chunk["model"]), *event.parts))
+
+    def read_alike(self, data: bytes) -> UpstreamEvent | None:
+        """The event of a chunk that differs from an earlier one in its text alone; None for any other."""
+        if self._known is None or (alike := self._known.alike(data)) is None:
+            return None
+        said = TextDelta(choice=alike.choice, text=alike.text, frame=Frame(json=alike.chunk))
+        return UpstreamEvent(raw=b"data: %b\n\n" % alike.data, parts=(said,))
+
+
+def _read_known(known: KnownChunks, raw: bytes, chunk: dict[str, Any]) -> UpstreamEvent:
+    """The event of a chunk from its known fields. The upstream's annotations are read and left out."""
+    if chunk.get("error"):
+        error = known.error(chunk["error"])
+        return _read_chunk(frame_of(error), error)
+    rebuilt = known.rebuild(chunk, raw)
+    if not rebuilt["choices"] and not _OF_ALL_CHOICES & rebuilt.keys():
+        return UpstreamEvent(raw=b"", parts=())
+    event = _read_chunk(frame_of(rebuilt), rebuilt)
+    cited = [part for choice in _objects(chunk.get("choices")) for part in _cited(choice)]
+    return UpstreamEvent(raw=event.raw, parts=(*cited, *event.parts)) if cited else event
+
+
+def _cited(choice: Mapping[str, Any]) -> Iterator[ReplyPart]:
+    delta, index = choice.get("delta"), choice.get("index")
+    if isinstance(delta, dict) and delta.get("annotations"):
+        yield from cited_in(delta["annotations"], index if isinstance(index, int) and index >= 0 else 0)
+
+
+def _objects(values: Any) -> Iterator[dict[str, Any]]:
+    return (value for value in values if isinstance(value, dict)) if isinstance(values, list) else iter(())
 
 
 def _read_continued(chunk: dict[str, Any], like: Frame) -> UpstreamEvent:

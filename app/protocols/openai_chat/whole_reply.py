@@ -93,8 +93,10 @@ class CompletionBuilder:
         changed = {**kept, "message": dict(message), "finish_reason": end.reason}
         original = message.get("content")
         if end.blocked:
-            changed["message"]["content"] = end.text
-            changed.pop("logprobs", None)
+            # Of the upstream's message nothing stays.
+            refusal = {"refusal": None} if "refusal" in message else {}
+            changed = {"index": choice.get("index", position), "finish_reason": end.reason}
+            changed["message"] = message = {"role": "assistant", "content": end.text, **refusal}
         elif isinstance(original, str) and end.text != original:
             changed["message"]["content"] = end.text
             _keep_tokens(changed, self._delivered.get(index, ()))
@@ -103,6 +105,18 @@ class CompletionBuilder:
         if end.annotations:
             changed["message"]["annotations"] = [*(message.get("annotations") or ()), *end.annotations]
         return changed
+
+
+def without_annotations(completion: Mapping[str, Any]) -> dict[str, Any]:
+    """The completion without the upstream's annotations, of which the text is not judged."""
+    choices = []
+    for choice in completion["choices"]:
+        message = choice.get("message")
+        if isinstance(message, dict) and "annotations" in message:
+            kept = {name: value for name, value in message.items() if name != "annotations"}
+            choice = {**choice, "message": kept}
+        choices.append(choice)
+    return {**completion, "choices": choices}
 
 
 def total_of(usage: Usage) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from app.errors import UpstreamConnectError
 from app.protocols.common.document_prompt import documents_block
+from app.protocols.common.known_fields import KnownFields
 from app.protocols.common.logprobs import entries_of, logprobs_of, within
 from app.protocols.common.sse_json import decode_chunks, dump, frame_of, load
 from app.protocols.common.stream_events import (
@@ -58,6 +59,10 @@ class CompletionsAdapter:
         self._echoes: dict[int, Echo] = {}
         self._reply = CompletionEncoder()
         self._started = False
+
+    def restricted(self, fields: KnownFields) -> "CompletionsAdapter":
+        self._fields = fields
+        return self
 
     def prompt_text(self, body: Mapping[str, Any]) -> str:
         suffix = body.get("suffix")

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator,
 from typing import Any
 
 from app.errors import GatewayError, UpstreamConnectError
+from app.protocols.common.known_fields import KnownFields
 from app.protocols.common.sse_json import dump, read_object
 from app.protocols.common.stream_events import Output, ReplyError, UpstreamEvent
 from app.protocols.openai_responses.decoder import ResponseDecoder, usage_of
@@ -25,6 +26,10 @@ class ResponsesAdapter:
     def __init__(self) -> None:
         self._reader = ResponseDecoder()
         self._writer = ResponseEncoder(self._reader)
+
+    def restricted(self, fields: KnownFields) -> "ResponsesAdapter":
+        self._fields = fields
+        return self
 
     def prompt_text(self, body: Mapping[str, Any]) -> str:
         return prompt_text(body)

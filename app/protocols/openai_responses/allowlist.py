@@ -5,9 +5,10 @@ message. Under names unknown to the API, only values without words are kept.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
+from app.protocols.common.logprobs import spell
 from app.protocols.openai_responses.event_types import TEXT_DELTA, is_text, object_of, objects_in
 from app.protocols.openai_responses.field_names import (
     ANNOTATION_FIELDS,
@@ -25,7 +26,6 @@ from app.protocols.openai_responses.field_names import (
 
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}", re.ASCII)
 _CALL = re.compile(r"[a-z_]{1,48}_call(_output)?", re.ASCII)
-_BYTES = re.compile(r"(bytes:)?(\\x[0-9a-fA-F]{2})+")
 _SPACE = re.compile(r"\s")
 _DEEP = 16
 _PLAIN = re.compile(rb"(?:(?:data:[^\r\n]*|event: ?[\w.-]{1,80}|id: ?[\w.:-]{0,80}|retry: ?\d{1,9})?(?:\r\n|\n|\r))*+")
@@ -153,19 +153,3 @@ def _spelled(found: dict[str, Any], name: str) -> dict[str, Any]:
         return found
     tokens = [token for _, token in objects_in(found["logprobs"])]
     return found if spell(tokens, str(found.get(name) or "")) else {**found, "logprobs": []}
-
-
-def spell(tokens: Sequence[Mapping[str, Any]], text: str) -> bool:
-    """Whether ``tokens`` spell ``text``, by their bytes if necessary: a character can be several tokens."""
-    if "".join(str(token.get("token")) for token in tokens) == text:
-        return True
-    try:
-        data = [bytes(token["bytes"]) for token in tokens]
-    except (KeyError, TypeError, ValueError):
-        return False
-    names = all(_names(str(token.get("token")), part) for token, part in zip(tokens, data, strict=True))
-    return names and b"".join(data) == text.encode("utf-8", "surrogatepass")
-
-
-def _names(token: str, data: bytes) -> bool:
-    return token == data.decode("utf-8", "replace") or _BYTES.fullmatch(token) is not None
