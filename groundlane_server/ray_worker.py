@@ -1,10 +1,9 @@
 """The judge of an evaluation on a Ray cluster, as an actor of Ray Data.
 
-Ray sends the class to its workers by name and unpickles the arguments before the actor exists, so the class is defined
-here and takes the arguments as bytes: a worker finds ``app`` only once ``activate()`` has run there.
+Ray sends the class to its workers by name, and a worker finds ``app`` only once ``activate()`` has run there. So the
+class is defined here, and its argument is plain bytes.
 """
 
-import pickle
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,13 +11,13 @@ from groundlane_server import activate
 
 
 class RayJudge:
-    """Takes the pickled arguments of ``app.evaluation.runs.ray_engine.BatchJudge``, and raises what that raises."""
+    """``app.evaluation.runs.ray_engine.BatchJudge`` in a process of the cluster."""
 
     def __init__(self, arguments: bytes) -> None:
         activate()
         from app.evaluation.runs.ray_engine import BatchJudge
 
-        self._judge = BatchJudge(*pickle.loads(arguments))  # noqa: S301 - written by the process that starts the run
+        self._judge = BatchJudge(arguments)
 
     def __call__(self, batch: Mapping[str, Any]) -> Mapping[str, Any]:
         return self._judge(batch)

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -10,6 +9,7 @@ from math import ceil
 from typing import Any, Final
 
 import orjson
+from pydantic import SecretStr
 
 from app.evaluation.cases.case import Case
 from app.evaluation.cases.case_result import JudgedOutput
@@ -117,7 +117,7 @@ class _Judging:
         context.enable_progress_bars = False
         self._judges = cluster.judges or max(1, int(library.cluster_resources().get("CPU", 1)))
         self._errors: type[Exception] = library.exceptions.RayError
-        self._arguments = (_needed(settings), judge.kind.value, judge.thresholds, judge.name)
+        self._arguments = judge_arguments(settings, judge)
 
     def close(self) -> None:
         """Leave the cluster, unless the program had joined it before; a cluster started for the run ends."""
@@ -130,7 +130,7 @@ class _Judging:
         blocks = ceil(len(rows) / _BATCH)
         judged = self._data.from_items(rows, override_num_blocks=blocks).map_batches(
             RayJudge,
-            fn_constructor_args=(pickle.dumps(self._arguments),),
+            fn_constructor_args=(self._arguments,),
             batch_size=_BATCH,
             compute=self._data.ActorPoolStrategy(size=min(self._judges, blocks)),
             num_cpus=1,
@@ -144,10 +144,13 @@ class _Judging:
 
 
 class BatchJudge:
-    """Judges batches in a Ray worker, for ``groundlane_server.ray_worker``. Raises what ``Worker`` raises."""
+    """Judges batches in a Ray worker, for ``groundlane_server.ray_worker``; ``arguments`` are those of
+    ``judge_arguments``. Raises what ``Worker`` raises."""
 
-    def __init__(self, settings: Settings, kind: str, thresholds: Thresholds, name: str) -> None:
-        self._worker = Worker(settings, kind, thresholds, name)
+    def __init__(self, arguments: bytes) -> None:
+        given = orjson.loads(arguments)
+        settings = Settings(_env_file=None, **given["settings"])
+        self._worker = Worker(settings, given["kind"], Thresholds(**given["thresholds"]), given["name"])
 
     def __call__(self, batch: Mapping[str, Any]) -> Mapping[str, Any]:
         verdicts = self._worker.judge([_unpacked(orjson.loads(case)) for case in batch["case"]])
@@ -157,11 +160,16 @@ class BatchJudge:
         }
 
 
-def _needed(settings: Settings) -> Settings:
-    """The settings for the judges on the cluster, without those for the database and administration."""
-    defaults = Settings.model_fields
-    left_out = ("admin_token", "secret_key", "database_url")
-    return settings.model_copy(update={name: defaults[name].default for name in left_out})
+def judge_arguments(settings: Settings, judge: CaseJudge) -> bytes:
+    """What a judge on the cluster needs, as JSON. Settings for the database and administration are left out."""
+    left_out = {"admin_token", "secret_key", "database_url"}
+    values = settings.model_dump(mode="json", exclude=left_out)
+    for name in values:
+        if isinstance(secret := getattr(settings, name), SecretStr):
+            values[name] = secret.get_secret_value()
+    return orjson.dumps(
+        {"settings": values, "kind": judge.kind.value, "thresholds": judge.thresholds, "name": judge.name}
+    )
 
 
 def _last_line(error: Exception) -> str:
