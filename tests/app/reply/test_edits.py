@@ -3,7 +3,7 @@
 import pytest
 
 from app.protocols.common.stream_events import Frame, TextSlice
-from app.reply.edits import Lead, OutgoingText, closed_up, corrected, correction, lead_of, outgoing_text
+from app.reply.edits import DeliveredText, Lead, OutgoingText, closed_up, corrected, correction, lead_of, outgoing_text
 
 FRAME = Frame(json={})
 
@@ -112,3 +112,29 @@ def test_a_correction_stands_where_the_sentence_stood(text: str, put: str) -> No
 
 def test_corrections_stand_on_one_line() -> None:
     assert correction(["The sun\nshines.", " No rain. "]) == "[CORRECTED: The sun shines. No rain.]"
+
+
+class TestDeliveredText:
+    def test_a_sentence_closes_up_over_those_left_out_before_it(self) -> None:
+        delivered = DeliveredText()
+        delivered.follow(piece("Rain."), opening=False)
+        delivered.leave_out(piece("\n\nSnow."))
+        delivered.leave_out(piece(" Hail."))
+        assert delivered.follow(piece(" Sun."), opening=False).text == "\n\nSun."
+        assert (str(delivered), delivered.length) == ("Rain.\n\nSun.", 11)
+
+    def test_after_a_pause_nothing_closes_up(self) -> None:
+        delivered = DeliveredText()
+        delivered.follow(piece("Rain."), opening=False)
+        delivered.leave_out(piece("\n\nSnow."))
+        delivered.pause()
+        assert delivered.follow(piece(" Sun."), opening=False).text == " Sun."
+
+    def test_a_replacement_is_set_off_by_a_space_where_there_is_none(self) -> None:
+        delivered = DeliveredText()
+        assert delivered.replace("Ask HR.") == "Ask HR."
+        assert delivered.replace("Ask IT.") == " Ask IT."
+        delivered.add("\n")
+        assert delivered.replace("Ask.") == "Ask."
+        delivered.clear()
+        assert not delivered
