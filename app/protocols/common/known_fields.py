@@ -35,6 +35,8 @@ _PATH = re.compile(r"[a-z][\w.-]{0,99}", re.ASCII | re.IGNORECASE)
 _NAMES_LOGGED = 32
 _LARGEST = 2**53
 OTHER = "other"
+UNKNOWN = "unknown"
+"""A name in place of one that cannot be a name, if clients count on one."""
 _USUAL = frozenset(
     {
         "annotations", "citations", "comment", "content", "delta", "error", "images", "message", "metadata",
@@ -134,6 +136,13 @@ class KnownFields:
         self._keep = frozenset(keep)
         self._observe = observe
         self._logged: set[str] = set()
+        self._reported: set[str] = set()
+
+    def news(self) -> list[str]:
+        """The names of fields left out for the first time since the last call."""
+        names = sorted({label.rpartition(".")[2] for label in self.left_out} - self._reported)
+        self._reported.update(names)
+        return names
 
     def rebuild(self, value: Any, entry: Entry, path: str = "") -> Any:
         """``value`` from what ``entry`` knows of it; ``UNFIT`` if nothing is left. ``path`` is its dotted name."""

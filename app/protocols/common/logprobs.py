@@ -9,8 +9,6 @@ from typing import Any
 
 _LISTS = {"tokens": "token", "token_logprobs": "logprob", "top_logprobs": "top", "text_offset": "offset"}
 """The lists on the wire, and the name of each list's values in an entry."""
-_LONGEST = 64
-"""Characters of an alternative token; longer ones are runs of punctuation, or not tokens."""
 _BYTES = re.compile(r"(bytes:)?(\\x[0-9a-fA-F]{2})+")
 """How the APIs write a token that is a part of a character."""
 
@@ -65,15 +63,31 @@ def entries_of(choice: Mapping[str, Any]) -> Sequence[Mapping[str, Any]] | None:
 
 
 def spelling(logprobs: Any, text: str) -> dict[str, Any] | None:
-    """The lists of ``logprobs`` without other fields; None if their tokens do not spell ``text``. Of a token's
-    alternatives, only single words are kept: no token is several."""
+    """The lists of ``logprobs``, without its other fields; None if their tokens do not spell ``text``.
+
+    The alternatives to a token spell other text, so none is left.
+    """
     entries = entries_of({"logprobs": logprobs})
     if entries is None or not _spell(entries, text):
         return None
     given = {name: logprobs[name] for name in _LISTS if isinstance(logprobs.get(name, 0), list | None)}
-    return {
-        name: None if values is None else [_value(name, value) for value in values] for name, values in given.items()
-    }
+    known: dict[str, Any] = {}
+    for name, values in given.items():
+        if values is None or name == "tokens":
+            known[name] = values
+        elif name == "top_logprobs":
+            tops = zip(logprobs["tokens"], values, strict=True)
+            known[name] = [_own(token, top) for token, top in tops]
+        else:
+            known[name] = [number(value) for value in values]
+    return known
+
+
+def _own(token: str, top: Any) -> dict[str, Any] | None:
+    """Of the likeliest tokens, the one that was chosen."""
+    if not isinstance(top, dict):
+        return None
+    return {token: number(top[token])} if token in top else {}
 
 
 def logprobs_of(template: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], *, back: int = 0) -> dict[str, Any]:
@@ -114,22 +128,9 @@ def _spell(entries: Sequence[Mapping[str, Any]], text: str) -> bool:
     return all(isinstance(token, str) for token in tokens) and "".join(tokens) == text
 
 
-def _value(name: str, value: Any) -> Any:
-    """A value of the list ``name``; None if it has the wrong type."""
-    if name == "top_logprobs":
-        if not isinstance(value, dict):
-            return None
-        return {token: number(top) for token, top in value.items() if _is_word(token)}
-    return value if name == "tokens" else number(value)
-
-
 def number(value: Any) -> int | float | None:
     """``value`` if it is a number that JSON can represent, else None."""
     return value if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)) else None
-
-
-def _is_word(token: str) -> bool:
-    return len(token) <= _LONGEST and len(token.split()) <= 1
 
 
 def _moved(offset: Any, back: int) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 from app.errors import UpstreamConnectError
 from app.protocols.common.document_prompt import inject
-from app.protocols.common.known_fields import KnownFields
+from app.protocols.common.known_fields import UNFIT, KnownFields, identifier
 from app.protocols.common.sse_json import decode_chunks, done_frame, dump, frame_of, load
 from app.protocols.common.stream_events import (
     ChoiceEnd,
@@ -168,10 +168,13 @@ class _ChunkReader:
 
     def read(self, raw: bytes, chunk: dict[str, Any]) -> UpstreamEvent:
         event = _read_chunk(raw, chunk) if self._known is None else _read_known(self._known, raw, chunk)
-        if self._started or not isinstance(chunk.get("model"), str) or chunk.get("error"):
+        model = chunk.get("model")
+        if self._known is not None and identifier(model) is UNFIT:
+            model = None
+        if self._started or not isinstance(model, str) or chunk.get("error"):
             return event
         self._started = True
-        return UpstreamEvent(raw=event.raw, parts=(ReplyStart(model=chunk["model"]), *event.parts))
+        return UpstreamEvent(raw=event.raw, parts=(ReplyStart(model=model), *event.parts))
 
     def read_alike(self, data: bytes) -> UpstreamEvent | None:
         """The event of a chunk that differs from an earlier one in its text alone; None for any other."""

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from app.protocols.common.known_fields import (
     UNFIT,
+    UNKNOWN,
     ByType,
     Entry,
     KnownFields,
@@ -28,7 +29,7 @@ from app.protocols.common.known_fields import (
 )
 from app.protocols.common.logprobs import spell
 
-_NAME = required(identifier, "unknown")
+_NAME = required(identifier, UNKNOWN)
 _COUNTS = (
     "accepted_prediction_tokens", "audio_tokens", "cache_creation_tokens", "cache_write_tokens", "cached_tokens",
     "image_tokens", "reasoning_tokens", "rejected_prediction_tokens", "text_tokens",
@@ -195,9 +196,8 @@ class KnownChunks:
             self._choice_alike, self._padded = choice, len(unpadded) < len(data)
 
     def error(self, error: Any) -> dict[str, Any]:
-        """The frame of an error of the upstream's."""
-        rebuilt = self._fields.rebuild(error, ERROR, "error")
-        return {"error": rebuilt if rebuilt is not UNFIT and rebuilt else "The upstream reported an error."}
+        """The frame of an upstream's error."""
+        return {"error": known_error(error, self._fields)}
 
     def _with_choices(self, head: Mapping[str, Any], choices: Any) -> dict[str, Any]:
         if choices is None:
@@ -225,6 +225,12 @@ class KnownChunks:
             return
         tokens = tokens if spell(tokens, said) else own
         choice["logprobs"] = spelled_logprobs({"content": tokens, "refusal": refusal}, delta, self._fields)
+
+
+def known_error(error: Any, fields: KnownFields) -> Any:
+    """The error that an upstream reports in a reply, from its known fields."""
+    rebuilt = fields.rebuild(error, ERROR, "error")
+    return rebuilt if rebuilt is not UNFIT and rebuilt else "The upstream reported an error."
 
 
 def rebuild_completion(completion: Mapping[str, Any], fields: KnownFields) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from app.errors import UpstreamConnectError
 from app.protocols.common.document_prompt import documents_block
-from app.protocols.common.known_fields import KnownFields
+from app.protocols.common.known_fields import UNKNOWN, KnownFields
 from app.protocols.common.logprobs import entries_of, logprobs_of, within
 from app.protocols.common.sse_json import decode_chunks, dump, frame_of, load
 from app.protocols.common.stream_events import (
@@ -30,16 +30,10 @@ from app.protocols.common.stream_events import (
 )
 from app.protocols.documents.request import read_choices
 from app.protocols.openai_chat.adapter import ChatAdapter
-from app.protocols.openai_completions.allowlist import (
-    ENVELOPE,
-    FilteredFields,
-    index_of,
-    sift_choice,
-    sift_envelope,
-    sift_usage,
-)
+from app.protocols.openai_chat.fields import known_error
 from app.protocols.openai_completions.echo import Echo, Prompts
 from app.protocols.openai_completions.encoder import CompletionEncoder, chunks_of, reply_of
+from app.protocols.openai_completions.fields import ENVELOPE, index_of, rebuild
 from app.protocols.openai_completions.request import read_prompts
 from judges.types import Chunk
 
@@ -59,6 +53,8 @@ class CompletionsAdapter:
         self._echoes: dict[int, Echo] = {}
         self._reply = CompletionEncoder()
         self._started = False
+        self._fields: KnownFields | None = None
+        self._template: Mapping[str, Any] | None = None
 
     def restricted(self, fields: KnownFields) -> "CompletionsAdapter":
         self._fields = fields
@@ -80,7 +76,12 @@ class CompletionsAdapter:
     def decode(
         self, body: AsyncIterator[bytes], content_type: str, *, dropped: Collection[int] = ()
     ) -> AsyncGenerator[UpstreamEvent, None]:
-        return decode_chunks(body, content_type, chunks_of=chunks_of, read=self._read)
+        return decode_chunks(body, content_type, chunks_of=self._chunks_of, read=self._read, fields=self._fields)
+
+    def _chunks_of(self, completion: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        if self._fields is not None and not completion.get("error"):
+            completion = self._template = rebuild(completion, self._fields)
+        return chunks_of(completion)
 
     def encode(self, output: Output) -> bytes:
         match output:
@@ -100,35 +101,42 @@ class CompletionsAdapter:
         """The body of a unary reply: the upstream's, with the delivered text and the findings."""
         if failure := next((output for output in outputs if isinstance(output, ReplyError)), None):
             raise UpstreamConnectError(failure.message)
-        whole = load(body)
+        whole = self._template if self._template is not None else load(body)
         streamed = not isinstance(whole, dict)
         return dump(self._reply.whole(reply_of(outputs) if streamed else whole, outputs, streamed=streamed))
 
     # In
 
     def _read(self, raw: bytes, chunk: dict[str, Any]) -> UpstreamEvent:
-        error = chunk.get("error")
-        if error:
+        if error := chunk.get("error"):
+            if self._fields is not None:
+                error = known_error(error, self._fields)
             message = error.get("message") if isinstance(error, dict) else error
             # The rest of the frame is not judged, so it is not released with the error.
             return UpstreamEvent(raw=raw, parts=(ReplyError(message=str(message), raw=frame_of({"error": error})),))
-        envelope = sift_envelope(chunk)
+        left: Sequence[str] = ()
+        if self._fields is not None:
+            chunk = rebuild(chunk, self._fields)
+            raw, left = frame_of(chunk) if raw else b"", self._fields.news()
+        envelope = {name: value for name, value in chunk.items() if name not in ("choices", "usage")}
         given = chunk.get("choices")
         choices = [choice for choice in given if isinstance(choice, dict)] if isinstance(given, list) else []
         if given and len(choices) != len(given if isinstance(given, list) else (given,)):
             return UpstreamEvent(raw=raw, parts=(Passthrough(raw=b"", choice=0, unchecked="choices", opaque=True),))
         parts: list[ReplyPart] = []
-        if not self._started and isinstance(model := envelope.kept.get("model"), str):
+        if not self._started and isinstance(model := envelope.get("model"), str) and model != UNKNOWN:
             self._started = True
             parts.append(ReplyStart(model=model))
+        first = index_of(choices[0], 0) if choices else 0
+        parts.extend(Passthrough(raw=b"", choice=first, unchecked=name) for name in left)
         shown: list[Mapping[str, Any]] = []
         for choice in choices:
-            told, read = self._read_choice(envelope.kept, choice)
+            told, read = self._read_choice(envelope, choice)
             shown.append(told)
             parts.extend(read)
         if raw and any(told is not choice for told, choice in zip(shown, choices, strict=True)):
             raw = frame_of({**chunk, "choices": shown})
-        parts.extend(_rest(chunk, envelope, choices))
+        parts.extend(_rest(chunk, envelope, choices, left))
         return UpstreamEvent(raw=raw, parts=parts)
 
     def _read_choice(
@@ -136,17 +144,17 @@ class CompletionsAdapter:
     ) -> tuple[Mapping[str, Any], Sequence[ReplyPart]]:
         """The choice as the client may see it if nothing is held, and its parts."""
         index = index_of(given, 0)
-        sifted = sift_choice(given, index)
-        choice = sifted.kept
-        text = choice.get("text") or ""
+        choice = {**given, "index": index}
+        said = choice.get("text")
+        text = said if isinstance(said, str) else ""
         echo = self._echoes.setdefault(index, self._prompts.echo(index))
         hidden, repeated = echo.take(text)
         entries = entries_of(choice)
         self._reply.begin(index, entries, hidden)
-        parts: list[ReplyPart] = [Passthrough(raw=b"", choice=index, unchecked=name) for name in sifted.left]
+        parts: list[ReplyPart] = []
         if text or choice.get("finish_reason"):
             parts.extend(self._parts(envelope, {**choice, "text": text}, entries, index, hidden, repeated))
-        elif not sifted.left or isinstance(choice.get("text"), str):
+        elif self._fields is None or isinstance(said, str):
             parts.append(Passthrough(raw=frame_of(_single(envelope, choice)), choice=index))
         if not self._reply.hides(index):
             return given, parts
@@ -175,7 +183,7 @@ class CompletionsAdapter:
     def _finish(self, envelope: Mapping[str, Any], choice: Mapping[str, Any], index: int) -> Iterator[ReplyPart]:
         if choice.get("finish_reason"):
             yield ChoiceFinish(
-                choice=index, reason=choice["finish_reason"], frame=Frame(json=_single(envelope, choice))
+                choice=index, reason=str(choice["finish_reason"]), frame=Frame(json=_single(envelope, choice))
             )
 
     # Out
@@ -208,22 +216,17 @@ def _single(envelope: Mapping[str, Any], choice: Mapping[str, Any]) -> dict[str,
 
 
 def _rest(
-    chunk: Mapping[str, Any], envelope: FilteredFields, choices: Sequence[Mapping[str, Any]]
+    chunk: Mapping[str, Any], envelope: Mapping[str, Any], choices: Sequence[Mapping[str, Any]], left: Sequence[str]
 ) -> Iterator[ReplyPart]:
-    """The rest of a chunk: names of what was left out, token counts, or only the envelope."""
-    index = index_of(choices[0], 0) if choices else 0
+    """What a chunk holds beside its choices: token counts, or just the envelope. ``left`` was left out of it."""
     usage = chunk.get("usage")
-    counts = sift_usage(usage) if isinstance(usage, dict) else None
-    left = [*envelope.left, *(counts.left if counts else ("usage",) if usage else ())]
-    for name in left:
-        yield Passthrough(raw=b"", choice=index, unchecked=name)
-    if counts is not None:
-        frame = {**envelope.kept, "choices": [], "usage": counts.kept}
-        prompt, completion = (_count(counts.kept.get(f"{side}_tokens")) for side in ("prompt", "completion"))
+    if isinstance(usage, dict):
+        frame = {**envelope, "choices": [], "usage": usage}
+        prompt, completion = (_count(usage.get(f"{side}_tokens")) for side in ("prompt", "completion"))
         yield Usage(prompt_tokens=prompt, completion_tokens=completion, frame=None if choices else Frame(json=frame))
     elif not choices and not left:
         given = {"choices": chunk["choices"]} if "choices" in chunk else {}
-        yield Passthrough(raw=frame_of({**envelope.kept, **given}))
+        yield Passthrough(raw=frame_of({**envelope, **given}))
 
 
 def _count(value: Any) -> int | None:

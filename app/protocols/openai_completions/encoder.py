@@ -12,7 +12,7 @@ from app.protocols.common.logprobs import entries_of, joined, logprobs_of
 from app.protocols.common.merge_choices import merge_summaries
 from app.protocols.common.sse_json import objects_in
 from app.protocols.common.stream_events import ChoiceEnd, Output, Passthrough, ReleasedText, ReplacementText, Usage
-from app.protocols.openai_completions.allowlist import index_of, indices_of, sift_choice, sift_envelope, sift_usage
+from app.protocols.openai_completions.fields import index_of, indices_of
 
 _NO_COMPLETION = "The upstream's reply is not a completion."
 
@@ -101,18 +101,19 @@ class CompletionEncoder:
         given = template.get("choices")
         if not isinstance(given, list):
             raise UpstreamConnectError(_NO_COMPLETION)
-        body = dict(template) if streamed else sift_envelope(template).kept
+        body = dict(template)
         body["choices"] = choices = []
         indices = [choice["index"] for choice in given] if streamed else indices_of(given)
         for index, choice in zip(indices, given, strict=True):
+            if not isinstance(choice, dict):
+                continue
             if index in ends:
-                choices.append(self._delivered(sift_choice(choice, index).kept, ends[index], released.get(index, ())))
+                choice = {**choice, "index": index}
+                choices.append(self._delivered(choice, ends[index], released.get(index, ())))
             elif streamed:
                 choices.append(dict(choice))
         if (given and not choices) or (streamed and not given):
             raise UpstreamConnectError(_NO_COMPLETION)
-        if isinstance(template.get("usage"), dict):
-            body["usage"] = sift_usage(template["usage"]).kept
         summaries = [self.told(end.summary, index) for index, end in sorted(ends.items()) if end.summary is not None]
         if summaries:
             body["grounding"] = merge_summaries(summaries)
@@ -137,7 +138,7 @@ class CompletionEncoder:
         text = sent.echoed + end.text
         changed = {**choice, "text": text, "finish_reason": end.reason}
         if end.blocked:
-            changed["logprobs"] = None
+            changed = {"index": end.choice, "text": text, "logprobs": None, "finish_reason": end.reason}
         elif text != choice.get("text") and isinstance(choice.get("logprobs"), dict):
             # Log-probabilities of text that was left out are left out too.
             changed["logprobs"] = joined(choice["logprobs"], [*sent.logprobs, *self._kept(sent, released)])

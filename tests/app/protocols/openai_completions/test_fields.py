@@ -8,8 +8,9 @@ import httpx
 import pytest
 
 from app.errors import UpstreamConnectError
+from app.protocols.common.known_fields import KnownFields
 from app.protocols.common.logprobs import spelling, within
-from app.protocols.openai_completions.allowlist import indices_of, sift_choice, sift_envelope, sift_usage
+from app.protocols.openai_completions.fields import indices_of, rebuild
 from tests.support.completions_api import (
     BLOCK,
     HEAD,
@@ -150,7 +151,7 @@ class TestTextElsewhere:
             ({**HEAD, "choices": [], "text": FALSE}, "text"),
             ({**HEAD, "choices": None, "content": FALSE}, "content"),
             ({**HEAD, "choices": [], "usage": USAGE, "text": FALSE}, "text"),
-            ({**HEAD, "choices": [], "usage": {**USAGE, "text": FALSE}}, "usage"),
+            ({**HEAD, "choices": [], "usage": {**USAGE, "text": FALSE}}, "text"),
             ({**HEAD, "choices": [], "usage": FALSE}, "usage"),
             ({**HEAD, "choices": [], "id": FALSE}, "id"),
             ({**HEAD, "choices": FALSE}, "choices"),
@@ -171,28 +172,48 @@ class TestTextElsewhere:
         assert {"error": error} in received
         assert free_of_marks(received)
 
-    async def test_what_holds_no_text_stays(self) -> None:
-        plain: dict[str, Any] = {"number": 1.5, "flag": True, "nothing": None, "empty": [], "none": {}}
-        body = await unary(await strict({**body_of(choice(**plain)), **plain}))
+    async def test_unknown_fields_stay_without_a_policy(self) -> None:
+        fields: dict[str, Any] = {"number": 1.5, "flag": True, "nothing": None, "empty": [], "note": "Any text."}
+        body = await unary(await bench({**body_of(choice(**fields)), **fields}))
         for told in (body, body["choices"][0]):
-            assert {name: told[name] for name in plain} == plain
-        assert body["grounding"].get("not_checked", []) == []
+            assert {name: told[name] for name in fields} == fields
+        assert not body["grounding"].get("not_checked")
+
+    async def test_fields_that_a_setting_names_stay_under_a_policy(self) -> None:
+        fields: dict[str, Any] = {"note": {"any": "text"}, "other": 1}
+        at = await bench(
+            {**body_of(choice(**fields)), **fields}, policy(**STRIP), settings={"keep_fields": "note,choices.note"}
+        )
+        body = await unary(at)
+        for told in (body, body["choices"][0]):
+            assert (told["note"], "other" in told) == ({"any": "text"}, False)
 
     @pytest.mark.parametrize("reason", [FALSE, ["stop"], "x" * 41])
-    async def test_a_finish_that_is_no_word_is_unknown(self, reason: Any) -> None:
+    async def test_a_finish_that_is_no_published_reason_is_stop(self, reason: Any) -> None:
         at = await strict(sse(part(TRUE), part("", reason)))
-        assert choices_of(await stream(at))[-1]["finish_reason"] == "unknown"
-        assert at.event.request.finish_reason == "unknown"
+        assert choices_of(await stream(at))[-1]["finish_reason"] == "stop"
+        assert at.event.request.finish_reason == "stop"
 
     async def test_a_model_that_is_no_name_is_not_kept(self) -> None:
         at = await strict({**body_of(choice()), "model": FALSE})
-        assert "model" not in await unary(at)
+        assert (await unary(at))["model"] == "unknown"
         assert at.event.request.resolved_model == "m"
 
-    async def test_in_live_mode_what_came_leaves_as_it_came(self) -> None:
+    async def test_in_live_mode_too(self) -> None:
         odd = says(text=TRUE, message={"content": "x"}, logprobs={"content": []})
         at = await bench(sse(odd, part("", "stop")), policy(stream_mode="live"))
-        assert (await stream(at))[0] == odd
+        assert (await stream(at))[0] == says(text=TRUE, logprobs=None)
+
+    @pytest.mark.parametrize("mode", ["hold", "live", "final"])
+    @pytest.mark.parametrize(
+        "frame",
+        [f": {FALSE}\n\n", f"data: {FALSE}\n\n", f'data: {{"choices":[{{"index":0,"text":"{FALSE}","text":""}}]}}\n\n'],
+        ids=["comment", "unreadable", "repeated key"],
+    )
+    async def test_in_frames_that_are_no_chunk(self, frame: str, mode: str) -> None:
+        received = await stream(await strict(sse(frame, part(TRUE), part("", "stop")), stream_mode=mode))
+        assert free_of_marks(received)
+        assert text_of(received) == TRUE
 
 
 class TestTokensOfOtherText:
@@ -244,21 +265,15 @@ class TestTokensOfOtherText:
         assert within(entries, "abc de\nf", 4, 8) == entries[2:]
 
 
-class TestSifting:
-    def test_names_that_might_be_text_are_not_told(self) -> None:
-        sifted = sift_envelope({"id": "cmpl-1", FALSE: 1, "note": "x", "big": float("inf")})
-        assert (sifted.kept, list(sifted.left)) == ({"id": "cmpl-1", "big": None}, ["unknown", "note"])
-
-    def test_a_choice_is_told_to_be_the_one_it_is(self) -> None:
-        sifted = sift_choice({"index": "x", "text": 5, "stop_reason": 7}, 3)
-        assert (sifted.kept, list(sifted.left)) == ({"index": 3, "stop_reason": 7}, ["text"])
-
-    def test_counts_are_kept_one_level_deep(self) -> None:
-        usage = {**USAGE, "details": {"cached_tokens": 1}}
-        assert sift_usage(usage).kept == usage
-        assert not sift_usage(usage).left
-        deep = sift_usage({"details": {"a": {"b": 1}, "c": "x"}})
-        assert (deep.kept, list(deep.left)) == ({"details": {}}, ["usage"])
+class TestRebuild:
+    def test_names_and_values_that_might_be_text_do_not_stay(self) -> None:
+        fields = KnownFields()
+        assert rebuild({"id": "cmpl-1", FALSE: 1, "note": "x", "usage": {**USAGE, "x": FALSE}}, fields) == {
+            "id": "cmpl-1",
+            "usage": USAGE,
+        }
+        assert fields.news() == ["other"]
+        assert fields.news() == []
 
     @pytest.mark.parametrize(
         ("said", "expected"),
