@@ -1,4 +1,4 @@
-"""Tasks with an owner: what a TaskGroup is, where one cannot span the code (an async generator that yields)."""
+"""Tasks with an owner, where a TaskGroup isn't possible (in an async generator that yields)."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -8,13 +8,13 @@ T = TypeVar("T")
 
 
 class TaskScope:
-    """Starts tasks and ends them all: after ``aclose`` none of them runs."""
+    """Starts tasks; after ``aclose`` none of them is running."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def __len__(self) -> int:
-        """How many of its tasks run."""
+        """The number of running tasks."""
         return len(self._tasks)
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -24,7 +24,7 @@ class TaskScope:
         return task
 
     async def aclose(self) -> None:
-        """Cancel what still runs and wait until it has ended. Its exceptions were for whoever awaited it."""
+        """Cancel the running tasks and wait for them. Their exceptions are ignored."""
         if not self._tasks:
             return
         tasks = list(self._tasks)

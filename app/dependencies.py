@@ -1,4 +1,4 @@
-"""What handlers ask for, by annotation. The resources are opened by the lifespan, which yields them as its state."""
+"""Dependencies of handlers, as annotations. The lifespan opens the resources and yields them as its state."""
 
 from typing import Annotated, cast
 
@@ -53,15 +53,15 @@ QueriesDep = Annotated[EventQueries, Depends(_queries)]
 KeysDep = Annotated[KeyStore, Depends(_keys)]
 VaultDep = Annotated[Vault, Depends(_vault)]
 KeyDep = Annotated[GatewayKey | None, Depends(_key)]
-"""The gateway key that a call under ``/v1`` or ``/mcp`` has brought; whether it had to is decided by then."""
+"""The gateway key of a call under ``/v1`` or ``/mcp``, which the middleware has checked."""
 
 
 async def require_admin(request: Request) -> None:
-    """Raises UnauthorizedError unless ``request`` carries the admin token, in whose name changes are made from here."""
+    """Raises UnauthorizedError without the admin token, to which later changes are attributed."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token:
-        raise UnauthorizedError("the admin token is missing: send it as 'Authorization: Bearer <token>'")
+        raise UnauthorizedError("The admin token is missing: send it as 'Authorization: Bearer <token>'")
     resources = await resources_of(request)
     if not resources.admin.accepts(token.strip()):
-        raise UnauthorizedError("the admin token is wrong")
+        raise UnauthorizedError("The admin token is wrong.")
     act_as(f"token:{resources.admin.id}")

@@ -1,4 +1,4 @@
-"""What a process holds open, put together in one place."""
+"""The resources of a process, opened and closed in one place."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -47,7 +47,7 @@ from policies.policy_warnings import GatewayFacts
 
 _log = structlog.stdlib.get_logger(__name__)
 _LINGER_S = 0.05
-"""How long a request that is over may wait to be counted and logged, with others."""
+"""How long a finished request may wait to be counted and logged together with others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +81,11 @@ class Resources:
 async def open_resources(
     settings: Settings, scorer: PairScorer | None = None, tracing: Tracing | None = None
 ) -> AsyncIterator[Resources]:
-    """Open everything, in order; close it in reverse, so that the last events are written before the database goes.
+    """Open everything in order, and close it in reverse, so that the last events are written before the database
+    closes.
 
-    ``scorer`` stands in for the judge that the settings name; ``tracing`` is shut down with the rest. Raises
-    SettingsError, DatabaseUrlError, DatabaseUnavailableError or SchemaError where the gateway cannot start.
+    ``scorer`` replaces the judge from the settings; ``tracing`` is shut down with the rest. Raises
+    SettingsError, DatabaseUrlError, DatabaseUnavailableError or SchemaError if the gateway cannot start.
     """
     config = load_config(settings)
     async with AsyncExitStack() as stack:
@@ -105,7 +106,7 @@ async def open_resources(
         await bootstrap_policies(config.policies, policies)
         limiter = open_rate_limiter(settings.redis_url, counted_alone=lambda: metrics.observe_limit_alone())
         stack.push_async_callback(limiter.aclose)
-        await limiter.fault()  # who has not set it up rightly reads so now
+        await limiter.fault()  # reports a wrong setup at startup
         admin = await AdminAuth.open(database, settings.admin_token)
         partitions = PartitionKeeper(database)
         await partitions.start()

@@ -1,4 +1,4 @@
-"""Every knob of the gateway: environment variables with the prefix ``GROUNDLANE_``, or an ``.env`` file."""
+"""The settings: environment variables with the prefix ``GROUNDLANE_``, or lines of an ``.env`` file."""
 
 import re
 from enum import StrEnum
@@ -20,7 +20,7 @@ class StoreText(StrEnum):
 
 
 class UpstreamApi(StrEnum):
-    """What an upstream speaks: it decides how the key is sent and, for Azure, what URLs look like."""
+    """The kind of an upstream, which determines how the key is sent and, for Azure, the URLs."""
 
     OPENAI = "openai"
     AZURE = "azure"
@@ -28,7 +28,7 @@ class UpstreamApi(StrEnum):
 
 
 class SettingsError(ValueError):
-    """A setting has a bad value; the message is one line that names it."""
+    """A setting is invalid; the message is one line that names it."""
 
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -36,27 +36,25 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class Settings(BaseSettings):
-    """Read once at start and passed down; nothing reads the environment later."""
+    """Read once at startup and passed to whatever needs them; nothing reads the environment later."""
 
     model_config = SettingsConfigDict(
         env_prefix="GROUNDLANE_", env_file=".env", env_ignore_empty=True, extra="ignore", frozen=True
     )
 
-    upstream_base_url: Annotated[HttpUrl, Field(description="Base URL of the upstream, with its version path")] = (
+    upstream_base_url: Annotated[HttpUrl, Field(description="Base URL of the upstream, including the version path")] = (
         HttpUrl("https://api.openai.com/v1")
     )
     upstream_api_key: Annotated[
         SecretStr | None,
-        Field(description="Key sent upstream, or secret:NAME; unset: the caller's Authorization is passed on"),
+        Field(description="API key of the upstream, or secret:NAME; unset: the caller's Authorization is forwarded"),
     ] = None
     upstream_api: Annotated[
         UpstreamApi, Field(description="How the key is sent: openai (bearer), azure (api-key) or anthropic (x-api-key)")
     ] = UpstreamApi.OPENAI
     upstream_retries: Annotated[
         int,
-        Field(
-            ge=0, le=10, description="How often a request is sent again after a lost connection or a 502, 503 or 504"
-        ),
+        Field(ge=0, le=10, description="How often a request is retried after a lost connection or a 502, 503 or 504"),
     ] = 0
     passthrough: Annotated[
         str | None,
@@ -67,150 +65,156 @@ class Settings(BaseSettings):
     ] = None
     config: Annotated[
         str | None,
-        Field(description="TOML file with several upstreams and with policies; unset: the one upstream above"),
+        Field(description="TOML file with upstreams and policies; unset: the one upstream above"),
     ] = None
     database_url: Annotated[str, Field(description="SQLAlchemy URL: sqlite+aiosqlite or postgresql+asyncpg")] = (
         "sqlite+aiosqlite:///./groundlane.db"
     )
     admin_token: Annotated[
         SecretStr | None,
-        Field(description="Token of the admin API; unset: one is made at first start, printed once, kept as a hash"),
+        Field(description="Admin token; unset: one is created at the first start, printed once and stored as a hash"),
     ] = None
     dashboard: Annotated[bool, Field(description="Serve the dashboard under /dashboard")] = True
     require_keys: Annotated[
-        bool, Field(description="Refuse calls without a gateway key; otherwise other keys are the upstream's matter")
+        bool, Field(description="Reject calls without a gateway key; if off, other keys are forwarded to the upstream")
     ] = False
     redis_url: Annotated[
         SecretStr | None,
-        Field(description="Redis in which all workers and machines count rate limits; unset: each worker for itself"),
+        Field(description="Redis through which workers share rate limits; unset: each worker counts separately"),
     ] = None
     secret_key: Annotated[
         SecretStr | None,
-        Field(description="Fernet keys, separated by commas, that open the stored secrets; the first encrypts"),
+        Field(description="Fernet keys, separated by commas, for the stored secrets: the first encrypts, all decrypt"),
     ] = None
     judge: Annotated[str, Field(description="embedded, st:<model>, onnx:<folder>, http:<url> or none")] = "embedded"
-    judge_api_key: Annotated[
-        SecretStr | None, Field(description="Key sent to a judge that is served elsewhere, as a bearer token")
-    ] = None
-    judge_preload: Annotated[bool, Field(description="Load the judge at start rather than on first use")] = True
+    judge_api_key: Annotated[SecretStr | None, Field(description="Key for a remote judge, sent as a bearer token")] = (
+        None
+    )
+    judge_preload: Annotated[bool, Field(description="Load the judge at startup, not on first use")] = True
     judge_timeout_ms: Annotated[
         Count,
-        Field(description="Deadline of the judge for one sentence; over it the sentence is unverifiable"),
+        Field(description="Time limit for judging one sentence; when exceeded, the sentence is unverifiable"),
     ] = 5_000
     conflicts_timeout_ms: Annotated[
         Count,
-        Field(description="How long a request waits, at most, for its documents to be held against each other"),
+        Field(description="How long a request waits at most while its documents are compared with each other"),
     ] = 300
-    judge_queue_limit: Annotated[Count, Field(description="Most pairs that may wait for the judge")] = 4_096
-    judge_threads: Annotated[int, Field(ge=0, description="Threads of one inference; 0: one per core")] = 0
-    judge_cache_mb: Annotated[int, Field(ge=0, description="Memory of the verdict cache in MiB; 0: no cache")] = 32
+    judge_queue_limit: Annotated[
+        Count, Field(description="Maximum number of claim-evidence pairs that wait for the judge")
+    ] = 4_096
+    judge_threads: Annotated[int, Field(ge=0, description="Threads per inference; 0: one per core")] = 0
+    judge_cache_mb: Annotated[int, Field(ge=0, description="Memory of the score cache in MiB; 0: no cache")] = 32
     llm_judge_model: Annotated[
         str | None,
         Field(
             min_length=1,
-            description="LLM that judges the claims that the judge leaves open (or all, with none); unset: no LLM does",
+            description="LLM for claims that the judge leaves undecided, or for all without a judge; unset: no LLM",
         ),
     ] = None
-    llm_judge_timeout_ms: Annotated[Count, Field(description="Deadline of one call to an LLM judge")] = 10_000
+    llm_judge_timeout_ms: Annotated[Count, Field(description="Time limit for one call to the LLM judge")] = 10_000
     llm_judge_token_budget: Annotated[
         Annotated[int, Field(ge=500)],
-        Field(description="Most tokens of text in one call to an LLM judge; what does not fit takes several calls"),
+        Field(description="Maximum text tokens in one call to the LLM judge; longer input takes several calls"),
     ] = 12_000
-    llm_judge_concurrency: Annotated[Count, Field(description="Most calls to LLM judges at once")] = 16
+    llm_judge_concurrency: Annotated[
+        Count, Field(description="Maximum number of concurrent calls to the LLM judge")
+    ] = 16
     llm_judge_scoring: Annotated[
         Literal["unit", "binary_yes_no", "scale_1_5"],
-        Field(description="Scale on which an LLM judge scores a reply: unit (0 to 1), binary_yes_no or scale_1_5"),
+        Field(description="Scale on which the LLM judge scores a reply: unit (0 to 1), binary_yes_no or scale_1_5"),
     ] = "unit"
-    llm_judge_reasoning: Annotated[bool, Field(description="A score comes with the LLM judge's reasoning")] = True
+    llm_judge_reasoning: Annotated[bool, Field(description="Include the LLM judge's reasoning with a score")] = True
     llm_judge_prices: Annotated[
-        str | None, Field(description="TOML file with prices that go before those in the package")
+        str | None, Field(description="TOML file with prices that take precedence over those in the package")
     ] = None
-    openai_api_key: Annotated[SecretStr | None, Field(description="Key of the LLM judge for OpenAI's models")] = None
-    anthropic_api_key: Annotated[SecretStr | None, Field(description="Key of the LLM judge for Anthropic's models")] = (
-        None
-    )
-    groq_api_key: Annotated[SecretStr | None, Field(description="Key of the LLM judge for models at Groq")] = None
+    openai_api_key: Annotated[SecretStr | None, Field(description="Key for OpenAI models as judges")] = None
+    anthropic_api_key: Annotated[SecretStr | None, Field(description="Key for Anthropic models as judges")] = None
+    groq_api_key: Annotated[SecretStr | None, Field(description="Key for models at Groq as judges")] = None
     event_durability: Annotated[
         EventDurability,
-        Field(description="batched, or sync: committed before the last byte of the reply leaves"),
+        Field(
+            description="batched: written shortly afterwards; sync: committed before the last byte of the reply is sent"
+        ),
     ] = EventDurability.BATCHED
-    event_queue_limit: Annotated[Count, Field(description="Most events that may wait for the database")] = 10_000
+    event_queue_limit: Annotated[Count, Field(description="Maximum number of events that wait for the database")] = (
+        10_000
+    )
     event_journal: Annotated[
         str | None,
-        Field(description="File that events go to while the database is away; default beside the database"),
+        Field(description="File for events while the database is unavailable; unset: next to the database"),
     ] = None
     retention_days: Annotated[
-        Count | None, Field(description="Delete requests and runs this old, once an hour; unset: keep them")
+        Count | None, Field(description="Delete requests and runs after this many days; unset: keep them")
     ] = None
     annotate_by_default: Annotated[
         bool, Field(description="Judge and annotate replies that have documents but no grounding policy")
     ] = True
     store_text: Annotated[
         StoreText,
-        Field(description="What the event log keeps of prompts, documents and replies: none, hash or full"),
+        Field(description="How the event log stores prompts, documents and replies: none, hash or full"),
     ] = StoreText.HASH
-    policy_poll_s: Annotated[Seconds, Field(description="How often a worker looks for changes")] = 0.5
-    heartbeat_s: Annotated[Seconds, Field(description="Pause after which a comment line goes out on a held stream")] = (
-        10.0
-    )
-    send_timeout_s: Annotated[Seconds, Field(description="A client that takes no byte for this long is dropped")] = (
-        120.0
-    )
-    connect_timeout_s: Annotated[Seconds, Field(description="Time to connect to the upstream")] = 10.0
-    read_timeout_s: Annotated[Seconds, Field(description="Longest silence of the upstream, first byte included")] = (
-        600.0
-    )
-    max_reply_bytes: Annotated[Count, Field(description="Largest reply that is not streamed, unpacked")] = (
+    policy_poll_s: Annotated[Seconds, Field(description="How often a worker polls for changes, in seconds")] = 0.5
+    heartbeat_s: Annotated[Seconds, Field(description="Interval of comment lines while text is held")] = 10.0
+    send_timeout_s: Annotated[
+        Seconds, Field(description="A client that accepts no data for this long is disconnected")
+    ] = 120.0
+    connect_timeout_s: Annotated[Seconds, Field(description="Time limit for connecting to the upstream")] = 10.0
+    read_timeout_s: Annotated[
+        Seconds, Field(description="Longest silence of the upstream, including the time to the first byte")
+    ] = 600.0
+    max_reply_bytes: Annotated[Count, Field(description="Maximum size of a non-streamed reply, decompressed")] = (
         64 * 1024 * 1024
     )
-    upstream_connections: Annotated[Count, Field(description="Most connections to the upstream")] = 1_000
-    max_body_bytes: Annotated[Count, Field(description="Largest request body of a governed path")] = 16 * 1024 * 1024
-    max_documents: Annotated[Count, Field(description="Most documents in one request")] = 1_000
-    max_document_chars: Annotated[Count, Field(description="Longest text of a document")] = 1_000_000
-    max_documents_chars: Annotated[Count, Field(description="Most text of all documents of a request")] = 4_000_000
+    upstream_connections: Annotated[
+        Count, Field(description="Maximum number of concurrent connections to the upstream")
+    ] = 1_000
+    max_body_bytes: Annotated[Count, Field(description="Maximum size of a body on a governed path")] = 16 * 1024 * 1024
+    max_documents: Annotated[Count, Field(description="Maximum number of documents in a request")] = 1_000
+    max_document_chars: Annotated[Count, Field(description="Maximum length of a document, in characters")] = 1_000_000
+    max_documents_chars: Annotated[
+        Count, Field(description="Maximum length of all documents of a request together")
+    ] = 4_000_000
     keep_fields: Annotated[
         str | None,
         Field(
             pattern=r"^\s*[\w-]+(\.[\w-]+)*(\s*,\s*[\w-]+(\.[\w-]+)*)*\s*$",
-            description="Unknown fields of replies that pass under a grounding policy, such as "
+            description="Unknown fields that are kept in replies under a grounding policy, such as "
             "choices.delta.reasoning_details; dotted names, separated by commas",
         ),
     ] = None
-    evidence_from_tools: Annotated[
-        bool, Field(description="What the tool messages of a request say counts among its documents")
-    ] = False
+    evidence_from_tools: Annotated[bool, Field(description="Use the tool messages of a request as documents")] = False
     max_sentence_chars: Annotated[
         Annotated[int, Field(ge=200)], Field(description="A sentence longer than this is checked in parts")
     ] = 4_000
-    shutdown_grace_s: Annotated[Seconds, Field(description="Time that open streams have to end at shutdown")] = 30.0
+    shutdown_grace_s: Annotated[Seconds, Field(description="How long open streams may continue at shutdown")] = 30.0
     cors_origins: Annotated[
         str | None, Field(description="Origins, separated by commas, whose pages may call the gateway; * for any")
     ] = None
     mcp_hosts: Annotated[
         str | None,
         Field(
-            description="Host names, separated by commas, by which /mcp may be called; * for any; "
-            "unset: local ones over a loopback address, any over another"
+            description="Host names, separated by commas, that /mcp accepts; * for any; "
+            "unset: local names on a loopback address, any on others"
         ),
     ] = None
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$", description="Log level")] = "info"
-    log_format: Annotated[str, Field(pattern="^(json|console)$", description="Log lines as JSON or for people")] = (
-        "json"
-    )
+    log_format: Annotated[
+        str, Field(pattern="^(json|console)$", description="json: one object per line; console: readable lines")
+    ] = "json"
 
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
-"""What an upstream or a secret may be called."""
+"""The names that upstreams and secrets may have."""
 
 
 def secret_name(key: str) -> str | None:
-    """The name in ``secret:NAME``, which stands for a key that is kept as a secret; None for a key itself."""
+    """The name in ``secret:NAME``, which refers to a stored secret; None for a key."""
     found = re.fullmatch(f"secret:({NAME})", key)
     return None if found is None else found.group(1)
 
 
 def load_settings() -> Settings:
-    """Read the settings. Raises SettingsError with one line that names the first bad one."""
+    """Read the settings. Raises SettingsError with one line that names the first invalid one."""
     try:
         return Settings()
     except ValidationError as error:

@@ -32,5 +32,5 @@ async def check_grounding(request: Request) -> Response:
 
 @router.api_route("/{rest:path}", methods=_METHODS, include_in_schema=False)
 async def no_such_path(request: Request) -> Response:
-    """Nothing under this path is the upstream's."""
-    raise InvalidRequestError(f"There is no {request.method} {request.url.path}.", param="path", status=404)
+    """Nothing under this path is forwarded."""
+    raise InvalidRequestError(f"No such path: {request.method} {request.url.path}.", param="path", status=404)

@@ -1,4 +1,4 @@
-"""Alive, able to serve, and in numbers: what orchestrators and Prometheus ask for."""
+"""Liveness, readiness and metrics, for orchestrators and Prometheus."""
 
 import asyncio
 from dataclasses import dataclass
@@ -28,8 +28,8 @@ class Readiness(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """One part. ``required``: without it the gateway cannot serve."""
+class HealthCheck:
+    """The state of one part. ``required``: the gateway cannot serve without it."""
 
     ok: bool
     detail: str
@@ -38,14 +38,14 @@ class Check:
 
 @router.get("/healthz")
 async def alive() -> dict[str, str]:
-    """200 while the process answers; asks nothing of anything else."""
+    """200 while the process responds. Doesn't check anything else."""
     return {"status": "alive"}
 
 
 @router.get("/readyz", responses={503: {"description": "Cannot serve"}})
 async def ready(request: Request) -> JSONResponse:
-    """Whether the gateway is able to serve, with each part by name."""
-    checks = await look(request.state.resources)
+    """Whether the gateway can serve requests, with the state of each part."""
+    checks = await check_health(request.state.resources)
     status = readiness(checks)
     shown = {name: {"ok": check.ok, "detail": check.detail} for name, check in checks.items()}
     return JSONResponse(
@@ -55,13 +55,13 @@ async def ready(request: Request) -> JSONResponse:
 
 @router.get("/metrics", response_class=Response)
 async def metrics(request: Request) -> Response:
-    """Prometheus' text format; with several workers, for all of them."""
+    """Metrics in Prometheus' text format, for all workers."""
     resources: Resources = request.state.resources
     return Response(await resources.metrics.scraped(), media_type=CONTENT_TYPE_LATEST)
 
 
-async def look(resources: Resources) -> dict[str, Check]:
-    """Every part of this process, by name."""
+async def check_health(resources: Resources) -> dict[str, HealthCheck]:
+    """The state of each part of this process."""
     checks = {
         "database": await check_database(resources.database, resources.settings.event_durability),
         "policies": check_policies(resources.policies),
@@ -74,54 +74,54 @@ async def look(resources: Resources) -> dict[str, Check]:
     return checks
 
 
-def readiness(checks: dict[str, Check]) -> Readiness:
-    """The worst of ``checks``: a missing part degrades, a missing required part ends service."""
+def readiness(checks: dict[str, HealthCheck]) -> Readiness:
+    """The worst of ``checks``: without a required part, the gateway is unavailable; without another, degraded."""
     missing = [check for check in checks.values() if not check.ok]
     if any(check.required for check in missing):
         return Readiness.UNAVAILABLE
     return Readiness.DEGRADED if missing else Readiness.READY
 
 
-async def check_database(database: Database, durability: EventDurability) -> Check:
-    """Where events may be written later, the gateway serves without a database; where each must be committed before
-    the reply ends, it cannot."""
+async def check_database(database: Database, durability: EventDurability) -> HealthCheck:
+    """The database is required if each event must be committed before the reply ends."""
     try:
         async with asyncio.timeout(_PING_LIMIT_S):
             await database.ping()
     except TimeoutError:
-        return Check(ok=False, detail="no answer in time", required=durability is EventDurability.SYNC)
+        return HealthCheck(ok=False, detail="no answer in time", required=durability is EventDurability.SYNC)
     except DatabaseUnavailableError as error:
-        return Check(ok=False, detail=str(error), required=durability is EventDurability.SYNC)
-    return Check(ok=True, detail=database.dialect)
+        return HealthCheck(ok=False, detail=str(error), required=durability is EventDurability.SYNC)
+    return HealthCheck(ok=True, detail=database.dialect)
 
 
-def check_policies(policies: PolicyStore) -> Check:
-    """Policies must have been read once. One that this version does not understand stands as it last was, if at all."""
+def check_policies(policies: PolicyStore) -> HealthCheck:
+    """Policies must have been loaded once. Of one that this version cannot read, the last readable version stays
+    active."""
     if not policies.ready:
-        return Check(ok=False, detail="not loaded", required=True)
+        return HealthCheck(ok=False, detail="not loaded", required=True)
     loaded = f"{len(policies.loaded_versions)} loaded"
     if unreadable := policies.unreadable:
-        return Check(ok=False, detail=f"{loaded}; not understood: {', '.join(sorted(unreadable))}")
-    return Check(ok=True, detail=loaded)
+        return HealthCheck(ok=False, detail=f"{loaded}; unreadable: {', '.join(sorted(unreadable))}")
+    return HealthCheck(ok=True, detail=loaded)
 
 
-def check_judge(checker: GroundingChecker) -> Check:
-    """Without a judge replies are not checked; whether they may pass is each policy's own matter."""
+def check_judge(checker: GroundingChecker) -> HealthCheck:
+    """Without a judge, replies aren't checked; policies decide whether they may be sent."""
     if checker.fault is not None and checker.available:
-        return Check(ok=False, detail=f"{checker.fault}; {checker.name} judges alone")
+        return HealthCheck(ok=False, detail=f"{checker.fault}; only {checker.name} judges")
     if checker.stalled_s > _JUDGE_LIMIT_S:
-        return Check(ok=False, detail=f"{checker.name} has not answered for {checker.stalled_s:.0f} s")
+        return HealthCheck(ok=False, detail=f"{checker.name} has not answered for {checker.stalled_s:.0f} s")
     if checker.available:
-        return Check(ok=True, detail=checker.name)
-    return Check(ok=False, detail=checker.error or "not loaded yet")
+        return HealthCheck(ok=True, detail=checker.name)
+    return HealthCheck(ok=False, detail=checker.error or "not loaded yet")
 
 
-async def check_limiter(limiter: RateLimiter) -> Check:
-    """Without its store limits still hold, for each worker alone."""
+async def check_limiter(limiter: RateLimiter) -> HealthCheck:
+    """Without Redis, each worker counts separately."""
     fault = await limiter.fault()
-    return Check(ok=fault is None, detail=fault or "shared")
+    return HealthCheck(ok=fault is None, detail=fault or "shared")
 
 
-def check_llm_judge(llm: LlmJudge) -> Check:
-    """Whether it could be asked: that it answers shows only when it is."""
-    return Check(ok=llm.ready, detail=llm.fault or llm.name)
+def check_llm_judge(llm: LlmJudge) -> HealthCheck:
+    """Whether it is configured correctly. Calls may still fail."""
+    return HealthCheck(ok=llm.ready, detail=llm.fault or llm.name)

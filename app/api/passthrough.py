@@ -13,13 +13,13 @@ from app.upstream import Content, RawBody, UpstreamRequest, returned_headers
 router = APIRouter(include_in_schema=False)
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _LEAVING_NOTHING = frozenset({"/embeddings", "/moderations"})
-"""What only answers: to ask twice makes nothing twice."""
+"""Sending these twice does no harm."""
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
 @router.api_route("/v1/{path:path}", methods=_METHODS)
 async def pass_through(request: Request, path: str) -> Response:
-    """Forward the request as it is and answer what the upstream answers."""
+    """Forward the request and the response unchanged."""
     resources: Resources = request.state.resources
     raw_path = request.scope.get("raw_path") or request.url.path.encode()
     target = raw_path.decode("latin-1").removeprefix("/v1")
@@ -52,10 +52,10 @@ async def pass_through(request: Request, path: str) -> Response:
 
 
 async def _content(request: Request, resources: Resources, *, whole: bool) -> tuple[str | None, Content]:
-    """The body, and the model it names where that matters. Only a JSON body is read, and only for that.
+    """The body, and its model if that matters. A JSON body is read only for its model.
 
-    ``whole``: the model decides whether the request may pass, so any body is read, and one that is JSON is written
-    anew: who reads it next finds the model that was found here.
+    ``whole``: the model decides whether the request is allowed, so every body is read, and a JSON body is serialized
+    again, so that the upstream reads the same model.
     """
     if not _has_body(request):
         return None, b""
@@ -69,7 +69,7 @@ async def _content(request: Request, resources: Resources, *, whole: bool) -> tu
     model = body.get("model") if isinstance(body, dict) else None
     if not isinstance(model, str):
         return None, raw
-    return model, lambda form: orjson.dumps({**body, "model": form.model}) if form.renamed or whole else raw
+    return model, lambda wanted: orjson.dumps({**body, "model": wanted.model}) if wanted.renamed or whole else raw
 
 
 def _is_plain_json(request: Request) -> bool:

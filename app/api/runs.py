@@ -37,7 +37,7 @@ _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 @router.post("", status_code=201)
 @router.post("/", status_code=201, include_in_schema=False)
 async def start_run(request: Request, caller: CallerDep) -> Response:
-    """Begin a run. The policies in force now are those that it is judged by."""
+    """Start a run. The currently active policies apply to it."""
     opening = read_run_start(await _body(request), request.headers)
     result = await _runs(request).start(agent=opening.agent, model=opening.model, caller=caller)
     return _answer(result, status=201)
@@ -45,7 +45,7 @@ async def start_run(request: Request, caller: CallerDep) -> Response:
 
 @router.post("/{run_id}/retrieval")
 async def record_retrieval(request: Request, run_id: RunId, caller: CallerDep) -> Response:
-    """Record one retrieved document, and have it checked."""
+    """Record and check a retrieved document."""
     chunk = read_run_document(await _body(request))
     if caller.key is not None:
         caller.key.check_documents([chunk], lambda _: "collection")
@@ -54,7 +54,7 @@ async def record_retrieval(request: Request, run_id: RunId, caller: CallerDep) -
 
 @router.post("/{run_id}/grounding")
 async def record_grounding(request: Request, run_id: RunId, caller: CallerDep) -> Response:
-    """Record scores, citations, unsupported claims and a confidence, and have the scores checked."""
+    """Record scores, citations, unsupported claims and a confidence, and check the scores."""
     return _answer(
         await _runs(request).record_grounding(run_id, read_grounding_report(await _body(request)), caller=caller)
     )
@@ -62,7 +62,7 @@ async def record_grounding(request: Request, run_id: RunId, caller: CallerDep) -
 
 @router.post("/{run_id}/complete")
 async def complete_run(request: Request, run_id: RunId, caller: CallerDep) -> Response:
-    """End a run, and have everything recorded in it checked."""
+    """Complete a run, and check everything recorded in it."""
     return _answer(
         await _runs(request).complete(run_id, read_run_completion(await _body(request)).result, caller=caller)
     )
@@ -70,15 +70,15 @@ async def complete_run(request: Request, run_id: RunId, caller: CallerDep) -> Re
 
 @router.get("/{run_id}")
 async def get_run(request: Request, run_id: RunId, caller: CallerDep) -> Response:
-    """A run, with all that was recorded and decided."""
+    """A run, with its records and decisions."""
     return _json(run_to_dict(await _runs(request).get(run_id, caller=caller)))
 
 
 @router.api_route("", methods=_METHODS, include_in_schema=False)
 @router.api_route("/{rest:path}", methods=_METHODS, include_in_schema=False)
 async def no_such_path(request: Request) -> Response:
-    """Nothing under this path is the upstream's."""
-    raise InvalidRequestError(f"There is no {request.method} {request.url.path}.", param="path", status=404)
+    """Nothing under this path is forwarded."""
+    raise InvalidRequestError(f"No such path: {request.method} {request.url.path}.", param="path", status=404)
 
 
 def _runs(request: Request) -> RunService:
@@ -92,7 +92,7 @@ async def _body(request: Request) -> bytes:
 
 
 def _answer(result: StepResult, *, status: int = 200) -> Response:
-    """200 although a policy may block: what was told is recorded, and the client is who must stop."""
+    """200 even if a policy blocks: the step is recorded, and it's the client that has to stop."""
     headers = {"x-groundlane-action": result.outcome.action.value}
     if result.request_id is not None:
         headers["x-groundlane-request-id"] = result.request_id

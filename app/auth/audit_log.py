@@ -1,4 +1,4 @@
-"""Who changed what: a line for each change that an administrator makes, written in the transaction of the change."""
+"""The audit log: one line for each change by an administrator, written in the transaction of the change."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,13 +18,13 @@ _actor: ContextVar[str] = ContextVar("actor", default="system")
 
 
 def act_as(actor: str) -> None:
-    """From here on, in this task, changes are made in the name of ``actor``."""
+    """Attribute the following changes in this task to ``actor``."""
     _actor.set(actor)
 
 
 @contextmanager
 def acting_as(actor: str) -> Iterator[None]:
-    """Changes within the block are made in the name of ``actor``."""
+    """Attribute the changes in the block to ``actor``."""
     before = _actor.set(actor)
     try:
         yield
@@ -40,7 +40,7 @@ async def note(
     before: Mapping[str, Any] | None = None,
     after: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write down that whoever is acting did ``action`` (``policy.update``) to ``target``, its id or name.
+    """Record that the current actor did ``action`` (such as ``policy.update``) to ``target``, an id or name.
 
     ``before`` and ``after`` are plain JSON, and hold no secret; None: it was not there.
     """
@@ -58,7 +58,7 @@ async def note(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFilter:
-    """Which lines. None: any. ``since`` is the earliest time, ``until`` the first that is too late."""
+    """Which lines; None matches any. ``since`` is inclusive, ``until`` exclusive."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -70,7 +70,7 @@ class AuditFilter:
 async def entries(
     database: Database, filter: AuditFilter, *, limit: int, after: tuple[datetime, str] | None = None
 ) -> Sequence[dict[str, Any]]:
-    """Up to ``limit`` lines, newest first, from the first past ``after`` (its time and id) on.
+    """Up to ``limit`` lines, newest first, starting after ``after`` (time and id).
 
     Raises DatabaseUnavailableError.
     """

@@ -1,4 +1,4 @@
-"""The gateway keys: looked up in memory by every request, made and revoked in the database."""
+"""The gateway keys: looked up in memory for every request, created and revoked in the database."""
 
 import asyncio
 import hmac
@@ -26,7 +26,7 @@ _NOBODY = bytes(32)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyDraft:
-    """What a key is to allow. ``models`` and ``collections`` are shell globs; empty: any."""
+    """The name and limits of a key. ``models`` and ``collections`` are shell globs; an empty list allows any."""
 
     name: str
     models: Sequence[str] = field(default_factory=list)
@@ -36,7 +36,7 @@ class KeyDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredKey:
-    """A key as the admin API answers it: nothing in it lets anybody in."""
+    """A key as the admin API returns it, without its secret."""
 
     id: str
     name: str
@@ -55,7 +55,7 @@ _SHOWN = tuple(api_keys.c[each.name] for each in fields(StoredKey))
 
 
 class KeyStore:
-    """All keys of one database. Requests are answered from memory, so that they need no database.
+    """All keys of one database. Lookups use memory, so requests don't need the database.
 
     ``refresh`` reads them; whoever owns the store calls it at the start and when others have changed something. The
     store's own changes raise DatabaseUnavailableError, and are in force in this process when they return.
@@ -67,7 +67,7 @@ class KeyStore:
         self._loading = asyncio.Lock()
 
     def find(self, text: str) -> GatewayKey | None:
-        """The key in force that ``text`` is; takes the same time whatever is wrong with it."""
+        """The active key ``text``, or None. Takes constant time."""
         key = self._in_force.get(prefix_of(text))
         same = hmac.compare_digest(hash_key(text), _NOBODY if key is None else key.digest)
         return key if same else None
@@ -102,7 +102,8 @@ class KeyStore:
         after: tuple[str, str] | None = None,
         limit: int = 50,
     ) -> Sequence[StoredKey]:
-        """Up to ``limit`` keys by name, from the first past ``after`` (name and prefix) on. ``prefix``: its begin."""
+        """Up to ``limit`` keys by name, starting after ``after`` (name and prefix). ``prefix``: how the prefix
+        starts."""
         columns = api_keys.c
         query = select(*_SHOWN).order_by(columns.name, columns.prefix).limit(limit)
         if prefix is not None:
@@ -124,7 +125,7 @@ class KeyStore:
     # Changing.
 
     async def create(self, draft: KeyDraft) -> tuple[StoredKey, str]:
-        """Make a key. Returns what is kept, and the key itself: the only time that it can be read."""
+        """Create a key. Returns what is stored, and the key, which can't be read again."""
         async with self._changing() as connection:
             text = new_key()
             while await _taken(connection, prefix_of(text)):
@@ -141,11 +142,11 @@ class KeyStore:
         return made, text
 
     async def change(self, key: str, changes: Mapping[str, Any]) -> StoredKey:
-        """Change fields of a KeyDraft; the key itself stays. Raises NotFoundError."""
+        """Change fields of a KeyDraft, but not the key. Raises NotFoundError."""
         return await self._update(key, changes, "key.update")
 
     async def revoke(self, key: str) -> StoredKey:
-        """Let the key of that id or prefix in no more. Does nothing to one that is revoked. Raises NotFoundError."""
+        """Revoke the key with that id or prefix, if it isn't revoked yet. Raises NotFoundError."""
         return await self._update(key, {"revoked_at": datetime.now(UTC)}, "key.revoke", only_in_force=True)
 
     async def _update(
@@ -175,7 +176,7 @@ async def _get(connection: AsyncConnection, key: str) -> StoredKey:
     query = select(*_SHOWN).where(or_(api_keys.c.id == key, api_keys.c.prefix == key))
     row = (await connection.execute(query)).one_or_none()
     if row is None:
-        raise NotFoundError(f"there is no key {key!r}")
+        raise NotFoundError(f"unknown key {key!r}")
     return _stored(row)
 
 

@@ -1,4 +1,4 @@
-"""How often a key may be used."""
+"""Rate limits of keys, as token buckets in memory."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from typing import Protocol
 
 _MINUTE_S = 60.0
 ONE = 1 - 1e-6
-"""A token. Who waited as long as was said must not fail for the rounding of a float."""
+"""A token, less a rounding error: a client that waits as long as it was told to must succeed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """Whether a request may pass. ``wait_s``: seconds until the next one may; ``full_s``: until all of them may."""
+    """Whether a request is allowed. ``wait_s``: seconds until the next one is; ``full_s``: until all of them are."""
 
     allowed: bool
     limit: int
@@ -25,18 +25,18 @@ class RateLimiter(Protocol):
     """Counts requests."""
 
     async def take(self, key: str, per_minute: int) -> Allowance:
-        """Ask for one request of ``key``, which may make ``per_minute`` of them. Never raises."""
+        """Count one request of ``key``, which is allowed ``per_minute``. Never raises."""
         ...
 
     async def fault(self) -> str | None:
-        """What is wrong with the place where requests are counted, as it is now; None: nothing."""
+        """The current problem with the storage of the counts, if any."""
         ...
 
     async def aclose(self) -> None: ...
 
 
 def allowance_of(per_minute: int, tokens: float, *, allowed: bool) -> Allowance:
-    """What is said to a request that leaves ``tokens``."""
+    """The allowance of a request after which ``tokens`` are left."""
     rate = per_minute / _MINUTE_S
     return Allowance(
         allowed=allowed,
@@ -54,8 +54,8 @@ class _Bucket:
 
 
 class InMemoryRateLimiter:
-    """A token bucket for each key, in the memory of this process: a minute's requests may come at once, after that one
-    comes back every ``60 / per_minute`` seconds. ``clock`` counts seconds.
+    """A token bucket for each key in this process: all requests of a minute may come at once, and one more every
+    ``60 / per_minute`` seconds. ``clock`` returns seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:

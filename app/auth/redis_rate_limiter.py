@@ -1,4 +1,4 @@
-"""Rate limits that all workers and machines share, counted in Redis."""
+"""Rate limits shared by all workers and machines, as token buckets in Redis."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,13 +13,13 @@ from app.settings import SettingsError
 _log = structlog.stdlib.get_logger(__name__)
 _SETTING = "GROUNDLANE_REDIS_URL"
 _ANSWER_S = 0.25
-"""Longest that a request waits for Redis."""
+"""How long a request waits at most for Redis."""
 _CONNECTIONS = 32
 _FIRST_RETRY_S, _LAST_RETRY_S = 0.5, 10.0
 _MICROSECONDS = 1e6
 
-# All that is kept of a bucket is when it will be full, by Redis' own clock, whatever those of the machines say.
-# One that is full is gone. Times are in microseconds; one of them is forgiven for the rounding.
+# A bucket is stored as the time when it will be full, by Redis' clock; a full bucket is deleted. Times are in
+# microseconds, with a tolerance of one for rounding.
 _TAKE = """
 local now = redis.call('TIME')
 now = now[1] * 1000000 + now[2]
@@ -35,23 +35,23 @@ return {allowed and 1 or 0, full - now}
 
 
 def check_redis(url: SecretStr | None) -> None:
-    """Raises SettingsError for a URL that is none, or without the library."""
+    """Raises SettingsError for an invalid URL, or if the library is missing."""
     if url is None:
         return
     try:
         from redis.asyncio.connection import parse_url
     except ModuleNotFoundError:
-        raise SettingsError(f"{_SETTING} needs a library: install groundlane[redis]") from None
+        raise SettingsError(f"{_SETTING} requires the extra redis: pip install 'groundlane[redis]'") from None
     try:
         parse_url(url.get_secret_value())
     except ValueError:
-        raise SettingsError(f"{_SETTING}: expected redis://, rediss:// or unix:// and where it is") from None
+        raise SettingsError(f"{_SETTING}: expected a URL with redis://, rediss:// or unix://") from None
 
 
 def open_rate_limiter(url: SecretStr | None, *, counted_alone: Callable[[], None] = lambda: None) -> RateLimiter:
-    """Limits in Redis, or in the memory of this process where there is no ``url``. Raises SettingsError.
+    """Limits in Redis, or in the memory of this process without a ``url``. Raises SettingsError.
 
-    ``counted_alone`` is called for each request that should have been counted in Redis and could not be.
+    ``counted_alone`` is called for each request that could not be counted in Redis.
     """
     check_redis(url)
     return (
@@ -60,10 +60,10 @@ def open_rate_limiter(url: SecretStr | None, *, counted_alone: Callable[[], None
 
 
 class RedisRateLimiter:
-    """What ``InMemoryRateLimiter`` is, in Redis: a request takes its token in one atomic step and one round trip.
+    """Like ``InMemoryRateLimiter``, in Redis: one atomic step and one round trip per request.
 
-    While Redis is away or slow this process counts for itself, and says so once; one request in a while tries Redis
-    again, and no other waits for it. ``answer_s``: longest that a request waits, in seconds.
+    While Redis is unavailable or slow, this process counts on its own and logs that once. From time to time one request
+    tries Redis again. ``answer_s``: how long a request waits at most, in seconds.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class RedisRateLimiter:
         self._answer_s = answer_s
         self._retry_s = _FIRST_RETRY_S
         self._retry_at: float | None = None
-        """When to try Redis again; None while it is well."""
+        """When to try Redis again; None while it works."""
 
     async def take(self, key: str, per_minute: int) -> Allowance:
         if self._may_try():
@@ -102,7 +102,7 @@ class RedisRateLimiter:
 
     async def fault(self) -> str | None:
         await self._ask(self._redis.ping)
-        return None if self._retry_at is None else "no answer: each worker counts for itself"
+        return None if self._retry_at is None else "no answer: each worker counts separately"
 
     async def aclose(self) -> None:
         await self._redis.aclose()
@@ -127,7 +127,7 @@ class RedisRateLimiter:
         self._retry_at = asyncio.get_running_loop().time() + self._retry_s
 
     async def _ask(self, ask: Callable[[], Any]) -> Any:
-        """What Redis answers; None: nothing of use."""
+        """Redis' answer; None if there is none."""
         from redis.exceptions import RedisError
 
         was_away = self._retry_at is not None

@@ -27,7 +27,7 @@ _MASKED = {"value": "***"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretInfo:
-    """All that is told of a secret."""
+    """A secret without its value."""
 
     name: str
     created_at: datetime
@@ -35,7 +35,7 @@ class SecretInfo:
 
 
 def new_secret_key() -> str:
-    """A key for the setting."""
+    """A new key for the setting."""
     return Fernet.generate_key().decode()
 
 
@@ -53,11 +53,11 @@ class Vault:
         self._values: Mapping[str, str] = {}
 
     def key(self, name: str) -> str | None:
-        """The secret of that name, from memory; None where there is none."""
+        """The secret of that name, from memory; None if there is none."""
         return self._values.get(name)
 
     async def refresh(self) -> None:
-        """Read the secrets now. One that the keys do not open is left out, with a line in the log.
+        """Read the secrets now. One that the keys cannot decrypt is skipped and logged.
 
         Raises DatabaseUnavailableError.
         """
@@ -70,7 +70,7 @@ class Vault:
             try:
                 values[name] = self._cipher.decrypt(value.encode()).decode()
             except InvalidToken:
-                _log.error("secret_unreadable", name=name, detail=f"no key of {_SETTING} opens it")
+                _log.error("secret_unreadable", name=name, detail=f"no key in {_SETTING} decrypts it")
         self._values = values
 
     async def list(self) -> Sequence[SecretInfo]:
@@ -82,7 +82,8 @@ class Vault:
         return [SecretInfo(**row._mapping) for row in found]
 
     async def put(self, name: str, value: str) -> SecretInfo:
-        """Keep ``value`` under ``name``, in place of one before. Raises ConflictError or DatabaseUnavailableError."""
+        """Store ``value`` under ``name``, replacing an earlier one. Raises ConflictError or
+        DatabaseUnavailableError."""
         encrypted, now = self._open().encrypt(value.encode()).decode(), datetime.now(UTC)
         async with self._database.write() as connection:
             await announce_change(self._database, connection, SECRET_REVISION)
@@ -103,12 +104,12 @@ class Vault:
         async with self._database.write() as connection:
             await announce_change(self._database, connection, SECRET_REVISION)
             if (await connection.execute(delete(secrets).where(secrets.c.name == name))).rowcount == 0:
-                raise NotFoundError(f"there is no secret {name!r}")
+                raise NotFoundError(f"unknown secret {name!r}")
             await note(connection, "secret.delete", name, before=_MASKED)
         await self._refresh()
 
     async def rotate(self) -> int:
-        """Encrypt every secret anew, with the first key, so that the others can go. Returns how many there are.
+        """Re-encrypt every secret with the first key, so that the others can be removed. Returns the number of secrets.
 
         Raises ConflictError, also if one cannot be opened (nothing is changed then), or DatabaseUnavailableError.
         """
@@ -120,14 +121,14 @@ class Vault:
                 try:
                     anew = cipher.rotate(value.encode()).decode()
                 except InvalidToken:
-                    raise ConflictError(f"no key of {_SETTING} opens the secret {name!r}") from None
+                    raise ConflictError(f"no key in {_SETTING} decrypts the secret {name!r}") from None
                 await connection.execute(update(secrets).where(secrets.c.name == name).values(value=anew))
                 await note(connection, "secret.rotate", name)
         return len(found)
 
     def _open(self) -> MultiFernet:
         if self._cipher is None:
-            raise ConflictError(f"secrets cannot be kept: {_SETTING} is not set")
+            raise ConflictError(f"secrets cannot be stored: {_SETTING} is not set")
         return self._cipher
 
     async def _refresh(self) -> None:
@@ -138,7 +139,7 @@ class Vault:
 
 
 def check_secret_keys(keys: SecretStr | None) -> None:
-    """Raises SettingsError for what is no Fernet key."""
+    """Raises SettingsError for an invalid Fernet key."""
     if keys is not None:
         _cipher(keys.get_secret_value())
 
@@ -147,4 +148,4 @@ def _cipher(keys: str) -> MultiFernet:
     try:
         return MultiFernet([Fernet(key.strip()) for key in keys.split(",") if key.strip()])
     except ValueError:
-        raise SettingsError(f"{_SETTING}: not a Fernet key; `groundlane secrets new-key` makes one") from None
+        raise SettingsError(f"{_SETTING}: not a Fernet key; `groundlane secrets new-key` creates one") from None

@@ -1,7 +1,7 @@
-"""The TOML file that ``GROUNDLANE_CONFIG`` names: several upstreams, and policies that stand from the start.
+"""The TOML file in ``GROUNDLANE_CONFIG``: upstreams, and policies that are applied at startup.
 
-Without the file there is one upstream, as the settings describe it. Keys are named by environment variables, so that
-the file holds no secret.
+Without the file there is one upstream, from the settings. The file names the environment variables of keys, so it
+contains no secrets.
 """
 
 from app.config.loader import load_config, parse_policies, read_config

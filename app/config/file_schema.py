@@ -1,4 +1,4 @@
-"""The tables of the configuration file, as they are written. Unknown keys and wrong types are refused."""
+"""The schema of the configuration file. Unknown keys and wrong types are rejected."""
 
 import re
 from typing import Annotated, Any
@@ -17,15 +17,15 @@ _NOT_CONFIGURABLE = frozenset(
 
 def _glob(pattern: str) -> str:
     if "[" in re.sub(r"\[!?\]?[^\]]*\]", "", pattern):
-        raise ValueError(f"bad glob {pattern!r}: a '[' is not closed")
+        raise ValueError(f"invalid glob {pattern!r}: unclosed '['")
     return pattern
 
 
 def _header(name: str) -> str:
     if not _HEADER_NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is not a header name")
+        raise ValueError(f"invalid header name {name!r}")
     if name.lower() in _NOT_CONFIGURABLE:
-        raise ValueError(f"{name!r} is set by the gateway; a key belongs into the variable that api_key_env names")
+        raise ValueError(f"{name!r} is set by the gateway; for a key, use api_key_env")
     return name.lower()
 
 
@@ -39,7 +39,7 @@ Name = Annotated[str, StringConstraints(pattern=rf"^{NAME}$")]
 def _secret_name(reference: str) -> str:
     name = secret_name(reference)
     if name is None:
-        raise ValueError('a key must not stand here: name a secret ("secret:NAME"), or a variable in api_key_env')
+        raise ValueError('keys are not allowed here: use a secret ("secret:NAME"), or api_key_env')
     return name
 
 
@@ -79,9 +79,9 @@ class UpstreamTable(_Table):
     @classmethod
     def _plain(cls, url: HttpUrl) -> HttpUrl:
         if url.username or url.password:
-            raise ValueError("no user or password may stand in it; name the key's variable in api_key_env")
+            raise ValueError("a user or password is not allowed; use api_key_env")
         if url.query or url.fragment:
-            raise ValueError("no query may stand in it; use api_version for Azure's")
+            raise ValueError("a query is not allowed; for Azure, use api_version")
         return url
 
 

@@ -1,4 +1,4 @@
-"""From the file to the configuration. Whatever is wrong is one line that names the key."""
+"""Reads and validates the configuration file. Every error is one line that names the key."""
 
 import os
 import tomllib
@@ -18,26 +18,26 @@ from app.settings import Settings, SettingsError, UpstreamApi, secret_name
 _SETTING = "GROUNDLANE_CONFIG"
 
 
-class _KeyError(ValueError):
+class _ConfigKeyError(ValueError):
     """The message names the key."""
 
 
 def load_config(settings: Settings) -> Config:
-    """Read the file that the settings name, if any. Raises SettingsError with one line that names the bad key."""
+    """Read the file in the settings, if any. Raises SettingsError with one line that names the invalid key."""
     if settings.config is None:
         config = Config(upstreams=(_from_settings(settings),))
     else:
-        # Keys may stand in the .env file, as the settings may.
+        # The .env file may contain keys, just like settings.
         known = {name: value for name, value in dotenv_values(".env").items() if value is not None} | dict(os.environ)
         config = read_config(Path(settings.config), known)
     named = [upstream.secret for upstream in config.upstreams if upstream.secret is not None]
     if named and settings.secret_key is None:
-        raise SettingsError(f"GROUNDLANE_SECRET_KEY: not set, but the secret {named[0]!r} holds the key of an upstream")
+        raise SettingsError(f"GROUNDLANE_SECRET_KEY: not set, but an upstream uses the secret {named[0]!r}")
     return config
 
 
 def read_config(path: Path, environment: Mapping[str, str]) -> Config:
-    """Read a file; ``environment`` holds the keys that it names. Raises SettingsError."""
+    """Read a file; ``environment`` contains the keys that it names. Raises SettingsError."""
     try:
         document = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -56,7 +56,7 @@ def read_config(path: Path, environment: Mapping[str, str]) -> Config:
         return Config(upstreams=upstreams, policies=parse_policies(tables.policies))
     except ValidationError as error:
         raise SettingsError(f"{_SETTING}: {path}: {_first(error)}") from None
-    except _KeyError as error:
+    except _ConfigKeyError as error:
         raise SettingsError(f"{_SETTING}: {path}: {error}") from None
 
 
@@ -65,15 +65,15 @@ def _spec(table: UpstreamTable, where: str, environment: Mapping[str, str]) -> U
     if table.api_key_env is not None:
         value = environment.get(table.api_key_env, "").strip()
         if not value:
-            raise _KeyError(f"{where}.api_key_env: the environment variable {table.api_key_env} is not set")
+            raise _ConfigKeyError(f"{where}.api_key_env: the environment variable {table.api_key_env} is not set")
         key = SecretStr(value)
         if table.api_key is not None:
-            raise _KeyError(f"{where}.api_key: stands beside api_key_env; one of them is enough")
+            raise _ConfigKeyError(f"{where}.api_key: cannot be combined with api_key_env")
     base_url = str(table.base_url).rstrip("/")
     if table.api is UpstreamApi.AZURE and table.api_version is None and not base_url.endswith("/openai/v1"):
-        raise _KeyError(f"{where}.api_version: needed, unless base_url ends in /openai/v1")
+        raise _ConfigKeyError(f"{where}.api_version: required unless base_url ends in /openai/v1")
     if table.api is not UpstreamApi.AZURE and table.api_version is not None:
-        raise _KeyError(f'{where}.api_version: only for api = "azure"')
+        raise _ConfigKeyError(f'{where}.api_version: only for api = "azure"')
     values = {name: getattr(table, name) for name in _SAME}
     timeouts = Timeouts(**table.timeouts.model_dump())
     return UpstreamSpec(base_url=base_url, key=key, secret=table.api_key, timeouts=timeouts, **values)
@@ -89,7 +89,7 @@ def _from_settings(settings: Settings) -> UpstreamSpec:
     base_url = str(settings.upstream_base_url).rstrip("/")
     if settings.upstream_api is UpstreamApi.AZURE and not base_url.endswith("/openai/v1"):
         raise SettingsError(
-            f"GROUNDLANE_UPSTREAM_API: azure needs a base URL that ends in /openai/v1; older ones need {_SETTING}"
+            f"GROUNDLANE_UPSTREAM_API: azure requires a base URL ending in /openai/v1; for older APIs, use {_SETTING}"
         )
     key = settings.upstream_api_key
     secret = None if key is None else secret_name(key.get_secret_value())
@@ -113,7 +113,7 @@ def _check_names(upstreams: Sequence[UpstreamSpec]) -> None:
     seen: set[str] = set()
     for index, upstream in enumerate(upstreams):
         if upstream.name in seen:
-            raise _KeyError(f"upstreams[{index}].name: {upstream.name!r} is taken already")
+            raise _ConfigKeyError(f"upstreams[{index}].name: duplicate name {upstream.name!r}")
         seen.add(upstream.name)
 
 
@@ -122,31 +122,33 @@ def _check_fallbacks(upstreams: Sequence[UpstreamSpec]) -> None:
     for index, upstream in enumerate(upstreams):
         for name in upstream.fallback:
             if name not in by_name:
-                raise _KeyError(f"upstreams[{index}].fallback: there is no upstream {name!r}")
+                raise _ConfigKeyError(f"upstreams[{index}].fallback: unknown upstream {name!r}")
     for index, upstream in enumerate(upstreams):
-        if (path := _way_back(upstream.name, upstream.name, by_name, frozenset())) is not None:
-            raise _KeyError(f"upstreams[{index}].fallback: goes in a circle: {' > '.join((upstream.name, *path))}")
+        if (path := _cycle_from(upstream.name, upstream.name, by_name, frozenset())) is not None:
+            raise _ConfigKeyError(f"upstreams[{index}].fallback: circular: {' > '.join((upstream.name, *path))}")
 
 
-def _way_back(start: str, at: str, by_name: Mapping[str, UpstreamSpec], seen: frozenset[str]) -> tuple[str, ...] | None:
+def _cycle_from(
+    start: str, at: str, by_name: Mapping[str, UpstreamSpec], seen: frozenset[str]
+) -> tuple[str, ...] | None:
     for name in by_name[at].fallback:
         if name == start:
             return (name,)
-        if name not in seen and (path := _way_back(start, name, by_name, seen | {name})) is not None:
+        if name not in seen and (path := _cycle_from(start, name, by_name, seen | {name})) is not None:
             return (name, *path)
     return None
 
 
 def parse_policies(tables: Sequence[Any]) -> tuple[PolicyDraft, ...]:
-    """Check policies as a file has them. Raises ValueError, whose one line names the key."""
+    """Validate the policies of a file. Raises ValueError with one line that names the key."""
     drafts: list[PolicyDraft] = []
     for index, table in enumerate(tables):
         try:
             draft = parse_document(table)
         except InvalidAdminRequestError as error:
-            raise _KeyError(f"policies[{index}].{error.message}") from None
+            raise _ConfigKeyError(f"policies[{index}].{error.message}") from None
         if any(draft.name == other.name for other in drafts):
-            raise _KeyError(f"policies[{index}].name: {draft.name!r} is taken already")
+            raise _ConfigKeyError(f"policies[{index}].name: duplicate name {draft.name!r}")
         drafts.append(draft)
     return tuple(drafts)
 

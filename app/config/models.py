@@ -1,4 +1,4 @@
-"""What a configuration is once it is checked."""
+"""The validated configuration."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,8 @@ from app.settings import UpstreamApi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """In seconds. ``first_byte``: from the request to the reply's first byte; ``between_bytes``: silence after it."""
+    """In seconds. ``first_byte``: from the request to the first byte of the reply; ``between_bytes``: silence after
+    that."""
 
     connect: float = 10.0
     first_byte: float = 600.0
@@ -20,7 +21,7 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamSpec:
-    """One upstream, checked. ``models`` and the keys of ``alias`` are shell globs."""
+    """One upstream, validated. ``models`` and the keys of ``alias`` are shell globs."""
 
     name: str
     base_url: str
@@ -28,7 +29,7 @@ class UpstreamSpec:
     api_version: str | None = None
     key: SecretStr | None = None
     secret: str | None = None
-    """The name of the secret that holds the key, in place of ``key``."""
+    """The name of the secret with the key, instead of ``key``."""
     models: Sequence[str] = ("*",)
     alias: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -44,7 +45,7 @@ class UpstreamSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """What the process is made of beside its settings: at least one upstream, and policies to put in force."""
+    """At least one upstream, and policies to apply at startup."""
 
     upstreams: Sequence[UpstreamSpec]
     policies: Sequence[PolicyDraft] = ()

@@ -1,4 +1,4 @@
-"""The admin API. Every path below needs the admin token."""
+"""The admin API. All paths require the admin token."""
 
 from fastapi import APIRouter, Depends
 

@@ -1,4 +1,4 @@
-"""``/admin/v1/audit``: who changed what."""
+"""``/admin/v1/audit``: the audit log."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -15,7 +15,7 @@ router = APIRouter(prefix="/audit", route_class=AdminRoute, tags=["audit"])
 
 
 class AuditParams(BaseModel):
-    """``since`` is the earliest time, ``until`` the first that is too late, both RFC 3339."""
+    """``since`` is inclusive, ``until`` exclusive, both RFC 3339."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -24,13 +24,13 @@ class AuditParams(BaseModel):
     actor: Word | None = None
     action: Word | None = None
     target: Word | None = None
-    limit: Annotated[int, Field(ge=1, le=500, description="Most items of one page")] = 50
+    limit: Annotated[int, Field(ge=1, le=500, description="Maximum number of items")] = 50
     cursor: CursorText | None = None
 
 
 @router.get("")
 async def list_audit(resources: ResourcesDep, params: Annotated[AuditParams, Query()]) -> dict[str, Any]:
-    """Changes, newest first, each with who made it and what was before and after."""
+    """Changes, newest first, with their actor and the values before and after."""
     after = None if params.cursor is None else decode_cursor(params.cursor, datetime, str)
     wanted = AuditFilter(**params.model_dump(exclude={"limit", "cursor"}))
     found = await entries(resources.database, wanted, limit=params.limit + 1, after=after)

@@ -16,7 +16,7 @@ router = APIRouter(route_class=AdminRoute, tags=["events"])
 
 
 def _plain_text(value: Any) -> Any:
-    """A number would be read as seconds since 1970, which RFC 3339 knows nothing of."""
+    """Rejects numbers, which would be read as Unix time."""
     if isinstance(value, str) and value.strip().lstrip("+-").replace(".", "", 1).isdecimal():
         raise ValueError("expected an RFC 3339 time")
     return value
@@ -26,7 +26,7 @@ Time = Annotated[AwareDatetime, BeforeValidator(_plain_text), AfterValidator(utc
 
 
 class FilterParams(BaseModel):
-    """``since`` is the earliest time, ``until`` the first that is too late, both RFC 3339; ``policy`` is an id."""
+    """``since`` is inclusive, ``until`` exclusive, both RFC 3339; ``policy`` is an id."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -47,7 +47,7 @@ class FilterParams(BaseModel):
 
 
 class ListParams(FilterParams):
-    limit: Annotated[int, Field(ge=1, le=500, description="Most items of one page")] = 50
+    limit: Annotated[int, Field(ge=1, le=500, description="Maximum number of items")] = 50
     cursor: CursorText | None = None
 
     def after(self) -> Key | None:
@@ -66,7 +66,7 @@ async def list_events(queries: QueriesDep, params: Annotated[ListParams, Query()
 
 @router.get("/events/export")
 async def export_events(queries: QueriesDep, params: Annotated[ExportParams, Query()]) -> Response:
-    """All decisions that match, as a file."""
+    """All matching decisions, as a file."""
     return await export("events", params.format, queries.all_events(params.filter()), EVENT_COLUMNS)
 
 
@@ -78,19 +78,19 @@ async def list_requests(queries: QueriesDep, params: Annotated[ListParams, Query
 
 @router.get("/requests/export")
 async def export_requests(queries: QueriesDep, params: Annotated[ExportParams, Query()]) -> Response:
-    """All requests that match, as a file."""
+    """All matching requests, as a file."""
     return await export("requests", params.format, queries.all_requests(params.filter()), REQUEST_COLUMNS)
 
 
 @router.get("/claims/export")
 async def export_claims(queries: QueriesDep, params: Annotated[ExportParams, Query()]) -> Response:
-    """The claims of all requests that match, as a file."""
+    """The claims of all matching requests, as a file."""
     return await export("claims", params.format, queries.all_claims(params.filter()), CLAIM_COLUMNS)
 
 
 @router.get("/requests/{request_id}")
 async def get_request(queries: QueriesDep, request_id: Annotated[Word, Path()]) -> Response:
-    """The whole trace of a request: documents, decisions, and sentences with their verdicts and timings."""
+    """The trace of a request: documents, decisions, and sentences with their verdicts and timings."""
     return _json(await queries.trace(request_id))
 
 

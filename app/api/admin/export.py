@@ -1,4 +1,4 @@
-"""Rows as a file: JSON lines or CSV, streamed."""
+"""Streams rows as a file, as JSON Lines or CSV."""
 
 import csv
 import io

@@ -16,16 +16,16 @@ router = APIRouter(prefix="/feedback", route_class=AdminRoute, tags=["feedback"]
 
 def _storable(text: str) -> str:
     if "\0" in text:
-        raise ValueError("a text must not contain the character U+0000")
+        raise ValueError("text must not contain U+0000")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ValueError("half of a surrogate pair cannot be stored") from None
+        raise ValueError("text must not contain lone surrogates") from None
     return text
 
 
 class MarkDocument(BaseModel):
-    """``correct``: the decision was right; without ``decision_id``, what became of the request was."""
+    """``correct``: the decision was right; without ``decision_id``, the outcome of the request was."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -49,7 +49,7 @@ FeedbackDep = Annotated[FeedbackStore, Depends(_feedback)]
 
 @router.post("", status_code=201)
 async def create_mark(feedback: FeedbackDep, document: MarkDocument) -> FeedbackMark:
-    """Mark a decision, or a request as a whole, as right or wrong. Of several marks of one thing the last counts."""
+    """Mark a decision or a request as right or wrong. The last mark counts."""
     return await feedback.add(
         document.request_id, decision_id=document.decision_id, correct=document.correct, note=document.note
     )
@@ -77,5 +77,5 @@ async def get_quality(
     since: Annotated[Time | None, Query()] = None,
     until: Annotated[Time | None, Query()] = None,
 ) -> dict[str, Any]:
-    """Precision and recall of each policy, by the requests of that time that were marked."""
+    """Precision and recall of each policy, from the marked requests in that time."""
     return page(await feedback.quality(since=since, until=until), None)

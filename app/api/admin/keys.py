@@ -1,4 +1,4 @@
-"""``/admin/v1/keys``: who may call the gateway."""
+"""``/admin/v1/keys``: gateway keys."""
 
 from dataclasses import asdict, dataclass
 from typing import Annotated
@@ -18,7 +18,7 @@ PerMinute = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 class KeyDocument(BaseModel):
-    """What a key is to allow. ``models`` and ``collections`` are shell globs; empty: any."""
+    """The name and limits of a key. ``models`` and ``collections`` are shell globs; an empty list allows any."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -29,7 +29,7 @@ class KeyDocument(BaseModel):
 
 
 class KeyPatch(BaseModel):
-    """What of a key is to change; null, for the number, takes the limit away."""
+    """The changes of a key. null removes the rate limit."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -41,7 +41,7 @@ class KeyPatch(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedKey(StoredKey):
-    """A new key, with ``key`` itself: it cannot be read again."""
+    """A new key. ``key`` is returned only in this response."""
 
     key: str
 
@@ -53,7 +53,7 @@ class KeyPage(BaseModel):
 
 @router.post("", status_code=201)
 async def create_key(store: KeysDep, document: KeyDocument, response: Response) -> CreatedKey:
-    """Make a key, which is shown this once."""
+    """Create a key. ``key`` is returned only in this response."""
     made, key = await store.create(KeyDraft(**document.model_dump()))
     response.headers["Location"] = f"/admin/v1/keys/{made.id}"
     response.headers["Cache-Control"] = "no-store"
@@ -69,7 +69,7 @@ async def list_keys(
     limit: Limit = 50,
     cursor: CursorText | None = None,
 ) -> KeyPage:
-    """The keys by name; of each its prefix, never the key itself."""
+    """The keys by name, each with its prefix, but without the key."""
     after = None if cursor is None else decode_cursor(cursor, str, str)
     found = await store.list(prefix=prefix, name=name, revoked=revoked, after=after, limit=limit + 1)
     items = list(found[:limit])
@@ -84,11 +84,11 @@ async def get_key(store: KeysDep, key_id: KeyId) -> StoredKey:
 
 @router.patch("/{key_id}")
 async def change_key(store: KeysDep, key_id: KeyId, patch: KeyPatch) -> StoredKey:
-    """Change a key's name or limits; the key itself stays."""
+    """Change a key's name or limits, but not the key."""
     return await store.change(key_id, patch.model_dump(exclude_unset=True))
 
 
 @router.delete("/{key_id}", status_code=204)
 async def revoke_key(store: KeysDep, key_id: KeyId) -> None:
-    """Revoke a key. It is refused on every worker within a second; its row stays."""
+    """Revoke a key. Every worker rejects it within a second. Its row is kept."""
     await store.revoke(key_id)

@@ -92,7 +92,7 @@ async def list_policies(
 
 @router.get("/templates")
 async def list_templates() -> dict[str, Any]:
-    """Policies to begin with."""
+    """Templates for policies."""
     return page(templates(), None)
 
 
@@ -116,7 +116,7 @@ async def replace_policy(
     expected: Expected,
     response: Response,
 ) -> SavedPolicy:
-    """Replace a policy; what is left out gets its default."""
+    """Replace a policy. Omitted fields get their defaults."""
     return _saved(response, await store.replace(policy_id, draft(document), expected=expected), facts)
 
 
@@ -129,13 +129,13 @@ async def patch_policy(
     expected: Expected,
     response: Response,
 ) -> SavedPolicy:
-    """Change what is given and keep the rest, rule by rule; null brings a rule back to its default."""
+    """Change the given fields and rules. null resets a rule to its default."""
     return _saved(response, await store.patch(policy_id, patch, expected=expected), facts)
 
 
 @router.delete("/{policy_id}", status_code=204)
 async def delete_policy(store: PoliciesDep, policy_id: PolicyId, expected: Expected) -> None:
-    """Delete a policy. Its versions stay."""
+    """Delete a policy. Its versions are kept."""
     await store.delete(policy_id, expected=expected)
 
 
@@ -143,7 +143,7 @@ async def delete_policy(store: PoliciesDep, policy_id: PolicyId, expected: Expec
 async def list_versions(
     store: PoliciesDep, policy_id: PolicyId, limit: Limit = 50, cursor: CursorText | None = None
 ) -> VersionPage:
-    """What a policy was, newest first; also of a deleted one."""
+    """The versions of a policy, newest first, even if it is deleted."""
     before = None if cursor is None else decode_cursor(cursor, int)[0]
     found = await store.versions(policy_id, before=before, limit=limit + 1)
     items = list(found[:limit])
@@ -154,7 +154,7 @@ async def list_versions(
 async def roll_back_policy(
     store: PoliciesDep, facts: FactsDep, policy_id: PolicyId, to: Rollback, expected: Expected, response: Response
 ) -> SavedPolicy:
-    """Make an earlier version the newest again."""
+    """Make an earlier version current again."""
     return _saved(response, await store.rollback(policy_id, to.version, expected=expected), facts)
 
 

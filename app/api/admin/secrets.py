@@ -1,4 +1,4 @@
-"""``/admin/v1/secrets``: put in, listed by name, and never answered."""
+"""``/admin/v1/secrets``: secrets can be stored and listed, but not read."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ SecretName = Annotated[str, Path(), StringConstraints(pattern=f"^{NAME}$")]
 
 
 class SecretDocument(BaseModel):
-    """``value``: printable ASCII, as a header takes it."""
+    """``value``: printable ASCII, as required for a header."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -28,7 +28,7 @@ class SecretDocument(BaseModel):
     def _plain(cls, value: SecretStr) -> SecretStr:
         text = value.get_secret_value()
         if not (0 < len(text) <= _LONGEST and text.isascii() and text.isprintable() and text == text.strip()):
-            raise ValueError(f"expected 1 to {_LONGEST} printable ASCII characters, without spaces at the ends")
+            raise ValueError(f"expected 1 to {_LONGEST} printable ASCII characters, without leading or trailing spaces")
         return value
 
 
@@ -45,7 +45,7 @@ async def list_secrets(vault: VaultDep) -> SecretPage:
 
 @router.put("/{name}")
 async def put_secret(vault: VaultDep, name: SecretName, document: SecretDocument) -> SecretInfo:
-    """Keep a secret, in place of the one of that name. It is in use on every worker within a second."""
+    """Store a secret, replacing one of the same name. Every worker uses it within a second."""
     return await vault.put(name, document.value.get_secret_value())
 
 

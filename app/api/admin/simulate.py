@@ -1,4 +1,4 @@
-"""``/admin/v1/policies/simulate`` and ``/admin/v1/policies/{id}/simulate``: what a policy would change."""
+"""``/admin/v1/policies/simulate`` and ``/admin/v1/policies/{id}/simulate``: the effect of a policy."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -28,9 +28,9 @@ _KEYS = 100_000
 
 
 class LoggedRequests(FilterParams):
-    """Which requests of the event log, as ``GET /admin/v1/requests`` filters them; the newest ``limit`` of them."""
+    """The newest ``limit`` requests of the event log that match, with the filters of ``GET /admin/v1/requests``."""
 
-    limit: Annotated[int, Field(ge=1, le=100_000, description="Most requests looked at")] = 10_000
+    limit: Annotated[int, Field(ge=1, le=100_000, description="Maximum number of requests to evaluate")] = 10_000
     cursor: CursorText | None = None
 
 
@@ -44,23 +44,23 @@ class GivenRequest(BaseModel):
 
 
 class Simulation(BaseModel):
-    """Over ``given`` requests where there are some, else over ``requests`` of the event log."""
+    """Evaluates ``given`` requests, or else ``requests`` of the event log."""
 
     model_config = ConfigDict(extra="forbid")
 
     requests: LoggedRequests = LoggedRequests()
     given: Annotated[list[GivenRequest], Field(min_length=1, max_length=100)] | None = None
-    show: Annotated[int, Field(ge=0, le=1_000, description="Most changed requests shown")] = 100
+    show: Annotated[int, Field(ge=0, le=1_000, description="Maximum number of changed requests to return")] = 100
 
 
 class SavedSimulation(Simulation):
-    """``patch``: a JSON merge patch to try the policy with."""
+    """``patch``: a JSON merge patch for the policy."""
 
     patch: dict[str, Any] = {}
 
 
 class UnsavedSimulation(Simulation):
-    """``replaces``: the id of a policy that it is to stand in for."""
+    """``replaces``: the id of the policy that it replaces."""
 
     policy: PolicyDocument
     replaces: Word | None = None
@@ -68,7 +68,7 @@ class UnsavedSimulation(Simulation):
 
 @router.post("/simulate")
 async def simulate_unsaved(store: PoliciesDep, resources: ResourcesDep, wanted: UnsavedSimulation) -> Response:
-    """What a policy that is not saved would decide, in force beside those that are."""
+    """What an unsaved policy would decide, together with the active ones."""
     version = 0 if wanted.replaces is None else (await store.get(wanted.replaces)).version
     policy = candidate(draft(wanted.policy), wanted.replaces, version)
     return await _simulated(resources, policy, wanted)
@@ -78,14 +78,14 @@ async def simulate_unsaved(store: PoliciesDep, resources: ResourcesDep, wanted: 
 async def simulate_saved(
     store: PoliciesDep, resources: ResourcesDep, policy_id: Annotated[Word, Path()], wanted: SavedSimulation
 ) -> Response:
-    """What a policy would decide if it were in force on every request in its scope, whatever its mode is now."""
+    """What a policy would decide if it were active for every request in its scope, whatever its mode."""
     stored = await store.get(policy_id)
     policy = candidate(patched(stored.draft(), wanted.patch), stored.id, stored.version)
     return await _simulated(resources, policy, wanted)
 
 
 def candidate(document: PolicyDraft, id: str | None, version: int) -> Policy:
-    """``document`` as it is simulated. ``id``: that of the policy which it stands in for; None: it comes on top."""
+    """The policy to simulate. ``id`` is the id of the policy that it replaces; None adds it."""
     now = datetime.now(UTC)
     return policy_rows.as_policy(
         StoredPolicy(id=id or _UNSAVED, version=version, created_at=now, updated_at=now, **asdict(document))
@@ -95,7 +95,7 @@ def candidate(document: PolicyDraft, id: str | None, version: int) -> Policy:
 async def simulate_on_log(
     resources: Resources, policy: Policy, requests: LoggedRequests, *, show: int
 ) -> tuple[SimulationSummary, Key | None]:
-    """Decide ``requests`` again with ``policy`` in force beside those that are; and where to go on from.
+    """Evaluate ``requests`` with ``policy`` and the active policies. Returns where to continue.
 
     Raises DatabaseUnavailableError.
     """

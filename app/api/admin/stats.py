@@ -1,4 +1,4 @@
-"""``/admin/v1/stats`` and ``/admin/v1/calibration``: the event log in numbers."""
+"""``/admin/v1/stats`` and ``/admin/v1/calibration``: statistics of the event log."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
@@ -24,7 +24,7 @@ _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class StatsParams(FilterParams):
-    """``since`` is a day before ``until`` where it is not given, and ``until`` is now."""
+    """``until`` defaults to now, ``since`` to a day before ``until``."""
 
     bucket: Literal["minute", "hour", "day"] | None = None
     by: Literal["agent", "model", "policy"] | None = None
@@ -38,7 +38,7 @@ class CalibrationParams(FilterParams):
 
 @router.get("/stats")
 async def get_stats(resources: ResourcesDep, params: Annotated[StatsParams, Query()]) -> Response:
-    """Rates, verdicts and latency percentiles, of all that matches and, as asked for, by time and by agent, model or
+    """Rates, verdicts and latency percentiles of all matching requests, optionally by time and by agent, model or
     policy."""
     until = params.until or datetime.now(UTC)
     since = params.since or max(until - _DEFAULT_SPAN, _BEGINNING)
@@ -69,7 +69,7 @@ def _check_buckets(since: datetime, until: datetime, seconds: int) -> None:
     if until < since:
         detail = "must not be before since"
     elif (until - since).total_seconds() / seconds > _MOST_BUCKETS:
-        detail = f"more than {_MOST_BUCKETS} buckets: take larger ones, or a shorter time"
+        detail = f"more than {_MOST_BUCKETS} buckets: use larger buckets or a shorter time"
     if detail is not None:
         raise InvalidAdminRequestError(f"until: {detail}", errors=[{"loc": ["query", "until"], "msg": detail}])
 

@@ -1,4 +1,4 @@
-"""``/admin/v1/policies/{id}/status``: where a policy is in force, and in which version."""
+"""``/admin/v1/policies/{id}/status``: the version of a policy that each worker has loaded."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +15,7 @@ router = APIRouter(prefix="/policies", route_class=AdminRoute, tags=["policies"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerStatus:
-    """A worker, and the version that it has loaded since ``loaded_at``; null: none."""
+    """A worker, and the version that it loaded at ``loaded_at``; null: none."""
 
     id: str
     host: str
@@ -27,7 +27,7 @@ class WorkerStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyStatus:
-    """``version`` is the newest; ``in_force``: every worker has loaded it."""
+    """``version`` is the current one; ``in_force``: every worker has loaded it."""
 
     policy_id: str
     version: int
@@ -38,7 +38,7 @@ class PolicyStatus:
 
 @router.get("/{policy_id}/status")
 async def get_status(store: PoliciesDep, resources: ResourcesDep, policy_id: Annotated[Word, Path()]) -> PolicyStatus:
-    """Which version of a policy each worker has loaded. A worker that was not heard of for 20 seconds is left out."""
+    """Which version of a policy each worker has loaded. Workers without a heartbeat for 20 seconds are omitted."""
     policy = await store.get(policy_id)
     workers = [
         WorkerStatus(

@@ -12,6 +12,5 @@ router = APIRouter(prefix="/upstreams", route_class=AdminRoute, tags=["upstreams
 
 @router.get("")
 async def list_upstreams(resources: ResourcesDep) -> dict[str, Any]:
-    """The upstreams in the order in which models are looked up, without secrets, each with its health as the worker
-    that answers knows it."""
+    """The upstreams in routing order, without secrets, each with its health as seen by the responding worker."""
     return page(resources.upstream.describe(), None)

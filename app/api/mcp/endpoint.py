@@ -1,4 +1,4 @@
-"""The path ``/mcp``: what is refused before the server sees it, and how that is started."""
+"""The path ``/mcp``: checks each request, and starts the MCP server on the first one."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -29,7 +29,7 @@ class _NotInstalledError(GatewayError):
 
 
 class _Manager(Protocol):
-    """What is used of the SDK's session manager."""
+    """The part of the SDK's session manager that is used here."""
 
     def run(self) -> AbstractAsyncContextManager[None]: ...
 
@@ -37,8 +37,8 @@ class _Manager(Protocol):
 
 
 class McpServer:
-    """The server of a process, an ASGI app. The first request starts it: the SDK takes half a second to import, and
-    30 MB, which a gateway that nobody calls so need not pay."""
+    """The MCP server of a process, an ASGI app. The first request starts it, because importing the SDK takes half a
+    second and 30 MB."""
 
     def __init__(self, resources: Resources, tracing: Tracing | None) -> None:
         self._resources, self._tracing = resources, tracing
@@ -51,8 +51,8 @@ class McpServer:
         try:
             self._guard.check(scope)
             if scope["method"] != "POST":
-                # Without sessions there is nothing to listen to, nor to delete.
-                raise InvalidRequestError("Only POST is served here.", status=HTTPStatus.METHOD_NOT_ALLOWED)
+                # Without sessions there is nothing to subscribe to or to delete.
+                raise InvalidRequestError("Only POST is supported.", status=HTTPStatus.METHOD_NOT_ALLOWED)
             manager = await self._started()
         except GatewayError as error:
             await _refusal(error)(scope, receive, send)
@@ -78,9 +78,7 @@ class McpServer:
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] not in ("mcp", "mcp_types"):
                 raise
-            raise _NotInstalledError(
-                "The MCP server is not installed; it comes with the extra: pip install 'groundlane[mcp]'."
-            ) from None
+            raise _NotInstalledError("The MCP server is not installed: pip install 'groundlane[mcp]'.") from None
         manager: _Manager = server.open_manager(
             self._check, max_body_bytes=self._resources.settings.max_body_bytes, tracing=self._tracing
         )
@@ -98,7 +96,7 @@ async def _run(manager: _Manager, running: asyncio.Event) -> None:
 
 
 def _refusal(error: GatewayError) -> JSONResponse:
-    """A JSON-RPC error that answers no request in particular."""
+    """A JSON-RPC error without a request id."""
     code = _INVALID_REQUEST if error.status < HTTPStatus.INTERNAL_SERVER_ERROR else _INTERNAL_ERROR
     body = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": error.message}}
     headers = {"allow": "POST"} if error.status == HTTPStatus.METHOD_NOT_ALLOWED else error.headers
@@ -107,7 +105,7 @@ def _refusal(error: GatewayError) -> JSONResponse:
 
 @asynccontextmanager
 async def open_mcp(resources: Resources, tracing: Tracing | None = None) -> AsyncIterator[McpServer]:
-    """The server, for as long as the application runs; with ``tracing`` its messages are spans."""
+    """The server while the application runs. With ``tracing``, each message is a span."""
     server = McpServer(resources, tracing)
     try:
         yield server
@@ -116,7 +114,7 @@ async def open_mcp(resources: Resources, tracing: Tracing | None = None) -> Asyn
 
 
 class _Endpoint:
-    """An ASGI app, not a handler, so that the SDK answers in its own way."""
+    """An ASGI app instead of a handler, because the SDK sends its responses itself."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         server: ASGIApp = scope["state"]["mcp"]

@@ -1,7 +1,7 @@
-"""Who may call ``/mcp``.
+"""Checks ``Host`` and ``Origin`` of calls to ``/mcp``, against DNS rebinding.
 
-A web page can have its own host name resolve to this machine and then call a server here, as if it were the page's own.
-Browsers tell on such a page: ``Host`` and ``Origin`` carry its name.
+A web page can resolve its own host name to this machine and then call a server here as if it were its own. Browsers
+send the page's name in ``Host`` and ``Origin``.
 """
 
 from dataclasses import dataclass
@@ -20,9 +20,8 @@ _ANY = "*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostGuard:
-    """``hosts``: the names by which the gateway may be called, in lower case; None: local names over a loopback
-    address, any over another. ``origins``: those whose pages may call; pages of this machine may too, over a loopback
-    address."""
+    """``hosts``: the allowed host names, in lower case; None: local names on a loopback address, any on others.
+    ``origins``: the allowed origins. On a loopback address, local pages are allowed too."""
 
     hosts: frozenset[str] | None = None
     origins: frozenset[str] = frozenset()
@@ -36,18 +35,18 @@ class HostGuard:
         )
 
     def check(self, scope: Scope) -> None:
-        """Raises InvalidRequestError for a request that came under another name, or from a page that may not call."""
+        """Raises InvalidRequestError for another host name, or for a page that isn't allowed."""
         headers = Headers(scope=scope)
         local = _is_loopback(scope)
         if not self._knows_host(headers.get("host", ""), local=local):
             raise InvalidRequestError(
-                f"The host {headers.get('host', '')!r} is not one of this server's; GROUNDLANE_MCP_HOSTS names those.",
+                f"The host {headers.get('host', '')!r} is not allowed. Allowed hosts are set in GROUNDLANE_MCP_HOSTS.",
                 status=HTTPStatus.MISDIRECTED_REQUEST,
             )
         origin = headers.get("origin")
         if origin is not None and not self._knows_origin(origin, local=local):
             raise InvalidRequestError(
-                f"Pages of {origin!r} may not call this server; GROUNDLANE_CORS_ORIGINS names those that may.",
+                f"The origin {origin!r} is not allowed. Allowed origins are set in GROUNDLANE_CORS_ORIGINS.",
                 status=HTTPStatus.FORBIDDEN,
             )
 
@@ -69,7 +68,7 @@ def _listed(names: str | None) -> list[str]:
 
 
 def _without_port(host: str) -> str:
-    """``[::1]:80`` is ``[::1]``; what is not a name and a port stays as it is."""
+    """``[::1]:80`` is ``[::1]``; anything but a name and a port is returned unchanged."""
     name, colon, port = host.rpartition(":")
     return name if colon and port.isdecimal() else host
 

@@ -1,4 +1,4 @@
-"""What the tool ``check_grounding`` says of itself, in JSON Schema: written for the models that read it."""
+"""The JSON Schemas of the tool ``check_grounding``, written for models."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ _OFFERED = (
     "max_sources_per_claim",
     "max_claims",
 )
-"""Those rules of a grounding policy that matter to a check; the others are taken too."""
+"""The rules of a grounding policy that affect a check. The others are accepted too."""
 
 _DOCUMENT: dict[str, Any] = {
     "type": "object",
@@ -44,13 +44,13 @@ INPUT: dict[str, Any] = {
     "type": "object",
     "properties": {
         "text": {"type": "string", "description": "The text to check"},
-        "sources": {"type": "array", "items": {"type": "string"}, "description": "What to check it against"},
+        "sources": {"type": "array", "items": {"type": "string"}, "description": "The sources to check it against"},
         "documents": {
             "type": "array",
             "items": {"anyOf": [{"type": "string"}, _DOCUMENT]},
-            "description": "The same with what is known of each; not together with 'sources'",
+            "description": "The sources with metadata; not together with 'sources'",
         },
-        "policy": {"type": "string", "description": "Name or id of a grounding policy of the gateway to check by"},
+        "policy": {"type": "string", "description": "Name or id of a grounding policy of the gateway to apply"},
         "options": _options(),
     },
     "required": ["text"],
@@ -62,7 +62,7 @@ _SOURCE: dict[str, Any] = {
     "properties": {
         "chunk_id": {"type": "string"},
         "content": {"type": "string"},
-        "score": {"type": "number", "description": "How strongly it speaks for or against, 0 to 1"},
+        "score": {"type": "number", "description": "How strongly it supports or contradicts the claim, 0 to 1"},
     },
     "required": ["chunk_id", "content", "score"],
 }
@@ -74,13 +74,13 @@ _CLAIM: dict[str, Any] = {
         "verdict": {"enum": ["supported", "contradicted", "unverifiable"]},
         "confidence": {"type": "number", "description": "Probability of the verdict, 0 to 1"},
         "best_source": {"anyOf": [_SOURCE, {"type": "null"}]},
-        "escalated": {"type": "boolean", "description": "An LLM judged it too"},
+        "escalated": {"type": "boolean", "description": "An LLM judged it as well"},
         "span": {
             "type": "object",
             "properties": {"start": {"type": "integer"}, "end": {"type": "integer"}},
-            "description": "Where it stands in the text, in code points",
+            "description": "Its position in the text, in code points",
         },
-        "reason": {"type": "string", "description": "Why nobody came to a verdict"},
+        "reason": {"type": "string", "description": "Why there is no verdict"},
         "explanation": {"type": "string"},
         "correction": {"type": "string"},
     },
@@ -100,8 +100,11 @@ OUTPUT: dict[str, Any] = {
         "contradicted_count": _COUNT,
         "unverifiable_count": _COUNT,
         "unverifiable_ratio": {"type": "number"},
-        "trust_score": {"anyOf": [{"type": "number"}, {"type": "null"}], "description": "Share of claims supported"},
-        "action": {"enum": ["allow", "warn", "drop", "block"], "description": "What the policy or the options decide"},
+        "trust_score": {"anyOf": [{"type": "number"}, {"type": "null"}], "description": "Share of supported claims"},
+        "action": {
+            "enum": ["allow", "warn", "drop", "block"],
+            "description": "The decision of the policy or the options",
+        },
     },
     "required": ["grounded", "summary", "claims", "total_claims"],
 }

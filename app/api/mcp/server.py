@@ -1,4 +1,4 @@
-"""The MCP server itself, over the official SDK: its one tool. The only module that imports the SDK."""
+"""The MCP server with its one tool, on the official SDK. The only module that imports the SDK."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
@@ -31,7 +31,7 @@ from app.observability.tracing import Tracing
 _log = structlog.stdlib.get_logger(__name__)
 
 Check = Callable[[Mapping[str, Any], Request], Awaitable[dict[str, Any]]]
-"""Checks a text: the arguments of the tool and the request that they came with in, the result out."""
+"""Checks a text. Takes the arguments of the tool and their request, and returns the result."""
 
 _Context = ServerRequestContext[Any, Request]
 _TOOL = Tool(
@@ -45,24 +45,24 @@ _TOOL = Tool(
 
 
 def open_manager(check: Check, *, max_body_bytes: int, tracing: Tracing | None = None) -> StreamableHTTPSessionManager:
-    """The transport over the server, to be run once. It keeps no sessions, so that any worker can answer any request,
-    and answers with JSON, not with a stream of one event. ``tracing``: each message is a span."""
+    """The transport of the server, to be run once. It has no sessions, so any worker can serve any request, and
+    responds with JSON instead of a stream with one event. With ``tracing``, each message is a span."""
 
     async def list_tools(_context: _Context, _params: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=[_TOOL])
 
     async def call_tool(context: _Context, params: CallToolRequestParams) -> CallToolResult:
         if params.name != _TOOL.name:
-            raise MCPError(INVALID_PARAMS, f"There is no tool {params.name!r:.100}, only {_TOOL.name!r}.")
+            raise MCPError(INVALID_PARAMS, f"Unknown tool {params.name!r:.100}; the only tool is {_TOOL.name!r}.")
         request = cast(Request, context.request)  # there always is one over HTTP
         try:
             result = await check(params.arguments or {}, request)
         except GatewayError as error:
-            # For the model to read: it can mend its arguments.
+            # For the model, which can correct its arguments.
             return CallToolResult(content=[TextContent(text=error.message)], is_error=True)
         except Exception:
             _log.exception("mcp_call_failed")
-            raise MCPError(INTERNAL_ERROR, "Something went wrong; the gateway's log says what.") from None
+            raise MCPError(INTERNAL_ERROR, "Internal error. See the gateway's log.") from None
         text = orjson.dumps(result).decode()
         return CallToolResult(content=[TextContent(text=text)], structured_content=result)
 

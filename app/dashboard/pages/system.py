@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel
 
 from app.api.admin.common import CursorText, decode_cursor, encode_cursor
-from app.api.health import look, readiness
+from app.api.health import check_health, readiness
 from app.auth.audit_log import AuditFilter, entries
 from app.dashboard.page_security import DashboardRoute
 from app.dashboard.query_fields import OptionalWord
@@ -37,7 +37,7 @@ class AuditQuery(BaseModel):
 
 @router.get("/system")
 async def show(request: Request, resources: ResourcesDep, query: Annotated[AuditQuery, Query()]) -> Response:
-    checks = await look(resources)
+    checks = await check_health(resources)
     workers = await live_workers(resources.database)
     newest = {policy.id: policy.version for policy in await resources.policies.list(limit=1_000)}
     lines, older = await _audit(resources, query)

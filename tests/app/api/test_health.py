@@ -101,7 +101,7 @@ async def test_ready_names_each_part() -> None:
 @pytest.mark.parametrize(
     ("parts", "status", "word", "part", "detail"),
     [
-        (Parts(fault="no such folder"), 200, "degraded", "judge", "no such folder; embedded judges alone"),
+        (Parts(fault="no such folder"), 200, "degraded", "judge", "no such folder; only embedded judges"),
         (Parts(llm_model="gpt-4o-mini", llm_fault="no key"), 200, "degraded", "llm_judge", "no key"),
         (Parts(redis_url="redis://r", limiter_fault="no answer"), 200, "degraded", "rate_limits", "no answer"),
         (Parts(judge_stalled_s=40.0), 200, "degraded", "judge", "embedded has not answered for 40 s"),
@@ -123,7 +123,7 @@ async def test_ready_names_each_part() -> None:
             "no answer in time",
         ),
         (Parts(policies_ready=False), 503, "unavailable", "policies", "not loaded"),
-        (Parts(unreadable={"p9": "?", "p3": "?"}), 200, "degraded", "policies", "2 loaded; not understood: p3, p9"),
+        (Parts(unreadable={"p9": "?", "p3": "?"}), 200, "degraded", "policies", "2 loaded; unreadable: p3, p9"),
     ],
     ids=lambda value: None if isinstance(value, Parts) else str(value),
 )

@@ -56,7 +56,7 @@ async def test_a_revoked_key_lets_nobody_in_and_stays_listed(open_database: Open
         assert await store.get(made.id) == revoked
         assert await store.list(revoked=False) == []
         assert await store.list(revoked=True) == [revoked]
-        with pytest.raises(NotFoundError, match="no key 'gl-nobody22'"):
+        with pytest.raises(NotFoundError, match="unknown key 'gl-nobody22'"):
             await store.revoke("gl-nobody22")
 
 

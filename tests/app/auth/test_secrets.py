@@ -54,7 +54,7 @@ async def test_a_secret_can_be_replaced_listed_and_deleted(open_database: Open) 
         assert await store.list() == [*(await store.list())[:1], second]
         await store.delete("b")
         assert store.key("b") is None
-        with pytest.raises(NotFoundError, match="no secret 'b'"):
+        with pytest.raises(NotFoundError, match="unknown secret 'b'"):
             await store.delete("b")
         lines = await entries(database, AuditFilter(target="b"), limit=9)
     assert [(line["action"], line["before"], line["after"]) for line in lines] == [
@@ -85,7 +85,7 @@ async def test_a_secret_that_no_key_opens_stops_a_rotation_whole(open_database: 
     async with open_database() as database:
         await vault(database, new).put("a", "1")
         await vault(database, old).put("b", "2")
-        with pytest.raises(ConflictError, match="opens the secret 'b'"):
+        with pytest.raises(ConflictError, match="decrypts the secret 'b'"):
             await vault(database, new).rotate()
         assert [line["action"] for line in await entries(database, AuditFilter(), limit=9)] == ["secret.put"] * 2
 

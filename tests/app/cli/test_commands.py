@@ -80,13 +80,13 @@ def test_keys_can_be_printed_as_json(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("keys", "revoke", "gl-nobody22"), 1, "Error: there is no key 'gl-nobody22'"),
+        (("keys", "revoke", "gl-nobody22"), 1, "Error: unknown key 'gl-nobody22'"),
         (("keys", "create", ""), 2, "printable characters"),
         (("keys", "create", "a", "--requests-per-minute", "0"), 2, "requests-per-minute"),
         (("db", "prune", "--older-than", "soon"), 2, "Error: --older-than: 'soon' is not an age"),
         (("db", "prune", "--older-than", "0d"), 2, "Error: --older-than: '0d' is not an age"),
         (("db", "prune", "--older-than", "999999w"), 2, "Error: --older-than: '999999w' is too long ago"),
-        (("secrets", "rotate"), 1, "Error: secrets cannot be kept: GROUNDLANE_SECRET_KEY is not set"),
+        (("secrets", "rotate"), 1, "Error: secrets cannot be stored: GROUNDLANE_SECRET_KEY is not set"),
         (("policies", "diff", "-f", "missing.toml"), 2, "Error: missing.toml: No such file or directory"),
     ],
 )

@@ -92,7 +92,7 @@ def test_a_secret_needs_the_key_that_opens_it(tmp_path: Path, config: str | None
     if config is not None:
         (tmp_path / "c.toml").write_text(config, "utf-8")
         values = {"config": str(tmp_path / "c.toml")}
-    with pytest.raises(SettingsError, match="GROUNDLANE_SECRET_KEY: not set, but the secret 'openai'"):
+    with pytest.raises(SettingsError, match="GROUNDLANE_SECRET_KEY: not set, but an upstream uses the secret 'openai'"):
         load_config(Settings(_env_file=None, **values))
     (spec,) = load_config(Settings(_env_file=None, secret_key="x", **values)).upstreams
     assert (spec.key, spec.secret) == (None, "openai")
@@ -110,28 +110,31 @@ def test_a_secret_needs_the_key_that_opens_it(tmp_path: Path, config: str | None
         ('[[upstreams]]\nbase_url = "http://x"', "upstreams[0].name: missing"),
         ('[[upstreams]]\nname = "a b"\nbase_url = "http://x"', "upstreams[0].name: String should match"),
         ('[[upstreams]]\nname = "a"\nbase_url = "x"', "upstreams[0].base_url: Input should be a valid URL"),
-        ('[[upstreams]]\nname = "a"\nbase_url = "http://u:p@x/v1"', "upstreams[0].base_url: no user or password"),
-        ('[[upstreams]]\nname = "a"\nbase_url = "http://x/v1?a=b"', "upstreams[0].base_url: no query"),
+        ('[[upstreams]]\nname = "a"\nbase_url = "http://u:p@x/v1"', "upstreams[0].base_url: a user or password"),
+        ('[[upstreams]]\nname = "a"\nbase_url = "http://x/v1?a=b"', "upstreams[0].base_url: a query"),
         (MINIMAL + 'api = "cohere"', "upstreams[0].api: Input should be 'openai', 'azure' or 'anthropic'"),
-        (MINIMAL + 'api = "azure"', "upstreams[0].api_version: needed, unless base_url ends in /openai/v1"),
+        (MINIMAL + 'api = "azure"', "upstreams[0].api_version: required unless base_url ends in /openai/v1"),
         (MINIMAL + 'api_version = "1"', 'upstreams[0].api_version: only for api = "azure"'),
         (MINIMAL + 'api_key_env = "NO_KEY"', "upstreams[0].api_key_env: the environment variable NO_KEY is not set"),
         (MINIMAL + 'api_key_env = "EMPTY"', "upstreams[0].api_key_env: the environment variable EMPTY is not set"),
-        (MINIMAL + 'api_key = "sk-hunter2"', "upstreams[0].api_key: a key must not stand here"),
-        (MINIMAL + 'api_key = "secret:a/b"', "upstreams[0].api_key: a key must not stand here"),
-        (MINIMAL + 'api_key_env = "ONE_KEY"\napi_key = "secret:a"', "upstreams[0].api_key: stands beside api_key_env"),
+        (MINIMAL + 'api_key = "sk-hunter2"', "upstreams[0].api_key: keys are not allowed here"),
+        (MINIMAL + 'api_key = "secret:a/b"', "upstreams[0].api_key: keys are not allowed here"),
+        (
+            MINIMAL + 'api_key_env = "ONE_KEY"\napi_key = "secret:a"',
+            "upstreams[0].api_key: cannot be combined with api_key_env",
+        ),
         (MINIMAL + 'models = "gpt-*"', "upstreams[0].models: Input should be a valid list"),
-        (MINIMAL + 'models = ["a", "gpt-[4"]', "upstreams[0].models[1]: bad glob 'gpt-[4': a '[' is not closed"),
+        (MINIMAL + 'models = ["a", "gpt-[4"]', "upstreams[0].models[1]: invalid glob 'gpt-[4': unclosed '['"),
         (MINIMAL + 'models = [""]', "upstreams[0].models[0]: String should have at least 1 character"),
-        (MINIMAL + 'alias = { "x[" = "y" }', "upstreams[0].alias.x[: bad glob 'x['"),
-        (MINIMAL + 'headers = { "a b" = "c" }', "upstreams[0].headers.a b: 'a b' is not a header name"),
+        (MINIMAL + 'alias = { "x[" = "y" }', "upstreams[0].alias.x[: invalid glob 'x['"),
+        (MINIMAL + 'headers = { "a b" = "c" }', "upstreams[0].headers.a b: invalid header name 'a b'"),
         (MINIMAL + 'headers = { Authorization = "c" }', "upstreams[0].headers.Authorization: 'Authorization' is set"),
         (MINIMAL + 'headers = { a = "b\\r\\nc: d" }', "upstreams[0].headers.a: String should match"),
         (MINIMAL + "retries = 11", "upstreams[0].retries: Input should be less than or equal to 10"),
         (MINIMAL + 'retries = "1"', "upstreams[0].retries: Input should be a valid integer"),
-        (MINIMAL + 'fallback = ["two"]', "upstreams[0].fallback: there is no upstream 'two'"),
-        (MINIMAL + 'fallback = ["one"]', "upstreams[0].fallback: goes in a circle: one > one"),
-        (MINIMAL + MINIMAL, "upstreams[1].name: 'one' is taken already"),
+        (MINIMAL + 'fallback = ["two"]', "upstreams[0].fallback: unknown upstream 'two'"),
+        (MINIMAL + 'fallback = ["one"]', "upstreams[0].fallback: circular: one > one"),
+        (MINIMAL + MINIMAL, "upstreams[1].name: duplicate name 'one'"),
         (MINIMAL + '[[policies]]\nname = "p"\ncategory = "taste"', "policies[0]."),
         (MINIMAL + '[[policies]]\ncategory = "retrieval"', "policies[0].name: Field required"),
         (
@@ -140,7 +143,7 @@ def test_a_secret_needs_the_key_that_opens_it(tmp_path: Path, config: str | None
         ),
         (
             MINIMAL + '[[policies]]\nname = "p"\ncategory = "retrieval"\n' * 2,
-            "policies[1].name: 'p' is taken already",
+            "policies[1].name: duplicate name 'p'",
         ),
         ("upstreams = [", "Invalid value"),
     ],
@@ -157,7 +160,7 @@ def test_a_circle_of_fallbacks_is_shown(tmp_path: Path) -> None:
         + table.format("c", '["b"]')
         + table.format("d", "[]")
     )
-    assert complaint(tmp_path, text) == "upstreams[1].fallback: goes in a circle: b > c > b"
+    assert complaint(tmp_path, text) == "upstreams[1].fallback: circular: b > c > b"
 
 
 def test_two_ways_to_one_fallback_are_no_circle(tmp_path: Path) -> None:
@@ -204,7 +207,7 @@ def test_without_a_file_there_is_the_upstream_of_the_settings() -> None:
 def test_azure_by_the_settings_alone_is_the_newer_kind() -> None:
     base = "https://x.openai.azure.com/openai"
     assert load_config(settings(upstream_api="azure", upstream_base_url=f"{base}/v1")).upstreams[0].api_version is None
-    with pytest.raises(SettingsError, match=r"^GROUNDLANE_UPSTREAM_API: azure needs"):
+    with pytest.raises(SettingsError, match=r"^GROUNDLANE_UPSTREAM_API: azure requires"):
         load_config(settings(upstream_api="azure", upstream_base_url=base))
 
 

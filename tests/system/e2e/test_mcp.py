@@ -166,7 +166,7 @@ def test_only_post_is_served(by_hand: httpx.Client, method: str) -> None:
     assert answer.json() == {
         "jsonrpc": "2.0",
         "id": None,
-        "error": {"code": -32600, "message": "Only POST is served here."},
+        "error": {"code": -32600, "message": "Only POST is supported."},
     }
 
 

@@ -67,6 +67,6 @@ def test_a_wrong_token_and_an_address_without_a_gateway_fail_in_one_line(
     monkeypatch.setenv("GROUNDLANE_ADMIN_TOKEN", "wrong")
     address = f"http://127.0.0.1:{gateway.port}"
     assert groundlane("policies", "list", "--url", address)[0] == 1
-    assert capsys.readouterr().err == f"Error: {address}: the admin token is wrong\n"
+    assert capsys.readouterr().err == f"Error: {address}: The admin token is wrong.\n"
     assert groundlane("policies", "list", "--url", gateway.upstream.base_url)[0] == 1
     assert capsys.readouterr().err.startswith(f"Error: {gateway.upstream.base_url}/: not a Groundlane gateway")

@@ -89,7 +89,7 @@ async def test_a_key_that_is_not_there_is_not_found(client: httpx.AsyncClient) -
         await client.patch(f"{KEYS}/key_x", json={"name": "b"}),
         await client.delete(f"{KEYS}/key_x"),
     ):
-        assert (answer.status_code, answer.json()["detail"]) == (404, "there is no key 'key_x'")
+        assert (answer.status_code, answer.json()["detail"]) == (404, "unknown key 'key_x'")
 
 
 async def test_a_secret_is_never_answered(client: httpx.AsyncClient, resources: SimpleNamespace) -> None:

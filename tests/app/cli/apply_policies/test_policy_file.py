@@ -48,7 +48,7 @@ def test_what_is_written_is_read_again() -> None:
         ('[{"category": "retrieval"}]', True, "policies[0].name: Field required"),
         (TOML + "colour = 1", False, "policies[0].colour: "),
         (TOML.replace("= 2", "= -2"), False, "policies[0].rules.min_chunks: "),
-        (TOML + TOML[TOML.index("[[policies") :], False, "policies[1].name: 'gate' is taken already"),
+        (TOML + TOML[TOML.index("[[policies") :], False, "policies[1].name: duplicate name 'gate'"),
     ],
 )
 def test_what_is_wrong_is_named_in_one_line(text: str, json: bool, said: str) -> None:

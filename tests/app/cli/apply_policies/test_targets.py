@@ -93,7 +93,7 @@ def test_odd_warnings_are_not_from_a_gateway(answer: Any) -> None:
         (httpx.Response(200, html="<h1>Welcome</h1>"), "not a Groundlane gateway"),
         (httpx.Response(200, json=[]), "not a Groundlane gateway"),
         (httpx.Response(200), "not a Groundlane gateway"),
-        (httpx.Response(401, json={"detail": "the admin token is wrong"}), "the admin token is wrong"),
+        (httpx.Response(401, json={"detail": "The admin token is wrong."}), "The admin token is wrong"),
         (httpx.Response(500, json=[]), "HTTP status 500"),
         (page({**GATE, "rules": {"min_chunks": -1}, "id": "p", "version": 1}), "cannot read: rules.min_chunks"),
         (page({**GATE, "version": 1}), "cannot read"),
