@@ -4,6 +4,7 @@ The default is unjudged. A character is judged if it is part of a claim with a v
 text literally. It is harmless if the extractor left it out of every claim and it is visible text or markup.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 from judges.claims.json_reply import JsonReply
@@ -55,15 +56,22 @@ class _Claims:
     """The spans of a sentence's claims, and which of them have a verdict."""
 
     def __init__(self, verdicts: Sequence[ClaimVerdict]) -> None:
-        self._spans = [(one.claim.span.start, one.claim.span.end, one.reason) for one in verdicts]
+        spans = [one.claim.span for one in verdicts]
+        self._edges = sorted({edge for span in spans for edge in (span.start, span.end)})
+        self._reasons: list[list[str | None]] = [[] for _ in self._edges]
+        """For each edge, why each claim that has the characters after it was not judged; None if it was."""
+        for one in verdicts:
+            first, last = (bisect_left(self._edges, edge) for edge in (one.claim.span.start, one.claim.span.end))
+            for place in range(first, last):
+                self._reasons[place].append(one.reason)
 
     def parts(self, start: int, end: int, outside: Standing, kind: str | None = None) -> Iterator[Part]:
         """The parts of ``[start, end)`` by the claims they are in; characters in none get ``outside``."""
-        at = start
+        at, place = start, bisect_right(self._edges, start)
         while at < end:
-            here = [reason for first, last, reason in self._spans if first <= at < last]
-            edges = [edge for first, last, _ in self._spans for edge in (first, last) if at < edge < end]
-            stop = min(edges, default=end)
+            here = self._reasons[place - 1] if place else ()
+            stop = min(end, self._edges[place]) if place < len(self._edges) else end
+            place += 1
             if not here:
                 yield Part(span=Span(at, stop), standing=outside, kind=kind)
             elif reason := next(filter(None, here), None):

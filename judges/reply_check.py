@@ -3,13 +3,25 @@ up."""
 
 import asyncio
 import logging
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 from judges.protocols import ClaimExtractor, JudgeError, JudgeOverloadedError, SentenceSplitter
 from judges.report import SKIPPED, build_report, letters, worst_label
-from judges.types import Claim, ClaimVerdict, GroundingReport, Label, LlmCall, Part, Sentence, SentenceVerdict, Span
+from judges.types import (
+    Claim,
+    ClaimVerdict,
+    GroundingReport,
+    Label,
+    LlmCall,
+    Part,
+    Sentence,
+    SentencesBefore,
+    SentenceVerdict,
+    Span,
+)
 from judges.verdicts.claim_judge import ClaimJudge
 from judges.verdicts.language_gate import LanguageGate
 from judges.verdicts.llm_escalation import LlmEscalation
@@ -71,10 +83,13 @@ class ReplyCheck:
         self._max_claims = max_claims
         self._partition = partition or (lambda _sentence, _verdicts: ())
         asked = Sentence(index=-1, text=f"{question}\n\n", span=Span(0, 0), plain=question)
-        self._question = [asked] if question else []
         self._sentences: list[Sentence] = []
+        self._standing = [asked] if question else []
+        """The question and the sentences that are not discarded."""
         self._verdicts: dict[int, SentenceVerdict] = {}
         self._claims: list[Sequence[Claim]] = []
+        self._claims_before = [0]
+        """For each sentence, the number of claims in the sentences before it that are not discarded."""
         self._discarded: set[int] = set()
         self._claims_lock = asyncio.Lock()
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
@@ -132,9 +147,14 @@ class ReplyCheck:
         may be running.
         """
         self.pause()
-        self._discarded.update(range(index, len(self._sentences)))
-        for discarded in self._discarded:
-            self._verdicts.pop(discarded, None)
+        discarded = range(index, len(self._sentences))
+        self._discarded.update(discarded)
+        del self._standing[bisect_left(self._standing, index, key=_index) :]
+        for number in discarded:
+            self._verdicts.pop(number, None)
+        for number in range(index, len(self._claims)):
+            self._claims[number] = ()
+            self._claims_before[number + 1] = self._claims_before[index]
         return self._sentences[-1].span.end
 
     def report(self) -> GroundingReport:
@@ -148,6 +168,7 @@ class ReplyCheck:
 
     def _keep(self, sentences: Sequence[Sentence]) -> Sequence[Sentence]:
         self._sentences.extend(sentences)
+        self._standing.extend(sentences)
         return sentences
 
     async def _check(self, sentence: Sentence) -> SentenceVerdict:
@@ -170,19 +191,16 @@ class ReplyCheck:
             return await self._extract(sentence), ()
         async with self._claims_lock:
             while (number := len(self._claims)) <= sentence.index:
-                self._claims.append(() if number in self._discarded else await self._extract(self._sentences[number]))
-        before = sum(
-            len(claims) for number, claims in enumerate(self._claims[: sentence.index]) if number not in self._discarded
-        )
+                found = () if number in self._discarded else await self._extract(self._sentences[number])
+                self._claims.append(found)
+                self._claims_before.append(self._claims_before[-1] + len(found))
         claims = self._claims[sentence.index]
-        left = max(0, self._max_claims - before)
+        left = max(0, self._max_claims - self._claims_before[sentence.index])
         return claims[:left], claims[left:]
 
     async def _extract(self, sentence: Sentence) -> Sequence[Claim]:
-        before = self._sentences[: sentence.index]
-        if self._discarded:
-            before = [earlier for earlier in before if earlier.index not in self._discarded]
-        return await self._extractor.extract(sentence, [*self._question, *before])
+        place = bisect_left(self._standing, sentence.index, key=_index)
+        return await self._extractor.extract(sentence, SentencesBefore(self._standing, place))
 
     async def _judge_all(self, claims: Sequence[Claim], deadline: float) -> Sequence[ClaimVerdict]:
         if len(claims) == 1:
@@ -227,6 +245,10 @@ class ReplyCheck:
             self._running -= 1
             if self._running == 0:
                 self._judge_s += clock() - self._running_since
+
+
+def _index(sentence: Sentence) -> int:
+    return sentence.index
 
 
 def _reason(error: Exception) -> str:

@@ -7,7 +7,7 @@ A *chunk* is a retrieved piece of a document, a *claim* a verifiable statement w
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Self, overload
 
 
 class Label(StrEnum):
@@ -80,6 +80,29 @@ class Sentence:
     in_code: bool = False
     complete: bool = True
     """False for a last sentence that the upstream cut off (no end mark in a reply that hit its length limit)."""
+
+
+class SentencesBefore(Sequence[Sentence]):
+    """The first ``count`` of ``sentences``, which are not copied."""
+
+    def __init__(self, sentences: Sequence[Sentence], count: int) -> None:
+        self._sentences = sentences
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> Sentence: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Sentence]: ...
+    def __getitem__(self, place: int | slice) -> Sentence | Sequence[Sentence]:
+        if isinstance(place, slice):
+            start, stop, step = place.indices(self._count)
+            return self._sentences[start:stop:step]
+        if not -self._count <= place < self._count:
+            raise IndexError(place)
+        return self._sentences[place % self._count]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -147,6 +147,12 @@ class ContextFinder:
             elif stated := self._stated(sentence):
                 yield stated
 
+    def question_before(self, previous: Sequence[Sentence]) -> str:
+        """The last question before a sentence; the user's if there is none nearby."""
+        asked = previous[0].plain if previous and previous[0].index < 0 else ""
+        recent = reversed(previous[-_MAX_LOOK_BACK:])
+        return next((one.plain for one in recent if QUESTION.search(one.plain)), asked)
+
     def _question(self, previous: Sequence[Sentence]) -> str:
         """The last question, if nothing was claimed after it."""
         for sentence in reversed(previous[-_MAX_LOOK_BACK:]):

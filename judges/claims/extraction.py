@@ -1,6 +1,7 @@
 """Extracts the claims of a sentence by rules: everything is a claim unless it is known to state nothing."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -71,6 +72,8 @@ class HeuristicClaimExtractor:
         self._contexts = ContextFinder(self._rules, self._stated)
         # Cached, because each sentence is asked about again as the one before the next.
         self._clauses: dict[tuple[int, str], Sequence[_Clause]] = {}
+        self._last_row: Sentence | None = None
+        self._last_header: Sequence[str] = ()
 
     async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
         """The claims of ``sentence``, empty if it makes none. ``previous`` are the sentences before it, in order."""
@@ -110,8 +113,7 @@ class HeuristicClaimExtractor:
             pieces[0].kind is FragmentKind.MARKER and bool(_NAME.fullmatch(spoken(pieces)))
         )
         found = []
-        for start, end in _parts(text, pieces):
-            read = _read(pieces, start, end)
+        for start, end, read in _parts(text, pieces):
             if labelled and self._harmless.is_label(read):
                 continue
             if (clause := self._clause(read)) is not None:
@@ -174,7 +176,9 @@ class HeuristicClaimExtractor:
 
     def _answered(self, text: str, previous: Sequence[Sentence]) -> str | None:
         """The question together with ``text`` if that answers it with "Yes" or "No"; otherwise None."""
-        question = next((one.plain for one in reversed(previous) if QUESTION.search(one.plain) or one.index < 0), "")
+        if not self._harmless.is_answer(text):
+            return None
+        question = self._contexts.question_before(previous)
         if not self._harmless.answers(text, question):
             return None
         return f"{question} {text}" if question else text
@@ -186,18 +190,28 @@ class HeuristicClaimExtractor:
     def _row(self, sentence: Sentence, previous: Sequence[Sentence]) -> list[_Clause]:
         """The claim of a table row: each cell after its column's name. The first row of a table is its header, which
         makes a claim only if a cell is not a label."""
-        first = len(previous)
-        while first and ROW.match(previous[first - 1].text) and "\n\n" not in previous[first - 1].text:
-            first -= 1
-        values = self._cells(sentence.text)
+        header, values = self._header(previous), self._cells(sentence.text)
+        self._last_row, self._last_header = sentence, values if header is None else header
         if not any(map(has_words, values)):
             return []
         text = sentence.text
         start, end = len(text) - len(text.lstrip()), len(text.rstrip())
-        if first == len(previous):
+        if header is None:
             told = [value for value in values if value and not self._harmless.is_label(value)]
             return [_Clause(", ".join(value for value in values if value), start, end)] if told else []
-        return [_Clause(verbalise_row(self._cells(previous[first].text), values), start, end)]
+        return [_Clause(verbalise_row(header, values), start, end)]
+
+    def _header(self, previous: Sequence[Sentence]) -> Sequence[str] | None:
+        """The cells of the first row of the table that continues after ``previous``; None if no table does. The search
+        ends at the row read last, whose header is known."""
+        above: Sentence | None = None
+        for place in range(len(previous) - 1, -1, -1):
+            if not _continues_table(previous[place]):
+                break
+            above = previous[place]
+            if above is self._last_row:
+                return self._last_header
+        return None if above is None else self._cells(above.text)
 
     def _cells(self, row: str) -> list[str]:
         cells = [spoken(cell) for cell in cell_fragments(row, fragments(row, self._resolves))]
@@ -216,6 +230,11 @@ class HeuristicClaimExtractor:
         return found
 
 
+def _continues_table(above: Sentence) -> bool:
+    """Whether a row below ``above`` is one of the same table."""
+    return ROW.match(above.text) is not None and "\n\n" not in above.text
+
+
 def _claim(sentence: Sentence, clause: _Clause, *, context: str = "", question: str = "") -> Claim:
     return Claim(
         text=clause.text,
@@ -231,13 +250,16 @@ def _without(prefix: re.Match[str] | None, text: str) -> str:
     return text[prefix.end() :] if prefix and has_words(text[prefix.end() :]) else text
 
 
-def _parts(text: str, pieces: Sequence[Fragment]) -> list[tuple[int, int]]:
-    """The positions of a sentence's clauses, which semicolons separate if there are no brackets or quotations."""
+def _parts(text: str, pieces: Sequence[Fragment]) -> list[tuple[int, int, str]]:
+    """The positions of a sentence's clauses, which semicolons separate if there are no brackets or quotations, and the
+    text that a judge reads of each."""
     cuts = [] if _NESTED.search(text) else [found.end() for found in _CLAUSES.finditer(text)]
-    parts = [_trimmed(text, start, end) for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    if cuts and all(len(_read(pieces, *part).split()) >= _MIN_CLAUSE_WORDS for part in parts):
+    spans = [_trimmed(text, start, end) for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    parts = [(start, end, _read(pieces, start, end)) for start, end in spans]
+    if not cuts or all(len(read.split()) >= _MIN_CLAUSE_WORDS for *_, read in parts):
         return parts
-    return [_trimmed(text, 0, len(text))]
+    start, end = _trimmed(text, 0, len(text))
+    return [(start, end, _read(pieces, start, end))]
 
 
 def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
@@ -245,12 +267,17 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     return start + len(raw) - len(raw.lstrip()), start + len(raw.rstrip())
 
 
+def _start(piece: Fragment) -> int:
+    return piece.start
+
+
 def _read(pieces: Sequence[Fragment], start: int, end: int) -> str:
     """The text that a judge reads of the characters ``[start, end)``."""
     inside = []
-    for piece in pieces:
-        if piece.end <= start or piece.start >= end:
-            continue
+    for place in range(max(0, bisect_right(pieces, start, key=_start) - 1), len(pieces)):
+        piece = pieces[place]
+        if piece.start >= end:
+            break
         if piece.start < start or piece.end > end:
             cut = piece.spoken[max(0, start - piece.start) : end - piece.start]
             inside.append(Fragment(max(start, piece.start), min(end, piece.end), piece.kind, cut))

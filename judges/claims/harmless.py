@@ -146,13 +146,14 @@ class HarmlessText:
         """Whether ``text``, the introduction of a statement, names nothing beyond the question and the documents."""
         return self._knows(words_of(text))
 
+    def is_answer(self, text: str) -> bool:
+        """Whether ``text`` is a "yes" or "no", in form."""
+        return self._table.answers.fullmatch(_bare(text)) is not None
+
     def answers(self, text: str, question: str) -> bool:
-        """Whether ``text`` is a "yes" or "no", which states what the question asks. A text that may also be a courtesy
-        ("Of course!") is an answer only to a yes-or-no question."""
-        bare = _bare(text)
-        if self._table.answers.fullmatch(bare) is None:
-            return False
-        return self._table.courtesies.fullmatch(bare) is None or self._is_closed(question)
+        """Whether ``text``, which is an answer in form, states what the question asks. One that may also be a courtesy
+        ("Of course!") does so only after a yes-or-no question."""
+        return self._table.courtesies.fullmatch(_bare(text)) is None or self._is_closed(question)
 
     def _is_closed(self, question: str) -> bool:
         """Whether ``question`` can be answered with yes or no."""

@@ -27,6 +27,8 @@ _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _CODE_LENGTH = 4
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+(?:[.,]\d+)*|[^\W\d_]+")
 _MAX_PATH_CHARS = 400
+_MAX_LOOK_BACK = 256
+"""Pieces before one that may have its context."""
 _MAX_CONTEXT_CHARS = 80
 
 
@@ -163,7 +165,8 @@ class JsonReply:
         spoken = self._unescaped.get(sentence.index)
         if spoken is None:
             return ()
-        before = [self._unescaped[earlier.index] for earlier in previous if earlier.index in self._unescaped]
+        recent = previous[-_MAX_LOOK_BACK:]
+        before = [self._unescaped[earlier.index] for earlier in recent if earlier.index in self._unescaped]
         claims = await self._extractor.extract(spoken, before)
         return [replace(claim, span=_placed(claim.span, spoken, sentence)) for claim in claims]
 

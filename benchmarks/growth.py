@@ -1,0 +1,293 @@
+"""How the CPU time of reading grows with the text: four times as much may cost five times the CPU, whatever it is.
+
+    python -m benchmarks.growth [--full] [--sizes N,4N,...] [--only SHAPE,...] [--stages STAGE,...] [--loop]
+
+Each shape is made to provoke work that grows with the square: tables, short sentences, brackets that never close, one
+long word. A shape is read in six ways:
+
+    reply     a reply that arrives in deltas, by ``GroundingChecker`` with a scripted judge
+    whole     the same reply in one piece
+    json      a JSON reply, of which the shape is a string; the shapes that are JSON themselves as they are
+    gateway   a streamed reply that the gateway in process holds, judges and records
+    document  a document, which is cut into windows, indexed and compared with a claim
+    request   the body of a request, with the shape as message and as document
+
+The table has the CPU seconds (``time.process_time``) of each size and the ratio of each to the one before, which is a
+quarter of it. The exit status is 1 if a ratio is over 5. Work under 50 ms is not compared. ``--loop`` streams each
+shape through the gateway instead and reports for how long the event loop was blocked at most.
+"""
+
+import argparse
+import asyncio
+import gc
+import itertools
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from app.protocols.documents import Limits, read_chat
+from judges.checker import GroundingChecker
+from judges.testing import ScriptedJudge, entails
+from judges.thresholds import Thresholds
+from judges.types import Chunk
+from tests.support.in_process_gateway import TRUE, bench, policy, said
+
+MAX_RATIO = 5.0
+QUICK, FULL = (20_000, 80_000), (20_000, 80_000, 320_000, 1_280_000)
+_LEAST_S = 0.05
+"""Work that is shorter says nothing about growth."""
+_DELTA = 64
+_DOCUMENT = f"{TRUE} The canteen opens at 8:00 and closes at 14:30. A parking permit costs 12 euros a month."
+_CLAIM = "The canteen opens at 8:00 and a parking permit costs 12 euros."
+
+
+def _repeated(text: str) -> Callable[[int], str]:
+    return lambda size: (text * (size // len(text) + 1))[:size]
+
+
+def _numbered(line: Callable[[int], str], before: str = "") -> Callable[[int], str]:
+    def make(size: int) -> str:
+        lines, length = [before], len(before)
+        for number in itertools.count():
+            if length >= size:
+                return "".join(lines)
+            lines.append(line(number))
+            length += len(lines[-1])
+        raise AssertionError
+
+    return make
+
+
+def _wide_table(size: int) -> str:
+    columns = size // 24
+    names = "|".join(f"Column {number}" for number in range(columns))
+    values = "|".join(str(number) for number in range(columns))
+    return f"|{names}|\n|{'---|' * columns}\n|{values}|\n"
+
+
+def _deep_json(size: int) -> str:
+    depth = size // 12
+    return '{"level": ' * depth + "24" + "}" * depth
+
+
+def _wide_json(size: int) -> str:
+    return json.dumps({f"key_{number}": number for number in range(size // 20)})
+
+
+def _array_json(size: int) -> str:
+    return json.dumps([f"The permit {number} costs 12 euros a month." for number in range(size // 44)])
+
+
+SHAPES: dict[str, Callable[[int], str]] = {
+    "prose": _numbered(lambda n: f"In the year {1900 + n % 120} the library counted {n} maps before noon. "),
+    "long table": _numbered(
+        lambda n: f"| Town {n} | {n * 7} | {n % 100}.5 % |\n", "| Name | Inhabitants | Share |\n|---|---|---|\n"
+    ),
+    "wide table": _wide_table,
+    "rows in one line": _repeated("| a "),
+    "short sentences": _repeated("It is so. "),
+    "shorter sentences": _repeated("A. B! "),
+    "pronouns": _repeated("It costs 5 euros. They said that. "),
+    "lines": _repeated("yes\n"),
+    "blank lines": _repeated("\n"),
+    "spaces": _repeated(" "),
+    "one word": _repeated("a"),
+    "nested brackets": _repeated("("),
+    "brackets": _repeated("[1] (a) "),
+    "open brackets": _repeated("[a "),
+    "closing brackets": _repeated("a] "),
+    "quotes": _repeated("\"a\" 'b' “c "),
+    "digits": _repeated("7"),
+    "numbers": _repeated("12 3.5 "),
+    "decimals": _repeated("1.5."),
+    "dates": _repeated("1 May 2020, 3/4/2021 "),
+    "markers": _repeated("[1][2] "),
+    "unknown markers": _repeated("It is so [source: xyz.pdf]. "),
+    "entities": _repeated("&amp;&#65;"),
+    "backticks": _repeated("`a` `` "),
+    "asterisks": _repeated("*a **b "),
+    "underscores": _repeated("_a __b_"),
+    "links": _repeated("[a](http://x.yz/b) "),
+    "open links": _repeated("[a](b "),
+    "tags": _repeated("<b>a</i> "),
+    "open tags": _repeated("<a b "),
+    "comments": _repeated("<!-- a --> <!-- "),
+    "items": _repeated("- Price: 5 euros\n"),
+    "items in items": _numbered(lambda n: f"{' ' * (n % 40)}- part {n}:\n"),
+    "headings": _numbered(lambda n: f"# Part {n}\n"),
+    "sources": _numbered(lambda n: f'[{n}]: https://example.com/{n} "Title"\n', "Sources:\n"),
+    "invisible": _repeated("a\u200b\u00ad"),
+    "surrogates": _repeated("a\U000e0041"),
+    "Chinese": _repeated("图书馆在山上计算地图"),
+    "Chinese sentences": _repeated("图书馆八点开门。"),
+    "fences": _repeated("```\nx = 1 # the price is 5 euros\n```\n"),
+    "open fence": _numbered(lambda n: f"x_{n} = {n}\n", "```python\n"),
+    "semicolons": _repeated("the price is 5 euros; "),
+    "commas": _repeated("and 5, or "),
+    "colons": _repeated("Note: the "),
+    "courtesies": _repeated("Thank you for asking, "),
+    "questions": _repeated("Did you know that it is so? "),
+    "no": _repeated("not no never "),
+    "names": _repeated("Jane Roe and John Doe "),
+    "deep JSON": _deep_json,
+    "wide JSON": _wide_json,
+    "array JSON": _array_json,
+    "JSON number": lambda size: f'{{"a": {"7" * size}}}',
+}
+
+
+def _checker() -> GroundingChecker:
+    return GroundingChecker(ScriptedJudge(default=entails()))
+
+
+async def _check(text: str, *, delta: int, is_json: bool = False) -> None:
+    checker = _checker()
+    await checker.start()
+    evidence = await checker.prepare([Chunk(id="a", text=_DOCUMENT)])
+    reply = checker.reply(
+        evidence, thresholds=Thresholds(), is_json=is_json, question="How much leave is there?", max_claims=100_000
+    )
+    for start in range(0, len(text), delta):
+        for sentence in reply.push(text[start : start + delta]):
+            await reply.check(sentence)
+    for sentence in reply.flush():
+        await reply.check(sentence)
+    reply.report()
+
+
+async def reply(text: str) -> None:
+    await _check(text, delta=_DELTA)
+
+
+async def whole(text: str) -> None:
+    await _check(text, delta=max(1, len(text)))
+
+
+async def json_reply(text: str) -> None:
+    await _check(
+        text if text[0] in "{[" else json.dumps({"answer": text}, ensure_ascii=False), delta=_DELTA, is_json=True
+    )
+
+
+async def gateway(text: str) -> None:
+    pieces = [text[start : start + _DELTA] for start in range(0, len(text), _DELTA)]
+    at = await bench(said(*pieces), policy(contradiction_action="block"), judge=ScriptedJudge(default=entails()))
+    await at.stream_bytes()
+    assert at.event.request.action
+
+
+async def document(text: str) -> None:
+    checker = _checker()
+    await checker.start()
+    evidence = await checker.prepare([Chunk(id="a", text=text)])
+    check = checker.reply(evidence, thresholds=Thresholds(), question="When?")
+    for sentence in [*check.push(f"# Canteen\n\n{_CLAIM}"), *check.flush()]:
+        await check.check(sentence)
+
+
+async def request(text: str) -> None:
+    body = {
+        "model": "m",
+        "messages": [{"role": "user", "content": text}],
+        "documents": [{"id": "a", "text": f"A document: {text}", "source": "a.pdf"}],
+    }
+    limits = Limits(documents=100, document_chars=10 * len(text) + 10, total_chars=100 * len(text) + 10)
+    read_chat(json.dumps(body).encode(), {}, limits)
+
+
+STAGES: dict[str, Callable[[str], Coroutine[Any, Any, None]]] = {
+    "reply": reply,
+    "whole": whole,
+    "json": json_reply,
+    "gateway": gateway,
+    "document": document,
+    "request": request,
+}
+
+
+def shaped(shape: str, size: int) -> str:
+    """About ``size`` characters of ``shape``."""
+    return SHAPES[shape](size)
+
+
+def cpu_s(stage: str, shape: str, size: int) -> float:
+    """The CPU seconds of reading ``size`` characters of ``shape``."""
+    text = shaped(shape, size)
+    gc.collect()
+    begun = time.process_time()
+    asyncio.run(STAGES[stage](text))
+    return time.process_time() - begun
+
+
+class BlockedLoop:
+    """Measures for how long an event loop is blocked: a thread that asks it for a sign of life every few
+    milliseconds."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.longest_s = 0.0
+        self._loop = loop
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.005):
+            answered = threading.Event()
+            begun = time.perf_counter()
+            self._loop.call_soon_threadsafe(answered.set)
+            while not answered.wait(0.5):
+                if self._ended.is_set():
+                    return
+            self.longest_s = max(self.longest_s, time.perf_counter() - begun)
+
+
+async def _blocked_s(stage: str, text: str) -> float:
+    blocked = BlockedLoop(asyncio.get_running_loop())
+    await STAGES[stage](text)
+    await asyncio.to_thread(blocked.close)
+    return blocked.longest_s
+
+
+def _grown(stages: Sequence[str], shapes: Sequence[str], sizes: Sequence[int]) -> int:
+    faults = 0
+    print(f"{'shape':20} {'stage':9}" + "".join(f"{size // 1000:>7} kB" for size in sizes) + "   ratio to a quarter")
+    for shape, stage in itertools.product(shapes, stages):
+        times = [cpu_s(stage, shape, size) for size in sizes]
+        ratios = [after / before if after >= _LEAST_S else 0.0 for before, after in itertools.pairwise(times)]
+        over = any(ratio > MAX_RATIO for ratio in ratios)
+        faults += over
+        row = (
+            "".join(f"{used:10.3f}" for used in times) + "  " + "".join(f"{r:6.1f}" if r else "     –" for r in ratios)
+        )
+        print(f"{shape:20} {stage:9}{row}{'  over' if over else ''}", flush=True)
+    print(f"{faults} of {len(stages) * len(shapes)} grow faster than the text")
+    return faults
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--full", action="store_true", help="up to 1 MB")
+    parser.add_argument("--sizes", help="characters, each four times the one before")
+    parser.add_argument("--only", help="shapes, separated by commas")
+    parser.add_argument("--stages", help="stages, separated by commas")
+    parser.add_argument("--loop", action="store_true", help="how long the event loop is blocked at most")
+    given = parser.parse_args()
+    stages = given.stages.split(",") if given.stages else list(STAGES)
+    shapes = given.only.split(",") if given.only else list(SHAPES)
+    sizes = [int(size) for size in given.sizes.split(",")] if given.sizes else list(FULL if given.full else QUICK)
+    if not given.loop:
+        sys.exit(1 if _grown(stages, shapes, sizes) else 0)
+    for shape, stage in itertools.product(shapes, stages):
+        blocked = asyncio.run(_blocked_s(stage, shaped(shape, sizes[-1])))
+        print(f"{shape:20} {stage:9}{blocked * 1000:8.1f} ms", flush=True)
+
+
+if __name__ == "__main__":
+    main()
