@@ -44,7 +44,7 @@ def trail(url: str) -> list[tuple[str, str]]:
 # Keys
 
 
-def test_a_key_is_made_alone_on_stdout_listed_and_revoked(run: Run, url: str) -> None:
+def test_a_key_is_printed_alone_on_stdout_then_listed_and_revoked(run: Run, url: str) -> None:
     limits = ["--model", "gpt-*", "--model", "o3", "--collection", "kb", "--requests-per-minute", "60"]
     made = run("keys", "create", "ci", *limits)
     key = made.out.strip()
@@ -90,7 +90,7 @@ def test_keys_can_be_printed_as_json(run: Run) -> None:
         (("policies", "diff", "-f", "missing.toml"), 2, "Error: missing.toml: No such file or directory"),
     ],
 )
-def test_what_goes_wrong_is_said_and_not_traced(run: Run, arguments: tuple[str, ...], code: int, said: str) -> None:
+def test_errors_are_one_line_without_a_traceback(run: Run, arguments: tuple[str, ...], code: int, said: str) -> None:
     result = run(*arguments)
     assert result.code == code
     assert said in result.err
@@ -105,13 +105,13 @@ def test_a_database_without_tables_is_named(run: Run, monkeypatch: pytest.Monkey
         assert result.err.startswith("Error: GROUNDLANE_DATABASE_URL: the database is at schema none")
 
 
-def test_a_url_that_cannot_serve_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unusable_database_url_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GROUNDLANE_DATABASE_URL", "mysql://root@db/x")
     result = run("keys", "list")
     assert (result.code, result.err.startswith("Error: GROUNDLANE_DATABASE_URL: ")) == (2, True)
 
 
-def test_a_user_without_a_name_is_known_by_number(run: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_name_is_identified_by_number(run: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody() -> str:
         raise KeyError("getpwuid(): uid not found")
 
@@ -124,9 +124,7 @@ def test_a_user_without_a_name_is_known_by_number(run: Run, url: str, monkeypatc
 # Secrets
 
 
-def test_secrets_are_encrypted_anew_under_a_key_that_the_command_makes(
-    run: Run, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_secrets_are_re_encrypted_with_a_generated_key(run: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = new_secret_key(), run("secrets", "new-key").out.strip()
     on(url, lambda database: Vault(database, SecretStr(old)).put("openai", "sk-1"))
     monkeypatch.setenv("GROUNDLANE_SECRET_KEY", f"{new},{old}")
@@ -217,7 +215,7 @@ def test_what_a_policy_cannot_do_is_warned_of_before_it_is_applied(run: Run, fil
     assert run("policies", "apply", "-f", str(file), "--yes").err == ""
 
 
-def test_a_change_is_shown_field_by_field_and_the_rest_stays(run: Run, file: Path) -> None:
+def test_a_change_is_shown_field_by_field_and_other_policies_are_kept(run: Run, file: Path) -> None:
     run("policies", "apply", "-f", str(file), "-y")
     file.write_text(FILE[: FILE.index('[[policies]]\nname = "leaflets')].replace("= 2", "= 3"), "utf-8")
     shown = run("policies", "diff", "-f", str(file))
@@ -230,14 +228,14 @@ def test_a_change_is_shown_field_by_field_and_the_rest_stays(run: Run, file: Pat
     assert [line.split()[0] for line in run("policies", "list").out.splitlines()[1:]] == ["gate"]
 
 
-def test_what_is_listed_as_json_is_a_file_to_apply(run: Run, file: Path, tmp_path: Path) -> None:
+def test_the_json_list_is_a_file_to_apply(run: Run, file: Path, tmp_path: Path) -> None:
     run("policies", "apply", "-f", str(file), "-y")
     copy = tmp_path / "policies.json"
     copy.write_text(run("policies", "list", "--json").out, "utf-8")
     assert run("policies", "diff", "-f", str(copy), "--prune").code == 0
 
 
-def test_nothing_is_changed_without_a_yes(run: Run, file: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+def test_nothing_changes_without_confirmation(run: Run, file: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     refused = run("policies", "apply", "-f", str(file))
     assert (refused.code, refused.err) == (2, "Error: stdin is not a terminal: confirm with --yes\n")
 
@@ -259,7 +257,7 @@ def test_a_file_may_come_from_stdin(run: Run, monkeypatch: pytest.MonkeyPatch) -
     assert run("policies", "diff", "-f", "-").code == 3
 
 
-def test_a_file_that_cannot_be_used_is_named(run: Run, tmp_path: Path) -> None:
+def test_an_invalid_file_is_named(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "policies.toml"
     for content, said in (
         (b"\x89PNG\xff", "not a UTF-8 text file"),
@@ -272,7 +270,7 @@ def test_a_file_that_cannot_be_used_is_named(run: Run, tmp_path: Path) -> None:
         assert result.err.startswith(f"Error: {file}: {said}")
 
 
-def test_a_gateway_needs_its_token_and_an_address(run: Run, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gateway_needs_its_token_and_a_valid_url(run: Run, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     no_token = run("policies", "list", "--url", "http://127.0.0.1:9")
     assert no_token.code == 2
     assert no_token.err.startswith("Error: GROUNDLANE_ADMIN_TOKEN: not set")

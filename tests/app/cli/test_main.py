@@ -82,7 +82,7 @@ def test_a_bad_setting_stops_any_command_with_one_line(
     assert line.startswith("Error: GROUNDLANE_JUDGE_TIMEOUT_MS: ")
 
 
-def test_what_is_no_secret_key_stops_the_start_with_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_secret_key_stops_the_start_with_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GROUNDLANE_SECRET_KEY", "hunter2")
     result = run("serve")
     assert result.code == 2
@@ -99,7 +99,7 @@ def test_an_unknown_judge_stops_the_start_with_one_line(run: Run, monkeypatch: p
     assert line.startswith("Error: GROUNDLANE_JUDGE: judge 'oracle'")
 
 
-def test_a_database_that_does_not_exist_in_kind_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsupported_database_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GROUNDLANE_DATABASE_URL", "mysql://root@db/x")
     result = run("db", "upgrade")
     assert result.code == 2
@@ -107,7 +107,7 @@ def test_a_database_that_does_not_exist_in_kind_is_named(run: Run, monkeypatch: 
     assert line.startswith("Error: GROUNDLANE_DATABASE_URL: ")
 
 
-def test_a_file_that_is_no_database_fails_with_one_line(run: Run, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_fails_with_one_line(run: Run, tmp_path: Path) -> None:
     (tmp_path / "groundlane.db").write_text("This is no database. " * 100)
     result = run("db", "upgrade")
     assert result.code == 1
@@ -115,7 +115,7 @@ def test_a_file_that_is_no_database_fails_with_one_line(run: Run, tmp_path: Path
     assert line.startswith("Error: GROUNDLANE_DATABASE_URL: ")
 
 
-def test_the_database_is_made_and_can_be_upgraded_again(run: Run, tmp_path: Path) -> None:
+def test_the_database_is_created_and_can_be_upgraded_again(run: Run, tmp_path: Path) -> None:
     assert run("db", "upgrade") == Result(0, "The database is up to date.\n", "")
     assert run("db", "upgrade").code == 0
     with sqlite3.connect(tmp_path / "groundlane.db") as connection:
@@ -124,7 +124,7 @@ def test_the_database_is_made_and_can_be_upgraded_again(run: Run, tmp_path: Path
     assert {"policies", "requests", "decisions"} <= tables
 
 
-def test_arguments_that_make_no_sense_are_refused(run: Run) -> None:
+def test_invalid_arguments_are_refused(run: Run) -> None:
     result = run("serve", "--port", "70000")
     assert result.code == 2
     assert "--port" in result.err
@@ -169,7 +169,7 @@ def test_a_checked_text_is_shown_sentence_by_sentence(run: Run, tmp_path: Path, 
     assert "\x1b" not in result.out
 
 
-def test_a_file_that_is_missing_or_no_text_is_named(run: Run, tmp_path: Path, manual: Path) -> None:
+def test_a_missing_file_or_a_binary_one_is_named(run: Run, tmp_path: Path, manual: Path) -> None:
     missing = run("check", str(tmp_path / "missing.txt"), str(manual))
     assert (missing.code, missing.err) == (2, f"Error: {tmp_path / 'missing.txt'}: No such file or directory\n")
     (tmp_path / "image.png").write_bytes(b"\x89PNG\xff")
@@ -177,7 +177,7 @@ def test_a_file_that_is_missing_or_no_text_is_named(run: Run, tmp_path: Path, ma
     assert (binary.code, binary.err) == (2, f"Error: {tmp_path / 'image.png'}: not a UTF-8 text file\n")
 
 
-def test_a_judge_that_cannot_be_loaded_is_no_verdict(run: Run, manual: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_judge_that_cannot_be_loaded_is_an_error(run: Run, manual: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit code 1 would say that the text is not grounded, which nobody found out."""
     monkeypatch.setenv("GROUNDLANE_JUDGE", "none")
     result = run("check", str(manual), str(manual))
@@ -198,7 +198,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return calls
 
 
-def test_serving_shows_the_new_token_once_and_passes_on_what_was_asked(
+def test_serve_shows_the_new_token_once_and_passes_its_options_on(
     run: Run, served: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, logging_as_before: None
 ) -> None:
     monkeypatch.setenv("GROUNDLANE_SHUTDOWN_GRACE_S", "7.2")
@@ -212,7 +212,7 @@ def test_serving_shows_the_new_token_once_and_passes_on_what_was_asked(
     assert options["metrics"] is None
 
 
-def test_several_workers_share_a_folder_for_their_numbers(
+def test_several_workers_share_a_folder_for_their_metrics(
     run: Run, served: list[dict[str, Any]], logging_as_before: None
 ) -> None:
     run("serve", "--workers", "3")
@@ -224,9 +224,7 @@ def test_a_worker_builds_its_app_from_the_environment(logging_as_before: None) -
     assert build_app().title == "Groundlane"
 
 
-def test_checking_with_a_judge_that_does_not_exist_names_the_setting(
-    run: Run, manual: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_with_an_unknown_judge_names_the_setting(run: Run, manual: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GROUNDLANE_JUDGE", "oracle")
     result = run("check", str(manual), str(manual))
     assert (result.code, result.out) == (2, "")

@@ -34,7 +34,7 @@ def tokens(process: Process) -> list[str]:
     return [line.rsplit(" ", 1)[-1].strip() for line in process.lines if line.startswith("Admin token")]
 
 
-def test_the_token_is_made_once_and_opens_the_admin_api(tmp_path: Path) -> None:
+def test_the_admin_token_is_created_once_and_opens_the_admin_api(tmp_path: Path) -> None:
     with serving(ScriptedUpstream(ANSWERS).app, bind(0)) as upstream:
         with gateway(tmp_path, upstream, judge="none") as first:
             (token,) = tokens(first)
@@ -47,7 +47,7 @@ def test_the_token_is_made_once_and_opens_the_admin_api(tmp_path: Path) -> None:
             assert answer.status_code == 200
 
 
-def test_workers_count_together_and_leave_nothing_behind(tmp_path: Path) -> None:
+def test_workers_share_metrics_and_leave_no_files(tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     with (
@@ -65,7 +65,7 @@ def test_workers_count_together_and_leave_nothing_behind(tmp_path: Path) -> None
     assert list(scratch.glob("groundlane-*")) == []
 
 
-def test_an_open_stream_ends_by_itself_after_sigterm(tmp_path: Path) -> None:
+def test_an_open_stream_ends_normally_after_sigterm(tmp_path: Path) -> None:
     """The reply is in its first words when the signal comes; it is delivered whole, and logged."""
     upstream = ScriptedUpstream(ANSWERS, delay_s=0.1)
     with serving(upstream.app, bind(0)) as url, gateway(tmp_path, url) as process:
@@ -83,7 +83,7 @@ def test_an_open_stream_ends_by_itself_after_sigterm(tmp_path: Path) -> None:
     assert '"status":"completed"' in logged
 
 
-def test_a_port_that_is_taken_stops_the_start_before_anything_is_made(tmp_path: Path) -> None:
+def test_a_port_in_use_stops_the_start_before_anything_is_created(tmp_path: Path) -> None:
     taken = bind(0)
     taken.listen()
     with taken, serving(ScriptedUpstream(ANSWERS).app, bind(0)) as upstream:
@@ -95,7 +95,7 @@ def test_a_port_that_is_taken_stops_the_start_before_anything_is_made(tmp_path: 
     assert not list(tmp_path.glob("*.db"))
 
 
-def test_the_collector_passes_over_what_is_there_when_a_worker_opens() -> None:
+def test_the_garbage_collector_ignores_what_exists_when_a_worker_opens() -> None:
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[Mapping[str, Any]]:
         yield {"opened": True}

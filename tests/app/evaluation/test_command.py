@@ -112,7 +112,7 @@ def uncached(found: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_an_estimate_tells_the_cost_before(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_estimate_shows_the_cost(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GROUNDLANE_LLM_JUDGE_MODEL", "gpt-4o-mini")
     Path("a.jsonl").write_text('{"output": "It is red.", "context": "It was blue."}\n')
     found = run("estimate", "grounding", "--input", "a.jsonl", "--judge", "llm", "--json")
@@ -138,7 +138,7 @@ def test_an_estimate_tells_the_cost_before(run: Run, monkeypatch: pytest.MonkeyP
         (("compare", "no", "neither"), "no: no run in this folder"),
     ],
 )
-def test_trouble_is_one_line_that_names_it(run: Run, arguments: Sequence[str], told: str) -> None:
+def test_errors_are_one_line_that_names_the_cause(run: Run, arguments: Sequence[str], told: str) -> None:
     Path("good.jsonl").write_text('{"output": "a"}\n')
     Path("bad.jsonl").write_text('{"output": "a"}\n{"output": 3}\n')
     result = run(*arguments)
@@ -148,7 +148,7 @@ def test_trouble_is_one_line_that_names_it(run: Run, arguments: Sequence[str], t
     assert not Path("out").exists()
 
 
-def test_a_cache_that_cannot_be_used_is_told(run: Run) -> None:
+def test_an_unusable_cache_is_reported(run: Run) -> None:
     Path("good.jsonl").write_text('{"output": "a", "context": "b"}\n')
     Path("cache").write_text("this is no database, and it is long enough to be seen as none " * 20)
     result = run("run", "grounding", "-i", "good.jsonl", "-o", "out", "--cache", "cache")
@@ -156,7 +156,7 @@ def test_a_cache_that_cannot_be_used_is_told(run: Run) -> None:
     assert result.err == "Error: the cache: cache: file is not a database. To run without a cache, use --no-cache.\n"
 
 
-def test_a_gate_without_a_score_is_shut(run: Run) -> None:
+def test_fail_under_without_a_score_fails(run: Run) -> None:
     Path("none.jsonl").write_text('{"output": "a"}\n')
     result = run("run", "grounding", "-i", "none.jsonl", "-o", "out", "--no-cache", "--fail-under", "0")
     assert (result.code, result.err) == (1, "Failed: no case has a score.\n")

@@ -62,7 +62,7 @@ def settings(url: str, key: str = "s3cret", **named: Any) -> Settings:
     return Settings(judge=f"http:{url}", judge_api_key=SecretStr(key), judge_preload=True, **named)
 
 
-def test_a_text_is_checked_by_a_judge_elsewhere_as_far_as_it_knows_the_language(url: str) -> None:
+def test_a_remote_judge_checks_texts_in_its_languages(url: str) -> None:
     report = check_text(settings(url), TEXT, SOURCES)
     assert [(claim.label, claim.reason) for claim in report.claims] == [
         (Label.SUPPORTED, None),
@@ -70,13 +70,13 @@ def test_a_text_is_checked_by_a_judge_elsewhere_as_far_as_it_knows_the_language(
     ]
 
 
-def test_a_wrong_key_is_told_without_the_key(url: str) -> None:
+def test_a_wrong_key_is_reported_without_the_key(url: str) -> None:
     with pytest.raises(JudgeMissingError, match="API key rejected") as refused:
         check_text(settings(url, key="wr0ng"), TEXT, SOURCES)
     assert "wr0ng" not in str(refused.value)
 
 
-def test_an_option_that_does_not_exist_is_told_by_the_name_of_the_setting() -> None:
+def test_an_unknown_option_names_the_setting() -> None:
     with pytest.raises(SettingsError, match=r"GROUNDLANE_JUDGE: .* unknown option 'temperature'"):
         check_text(Settings(judge="http:http://judge?temperature=1"), TEXT, SOURCES)
 

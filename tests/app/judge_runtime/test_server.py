@@ -46,7 +46,7 @@ async def test_the_verdicts_are_those_of_the_judge_in_process_to_the_last_digit(
     assert {claim.label for report in near for claim in report.claims} >= {"supported", "contradicted", "unverifiable"}
 
 
-async def test_it_tells_what_it_is_and_how_it_counts() -> None:
+async def test_info_describes_the_judge_and_its_tokenizer() -> None:
     here = open_scorer("embedded")
     assert here is not None
     await here.start()
@@ -61,7 +61,7 @@ async def test_it_tells_what_it_is_and_how_it_counts() -> None:
     await here.aclose()
 
 
-async def test_only_who_has_the_key_is_answered() -> None:
+async def test_the_api_key_is_required() -> None:
     async with opened(judge_api_key=SecretStr("s3cret")) as client:
         asked = ("GET", "/info"), ("GET", "/tokenizer"), ("POST", "/judge")
         for given in ({}, {"Authorization": "Bearer wr0ng"}, {b"Authorization": "Bearer s3cret\u00e9".encode()}):
@@ -85,7 +85,7 @@ REFUSED: Sequence[tuple[bytes, int, str]] = (
 )
 
 
-async def test_a_request_of_no_use_is_refused_with_what_is_wrong() -> None:
+async def test_an_invalid_request_is_refused_with_the_reason() -> None:
     async with opened(judge_queue_limit=1) as client:
         for body, status, told in REFUSED:
             answer = await client.post("/judge", content=body)
@@ -98,6 +98,6 @@ async def test_a_request_of_no_use_is_refused_with_what_is_wrong() -> None:
 
 
 @pytest.mark.parametrize("judge", ["none", "http://judge", "quatsch"])
-def test_what_cannot_be_served_is_refused_at_the_start(judge: str) -> None:
+def test_judges_that_cannot_be_served_are_refused_at_the_start(judge: str) -> None:
     with pytest.raises(SettingsError, match="GROUNDLANE_JUDGE: "):
         judge_app(Settings(_env_file=None, judge=judge))

@@ -72,7 +72,7 @@ def test_a_contradicted_sentence_never_reaches_the_user(
     assert "boat" not in seen.everything
 
 
-def test_a_refused_document_is_an_error_that_nobody_retries(gateway: Gateway, ask: Ask, stream: bool) -> None:
+def test_a_refused_document_is_an_error_without_retries(gateway: Gateway, ask: Ask, stream: bool) -> None:
     gateway.upstream.script(answer(PLANS, stream=stream))
     agent = gateway.agent(retrieval={})
     seen = ask(agent=agent, documents=STALE)

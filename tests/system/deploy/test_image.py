@@ -48,7 +48,7 @@ def test_the_dockerfile_passes_the_linter() -> None:
     assert (found.returncode, found.stdout) == (0, ""), found.stdout + found.stderr
 
 
-def test_the_image_has_extras_that_there_are_and_all_that_the_package_is_made_of() -> None:
+def test_the_image_has_existing_extras_and_all_files_of_the_package() -> None:
     text = (ROOT / "Dockerfile").read_text("utf-8")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     (default,) = re.findall(r"^ARG EXTRAS=(\S+)$", text, re.MULTILINE)
@@ -62,7 +62,7 @@ def test_the_image_has_extras_that_there_are_and_all_that_the_package_is_made_of
     assert set(wheel["exclude"]) <= set(ignore)
 
 
-def test_the_image_runs_as_nobody_in_particular_and_writes_to_its_volume_alone() -> None:
+def test_the_image_runs_unprivileged_and_writes_to_its_volume_only() -> None:
     final = dockerfile()
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", final["USER"])
     assert (final["WORKDIR"], final["VOLUME"]) == ("/data", "/data")
@@ -71,7 +71,7 @@ def test_the_image_runs_as_nobody_in_particular_and_writes_to_its_volume_alone()
     assert "/healthz" in (ROOT / "Dockerfile").read_text("utf-8")
 
 
-def test_the_compose_file_is_of_the_form_that_compose_takes() -> None:
+def test_the_compose_file_is_valid() -> None:
     specification: Any = pytest.importorskip("compose_spec", reason="needs the extra deploy")
     read = specification.PyCompose.from_yaml(filled_in())
     assert set(read.service_names()) == {"gateway", "postgres", "redis", "prometheus", "grafana"}
@@ -79,7 +79,7 @@ def test_the_compose_file_is_of_the_form_that_compose_takes() -> None:
         specification.PyCompose.from_yaml(filled_in().replace("read_only", "read_onyl", 1))
 
 
-def test_the_gateway_in_the_compose_file_has_settings_that_there_are_and_no_rights() -> None:
+def test_the_gateway_in_the_compose_file_has_existing_settings_and_no_privileges() -> None:
     services = load("compose/compose.yml")["services"]
     gateway = services["gateway"]
     names = {name.removeprefix("GROUNDLANE_").lower() for name in gateway["environment"]}
@@ -96,7 +96,7 @@ def test_the_gateway_in_the_compose_file_has_settings_that_there_are_and_no_righ
     assert all(VARIABLE.search(value) for value in secrets(services)), "no key and no password is in the file"
 
 
-def test_what_the_compose_file_mounts_is_there() -> None:
+def test_the_mounts_of_the_compose_file_exist() -> None:
     for service in load("compose/compose.yml")["services"].values():
         for volume in service.get("volumes", ()):
             source = volume.split(":")[0]

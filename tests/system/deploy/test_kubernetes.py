@@ -37,7 +37,7 @@ def check(document: Document, version: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_every_manifest_is_of_the_form_that_kubernetes_takes(name: str, version: str) -> None:
+def test_every_manifest_is_valid(name: str, version: str) -> None:
     documents = overlay(name)
     assert {doc["kind"] for doc in documents} >= {"StatefulSet", "Service", "NetworkPolicy", "ConfigMap"}
     for document in documents:
@@ -57,7 +57,7 @@ def test_a_misspelt_field_would_be_noticed(path: str) -> None:
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_the_container_has_no_rights_and_writes_nowhere_but_where_it_is_given(name: str) -> None:
+def test_the_container_is_unprivileged_and_writes_to_its_volumes_only(name: str) -> None:
     pod = one(overlay(name), "StatefulSet")["spec"]["template"]["spec"]
     (gateway,) = pod["containers"]
     user, group = map(int, dockerfile()["USER"].split(":"))
@@ -75,7 +75,7 @@ def test_the_container_has_no_rights_and_writes_nowhere_but_where_it_is_given(na
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_the_settings_are_settings_with_values_that_they_may_have(name: str) -> None:
+def test_the_settings_exist_and_their_values_are_valid(name: str) -> None:
     documents = overlay(name)
     gateway = container(documents)
     data = one(documents, "ConfigMap")["data"]
@@ -88,7 +88,7 @@ def test_the_settings_are_settings_with_values_that_they_may_have(name: str) -> 
     assert one(documents, "StatefulSet")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] >= stopped_s + 10
 
 
-def test_the_probes_ask_for_paths_that_there_are_on_the_port_that_the_image_has() -> None:
+def test_the_probes_use_existing_paths_and_the_port_of_the_image() -> None:
     gateway = container(overlay("sqlite-single"))
     (port,) = gateway["ports"]
     assert port == {"name": "http", "containerPort": int(dockerfile()["EXPOSE"])}
@@ -99,7 +99,7 @@ def test_the_probes_ask_for_paths_that_there_are_on_the_port_that_the_image_has(
     assert (probes["liveness"]["path"], probes["readiness"]["path"]) == ("/healthz", "/readyz")
 
 
-def test_whoever_selects_pods_selects_these() -> None:
+def test_selectors_match_the_pods() -> None:
     documents = overlay(PRODUCTION)
     labels = one(documents, "StatefulSet")["spec"]["template"]["metadata"]["labels"]
     selectors = [
@@ -114,7 +114,7 @@ def test_whoever_selects_pods_selects_these() -> None:
     assert one(documents, "StatefulSet")["spec"]["serviceName"] in services
 
 
-def test_peers_of_the_network_policy_are_other_pods_than_these() -> None:
+def test_peers_of_the_network_policy_are_other_pods() -> None:
     """Kustomize writes the labels of the project into every selector, if it is let."""
     policy = one(overlay(PRODUCTION), "NetworkPolicy")["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
@@ -127,7 +127,7 @@ def test_peers_of_the_network_policy_are_other_pods_than_these() -> None:
     assert all(rule["ports"] for rule in rules)
 
 
-def test_the_autoscaler_goes_by_a_metric_that_there_is() -> None:
+def test_the_autoscaler_uses_an_existing_metric() -> None:
     metrics = one(overlay(PRODUCTION), "HorizontalPodAutoscaler")["spec"]["metrics"]
     name = metrics[0]["pods"]["metric"]["name"]
     assert name == "groundlane_judge_queue_depth"
@@ -137,7 +137,7 @@ def test_the_autoscaler_goes_by_a_metric_that_there_is() -> None:
     assert rule["name"]["as"] == name
 
 
-def test_production_has_three_pods_that_are_taken_away_one_by_one() -> None:
+def test_production_has_three_pods_that_are_evicted_one_by_one() -> None:
     documents = overlay(PRODUCTION)
     assert "replicas" not in one(documents, "StatefulSet")["spec"], "each deployment would undo the autoscaler's number"
     assert one(documents, "HorizontalPodAutoscaler")["spec"]["minReplicas"] >= 3
@@ -147,7 +147,7 @@ def test_production_has_three_pods_that_are_taken_away_one_by_one() -> None:
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_secrets_are_named_and_not_held(name: str) -> None:
+def test_secrets_are_referenced_and_not_included(name: str) -> None:
     documents = overlay(name)
     assert "Secret" not in {doc["kind"] for doc in documents}
     assert list(secrets(documents)) == []
@@ -168,7 +168,7 @@ def test_prometheus_scrapes_each_pod_once() -> None:
     assert monitor["kind"] in CUSTOM
 
 
-def test_the_judge_on_ray_serves_on_kubernetes_what_it_serves_elsewhere() -> None:
+def test_the_judge_on_kubernetes_has_the_same_ray_configuration() -> None:
     service = load("ray/rayservice.yaml")
     assert service["kind"] in CUSTOM
     assert yaml.safe_load(service["spec"]["serveConfigV2"]) == load("ray/serve.yaml")
@@ -183,7 +183,7 @@ def test_the_judge_on_ray_serves_on_kubernetes_what_it_serves_elsewhere() -> Non
     assert list(secrets(service)) == []
 
 
-def test_the_judge_on_ray_has_settings_that_there_are_and_waits_longer_than_the_gateway() -> None:
+def test_the_judge_on_ray_has_existing_settings_and_longer_timeouts_than_the_gateway() -> None:
     config = load("ray/serve.yaml")
     (application,) = config["applications"]
     names = {key.removeprefix("GROUNDLANE_").lower() for key in application["runtime_env"]["env_vars"]}

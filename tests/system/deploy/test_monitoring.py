@@ -37,7 +37,7 @@ def expressions() -> dict[str, list[str]]:
     return {panel["title"]: [target["expr"] for target in panel.get("targets", ())] for panel in panels}
 
 
-def test_the_dashboard_is_what_its_script_writes() -> None:
+def test_the_dashboard_is_the_output_of_its_script() -> None:
     assert DASHBOARD.read_text("utf-8") == runpy.run_path(str(DEPLOY / "grafana" / "dashboard.py"))["written"]()
 
 
@@ -48,7 +48,7 @@ def texts() -> list[Any]:
 
 
 @pytest.mark.parametrize("text", texts())
-def test_every_metric_and_label_that_is_asked_for_exists(text: str) -> None:
+def test_every_metric_and_label_in_use_exists(text: str) -> None:
     known = labels_of_metrics()
     asked = set(_NAME.findall(text))
     assert asked - known.keys() == set()
@@ -64,7 +64,7 @@ def test_the_dashboard_shows_every_metric() -> None:
     assert bases - {re.sub(r"_bucket$", "", name) for name in shown} == set()
 
 
-def test_panels_have_a_place_of_their_own() -> None:
+def test_panels_do_not_overlap() -> None:
     taken: set[tuple[int, int]] = set()
     panels = json.loads(DASHBOARD.read_text("utf-8"))["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)

@@ -54,7 +54,7 @@ def carried_out(plan: PolicyChanges) -> list[str]:
     return target.done
 
 
-def test_only_what_differs_is_changed_and_deleting_comes_last() -> None:
+def test_only_differences_are_applied_and_deletions_come_last() -> None:
     wanted = [drafted("same"), drafted("new"), drafted("other", priority=5)]
     there = present(drafted("same"), drafted("other"), drafted("gone"))
     plan = plan_changes(wanted, there, prune=False)
@@ -71,7 +71,7 @@ def test_only_what_is_written_is_warned_of() -> None:
 
 
 @pytest.mark.parametrize("prune", [False, True])
-def test_where_nothing_differs_there_is_no_step(prune: bool) -> None:
+def test_without_differences_there_are_no_changes(prune: bool) -> None:
     drafts = [drafted("a", rules={"min_chunks": 2}), drafted("b")]
     assert plan_changes(drafts, present(*drafts), prune=prune).changes == []
 
@@ -80,7 +80,7 @@ def test_an_empty_file_prunes_everything() -> None:
     assert carried_out(plan_changes([], present(drafted("a")), prune=True)) == ["delete pol_a v3"]
 
 
-def test_a_step_is_told_field_by_field() -> None:
+def test_a_change_is_described_field_by_field() -> None:
     wanted = [
         drafted("changed", rules={"min_chunks": 3}, scope={"agents": ["a"]}),
         drafted("new", rules={"max_source_age_days": 365}, priority=2),
@@ -93,7 +93,7 @@ def test_a_step_is_told_field_by_field() -> None:
     ]
 
 
-def test_a_change_of_category_is_told_as_such() -> None:
+def test_a_change_of_category_is_described() -> None:
     grounding = parse_document({"name": "a", "category": "grounding"})
     (step,) = plan_changes([grounding], present(drafted("a")), prune=False).changes
     lines = list(describe(step))

@@ -26,11 +26,11 @@ GATE = parse_document({"name": "gate", "category": "retrieval", "rules": {"min_c
         ('{"policies": [{"name": "gate", "category": "retrieval", "rules": {"min_chunks": 2}}]}', True),
     ],
 )
-def test_policies_are_read_from_either(text: str, json: bool) -> None:
+def test_policies_are_read_from_toml_and_json(text: str, json: bool) -> None:
     assert list(read_policies(text, json=json)) == [GATE]
 
 
-def test_what_is_written_is_read_again() -> None:
+def test_a_written_file_can_be_read_again() -> None:
     drafts = [GATE, parse_document({"name": "b", "category": "grounding", "scope": {"keys": ["ci-*"]}})]
     assert list(read_policies(policy_file(drafts), json=True)) == drafts
 
@@ -51,7 +51,7 @@ def test_what_is_written_is_read_again() -> None:
         (TOML + TOML[TOML.index("[[policies") :], False, "policies[1].name: duplicate name 'gate'"),
     ],
 )
-def test_what_is_wrong_is_named_in_one_line(text: str, json: bool, said: str) -> None:
+def test_errors_are_one_line_that_names_the_key(text: str, json: bool, said: str) -> None:
     with pytest.raises(PolicyFileError) as caught:
         read_policies(text, json=json)
     assert str(caught.value).startswith(said)

@@ -50,7 +50,7 @@ def test_every_page_is_read() -> None:
     assert requests[0].url.path == "/at/admin/v1/policies"
 
 
-def test_changes_name_the_version_that_was_seen() -> None:
+def test_changes_send_the_version_that_was_read() -> None:
     async def work(target: GatewayTarget) -> None:
         await target.create(PRESENT.draft)
         await target.replace(PRESENT, PRESENT.draft)
@@ -100,7 +100,7 @@ def test_odd_warnings_are_not_from_a_gateway(answer: Any) -> None:
         (page(7), "cannot read"),
     ],
 )
-def test_what_is_no_answer_is_said_in_one_line(answer: Answer, said: str) -> None:
+def test_an_unexpected_answer_is_a_one_line_error(answer: Answer, said: str) -> None:
     with pytest.raises(TargetError, match=said) as caught:
         asked(lambda target: target.list(), answer)
     assert "\n" not in str(caught.value)

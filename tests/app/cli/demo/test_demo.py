@@ -68,7 +68,7 @@ def test_a_known_question_gets_its_scripted_answer(question: str) -> None:
     assert ScriptedUpstream(ANSWERS).answer([user(question)]) == "The warranty covers 24 months."
 
 
-def test_the_last_user_message_counts() -> None:
+def test_the_last_user_message_selects_the_answer() -> None:
     messages = [user("How long is the warranty?"), {"role": "assistant", "content": "Long."}, user("Who are you?")]
     assert ScriptedUpstream(ANSWERS).answer(messages) != "The warranty covers 24 months."
 
@@ -84,7 +84,7 @@ def test_content_parts_are_read_as_text() -> None:
     assert ScriptedUpstream(ANSWERS).answer([{"role": "user", "content": parts}]) == "The warranty covers 24 months."
 
 
-def test_without_any_document_it_says_so() -> None:
+def test_without_documents_the_answer_says_so() -> None:
     assert ScriptedUpstream([]).answer([user("Hi")]) == "I have no document to answer that from."
 
 
@@ -142,14 +142,14 @@ def test_a_scenes_request_carries_documents_and_agent(content: Content) -> None:
     assert body["grounding"] == {"agent": "leave-desk", "inject": "system"}
 
 
-def test_a_server_serves_for_as_long_as_the_block_runs() -> None:
+def test_a_server_runs_while_the_block_runs() -> None:
     with serving(ScriptedUpstream([]).app, bind(0)) as url:
         assert httpx.get(f"{url}/v1/models").status_code == 200
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{url}/v1/models")
 
 
-def test_a_server_that_cannot_start_says_so() -> None:
+def test_a_server_that_cannot_start_is_an_error() -> None:
     async def broken(scope: Any, receive: Any, send: Any) -> None:
         await receive()
         await send({"type": "lifespan.startup.failed", "message": "no database"})
@@ -158,7 +158,7 @@ def test_a_server_that_cannot_start_says_so() -> None:
         pass
 
 
-def test_a_port_that_is_taken_is_an_error() -> None:
+def test_a_port_in_use_is_an_error() -> None:
     taken = bind(0)
     taken.listen()
     with taken, pytest.raises(OSError, match="in use"):
@@ -166,7 +166,7 @@ def test_a_port_that_is_taken_is_an_error() -> None:
 
 
 @pytest.mark.slow
-def test_the_demo_is_ready_and_keeps_what_happened(running: tuple[Stage, dict[str, SceneResult]]) -> None:
+def test_the_demo_is_ready_and_records_its_requests(running: tuple[Stage, dict[str, SceneResult]]) -> None:
     standing, _ = running
     assert httpx.get(f"{standing.url}/readyz").json()["status"] == "ready"
     headers = {"authorization": f"Bearer {standing.token}"}
@@ -195,7 +195,7 @@ def outcomes(running: tuple[Stage, dict[str, SceneResult]]) -> dict[str, SceneRe
 
 
 @pytest.mark.slow
-def test_the_grounded_answer_goes_out_with_a_verdict_a_claim(outcomes: dict[str, SceneResult]) -> None:
+def test_the_grounded_answer_is_delivered_with_a_verdict_per_claim(outcomes: dict[str, SceneResult]) -> None:
     outcome = outcomes["grounded"]
     assert (outcome.status, outcome.finish_reason) == (200, "stop")
     assert [claim["verdict"] for claim in outcome.claims] == ["supported", "supported"]
@@ -203,7 +203,7 @@ def test_the_grounded_answer_goes_out_with_a_verdict_a_claim(outcomes: dict[str,
 
 
 @pytest.mark.slow
-def test_the_contradicted_sentence_never_leaves(outcomes: dict[str, SceneResult]) -> None:
+def test_the_contradicted_sentence_is_withheld(outcomes: dict[str, SceneResult]) -> None:
     outcome = outcomes["contradicted"]
     assert outcome.text.startswith("Adults take one 10 mg tablet twice a day with food.")
     assert outcome.text.endswith("Please ask your pharmacist.")
@@ -213,7 +213,7 @@ def test_the_contradicted_sentence_never_leaves(outcomes: dict[str, SceneResult]
 
 
 @pytest.mark.slow
-def test_what_no_document_says_is_left_out(outcomes: dict[str, SceneResult]) -> None:
+def test_the_unsupported_sentence_is_removed(outcomes: dict[str, SceneResult]) -> None:
     outcome = outcomes["unverifiable"]
     assert "canteen" not in outcome.text
     assert "28 days" in outcome.text
@@ -253,7 +253,7 @@ def test_the_command_plays_the_tour_and_leaves_its_requests(
     }
 
 
-def test_a_port_that_is_taken_ends_the_demo_with_one_line(
+def test_a_port_in_use_ends_the_demo_with_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     taken = bind(0)
@@ -276,7 +276,7 @@ class Interrupted(Event):
 
 
 @pytest.mark.slow
-def test_the_demo_serves_until_ctrl_c_and_puts_the_signals_back(
+def test_the_demo_serves_until_ctrl_c_and_restores_the_signal_handlers(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("app.cli.demo.tour.Event", Interrupted)
@@ -287,7 +287,7 @@ def test_the_demo_serves_until_ctrl_c_and_puts_the_signals_back(
 
 
 @pytest.mark.slow
-def test_an_answer_that_the_tour_cannot_show_ends_it(running: tuple[Stage, dict[str, SceneResult]]) -> None:
+def test_an_unexpected_answer_ends_the_tour(running: tuple[Stage, dict[str, SceneResult]]) -> None:
     standing, _ = running
     with pytest.raises(WalkthroughError, match="GET /admin/v1/policies answered 401"):
         replace(standing, token="wrong").walkthrough(Screen()).run()
@@ -317,7 +317,7 @@ def test_the_demo_reports_a_gateway_that_does_not_start(monkeypatch: pytest.Monk
         tour(Settings(_env_file=None, judge="none"), port=0, folder=tmp_path, leave=True)
 
 
-def test_the_screen_does_without_colours_and_signs_where_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_screen_works_without_colours_and_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     written = io.BytesIO()
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding="ascii", write_through=True))

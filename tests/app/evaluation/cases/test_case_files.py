@@ -137,7 +137,7 @@ def test_a_single_record_may_stand_alone(tmp_path: Path) -> None:
         ("c.parquet", "PAR1 no", "c.parquet: not a readable Parquet file"),
     ],
 )
-def test_what_is_wrong_is_told_by_file_line_and_field(name: str, text: str, told: str, tmp_path: Path) -> None:
+def test_errors_name_file_line_and_field(name: str, text: str, told: str, tmp_path: Path) -> None:
     file = tmp_path / name
     file.write_text(text, "utf-8")
     with pytest.raises(CaseFileError) as error:
@@ -146,7 +146,7 @@ def test_what_is_wrong_is_told_by_file_line_and_field(name: str, text: str, told
     assert "\n" not in str(error.value)
 
 
-def test_a_file_that_is_not_there_or_not_text_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_or_a_binary_one_is_reported(tmp_path: Path) -> None:
     with pytest.raises(CaseFileError, match="No such file or directory"):
         list(read_cases(tmp_path / "none.jsonl"))
     (tmp_path / "latin.csv").write_bytes("output\ncafé\n".encode("latin-1"))
@@ -154,12 +154,12 @@ def test_a_file_that_is_not_there_or_not_text_is_told(tmp_path: Path) -> None:
         list(read_cases(tmp_path / "latin.csv"))
 
 
-def test_a_cell_may_be_longer_than_the_csv_module_takes_by_itself(tmp_path: Path) -> None:
+def test_a_cell_may_exceed_the_default_limit_of_the_csv_module(tmp_path: Path) -> None:
     (tmp_path / "long.csv").write_text("output,context\na," + "word " * 60_000 + "\n", "utf-8")
     (found,) = read_cases(tmp_path / "long.csv")
     assert len(found.documents[0].text) == 300_000
 
 
-def test_grounding_may_be_switched_off() -> None:
+def test_grounding_can_be_disabled() -> None:
     assert read_case({"output": "a", "grounding": False}).scoring.enabled is False
     assert read_case({"output": "a", "grounding": {"enabled": False}}).scoring.enabled is False

@@ -60,7 +60,7 @@ def result(*claims: JudgedClaim, mode: ScoringMode = ScoringMode.BINARY, reasoni
         (Label.CONTRADICTED, 0.6, 1),
     ],
 )
-def test_the_five_steps(label: Label, entailed: float, raw: int) -> None:
+def test_the_scale_from_one_to_five(label: Label, entailed: float, raw: int) -> None:
     assert raw_score(claim(label, entailed), ScoringMode.SCALE, SUPPORT) == raw
 
 
@@ -158,7 +158,7 @@ cases = st.builds(
 @given(
     st.builds(CaseResult, case=cases, key=texts, judged=judged, cached=st.booleans(), error=optional, skipped=st.none())
 )
-def test_nothing_is_lost_on_the_way_to_json_and_back(made: CaseResult) -> None:
+def test_results_survive_json(made: CaseResult) -> None:
     again = from_json(orjson.loads(orjson.dumps(to_json(made))))
     assert again == made
     assert again.score == made.score
@@ -166,5 +166,5 @@ def test_nothing_is_lost_on_the_way_to_json_and_back(made: CaseResult) -> None:
 
 @settings(max_examples=40)
 @given(judged)
-def test_what_the_cache_keeps_is_what_was_judged(made: JudgedOutput) -> None:
+def test_cached_verdicts_survive_json(made: JudgedOutput) -> None:
     assert JudgedOutput.of(orjson.loads(orjson.dumps(made))) == made

@@ -72,7 +72,7 @@ def asking(kind: JudgeKind, chat: Chat, *, key: str | None = "sk", cache: Path |
     return Evaluator(judge, None if cache is None else VerdictCache(cache))
 
 
-async def test_the_llm_alone_is_asked_of_every_claim_and_its_cost_is_counted() -> None:
+async def test_the_llm_alone_judges_every_claim_and_its_cost_is_counted() -> None:
     chat = Chat()
     async with asking(JudgeKind.LLM, chat) as by:
         result = await by.evaluate(case(1, f"{TRUE} {UNKNOWN}", scoring=Scoring(include_reasoning=True)))
@@ -82,7 +82,7 @@ async def test_the_llm_alone_is_asked_of_every_claim_and_its_cost_is_counted() -
     assert result.cost.usd == pytest.approx((800 * 2.0 + 40 * 10.0) / 1e6)
 
 
-async def test_in_a_cascade_it_is_asked_of_what_is_left_open(tmp_path: Path) -> None:
+async def test_in_a_cascade_the_llm_judges_the_undecided_claims(tmp_path: Path) -> None:
     chat = Chat()
     async with asking(JudgeKind.CASCADE, chat, cache=tmp_path / "cache") as by:
         result = await by.evaluate(case(1, f"{TRUE} {FALSE} {UNKNOWN}"))
@@ -94,7 +94,7 @@ async def test_in_a_cascade_it_is_asked_of_what_is_left_open(tmp_path: Path) -> 
     assert (again.cached, again.judged) == (True, result.judged)
 
 
-async def test_a_call_that_failed_makes_the_case_fail_and_is_not_kept(tmp_path: Path) -> None:
+async def test_a_failed_call_fails_the_case_and_is_not_cached(tmp_path: Path) -> None:
     """The cross-encoder's verdict stands, but it is not that of the cascade."""
     cache = tmp_path / "cache"
     async with asking(JudgeKind.CASCADE, Chat(error=JudgeError("down")), cache=cache) as by:
@@ -104,20 +104,20 @@ async def test_a_call_that_failed_makes_the_case_fail_and_is_not_kept(tmp_path: 
         assert (await by.evaluate(case(1, UNKNOWN))).score == 1.0
 
 
-async def test_without_a_key_nothing_begins() -> None:
+async def test_without_a_key_the_run_does_not_start() -> None:
     with pytest.raises(JudgeMissingError, match="no key is configured for openai"):
         async with asking(JudgeKind.LLM, Chat(), key=None):
             pass
 
 
-def test_without_a_model_there_is_no_llm_to_judge() -> None:
+def test_without_a_model_an_llm_judge_is_refused() -> None:
     with pytest.raises(SettingsError, match="GROUNDLANE_LLM_JUDGE_MODEL: not set; the judge 'cascade' needs it"):
         open_evaluator(Settings(_env_file=None), judge="cascade")
     with pytest.raises(SettingsError, match="GROUNDLANE_JUDGE: 'none' cannot be used with the judge"):
         open_evaluator(Settings(_env_file=None, judge="none"))
 
 
-async def test_an_estimate_asks_nobody_and_is_near_what_is_asked_then() -> None:
+async def test_an_estimate_calls_no_llm_and_is_close_to_the_run() -> None:
     cases = [case(number, f"{TRUE} {FALSE} {UNKNOWN}") for number in range(2 * SAMPLED)]
     chat = Chat()
     by = asking(JudgeKind.CASCADE, chat, key=None)
@@ -135,7 +135,7 @@ async def test_an_estimate_asks_nobody_and_is_near_what_is_asked_then() -> None:
     assert found.usd == pytest.approx((found.input_tokens * 2.0 + found.calls * ANSWER_TOKENS * 10.0) / 1e6)
 
 
-async def test_an_estimate_of_the_cross_encoder_costs_nothing_and_knows_the_cache(tmp_path: Path) -> None:
+async def test_an_estimate_of_the_cross_encoder_costs_nothing_and_uses_the_cache(tmp_path: Path) -> None:
     cases: list[Case] = [case(1), case(2, f"{TRUE} {FALSE}"), Case(case_id="c", output=TRUE)]
     async with evaluator(cache=tmp_path / "cache") as by:
         await by.evaluate(cases[0])

@@ -71,7 +71,7 @@ async def test_a_process_that_is_killed_is_replaced(pools: list[ProcessPoolExecu
     assert len(pools) == 2
 
 
-async def test_a_case_that_ends_every_process_fails_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_case_that_kills_every_process_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     spawn = multiprocessing.get_context("spawn")
     monkeypatch.setattr(Processes, "_open", lambda _: ProcessPoolExecutor(1, spawn, os._exit, (3,)))
     here = evaluator()
@@ -81,7 +81,7 @@ async def test_a_case_that_ends_every_process_fails_and_says_so(monkeypatch: pyt
     assert (result.score, result.error) == (None, "the judging process ended before it was done")
 
 
-async def test_a_process_without_its_judge_says_so(pools: list[ProcessPoolExecutor]) -> None:
+async def test_a_process_that_cannot_load_its_judge_is_reported(pools: list[ProcessPoolExecutor]) -> None:
     other = evaluator().judge
     processes = Processes(Settings(_env_file=None), other, 1)
     async with Evaluator(other, processes=processes) as by:
@@ -91,7 +91,7 @@ async def test_a_process_without_its_judge_says_so(pools: list[ProcessPoolExecut
     assert len(pools) == 1
 
 
-async def test_no_process_ends_a_case_that_was_given_up(
+async def test_cancelled_cases_end_their_processes(
     pools: list[ProcessPoolExecutor], caplog: pytest.LogCaptureFixture
 ) -> None:
     by = opened(1)
@@ -111,7 +111,7 @@ async def test_no_process_ends_a_case_that_was_given_up(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no masks of signals")
-async def test_ctrl_c_reaches_no_process_even_while_it_starts(pools: list[ProcessPoolExecutor]) -> None:
+async def test_processes_ignore_ctrl_c_even_while_they_start(pools: list[ProcessPoolExecutor]) -> None:
     async with opened(1) as by:
         await by.evaluate(CASES[0])
         there = await asyncio.wrap_future(pools[0].submit(signal.pthread_sigmask, signal.SIG_BLOCK, []))
@@ -120,7 +120,7 @@ async def test_ctrl_c_reaches_no_process_even_while_it_starts(pools: list[Proces
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGTERM to take")
-async def test_a_run_that_is_to_end_ends_its_processes_and_says_how_to_go_on(tmp_path: Path) -> None:
+async def test_sigterm_ends_the_processes_and_explains_how_to_resume(tmp_path: Path) -> None:
     (tmp_path / "cases.jsonl").write_text('{"output": "The ferry runs.", "context": "The ferry runs."}')
     script = (
         "import asyncio, os, signal\n"
@@ -181,7 +181,7 @@ async def test_no_process_outlives_a_run_that_is_killed() -> None:
         ("http://judge:8080", JudgeOption.CROSS_ENCODER, 1000, 0),
     ],
 )
-async def test_a_long_run_of_the_embedded_judge_has_a_process_a_core(
+async def test_a_long_run_of_the_embedded_judge_has_one_process_per_core(
     name: str, judge: JudgeOption, total: int, processes: int
 ) -> None:
     assert default_processes(Settings(_env_file=None, judge=name), judge, total) == processes

@@ -29,7 +29,7 @@ def test_the_bootstrap_of_many_cases_is_near_the_normal_interval_and_always_the_
     assert mean(values) == found
 
 
-def test_claims_of_one_case_do_not_count_as_so_many_witnesses() -> None:
+def test_claims_of_one_case_are_not_independent() -> None:
     """100 claims in 10 cases that each stand or fall whole: as unsure as 10 cases, not as 100 claims."""
     clustered = ratio([10, 0] * 5, [10] * 10)
     spread = share(50, 100)
@@ -39,7 +39,7 @@ def test_claims_of_one_case_do_not_count_as_so_many_witnesses() -> None:
     assert clustered.low < 0.25 < 0.4 < spread.low
 
 
-def test_where_all_cases_are_alike_there_is_still_doubt() -> None:
+def test_equal_cases_still_have_an_interval() -> None:
     assert mean([1.0] * 10) == share(10, 10)
     assert mean([0.0] * 10) == share(0, 10)
     found = ratio([3, 2], [3, 2])
@@ -48,13 +48,13 @@ def test_where_all_cases_are_alike_there_is_still_doubt() -> None:
     assert found.low < 0.5
 
 
-def test_nothing_and_one_case() -> None:
+def test_no_case_and_a_single_case() -> None:
     nothing = Estimate(value=None)
     assert [share(0, 0), mean([]), ratio([], []), ratio([0], [0]), difference([])] == [nothing] * 5
     assert mean([0.5]) == Estimate(value=0.5)
 
 
-def test_a_paired_difference_does_not_see_what_the_cases_have_in_common() -> None:
+def test_a_paired_difference_ignores_what_the_cases_share() -> None:
     found = difference([(0.1, 0.2), (0.5, 0.6), (0.9, 1.0)])
     assert found.value == pytest.approx(0.1)
     assert found.low == pytest.approx(0.1)

@@ -53,7 +53,7 @@ async def test_the_report_shows_the_worst_first_with_verdict_and_passage(tmp_pat
     assert "bootstrap over cases" in page
 
 
-async def test_flips_are_found_by_wording(tmp_path: Path) -> None:
+async def test_changed_verdicts_are_matched_by_wording(tmp_path: Path) -> None:
     strict = Thresholds(entailment=1.0)
     await run(tmp_path / "a", [case(1, f"{TRUE} {UNKNOWN}"), case(2, TRUE), case(3, TRUE)], evaluator())
     cases = [case(1, f"{TRUE} {UNKNOWN}"), case(2, FALSE), case(4, TRUE)]
@@ -67,13 +67,13 @@ async def test_flips_are_found_by_wording(tmp_path: Path) -> None:
     assert (found.before.value, found.after.value, found.change.value) == (0.75, 0.0, -0.75)
 
 
-async def test_a_run_is_the_same_as_itself(tmp_path: Path) -> None:
+async def test_a_run_equals_itself(tmp_path: Path) -> None:
     await run(tmp_path, [case(1, f"{TRUE} {FALSE}"), case(2)], evaluator())
     found = compare_runs(tmp_path, tmp_path)
     assert (found.flips, found.change.value, found.claims) == ([], 0.0, 3)
 
 
-def test_a_folder_without_a_run_is_told(tmp_path: Path) -> None:
+def test_a_folder_without_a_run_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match="no run in this folder"):
         compare_runs(tmp_path / "a", tmp_path / "b")
     (tmp_path / "cases").mkdir()

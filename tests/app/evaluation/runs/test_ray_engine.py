@@ -30,7 +30,7 @@ pytestmark = [
 ]
 
 
-def test_a_cluster_gives_the_verdicts_of_a_local_run_and_goes_on_from_one(tmp_path: Path) -> None:
+def test_a_cluster_gives_the_verdicts_of_a_local_run_and_resumes_one(tmp_path: Path) -> None:
     """In a process of its own, since Ray leaves warnings behind. Three cases are judged here beforehand."""
     here, there = tmp_path / "here", tmp_path / "there"
     asyncio.run(local(here))

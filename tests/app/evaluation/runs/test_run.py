@@ -44,7 +44,7 @@ def files(folder: Path) -> dict[str, str]:
     return {file.name: file.read_text("utf-8") for file in sorted((folder / "cases").iterdir())}
 
 
-async def test_a_run_sums_up_what_its_files_say(tmp_path: Path) -> None:
+async def test_the_summary_agrees_with_the_files(tmp_path: Path) -> None:
     cases = [
         case(1),
         case(2, f"{TRUE} {FALSE}"),
@@ -84,7 +84,7 @@ async def test_a_second_run_takes_everything_from_the_cache_and_says_the_same(tm
     assert as_before == files(tmp_path / "a")
 
 
-async def test_what_is_alike_is_judged_once_even_at_the_same_time(tmp_path: Path) -> None:
+async def test_equal_cases_are_judged_once_even_concurrently(tmp_path: Path) -> None:
     by = evaluator(cache=tmp_path / "cache")
     async with by:
         results = await evaluate_all(by, [case(number) for number in range(8)])
@@ -92,7 +92,7 @@ async def test_what_is_alike_is_judged_once_even_at_the_same_time(tmp_path: Path
     assert [result.score for result in results] == [1.0] * 8
 
 
-async def test_another_document_or_threshold_or_judge_is_judged_anew() -> None:
+async def test_another_document_threshold_or_judge_is_judged_again() -> None:
     by, other = evaluator(), evaluator(ScriptedJudge(name="other"))
     async with by, other:
         keys = {
@@ -105,7 +105,7 @@ async def test_another_document_or_threshold_or_judge_is_judged_anew() -> None:
         assert by.key(case(1)) == by.key(case(2, scoring=Scoring(mode=ScoringMode.SCALE)))
 
 
-async def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_a_killed_run_can_be_resumed(tmp_path: Path) -> None:
     """The process is killed from inside after five results; the next one judges only what is left."""
     script = (
         "import asyncio, os, signal, sys\n"
@@ -147,7 +147,7 @@ async def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert len(files(tmp_path)) == 20
 
 
-async def test_a_file_that_is_broken_is_made_anew(tmp_path: Path) -> None:
+async def test_a_corrupt_file_is_written_again(tmp_path: Path) -> None:
     await run(tmp_path, [case(1), case(2)], evaluator())
     (tmp_path / "cases" / "case-1.json").write_text('{"case_id": "case-1", "outp', "utf-8")
     judge = scripted()
@@ -156,7 +156,7 @@ async def test_a_file_that_is_broken_is_made_anew(tmp_path: Path) -> None:
     assert json.loads(files(tmp_path)["case-1.json"])["metrics"][0]["score"] == 1.0
 
 
-async def test_another_way_of_scoring_needs_no_judge(tmp_path: Path) -> None:
+async def test_a_change_of_scoring_needs_no_judge(tmp_path: Path) -> None:
     await run(tmp_path, [case(1, f"{TRUE} {UNKNOWN}")], evaluator())
     judge = scripted()
     scoring = Scoring(mode=ScoringMode.SCALE, include_reasoning=True)
@@ -168,13 +168,13 @@ async def test_another_way_of_scoring_needs_no_judge(tmp_path: Path) -> None:
     assert UNKNOWN in reasoning["reasoning"]
 
 
-async def test_cases_that_are_no_longer_there_leave_no_file(tmp_path: Path) -> None:
+async def test_files_of_removed_cases_are_deleted(tmp_path: Path) -> None:
     await run(tmp_path, [case(1), case(2)], evaluator())
     await run(tmp_path, [case(2)], evaluator())
     assert list(files(tmp_path)) == ["case-2.json"]
 
 
-async def test_what_failed_is_not_kept_and_tried_again(tmp_path: Path) -> None:
+async def test_failed_cases_are_not_cached_and_are_retried(tmp_path: Path) -> None:
     broken = ScriptedJudge(error=JudgeOverloadedError("too much"))
     summary = await run(tmp_path / "out", [case(1)], evaluator(broken, tmp_path / "cache"))
     assert (summary.errors, summary.score.value) == (1, None)
@@ -184,14 +184,14 @@ async def test_what_failed_is_not_kept_and_tried_again(tmp_path: Path) -> None:
     assert (summary.errors, summary.score.value) == (0, 1.0)
 
 
-async def test_a_judge_that_only_fails_ends_the_run(tmp_path: Path) -> None:
+async def test_a_judge_that_always_fails_ends_the_run(tmp_path: Path) -> None:
     broken = ScriptedJudge(error=JudgeOverloadedError("too much"))
     with pytest.raises(RunStoppedError, match=f"{MAX_CONSECUTIVE_FAILURES} cases in a row failed"):
         await run(tmp_path, [case(number) for number in range(100)], evaluator(broken))
     assert not (tmp_path / "summary.json").exists()
 
 
-async def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
     with pytest.raises(RunFolderError, match="taken"):
         await run(tmp_path / "taken", [case(1)], evaluator())
@@ -202,7 +202,7 @@ async def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["../../etc/passwd", "a/b", "..", "Case", "x" * 300, "", "é", "a\x00b", ".part", "-rf"]
 )
-def test_no_id_leads_out_of_the_folder_or_shares_a_file(name: str) -> None:
+def test_no_id_leaves_the_folder_or_shares_a_file(name: str) -> None:
     made = file_name(name)
     assert "/" not in made
     assert "\x00" not in made
