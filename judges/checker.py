@@ -218,13 +218,7 @@ class GroundingChecker:
             if self._scorer is not None and self._loaded
             else None
         )
-        known = KnownText(
-            question=conversation or question,
-            documents=[chunk.text for chunk in evidence.chunks],
-            names=[
-                name for chunk in evidence.chunks for name in (chunk.id, chunk.source, chunk.title, chunk.url) if name
-            ],
-        )
+        known = KnownText(question=conversation or question, documents=evidence.documents)
         extractor: ClaimExtractor = self._extractor or HeuristicClaimExtractor(known=known, resolves=resolves)
         escalation = None
         if llm and self._llm is not None and self._llm.ready:
@@ -281,6 +275,7 @@ class GroundingChecker:
             max_tokens=_UNLOADED_MAX_TOKENS if scorer is None else scorer.max_tokens,
             windowing=self._windowing,
         )
+        index.documents.read()
         if scorer is not None:
             self._feature_cache.get([window.judged_text for window in index.windows[:_PREFILLED_WINDOWS]])
         return index

@@ -12,9 +12,10 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any, Final
 
-from judges.claims.known_text import KnownText, words_of
+from judges.claims.known_text import KnownText
 from judges.features.numbers import vocabulary
 from judges.features.words import lexicon
+from judges.features.words.document_text import words_of
 from judges.text.languages.rules import LANGUAGES, claim_rules
 
 _END_MARKS: Final = '.!…。！,:：)]"”’*_'

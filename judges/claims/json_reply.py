@@ -22,10 +22,14 @@ _WIDE = "\u0e00"
 _LITERALS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
 _NUMBER = re.compile(r"-?\d*(?:\.\d*)?(?:[eE][+-]?\d*)?")
 _FENCE = re.compile(r"`{1,3}|`{3}[A-Za-z0-9]{1,10}[ \t\r]*\n?|`{3}[ \t\r]*\n?")
+_PLAIN = re.compile(r'[^"\\]+')
 _STRUCTURE = Sentence(index=0, text="", span=Span(0, 0), plain="", in_code=True)
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _CODE_LENGTH = 4
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+(?:[.,]\d+)*|[^\W\d_]+")
+_MAX_LEAF_CHARS = 1000
+"""A longer string is text, whatever it consists of."""
+_MAX_NUMBER_CHARS = 400
 _MAX_PATH_CHARS = 400
 _MAX_LOOK_BACK = 256
 """Pieces before one that may have its context."""
@@ -56,6 +60,20 @@ class _Value:
         self._wide = 0
         self._in_word = False
 
+    @property
+    def in_escape(self) -> bool:
+        return self._escape is not None
+
+    def extend(self, run: str, place: int) -> None:
+        """Take raw characters without an escape or a quotation mark; the first is at ``place``."""
+        self.characters.extend(run)
+        self.places.extend(range(place, place + len(run)))
+        if self.is_text or self.is_name:
+            return
+        self._words += len(run.split()) - (self._in_word and not run[0].isspace())
+        self._in_word = not run[-1].isspace()
+        self._wide += sum(character >= _WIDE and not character.isspace() for character in run)
+
     def take(self, character: str, place: int) -> bool:
         """Take the next raw character; True if it is the quotation mark that ends the string."""
         if self._escape is not None:
@@ -65,7 +83,7 @@ class _Value:
         elif character == '"':
             return True
         else:
-            self._append(character, place)
+            self.extend(character, place)
         return False
 
     def end(self, place: int) -> int:
@@ -74,37 +92,39 @@ class _Value:
 
     @property
     def is_text(self) -> bool:
-        return not self.is_name and (self._words > _MAX_CODE_WORDS or self._wide > _MAX_CODE_WIDE_CHARS)
+        return not self.is_name and (
+            self._words > _MAX_CODE_WORDS or self._wide > _MAX_CODE_WIDE_CHARS or len(self.characters) > _MAX_LEAF_CHARS
+        )
 
     def _unescape(self, character: str) -> None:
         code = f"{self._escape}{character}"
         if code[0] != "u":
-            self._append(_ESCAPES.get(code, code), self._escape_at)
+            self.extend(_ESCAPES.get(code, code), self._escape_at)
         elif len(code) <= _CODE_LENGTH:
             self._escape = code
             return
         else:
             digits = code[1:]
             known = re.fullmatch("[0-9a-fA-F]{4}", digits)
-            self._append(chr(int(digits, 16)) if known else "\N{REPLACEMENT CHARACTER}", self._escape_at)
+            self.extend(chr(int(digits, 16)) if known else "\N{REPLACEMENT CHARACTER}", self._escape_at)
         self._escape = None
-
-    def _append(self, character: str, place: int) -> None:
-        self.characters.append(character)
-        self.places.append(place)
-        blank = character.isspace()
-        self._words += not blank and not self._in_word
-        self._in_word = not blank
-        self._wide += character >= _WIDE and not blank
 
 
 class _Container:
     """An open object or array: the current key, and the first leaf, which distinguishes it from its siblings."""
 
-    def __init__(self, bracket: str) -> None:
+    def __init__(self, bracket: str, outer: "_Container | None") -> None:
         self.is_object = bracket == "{"
+        self.object: _Container | None = self if self.is_object or outer is None else outer.object
+        """The innermost object."""
         self.key = ""
         self.first = ""
+        self._outer_path = outer.path if outer is not None else ""
+
+    @property
+    def path(self) -> str:
+        """The keys that lead to the current value, in words."""
+        return f"{self._outer_path} {_words(self.key)}".strip()[:_MAX_PATH_CHARS] if self.key else self._outer_path
 
 
 class JsonReply:
@@ -125,8 +145,9 @@ class JsonReply:
         self._unescaped: dict[int, Sentence] = {}
         self._leaves: dict[int, Claim] = {}
         self._index = 0
-        self._raw = ""  # text that is in no piece yet
-        self._begin = 0  # its position in the reply
+        self._raw: list[str] = []  # text, from ``raw_at`` on
+        self._raw_at = 0
+        self._begin = 0  # position of the text that is in no piece yet
         self._place = 0  # how far the reply has been read
         self._state = _State.START
         self._nesting: list[_Container] = []
@@ -139,16 +160,30 @@ class JsonReply:
 
     def push(self, text: str) -> Sequence[Sentence]:
         """Take a delta of the reply; return the pieces whose end is now certain."""
-        self._raw += text
+        self._raw.append(text)
         sentences: list[Sentence] = []
-        for read, character in enumerate(text):
+        read = 0
+        while read < len(text):
             if self._state is _State.PROSE:
                 sentences += self._push_prose(text[read:])
                 break
-            sentences += self._read(character)
-            self._place += 1
+            if run := self._run(text, read):
+                read += run
+                self._place += run
+            else:
+                sentences += self._read(text[read])
+                read += 1
+                self._place += 1
         sentences += self._feed()
         return sentences
+
+    def _run(self, text: str, at: int) -> int:
+        """Take the characters of a string up to its next escape or quotation mark; return how many."""
+        value = self._value
+        if value is None or value.in_escape or (found := _PLAIN.match(text, at)) is None:
+            return 0
+        value.extend(found[0], self._place)
+        return len(found[0])
 
     def pause(self) -> Sequence[Sentence]:
         """Something other than text follows; return the rest of what has arrived."""
@@ -197,11 +232,11 @@ class JsonReply:
             self._state, self._word = _State.FENCE, character
             return ()
         if character in "{[":
-            self._nesting.append(_Container(character))
+            self._nesting.append(_Container(character, self._nesting[-1] if self._nesting else None))
             self._wants_name = character == "{"
         elif character in "}]":
             if not self._nesting:
-                return self._turn_to_prose(1, character)
+                return self._turn_to_prose(character)
             self._nesting.pop()
             self._wants_name = False
         elif character == '"':
@@ -224,15 +259,16 @@ class JsonReply:
             self._state = _State.STRUCTURE
             return [*self._leaf(self._place, self._word), *self._read_structure(character)]
         self._word += character
-        if _NUMBER.fullmatch(self._word) or any(word.startswith(self._word) for word in _LITERALS):
+        is_number = len(self._word) <= _MAX_NUMBER_CHARS and _NUMBER.fullmatch(self._word)
+        if is_number or any(word.startswith(self._word) for word in _LITERALS):
             return ()
-        return self._turn_to_prose(len(self._word), character)
+        return self._turn_to_prose(self._word)
 
     def _read_fence(self, character: str) -> Sequence[Sentence]:
         """The code fence that some models put around their JSON, with the name of the language."""
         self._word += character
         if not _FENCE.fullmatch(self._word):
-            return self._turn_to_prose(len(self._word), character)
+            return self._turn_to_prose(self._word)
         if self._word.endswith("\n") or (self._fenced and self._word == "```"):
             self._state, self._fenced = _State.STRUCTURE, not self._fenced
         return ()
@@ -264,10 +300,9 @@ class JsonReply:
         value.fed = len(value.characters)
         return sentences + self._value_sentences(value, value.splitter.push(text))
 
-    def _turn_to_prose(self, length: int, character: str) -> list[Sentence]:
-        """The last ``length`` characters, including ``character``, are not JSON, nor is anything after them."""
-        self._prose_at = self._place + 1 - length
-        begun = self._raw[self._prose_at - self._begin : self._place + 1 - self._begin]
+    def _turn_to_prose(self, begun: str) -> list[Sentence]:
+        """``begun``, which ends with the current character, is not JSON, nor is anything after it."""
+        self._prose_at = self._place + 1 - len(begun)
         self._state, self._prose = _State.PROSE, self._new_splitter()
         return [*self._structure(self._prose_at), *self._prose_sentences(self._prose.push(begun))]
 
@@ -281,7 +316,7 @@ class JsonReply:
             sentences += self._prose_sentences(end(self._prose))
         elif self._value is not None and self._value.splitter is not None:
             sentences += self._value_sentences(self._value, end(self._value.splitter))
-        stop = self._begin + len(self._raw)
+        stop = self._place
         if self._state is _State.LITERAL and self._word:
             sentences += self._leaf(stop, self._word)
         elif self._value is not None and self._value.splitter is None and not self._value.is_name:
@@ -296,7 +331,7 @@ class JsonReply:
         """The piece of a leaf that ends at ``end``, with its key and the structure before it."""
         path = self._path()
         text = f"{path}: {value}" if path else value
-        innermost = next((one for one in reversed(self._nesting) if one.is_object), None)
+        innermost = self._nesting[-1].object if self._nesting else None
         context = ""
         if innermost is not None:
             context, innermost.first = innermost.first, innermost.first or text[:_MAX_CONTEXT_CHARS]
@@ -315,25 +350,32 @@ class JsonReply:
         return piece
 
     def _path(self) -> str:
-        """The keys that lead to the current value, in words."""
-        return " ".join(_words(one.key) for one in self._nesting if one.is_object and one.key)[:_MAX_PATH_CHARS]
+        return self._nesting[-1].path if self._nesting else ""
 
     def _value_sentences(self, value: _Value, sentences: Sequence[Sentence]) -> list[Sentence]:
-        places = [*value.places, value.end(self._place)]
-        return [self._emit(places[sentence.span.end], sentence, sentence) for sentence in sentences]
+        places, end = value.places, value.end(self._place)
+        return [
+            self._emit(places[at] if (at := sentence.span.end) < len(places) else end, sentence, sentence)
+            for sentence in sentences
+        ]
 
     def _prose_sentences(self, sentences: Sequence[Sentence]) -> list[Sentence]:
         return [self._emit(self._prose_at + sentence.span.end, sentence, sentence) for sentence in sentences]
 
     def _emit(self, end: int, like: Sentence, spoken: Sentence | None) -> Sentence:
-        length = end - self._begin
-        text, self._raw = self._raw[:length], self._raw[length:]
-        sentence = replace(like, index=self._index, text=text, span=Span(self._begin, end))
+        sentence = replace(like, index=self._index, text=self._cut(end), span=Span(self._begin, end))
         if spoken is not None:
             self._unescaped[self._index] = replace(spoken, index=self._index)
         self._index += 1
         self._begin = end
         return sentence
+
+    def _cut(self, end: int) -> str:
+        """The text that is in no piece yet, up to ``end``. What arrived is joined once, however many pieces it has."""
+        if len(self._raw) > 1:
+            self._raw = ["".join(self._raw)[self._begin - self._raw_at :]]
+            self._raw_at = self._begin
+        return self._raw[0][self._begin - self._raw_at : end - self._raw_at]
 
 
 def _words(name: str) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations
 
+from judges.features.words.document_text import DocumentText
 from judges.text.bm25 import Bm25, substance, terms
 from judges.types import Chunk, Evidence
 
@@ -38,6 +39,8 @@ class EvidenceIndex:
         self._sentences = sentences
         self._postings: dict[int, Mapping[str, Sequence[int]]] = {}
         self._bm25 = Bm25([terms(window.judged_text) for window in windows])
+        names = [name for chunk in chunks for name in (chunk.id, chunk.source, chunk.title, chunk.url) if name]
+        self.documents = DocumentText([chunk.text for chunk in chunks], names)
 
     def __len__(self) -> int:
         return len(self.windows)

@@ -1,0 +1,88 @@
+"""The words and lines of documents, for lookups."""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Final
+
+from judges.features.words.stemming import stem
+
+_WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_CUT: Final = re.compile(r"[^\W\d_]+|\d+")
+_QUOTE: Final = "’"
+
+
+def words_of(text: str) -> list[str]:
+    """The words of ``text`` in order, in lower case; numbers are words."""
+    if text.isascii():
+        return _WORD.findall(text.lower())
+    return [found.replace(_QUOTE, "'").casefold() for found in _WORD.findall(text)]
+
+
+def known_words(texts: Sequence[str]) -> frozenset[str]:
+    """The words of ``texts``, their stems and their parts: "30days" and "faq_v2.pdf" contain "30", "days", "faq" and
+    "v2"."""
+    return frozenset(_forms({word for text in texts for word in words_of(text)}))
+
+
+def _forms(words: set[str]) -> Iterator[str]:
+    for word in words:
+        yield word
+        yield stem(word)
+        if word.isalpha():
+            continue
+        for part in _CUT.findall(word):
+            yield part
+            yield stem(part)
+
+
+class DocumentText:
+    """The texts of a request's documents, each read once.
+
+    Args:
+        texts: of the documents.
+        names: their ids, sources, titles and URLs.
+    """
+
+    def __init__(self, texts: Sequence[str] = (), names: Sequence[str] = ()) -> None:
+        self._texts = texts
+        self._names = names
+
+    def read(self) -> None:
+        """Read the documents now and not at the first lookup: large ones take long."""
+        _ = self.words, self._lines, self._joined
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """The words of the texts and names, with their stems and parts."""
+        return known_words([*self._texts, *self._names])
+
+    def quotes(self, text: str) -> bool:
+        """Whether a document or a name contains ``text`` literally, except for white space."""
+        wanted = " ".join(text.split())
+        return bool(wanted) and (wanted in self._lines or self._contains(wanted))
+
+    @cached_property
+    def _lines(self) -> frozenset[str]:
+        lines = (" ".join(line.split()) for text in self._texts for line in text.splitlines())
+        return frozenset([*lines, *(name.strip() for name in self._names)])
+
+    @cached_property
+    def _joined(self) -> str:
+        return "\n".join(" ".join(text.split()) for text in self._texts)
+
+    def _contains(self, wanted: str) -> bool:
+        """Whether a document contains ``wanted``, and not only as part of a longer word or number."""
+        if not all(word in self.words or stem(word) in self.words for word in words_of(wanted)):
+            return False
+        at = self._joined.find(wanted)
+        while at >= 0:
+            end = at + len(wanted)
+            if not self._continues(at - 1, wanted[0]) and not self._continues(end, wanted[-1]):
+                return True
+            at = self._joined.find(wanted, at + 1)
+        return False
+
+    def _continues(self, at: int, neighbour: str) -> bool:
+        """Whether the character at ``at`` and its ``neighbour`` are of one word."""
+        return 0 <= at < len(self._joined) and self._joined[at].isalnum() and neighbour.isalnum()
