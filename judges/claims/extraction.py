@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from judges.claims.claim_context import COLON, QUESTION, ContextFinder, count_words, fold, has_words, is_title
+from judges.claims.claim_context import COLON, QUESTION, ContextFinder, fold, has_words, is_title
 from judges.claims.harmless import HarmlessText
 from judges.claims.known_text import AnyText, KnownText
 from judges.text.fragments import (
@@ -30,7 +30,6 @@ _NESTED = re.compile(r"[([{（「『“\"«„`]")
 _NAME = re.compile(r":? ?(?:\S+\.[A-Za-z][A-Za-z0-9]{1,4}|https?://\S+)")
 """A file name or URL."""
 _MIN_CLAUSE_WORDS = 4
-_MIN_COMMENT_WORDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +221,7 @@ class HeuristicClaimExtractor:
         found = []
         for line in code_fragments(text):
             comment = _COMMENT_LINE.match(text[line.start : line.end]) if line.kind is FragmentKind.TEXT else None
-            if comment is None or count_words(comment["text"]) < _MIN_COMMENT_WORDS:
+            if comment is None or not self._harmless.has_verb(comment["text"]):
                 continue
             if (clause := self._clause(comment["text"])) is not None:
                 start = line.start + comment.start("text")

@@ -117,6 +117,10 @@ class HarmlessText:
             return not self._names_something(folded)
         return self._table.open_questions.match(folded) is not None and self._knows(words_of(folded))
 
+    def has_verb(self, text: str) -> bool:
+        """Whether ``text`` has one of the verbs with which headings and comments state something."""
+        return not _STATING.isdisjoint(words_of(text))
+
     def refusal(self, text: str) -> int:
         """The length of a refusal at the start of ``text`` that names nothing beyond the question and the documents; 0
         if there is none."""

@@ -73,7 +73,7 @@ def test_several_requests_are_judged_together_and_a_document_counts_once(gateway
     with Run(gateway, gateway.agent(grounding=rules)) as run:
         for text in (f"{LEAVE} [1]", "Approval takes five days. [2]", f"{LEAVE} [1]"):
             ask(gateway, run, text)
-        ask(gateway, run, "Nothing to say?")
+        ask(gateway, run, "How can I help you?")
         end = run.complete()
     assert end["recorded"] | {"documents": 2, "claims": 3, "requests": 4} == end["recorded"]
     assert (end["action"], end["decisions"][0]["reason"]) == ("allow", "Grounding audit passed (2 citations)")
