@@ -1,12 +1,14 @@
 """How one policy is evaluated, and how the results of several are combined: the strictest action wins."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
 from policies.base import Category, CategoryResult
 from policies.types import Action, Decision, Phase, Policy, PolicyInputs, Violation, strictest
+
+_JOINT = "; "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +60,7 @@ def evaluate_policy(policy: Policy, category: Category, phase: Phase, inputs: Po
         reason_code=reason_code,
         metadata=metadata,
         latency_ms=(perf_counter() - started) * 1000,
-        quotes={each.reason: each.without_text for each in found.violations if each.without_text is not None},
+        quotes=_quotes(found.violations),
     )
     return PolicyResult(policy=policy, decision=decision, violations=found.violations)
 
@@ -89,29 +91,6 @@ def combine(results: Sequence[PolicyResult]) -> CombinedDecision:
 def first_strictest(violations: Sequence[Violation]) -> Violation | None:
     """The strictest of ``violations``, the first if several are equally strict; None if there are none."""
     return max(violations, key=lambda violation: violation.action.severity, default=None)
-
-
-def without_quotes(decision: Decision) -> Decision:
-    """``decision`` without the text of the reply that its violations quote (see ``Violation.without_text``)."""
-    if not decision.quotes:
-        return decision
-    longest_first = sorted(decision.quotes.items(), key=lambda quote: -len(quote[0]))
-    metadata = {name: _replaced(value, longest_first) for name, value in decision.metadata.items()}
-    return replace(decision, reason=_replaced(decision.reason, longest_first), metadata=metadata, quotes={})
-
-
-def _replaced(value: Any, replacements: Sequence[tuple[str, str]]) -> Any:
-    """``value`` with the replacements made in every string of it."""
-    match value:
-        case str():
-            for old, new in replacements:
-                value = value.replace(old, new)
-            return value
-        case Mapping():
-            return {name: _replaced(inner, replacements) for name, inner in value.items()}
-        case list():
-            return [_replaced(inner, replacements) for inner in value]
-    return value
 
 
 def decision_to_dict(decision: Decision) -> dict[str, Any]:
@@ -145,7 +124,16 @@ def _explanation(found: CategoryResult) -> tuple[str, str | None, dict[str, Any]
             reasons = [violation.reason for violation in several]
             metadata["warnings"] = reasons
             metadata["violations"] = [_violation_to_dict(violation) for violation in several]
-            return "; ".join(reasons), several[0].reason_code, metadata
+            return _JOINT.join(reasons), several[0].reason_code, metadata
+
+
+def _quotes(violations: Sequence[Violation]) -> Mapping[str, str]:
+    """``Decision.quotes`` of a decision with ``violations``."""
+    quotes = {each.reason: each.without_text for each in violations if each.without_text is not None}
+    if quotes and len(violations) > 1:
+        reasons = [each.reason for each in violations]
+        quotes[_JOINT.join(reasons)] = _JOINT.join(quotes.get(reason, reason) for reason in reasons)
+    return quotes
 
 
 def _violation_to_dict(violation: Violation) -> dict[str, Any]:

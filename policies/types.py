@@ -84,7 +84,7 @@ class Policy:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
     """A violated rule. ``drop``: the indices of the documents that ``Action.DROP`` drops. ``relative``: which ones
-    depends on the other documents. ``without_text``: the reason without the text of the reply that it quotes."""
+    depends on the other documents. ``without_text``: the reason without the text that it quotes, if it does."""
 
     action: Action
     reason: str
@@ -110,7 +110,7 @@ class Decision:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     latency_ms: float = 0.0
     quotes: Mapping[str, str] = field(default_factory=dict)
-    """The reasons of violations that quote text of the reply, each with the same reason without that text."""
+    """The reasons that quote text, each with the same reason without that text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -138,7 +138,7 @@ class RequestRecorder:
     """Records one request while it is answered; ``record`` makes the record of it.
 
     Stages set ``governing``, ``judging``, ``retrieval`` and ``reply``. ``sent_model``: the model that the upstream was
-    asked for. ``quotable``: texts that decisions may quote, besides those of the documents and of the reply.
+    asked for.
     """
 
     def __init__(
@@ -173,7 +173,6 @@ class RequestRecorder:
         self.reply = ReplyOutcome()
         self.usage = TokenUsage(len(prompt))
         self.sent_model: str | None = None
-        self.quotable: list[str] = []
         self.status = "completed"
         self._http_status = 200
         self._error: str | None = None
@@ -242,5 +241,4 @@ class RequestRecorder:
             error=self._error,
             total_ms=self.timings.elapsed_ms(),
             marks=dict(self.timings.marks),
-            quotable=tuple(self.quotable),
         )

@@ -12,9 +12,10 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from app.events.redaction import ELLIPSIS, redact_consistency, redact_inputs
+from app.events.redaction import redact_consistency, redact_inputs
 from app.settings import StoreText
 from judges.types import Chunk, Claim, ClaimVerdict, Consistency, Span
+from policies.redaction import ELLIPSIS
 from policies.replay import ChoiceLog, JudgeOptions, RequestLog
 from policies.types import PolicyInputs
 

@@ -64,9 +64,8 @@ class RetrievalOutcome(Struct, frozen=True, kw_only=True):
 class ChoiceRecord(Struct, frozen=True, kw_only=True):
     """One choice of the reply at its end.
 
-    ``positions``: where in the request each of its documents stands. ``quotable``: texts of the reply that decisions
-    may quote. ``log`` gives what its decisions depend on; it takes time, so it is not called before the reply has left
-    unless something waits for it.
+    ``positions``: where in the request each of its documents stands. ``log`` gives what its decisions
+    depend on; it takes time, so it is not called before the reply has left unless something waits for it.
     """
 
     text: str
@@ -74,7 +73,6 @@ class ChoiceRecord(Struct, frozen=True, kw_only=True):
     decisions: Sequence[Decision] = ()
     sentences: Sequence[SentenceRecord] = ()
     positions: Sequence[int] = ()
-    quotable: Sequence[str] = ()
     llm_calls: Sequence[LlmCall] = ()
     log: Callable[[], ChoiceLog] | None = None
 
@@ -130,7 +128,6 @@ class RequestRecord(Struct, kw_only=True):
     error: str | None
     total_ms: float
     marks: Mapping[str, float]
-    quotable: Sequence[str] = ()
     _event: RequestEvent | None = None
 
     @property
@@ -144,7 +141,7 @@ class RequestRecord(Struct, kw_only=True):
 
     def stored(self, decisions: Sequence[Decision]) -> tuple[Decision, ...]:
         """``decisions`` as the event log keeps them."""
-        return stored_decisions(decisions, self._quotable(), self.store_text)
+        return stored_decisions(decisions, self.store_text)
 
     def choice_logs(self) -> list[ChoiceLog]:
         return [choice.log() for choice in self.reply.choices if choice.log is not None]
@@ -259,11 +256,6 @@ class RequestRecord(Struct, kw_only=True):
             )
             for position, chunk in enumerate(self.retrieval.chunks)
         )
-
-    def _quotable(self) -> list[str]:
-        conflicts = self.retrieval.conflicts
-        in_reply = (text for choice in self.reply.choices for text in choice.quotable)
-        return [*self.quotable, *(conflicts.texts if conflicts is not None else ()), *in_reply]
 
 
 def overall_action(status: str, decisions: Sequence[Decision]) -> str:

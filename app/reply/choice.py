@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 from app.events.recorder import Timings
-from app.events.redaction import redact
 from app.events.request_record import ChoiceRecord
 from app.protocols.common.stream_events import (
     ChoiceFinish,
@@ -21,14 +20,15 @@ from app.reply.citations import cite_sentence
 from app.reply.context import ReplyContext
 from app.reply.edits import DeliveredText, OutgoingText, corrected, correction
 from app.reply.final_checks import WholeReply, run_final_checks
-from app.reply.grounding_object import Repairs, reasons_of, summary_of
+from app.reply.grounding_object import Repairs, reasons_of, summary_of, without_withheld
 from app.reply.judged_sentence import JudgedSentence, policy_claims, unjudged_texts
 from app.reply.text_buffer import TextBuffer
 from judges.checker import ReplyCheck
 from judges.concurrency import MAX_INLINE_SPLIT_CHARS, run
 from judges.types import ClaimVerdict, Label, LlmCall, Sentence, SentenceVerdict, Span
 from policies.engine import ReplyEvaluation, SentenceDecision, decision_to_dict
-from policies.evaluation import without_quotes
+from policies.grounding.unjudged_check import quotes_unjudged
+from policies.redaction import without_text
 from policies.types import Action, Decision, Phase, UnjudgedText
 
 INVISIBLE = "invisible"
@@ -375,7 +375,7 @@ class Choice:
     def _shown_decisions(self) -> list[Decision]:
         """The decisions as the client sees them: they quote no unjudged text that it did not get."""
         withholds = self.blocked or any(not each.shown or each.left_out for each in self.findings.sentences)
-        return [without_quotes(each) if withholds else each for each in self._evaluation.decisions]
+        return [without_text(each, quotes_unjudged) if withholds else each for each in self._evaluation.decisions]
 
     def _action(self, decisions: Sequence[Decision]) -> str:
         if self.blocked:
@@ -389,9 +389,9 @@ class Choice:
         withheld = self.findings.withheld_texts()
         return ReplyRefusal(
             choice=self.index,
-            reason=redact(decision.reason, withheld) if decision else "",
+            reason=without_withheld(decision, withheld).reason if decision else "",
             reason_code=self._cause.reason_code if self._cause else None,
-            decisions=[redact(decision_to_dict(d), withheld) for d in decisions],
+            decisions=[decision_to_dict(without_withheld(d, withheld)) for d in decisions],
         )
 
     def record(self) -> ChoiceRecord:

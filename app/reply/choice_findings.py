@@ -14,7 +14,6 @@ from app.reply.judged_sentence import (
     choice_log,
     llm_calls,
     policy_claims,
-    quotable_texts,
     sentence_records,
     standing,
     withheld_texts,
@@ -171,14 +170,12 @@ class ChoiceFindings:
                 complete=complete,
             )
 
-        verdicts = [each.verdict for each in self.sentences]
         return ChoiceRecord(
             index=self._index,
             text=text,
             decisions=decisions,
             sentences=sentence_records(self.sentences),
             positions=self._context.positions,
-            quotable=[*quotable_texts(verdicts, self.final), *self._context.options.reported.unsupported_claims],
             llm_calls=llm_calls,
             log=log,
         )

@@ -1,11 +1,10 @@
 """What clients see of the findings: the ``grounding`` object, its claims, and the annotations. Pure functions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from app.events.llm_usage import llm_usage
-from app.events.redaction import redact
 from app.protocols.documents import Options
 from app.reply.judged_sentence import JudgedSentence
 from judges.thresholds import Thresholds
@@ -23,6 +22,7 @@ from judges.types import (
     Standing,
 )
 from policies.engine import decision_to_dict
+from policies.redaction import without_text
 from policies.types import Action, Decision
 
 _RATIO_DIGITS = 4
@@ -45,6 +45,11 @@ class Repairs:
             "regenerations": self.regenerations,
         }
         return {name: count for name, count in counts.items() if count}
+
+
+def without_withheld(decision: Decision, withheld: Collection[str]) -> Decision:
+    """``decision`` without the texts that it quotes and that contain one of ``withheld``."""
+    return without_text(decision, lambda quoted: any(text in quoted for text in withheld))
 
 
 def reasons_of(verdict: SentenceVerdict, thresholds: Thresholds) -> list[str]:
@@ -167,7 +172,7 @@ def summary_of(
     if options.shows("claims"):
         summary["claims"] = list(claims)
     if options.shows("decisions"):
-        summary["decisions"] = [redact(decision_to_dict(decision), withheld) for decision in decisions]
+        summary["decisions"] = [decision_to_dict(without_withheld(decision, withheld)) for decision in decisions]
     if options.shows("documents"):
         summary["retrieval"] = dict(retrieval)
     summary["judge"] = {

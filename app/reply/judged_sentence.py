@@ -160,23 +160,19 @@ def _citations_in(judged: JudgedSentence, names: DocumentNames) -> Iterator[Cita
 
 
 def withheld_texts(sentences: Sequence[JudgedSentence], findings: Findings) -> list[str]:
-    """Texts of claims that the client must not see, longest first; an LLM may quote them in its explanations."""
-    texts = {claim.claim.text for each in sentences if each.offset is None for claim in each.verdict.claims}
+    """Texts that the client must not see: claims and markers of withheld sentences, and what may quote them."""
+    texts = {text for each in sentences if each.offset is None for text in _quotable_texts(each)}
     if texts:
         texts.update(_explanations(findings))
     if not any(each.offset is not None for each in sentences):
         texts.update(_contradicting_texts(findings))
-    return sorted(texts, key=len, reverse=True)
+    return list(texts)
 
 
-def quotable_texts(verdicts: Iterable[SentenceVerdict], findings: Findings) -> list[str]:
-    """Texts of the reply, and of an LLM about it, that decisions may quote."""
-    claims = [claim for verdict in verdicts for claim in verdict.claims]
-    texts = [claim.claim.text for claim in claims]
-    texts += _explanations(findings)
-    texts += [claim.correction for claim in claims if claim.correction]
-    texts += _contradicting_texts(findings)
-    return texts
+def _quotable_texts(judged: JudgedSentence) -> Iterator[str]:
+    """What decisions may quote of a sentence."""
+    yield from (claim.claim.text for claim in judged.verdict.claims)
+    yield from (citation.marker for citation in judged.citations)
 
 
 def llm_calls(findings: Findings) -> list[LlmCall]:

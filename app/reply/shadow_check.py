@@ -66,11 +66,9 @@ class ShadowCheck:
         if heard is None or record.log is None:
             return record
         sentences = self._sentences(heard)
-        texts = [claim.claim.text for each in sentences for claim in each.verdict.claims]
         return structs.replace(
             record,
             sentences=sentence_records(sentences),
-            quotable=[*record.quotable, *texts],
             log=partial(self._log, record.log, sentences),
         )
 

@@ -238,9 +238,6 @@ class RunService:
             policies = pinned.in_scope(run)
             outcome, shadow = given.decide(policies), given.decide(PolicySet(policies.shadow))
             recorder = self._recorder(run, kind, now)
-            recorder.quotable = [
-                text for data in (*(step.data for step in steps), given.data) for text in texts_of(data)
-            ]
             made = _redacted_json(recorder, outcome.made)
             step = RunStep(seq=run.version + 1, ts=now, kind=kind, data=given.data, decisions=made, key=caller.repeat)
             counts = {name: count + given.counts.get(name, 0) for name, count in run.counts.items()}
@@ -365,7 +362,7 @@ async def _repeated_step(
 
 
 def _redacted_json(recorder: RequestRecorder, decisions: Sequence[Decision]) -> list[dict[str, Any]]:
-    return [decision_to_dict(each) for each in stored_decisions(decisions, recorder.quotable, recorder.store_text)]
+    return [decision_to_dict(each) for each in stored_decisions(decisions, recorder.store_text)]
 
 
 def _size(step: RunStep) -> int:

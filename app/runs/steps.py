@@ -10,6 +10,7 @@ from typing import Any
 
 from judges.types import Chunk, Claim, ClaimVerdict, Consistency, Contradiction, Label, LocatedStatement, Source, Span
 from policies.citations.extraction import reported_citations
+from policies.redaction import redacted_marker
 from policies.types import Citation, PolicyInputs
 
 _NOWHERE = Span(0, 0)
@@ -147,6 +148,11 @@ def with_texts(data: Mapping[str, Any], change: Callable[[str], str | None]) -> 
         changed["unsupported_claims"] = [change(text) or "" for text in data["unsupported_claims"]]
     if "claims" in data:
         changed["claims"] = [{**claim, "text": change(claim["text"]) or ""} for claim in data["claims"]]
+    if "found_citations" in data:
+        changed["found_citations"] = [
+            {**found, "marker": change(found["marker"]) or ""} if _is_text(found["marker"]) else found
+            for found in data["found_citations"]
+        ]
     if "inconsistencies" in data:
         changed["inconsistencies"] = [
             {**found, "texts": [change(text) or "" for text in found["texts"]]} for found in data["inconsistencies"]
@@ -159,8 +165,13 @@ def texts_of(data: Mapping[str, Any]) -> list[str]:
     return [
         *data.get("unsupported_claims", ()),
         *(claim["text"] for claim in data.get("claims", ())),
+        *(found["marker"] for found in data.get("found_citations", ()) if _is_text(found["marker"])),
         *(text for found in data.get("inconsistencies", ()) for text in found["texts"]),
     ]
+
+
+def _is_text(marker: str) -> bool:
+    return redacted_marker(marker) != marker
 
 
 def _source_json(source: Source | None) -> dict[str, Any] | None:

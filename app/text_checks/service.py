@@ -14,7 +14,7 @@ from app.gateway.request_scope import RequestScope
 from app.protocols.documents.collection import Limits
 from app.reply.citations import cite_reply
 from app.reply.final_checks import FinalCheck, WholeReply, run_final_checks
-from app.reply.judged_sentence import JudgedSentence, llm_calls, policy_claims, quotable_texts, sentence_records
+from app.reply.judged_sentence import JudgedSentence, llm_calls, policy_claims, sentence_records
 from app.settings import Settings
 from app.text_checks.request import CheckRequest, read_check
 from judges.checker import GroundingChecker, ReplyCheck
@@ -212,7 +212,6 @@ class TextChecks:
             decisions=evaluation.decisions if named else (),
             sentences=sentence_records(judged.sentences),
             positions=range(len(request.chunks)),
-            quotable=quotable_texts(judged.verdicts, found),
             llm_calls=[*judged.reply.llm_calls, *llm_calls(found)],
         )
         recorder.reply = ReplyOutcome(

@@ -7,6 +7,7 @@ from policies.citations.extraction import distinct_documents
 from policies.grounding.claim_actions import label_of
 from policies.grounding.reply_violation import reply_violation
 from policies.grounding.rules import GroundingRules
+from policies.redaction import redacted_marker
 from policies.types import Action, Citation, PolicyInputs, Violation
 
 FABRICATED = "fabricated"
@@ -57,6 +58,7 @@ def _fabricated(rules: GroundingRules, inputs: PolicyInputs, citation: Citation)
         reason=f"Citation {citation.marker} names no document ({count} given)",
         reason_code="GROUNDING_BAD_CITATION",
         metadata={"kind": FABRICATED, "marker": citation.marker, "count": count},
+        without_text=f"Citation {redacted_marker(citation.marker)} names no document ({count} given)",
     )
 
 
@@ -76,6 +78,7 @@ def _misattributed(
             "sentence_index": citation.sentence_index,
             "supported_by": [inputs.chunks[index].id for index in sorted(supporting)],
         },
+        without_text=f"Citation {redacted_marker(citation.marker)} does not support its sentence",
     )
 
 

@@ -8,6 +8,7 @@ from policies import number_format
 from policies.grounding.claim_actions import is_blocked, is_corrected, is_stripped, label_of
 from policies.grounding.reply_violation import reply_violation
 from policies.grounding.rules import GroundingRules
+from policies.redaction import ELLIPSIS
 from policies.types import Action, PolicyInputs, Violation
 
 
@@ -27,6 +28,7 @@ def check_sentence_claims(rules: GroundingRules, inputs: PolicyInputs) -> Iterat
                 reason=f'Unverifiable claim left out: "{claim.claim.text}"',
                 reason_code="GROUNDING_UNVERIFIABLE",
                 metadata=_claim_metadata(claim, Label.UNVERIFIABLE),
+                without_text=f'Unverifiable claim left out: "{ELLIPSIS}"',
             )
 
 
@@ -79,6 +81,7 @@ def _contradiction(claim: ClaimVerdict, action: Action) -> Violation:
         reason=f'Claim contradicts {name}: "{claim.claim.text}"',
         reason_code="GROUNDING_CONTRADICTION",
         metadata=metadata,
+        without_text=f'Claim contradicts {name}: "{ELLIPSIS}"',
     )
 
 

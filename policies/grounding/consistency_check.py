@@ -8,6 +8,7 @@ from typing import Any
 
 from judges.types import LocatedStatement
 from policies.grounding.rules import GroundingRules
+from policies.redaction import ELLIPSIS
 from policies.types import Action, PolicyInputs, Violation
 
 
@@ -32,6 +33,7 @@ def check_consistency(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[V
                 reason=f'Claims contradict each other: "{first.text}" / "{second.text}"',
                 reason_code="GROUNDING_INCONSISTENT",
                 metadata={"claims": [_claim_metadata(first), _claim_metadata(second)], "score": contradiction.score},
+                without_text=f'Claims contradict each other: "{ELLIPSIS}" / "{ELLIPSIS}"',
             )
 
 

@@ -8,7 +8,10 @@ from policies import number_format
 from policies.grounding.claim_actions import is_left_out
 from policies.grounding.rules import GroundingRules
 from policies.grounding.standings import NO_DOCUMENTS
+from policies.redaction import ELLIPSIS
 from policies.types import Action, PolicyInputs, UnjudgedText, Violation
+
+_REASON = "Unjudged text "
 
 
 def check_sentence_unjudged(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
@@ -58,11 +61,16 @@ def joined(unjudged: Sequence[UnjudgedText]) -> list[UnjudgedText]:
     ]
 
 
+def quotes_unjudged(reason: str) -> bool:
+    """Whether ``reason``, which may be that of several violations, quotes unjudged text."""
+    return _REASON in reason
+
+
 def _violation(text: UnjudgedText, action: Action) -> Violation:
     return Violation(
         action=action,
-        reason=f'Unjudged text ({text.kind}): "{text.excerpt}"',
+        reason=f'{_REASON}({text.kind}): "{text.excerpt}"',
         reason_code="GROUNDING_UNJUDGED",
         metadata={"kind": text.kind, "characters": text.characters},
-        without_text=f'Unjudged text ({text.kind}): "…"',
+        without_text=f'{_REASON}({text.kind}): "{ELLIPSIS}"',
     )

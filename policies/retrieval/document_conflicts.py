@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from judges.types import Chunk, Contradiction, LocatedStatement
+from policies.redaction import ELLIPSIS
 from policies.retrieval.rules import RetrievalRules
 from policies.types import Action, PolicyInputs, Violation
 
@@ -29,12 +30,13 @@ def _conflict(inputs: PolicyInputs, contradiction: Contradiction) -> Violation:
     both = [(inputs.chunks[side.document_index or 0], side) for side in (contradiction.first, contradiction.second)]
     (one, first), (other, second) = both
     names = (one.id, other.id) if one.source is None or one.source == other.source else (one.source, other.source)
+    reason = f"Documents '{names[0]}' and '{names[1] or other.id}' contradict each other: "
     return Violation(
         action=Action.WARN,
-        reason=f"Documents '{names[0]}' and '{names[1] or other.id}' contradict each other: "
-        f'"{first.text}" / "{second.text}"',
+        reason=f'{reason}"{first.text}" / "{second.text}"',
         reason_code="RETRIEVAL_CONFLICT",
         metadata={"documents": [_sentence(chunk, side) for chunk, side in both], "score": contradiction.score},
+        without_text=f'{reason}"{ELLIPSIS}" / "{ELLIPSIS}"',
     )
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from judges.types import Label, Part, Sentence, SentenceVerdict, Span, Standing
 from policies.engine import PolicySet, ReplyEvaluation
-from policies.evaluation import without_quotes
 from policies.grounding.standings import coverage_of, unjudged_texts
+from policies.redaction import without_text
 from policies.types import Action, Citation, Phase, PolicyInputs, UnjudgedText, Violation
 from tests.support.policy_builders import chunk, claim, found, policy
 
@@ -191,12 +191,12 @@ def test_decisions_can_be_told_without_the_text_that_they_quote() -> None:
     evaluation.sentence([], [unjudged("secret", start=0), unjudged('secret" tail', start=9)])
     decision = evaluation.finish(PolicyInputs(chunks=ANSWER)).decisions[-1]
     assert "secret" in decision.reason
-    told = without_quotes(decision)
+    told = without_text(decision)
     assert told.reason == 'Unjudged text (code): "…"; Unjudged text (code): "…"'
     assert "secret" not in repr(told)
     assert told.metadata["warnings"] == ['Unjudged text (code): "…"'] * 2
     assert [each["metadata"]["characters"] for each in told.metadata["violations"]] == [6, 12]
-    assert without_quotes(told) is told
+    assert without_text(told) is told
 
 
 def verdict(text: str, *parts: Part, index: int = 0, start: int = 0) -> SentenceVerdict:

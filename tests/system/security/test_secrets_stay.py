@@ -146,3 +146,43 @@ def test_a_line_of_the_log_stays_one_line(log: io.StringIO) -> None:
         assert len(lines) == 2, format
         assert "\x1b[2J" not in log.getvalue()
         assert "\r" not in log.getvalue()
+
+
+SAID = [
+    "Jane Roe takes 8888 canary-tablets [Jane Roe takes 8888 canary-tablets daily.pdf].",
+    "low",
+    "The limit is canary-low [7].",
+]
+
+
+@pytest.mark.parametrize("store_text", ["hash", "none"])
+@pytest.mark.parametrize("action", ["warn", "block"])
+def test_no_marker_and_no_claim_is_in_any_field_of_an_event(
+    tmp_path: Path, log: io.StringIO, store_text: str, action: str
+) -> None:
+    gateway = Gateway(tmp_path, store_text=store_text).start()
+    try:
+        rules = {
+            "action_on_violation": action,
+            "require_valid_citations": True,
+            "max_unsupported_claims": 0,
+            "contradiction_action": "flag",
+            "min_grounding_score": 0.0,
+        }
+        agent = gateway.agent(grounding=rules)
+        gateway.upstream.script(answer(" ".join(SAID), stream=False))
+        body = {**BODY, "grounding": {"agent": agent, "reported": {"unsupported_claims": ["low", "canary-reported"]}}}
+        with gateway.call(body) as call:
+            call.read_all()
+            trace = gateway.trace(call.request_id)
+        assert trace.request["action"] == action
+        assert {decision["action"] for decision in trace.decisions} == {"allow", action}
+        codes = {decision["reason_code"] for decision in trace.decisions}
+        for decision in trace.decisions:
+            codes |= {violation["reason_code"] for violation in decision["metadata"].get("violations", ())}
+        assert codes >= {"GROUNDING_UNSUPPORTED"} | ({"GROUNDING_BAD_CITATION"} if action == "warn" else set())
+    finally:
+        gateway.close()
+    kept = b"".join(path.read_bytes() for path in tmp_path.iterdir()) + log.getvalue().encode()
+    for word in (b"Jane", b"Roe", b"8888", b"canary-", b"daily"):
+        assert word not in kept, word
