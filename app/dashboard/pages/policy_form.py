@@ -100,10 +100,13 @@ async def change_policy(request: Request, resources: ResourcesDep, store: Polici
 
 
 async def _save_or_simulate(request: Request, resources: Resources, editor: PolicyEditor) -> Response:
-    """Save or simulate, or show what is wrong with the form."""
+    """Save, simulate or only check, or show what is wrong with the form."""
+    do = (await request.form()).get("do")
+    if do == "check":
+        return await _form(request, resources, editor)
     try:
         draft = editor.draft()
-        if (await request.form()).get("do") == "simulate":
+        if do == "simulate":
             await _simulate(resources, editor, draft)
             return await _form(request, resources, editor)
         saved = await _save(resources.policies, editor, draft)
@@ -191,6 +194,7 @@ async def _form(request: Request, resources: Resources, editor: PolicyEditor, *,
         "policies/form.html",
         status=status,
         editor=editor,
+        warnings=editor.warnings(resources.facts),
         basics=basics(),
         groups=rule_groups(editor.category),
         about=dict(_categories())[editor.category],

@@ -4,11 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from app.dashboard.policies.form_fields import Entries, all_fields, document_of, entries_of
+from app.dashboard.policies.form_fields import Entries, all_fields, document_of, entries_of, errors_by_field
 from app.dashboard.policies.version_diff import EditConflict, conflicts, draft_of
 from app.policy_admin.policy_document import PolicyDraft, StoredPolicy, parse_document
 from app.policy_admin.policy_store import PolicyStore
 from app.policy_simulation import SimulationSummary
+from policies.base import RulesError
+from policies.policy_warnings import GatewayFacts, policy_warnings
+from policies.registry import parse_rules
 
 SIMULATION_LIMITS = (100, 1_000, 10_000, 100_000)
 """How many requests a simulation may replay."""
@@ -71,6 +74,19 @@ class PolicyEditor:
     def draft(self) -> PolicyDraft:
         """Raises InvalidAdminRequestError."""
         return parse_document(document_of(self.entries, self.category))
+
+    def warnings(self, facts: GatewayFacts) -> Mapping[str, Sequence[str]]:
+        """What the rules and the scope cannot do as they are entered, by field key: what is invalid, else the warnings.
+        The other fields may still be empty."""
+        document = document_of(self.entries, self.category)
+        try:
+            rules = parse_rules(self.category, document["rules"])
+        except RulesError as error:
+            return {key: [message] for key, message in errors_by_field(error.errors, self.category).items()}
+        found: dict[str, list[str]] = {}
+        for warning in policy_warnings(rules, document["scope"]["models"], facts):
+            found.setdefault(".".join(warning.loc), []).append(warning.msg)
+        return found
 
     def fill_in(self, given: Mapping[str, Sequence[str]]) -> None:
         """Replace the entries of fields that ``given`` has values for."""

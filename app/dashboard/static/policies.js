@@ -1,6 +1,8 @@
 // Enhances the policy form: sliders for fractions, marks on changed rules, growing lists and a search over the rules.
 // Without it the form works the same, and the server marks changed rules.
 
+import { swap } from "./app.js";
+
 const one = (root, selector) => root.querySelector(selector);
 
 /** The values of a rule's inputs, in the format of data-default. */
@@ -58,6 +60,25 @@ document.addEventListener("input", (event) => {
   if (target.closest("[data-names]")) growNames(target.closest("[data-names]"));
   mark(rule);
 });
+
+// Rules that can't work together are named while the form is filled in.
+let checking;
+function checkLater(form) {
+  clearTimeout(checking);
+  checking = setTimeout(() => {
+    if (!form.isConnected) return;
+    const body = new URLSearchParams([...new FormData(form)]);
+    body.set("do", "check");
+    swap(form.getAttribute("action"), ["warnings"], { made: { method: "POST", body } });
+  }, 300);
+}
+
+document.addEventListener("input", ({ target }) => {
+  const form = target.closest("form#editor");
+  if (form && target.name && target.name !== "limit") checkLater(form);
+});
+
+document.addEventListener("submit", () => clearTimeout(checking));
 
 // Enter in the search field must not submit the form.
 document.addEventListener("keydown", (event) => {

@@ -9,6 +9,7 @@ import pytest
 
 from app.dashboard.error_messages import readable
 from app.dashboard.policies.form_fields import entries_of
+from policies.templates import templates
 from tests.support.dashboard_seed import AGENT
 from tests.support.live_gateway import Gateway
 
@@ -74,6 +75,40 @@ def test_errors_are_shown_at_their_field_like_the_admin_apis(gateway: Gateway, c
     assert 'value="0,5"' in answer.text
     assert "<script>alert" not in answer.text
     assert stored(gateway, policy["id"])["version"] == 1
+
+
+def warnings_of(page: str) -> list[tuple[str, str]]:
+    """The warnings in the form, as field and message."""
+    found = page.partition('id="warnings"')[2].partition("</div>")[0]
+    return [(key, unescape(text)) for key, text in re.findall(r'<a href="#f-([^"]+)">[^<]*</a>: (.*?)</li>', found)]
+
+
+def test_rules_that_cannot_work_together_are_named_while_the_form_is_filled_in(
+    gateway: Gateway, client: httpx.Client
+) -> None:
+    live = {"unjudged_action": "block", "stream_mode": "live", "min_citations": 0}
+    sent = form("grounding", {**live, "reasoning_action": "drop"}, name="") | {"do": "check"}
+    answer = client.post(f"{POLICIES}/new", data=sent)
+    assert answer.status_code == 200
+    ((key, message),) = warnings_of(answer.text)
+    assert (key, message[:23]) == ("rules.unjudged_action", "With stream_mode 'live'")
+    api = gateway.admin.post("/policies/validate", json={"name": "x", "category": "grounding", "rules": live}).json()
+    assert [warning["msg"] for warning in api["warnings"]] == [message]
+
+    wrong = client.post(f"{POLICIES}/new", data=sent | {"rules.reasoning_action": "pass"})
+    assert warnings_of(wrong.text) == [
+        ("rules.reasoning_action", "Must be 'drop' or 'judge' because unjudged_action is 'block'")
+    ]
+    policy = made(gateway, rules=live)
+    assert [key for key, _ in warnings_of(client.get(f"{POLICIES}/{policy['id']}/edit").text)] == [key]
+    assert warnings_of(client.get(f"{POLICIES}/new", params={"template": "Customer support"}).text) == []
+
+
+def test_a_strict_template_can_be_saved_as_it_is(gateway: Gateway, client: httpx.Client) -> None:
+    (template,) = (each for each in templates() if each["name"] == "Medical Q&A")
+    sent = form("grounding", template["rules"], name="medical", scope={"agents": ["nobody"]})
+    answer = client.post(f"{POLICIES}/new", data=sent)
+    assert answer.status_code == 303, answer.text
 
 
 def test_a_stale_edit_is_refused_and_both_versions_are_shown(gateway: Gateway, client: httpx.Client) -> None:

@@ -96,6 +96,19 @@ def test_a_change_is_simulated_saved_and_rolled_back(page: Any, gateway: Gateway
     assert (now["version"], now["rules"]["unverifiable_action"]) == (4, "flag")
 
 
+def test_rules_that_cannot_work_together_are_named_while_the_form_is_filled_in(page: Any, gateway: Gateway) -> None:
+    page.goto("/dashboard/policies/new?template=Customer%20support")
+    warnings = page.locator("#warnings li")
+    assert warnings.count() == 0
+    page.get_by_role("radiogroup", name="unverifiable_action").get_by_role("radio", name="strip").check()
+    page.get_by_role("radiogroup", name="stream_mode").get_by_role("radio", name="live").check()
+    warnings.first.wait_for()
+    assert "'strip' has no effect" in warnings.first.inner_text()
+    check_everywhere(page)
+    page.get_by_role("radiogroup", name="stream_mode").get_by_role("radio", name="hold").check()
+    warnings.first.wait_for(state="detached")
+
+
 def test_the_form_works_without_javascript(browser: Any, gateway: Gateway, client: httpx.Client) -> None:
     policy = gateway.policy("retrieval", scope={"agents": ["nobody"]})
     url = f"/dashboard/policies/{policy['id']}"
