@@ -243,6 +243,20 @@ class TestWarnings:
         assert where(await client.post(f"{url}/rollback", json={"version": 2})) == []
         assert "warnings" not in (await client.get(url)).json()
 
+    async def test_the_schema_of_the_api_has_them(self, client: httpx.AsyncClient) -> None:
+        schema = (await client.get("/openapi.json")).json()
+        for path, method, status in (
+            (URL, "post", "201"),
+            (f"{URL}/{{policy_id}}", "put", "200"),
+            (f"{URL}/{{policy_id}}", "patch", "200"),
+            (f"{URL}/{{policy_id}}/rollback", "post", "200"),
+            (f"{URL}/validate", "post", "200"),
+        ):
+            answer = schema["paths"][path][method]["responses"][status]["content"]["application/json"]["schema"]
+            model = schema["components"]["schemas"][answer["$ref"].rpartition("/")[2]]
+            warning = model["properties"]["warnings"]["items"]["$ref"].rpartition("/")[2]
+            assert set(schema["components"]["schemas"][warning]["properties"]) == {"loc", "msg"}
+
     async def test_what_the_gateway_lacks_is_known(self, client: httpx.AsyncClient) -> None:
         rules = {"contradiction_action": "correct", "llm_grounding_check": True}
         answer = await client.post(f"{URL}/validate", json={"name": "x", "category": "grounding", "rules": rules})
