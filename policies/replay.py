@@ -8,7 +8,7 @@ from judges.thresholds import Thresholds
 from judges.types import Chunk, Claim, ClaimVerdict, Consistency, Label, Source
 from policies.engine import PolicySet, priority_order
 from policies.grounding.combined_settings import GroundingSettings
-from policies.types import Action, Decision, Phase, PolicyInputs, UnjudgedText, strictest
+from policies.types import Action, Citation, Decision, Phase, PolicyInputs, UnjudgedText, strictest
 
 NO_REPLY = "no_reply"
 """The request was blocked before there was a reply."""
@@ -165,12 +165,19 @@ class _ChoiceReplay:
         claims = self._claims(found)
         unjudged = self._unjudged(found, found.claims[len(claims) :])
         self._inputs = replace(found, claims=claims, unjudged=unjudged, strippable=not live)
-        self.evaluation = policies.evaluate_reply(_opening(self._inputs, ready=choice.ready))
+        opening = _opening(self._inputs, ready=choice.ready)
+        self.evaluation = policies.evaluate_reply(opening)
+        known = replace(opening, citations=_reported(self._inputs), documents_may_follow=log.late > 0)
+        self._blocked_before_call = policies.blocked_before_call(known) is not None
 
     def run(self) -> bool:
         """Make the decisions; True if the choice is blocked."""
         if self.evaluation.start().action is Action.BLOCK:
             return True
+        if self._blocked_before_call:
+            return self.evaluation.finish(_without_reply(self._inputs)).action is Action.BLOCK
+        if self._log.blocked and not (self._inputs.claims or self._inputs.unjudged or self._inputs.coverage):
+            self.doubts.add(NO_REPLY)
         withheld: set[int] = set()
         for index, claims, unjudged in self._sentences():
             decision = self.evaluation.sentence(claims, unjudged)
@@ -279,6 +286,26 @@ def _opening(inputs: PolicyInputs, *, ready: bool) -> PolicyInputs:
         reported_unsupported=inputs.reported_unsupported,
         output_confidence=inputs.output_confidence,
         judged=ready,
+    )
+
+
+def _reported(inputs: PolicyInputs) -> Sequence[Citation]:
+    return [citation for citation in inputs.citations if citation.reported]
+
+
+def _without_reply(inputs: PolicyInputs) -> PolicyInputs:
+    """The inputs of a request whose reply was never asked for."""
+    return replace(
+        inputs,
+        claims=(),
+        unjudged=(),
+        citations=_reported(inputs),
+        coverage=None,
+        trust_score=None,
+        consistency=None,
+        cited_support={},
+        llm_scores=(),
+        tool_calls_only=False,
     )
 
 
