@@ -98,7 +98,8 @@ def _open_check(
         evidence,
         thresholds=settings.thresholds,
         max_sources_per_claim=settings.max_sources_per_claim,
-        max_claims=settings.max_claims,
+        # Where no judge looks at the reply, that is why its claims have no verdict, whatever their number.
+        max_claims=settings.max_claims if context.unjudged is None else None,
         correct=settings.corrects and context.strippable,
         is_json=context.is_json,
         question=context.asked,

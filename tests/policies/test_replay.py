@@ -1,7 +1,7 @@
 """Decisions made again of what a request left behind."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -14,6 +14,7 @@ from policies.replay import (
     DOCUMENTS,
     LLM,
     MORE_CLAIMS,
+    NO_REPLY,
     STANDINGS,
     THRESHOLDS,
     TOOLS,
@@ -231,3 +232,22 @@ def test_a_log_without_standings_is_a_doubt_where_they_matter(rules: dict[str, A
     of = log(choice(claim()))
     assert decided(of, grounding(**rules)).doubts == {STANDINGS}
     assert decided(of, grounding()).doubts == set()
+
+
+class TestBlockedBeforeTheCall:
+    """What the request says blocks it: the upstream is not called, so there is no reply to decide about."""
+
+    STRICT: ClassVar[dict[str, Any]] = {"abstention_threshold": 0.5, "action_on_violation": "block"}
+
+    def test_the_logged_reply_is_no_matter(self) -> None:
+        of = log(choice(claim(0.0, 0.9), unjudged=[CODE], coverage=0.5, output_confidence=0.4))
+        made = decided(of, grounding(**self.STRICT, contradiction_action="block", unjudged_action="block"))
+        assert (made.action, made.doubts) == (Action.BLOCK, frozenset())
+        assert [decision.reason_code for decision in made.decisions if decision.action is Action.BLOCK] == [
+            "GROUNDING_ABSTAIN"
+        ]
+
+    def test_what_a_reply_would_have_been_is_unknown(self) -> None:
+        of = log(choice(output_confidence=0.4), blocked=True)
+        assert decided(of, grounding(**self.STRICT)).doubts == set()
+        assert decided(of, grounding()).doubts == {NO_REPLY}
