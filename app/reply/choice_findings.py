@@ -5,9 +5,10 @@ from typing import Any
 
 from app.events.request_record import ChoiceRecord
 from app.protocols.common.stream_events import SupportingPassage, UpstreamCitation
+from app.reply.annotations import annotations_of
 from app.reply.citations import cite_reply, cited_by_upstream
 from app.reply.context import ReplyContext
-from app.reply.grounding_object import annotations_of, claims_of, unjudged_of
+from app.reply.grounding_object import claims_of, unjudged_of
 from app.reply.judged_sentence import (
     Findings,
     JudgedSentence,

@@ -1,4 +1,4 @@
-"""What clients see of the findings: the ``grounding`` object, its claims, and the annotations. Pure functions."""
+"""What clients see of the findings: the ``grounding`` object and its claims. Pure functions."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -107,20 +107,6 @@ def unjudged_of(sentences: Sequence[JudgedSentence]) -> list[dict[str, Any]]:
     ]
 
 
-def annotations_of(sentences: Sequence[JudgedSentence], chunks: Sequence[Chunk]) -> list[dict[str, Any]]:
-    """OpenAI's citation objects: one for each delivered sentence and document that supports it or that it cites."""
-    annotations = []
-    for sentence in sentences:
-        span = sentence.span
-        if span is None:
-            continue
-        supporting = [source.document_index for source in sentence.supporting]
-        cited = [c.document_index for c in sentence.citations if c.document_index is not None]
-        for index in dict.fromkeys((*supporting, *cited)):
-            annotations.append(_annotation(chunks[index], span))
-    return annotations
-
-
 def summary_of(
     *,
     request_id: str,
@@ -222,15 +208,6 @@ def worst(choices: Sequence[ChoiceVerdict], *, default: str) -> tuple[str, float
     found = min(choices, key=lambda choice: VERDICTS_WORST_FIRST.index(ReplyVerdict(choice.verdict)))
     scores = [choice.trust_score for choice in choices if choice.trust_score is not None]
     return found.verdict, min(scores, default=None)
-
-
-def _annotation(chunk: Chunk, span: Span) -> dict[str, Any]:
-    place = {"start_index": span.start, "end_index": span.end}
-    if chunk.url and chunk.url.startswith(("https://", "http://")):  # a client may make a link of it
-        citation = {**place, "url": chunk.url, "title": chunk.title or chunk.source or chunk.id}
-        return {"type": "url_citation", "url_citation": citation}
-    filename = chunk.source or chunk.title or chunk.id
-    return {"type": "file_citation", "file_citation": {**place, "file_id": chunk.id, "filename": filename}}
 
 
 def _delivered_span(entry: JudgedSentence, verdict: ClaimVerdict) -> Span | None:
