@@ -1,6 +1,6 @@
 """Fuzz one target, guided by what of the code each input reaches; stops at the first input that fails.
 
-    python -m tests.system.fuzz sse|splitter|requests|replies [options of libFuzzer, as -max_total_time=600]
+    python -m tests.system.fuzz sse|splitter|requests|replies|unread [options of libFuzzer, as -max_total_time=600]
 
 Needs ``atheris``, which is not among the project's dependencies. An input that failed is written to a file
 ``crash-...`` in the folder where this runs; give that as an argument to run it again.
@@ -24,6 +24,7 @@ TARGETS: Mapping[str, Sequence[str]] = {
         "app.protocols", "app.reply.stream_guard", "app.reply.choice", "app.reply.text_buffer",
         "app.reply.grounding_object", "app.reply.edits", "app.reply.citations",
     ),
+    "unread": ("judges.text.fragments", "judges.claims", "judges.coverage", "app.reply"),
 }  # fmt: skip
 """What of our code each of them is to find its way through."""
 

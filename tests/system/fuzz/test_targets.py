@@ -20,7 +20,7 @@ def test_what_once_failed_holds(target: str, data: str) -> None:
     import_module(f"tests.system.fuzz.{target}").check(bytes.fromhex(data))
 
 
-@pytest.mark.parametrize("target", ["sse", "splitter", "requests", "replies"])
+@pytest.mark.parametrize("target", ["sse", "splitter", "requests", "replies", "unread"])
 def test_inputs_at_random_hold(target: str) -> None:
     check = import_module(f"tests.system.fuzz.{target}").check
     chance = random.Random(target)
