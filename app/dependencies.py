@@ -63,5 +63,6 @@ async def require_admin(request: Request) -> None:
         raise UnauthorizedError("The admin token is missing: send it as 'Authorization: Bearer <token>'")
     resources = await resources_of(request)
     if not resources.admin.accepts(token.strip()):
+        await resources.wrong_tokens.refuse(request.client.host if request.client else None)
         raise UnauthorizedError("The admin token is wrong.")
     act_as(f"token:{resources.admin.id}")

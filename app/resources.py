@@ -15,6 +15,7 @@ import structlog
 from app.auth import KeyStore, RateLimiter, open_rate_limiter
 from app.auth.admin_token import AdminAuth
 from app.auth.secrets import Vault
+from app.auth.wrong_tokens import WrongTokens
 from app.concurrency import TaskScope
 from app.config import load_config
 from app.db.database import Database
@@ -66,6 +67,7 @@ class Resources:
     upstream: UpstreamClient
     open_paths: OpenPaths
     admin: AdminAuth
+    wrong_tokens: WrongTokens
     metrics: Metrics
     gateway: Gateway
     runs: RunService
@@ -180,6 +182,7 @@ async def open_resources(
             upstream=upstream,
             open_paths=open_paths,
             admin=admin,
+            wrong_tokens=WrongTokens(metrics.observe_wrong_admin_token),
             metrics=metrics,
             gateway=Gateway(
                 settings=settings,

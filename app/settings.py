@@ -4,7 +4,7 @@ import re
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import Field, HttpUrl, SecretStr, ValidationError
+from pydantic import AfterValidator, Field, HttpUrl, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -33,6 +33,15 @@ class SettingsError(ValueError):
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
+
+
+_SHORTEST_TOKEN = 16
+
+
+def _long_enough(token: SecretStr) -> SecretStr:
+    if len(token.get_secret_value().strip()) < _SHORTEST_TOKEN:
+        raise ValueError(f"a token needs at least {_SHORTEST_TOKEN} characters, for example: openssl rand -hex 32")
+    return token
 
 
 class Settings(BaseSettings):
@@ -71,7 +80,7 @@ class Settings(BaseSettings):
         "sqlite+aiosqlite:///./groundlane.db"
     )
     admin_token: Annotated[
-        SecretStr | None,
+        Annotated[SecretStr, AfterValidator(_long_enough)] | None,
         Field(description="Admin token; unset: one is created at the first start, printed once and stored as a hash"),
     ] = None
     dashboard: Annotated[bool, Field(description="Serve the dashboard under /dashboard")] = True
@@ -220,4 +229,4 @@ def load_settings() -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         name = "GROUNDLANE_" + "_".join(str(part) for part in first["loc"]).upper()
-        raise SettingsError(f"{name}: {first['msg']}") from None
+        raise SettingsError(f"{name}: {first['msg'].removeprefix('Value error, ')}") from None

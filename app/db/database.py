@@ -1,9 +1,11 @@
 """The database: one engine, read and write transactions, for SQLite and PostgreSQL alike."""
 
 import asyncio
+import os
 import sqlite3
+import stat
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -161,7 +163,7 @@ class _SqliteConnection(aiosqlite.Connection):
 
 
 async def _open_sqlite(path: str, **arguments: Any) -> aiosqlite.Connection:
-    connection = _SqliteConnection(lambda: sqlite3.connect(path, **arguments), iter_chunk_size=64)
+    connection = _SqliteConnection(lambda: _connect(path, **arguments), iter_chunk_size=64)
     # As SQLAlchemy does for connections it opens itself: a thread must not keep the process alive.
     connection._thread.daemon = True
     try:
@@ -176,7 +178,25 @@ async def _open_sqlite(path: str, **arguments: Any) -> aiosqlite.Connection:
 def _threaded(url: URL, busy_timeout_s: float) -> Engine:
     """For ``Database.transact``; a connection is used by one thread at a time, but not always the same one."""
     arguments = {"timeout": busy_timeout_s, "isolation_level": None, "check_same_thread": False}
-    return create_engine(url.set(drivername="sqlite"), connect_args=arguments)
+    path = str(url.database)
+    return create_engine(url.set(drivername="sqlite"), creator=lambda: _connect(path, **arguments))
+
+
+def _connect(path: str, **arguments: Any) -> sqlite3.Connection:
+    """Open an SQLite file that only its owner can read. SQLite creates ``-wal`` and ``-shm`` with the same mode."""
+    with suppress(OSError):  # SQLite reports what is wrong with the path
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    for name in (path, f"{path}-wal", f"{path}-shm"):
+        with suppress(OSError):  # not there, or not ours
+            make_private(name)
+    connection: sqlite3.Connection = sqlite3.connect(path, **arguments)
+    return connection
+
+
+def make_private(path: str | Path) -> None:
+    """Let only the owner of ``path`` read and write it. Raises OSError."""
+    if stat.S_IMODE(os.stat(path).st_mode) & 0o077:
+        os.chmod(path, 0o600)
 
 
 def _set_up_sqlite(engine: Engine, synchronous: str) -> None:

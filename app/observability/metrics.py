@@ -112,6 +112,7 @@ class Metrics:
             "upstream_errors", "Upstream failures, including those fixed by a retry", "kind"
         )
         self._keys_refused = self._counter("keys_refused", "Requests refused because of their gateway key", "reason")
+        self._admin_tokens_wrong = self._counter("admin_tokens_wrong", "Requests refused for a wrong admin token")
         self._dropped_fields = self._counter(
             "dropped_fields", "Fields of upstream replies left out under a grounding policy", "api", "field"
         )
@@ -186,6 +187,10 @@ class Metrics:
     def observe_key_refused(self, reason: str) -> None:
         """Count a request refused because of its key: ``wrong`` (missing, unknown or revoked) or ``rate``."""
         self._keys_refused.labels(reason).inc()
+
+    def observe_wrong_admin_token(self) -> None:
+        """Count a request refused because of a wrong admin token."""
+        self._admin_tokens_wrong.inc()
 
     def observe_dropped_field(self, api: str, field: str) -> None:
         """Count a field of a reply that was left out because no table of known fields has it; names are few."""

@@ -11,6 +11,7 @@ import fcntl
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
@@ -42,6 +43,8 @@ class JournalFile:
             return None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with suppress(PermissionError):  # of another user
+                os.fchmod(descriptor, 0o600)
             # Its previous owner may have removed it between the two calls above.
             if os.fstat(descriptor).st_ino == path.stat().st_ino:
                 return cls(path, descriptor)

@@ -274,7 +274,7 @@ def test_a_gateway_needs_its_token_and_a_valid_url(run: Run, file: Path, monkeyp
     no_token = run("policies", "list", "--url", "http://127.0.0.1:9")
     assert no_token.code == 2
     assert no_token.err.startswith("Error: GROUNDLANE_ADMIN_TOKEN: not set")
-    monkeypatch.setenv("GROUNDLANE_ADMIN_TOKEN", "hunter2-token")
+    monkeypatch.setenv("GROUNDLANE_ADMIN_TOKEN", "hunter2-hunter2-token")
     for address, code, said in (
         ("127.0.0.1:9", 2, "must start with http"),
         ("http://127.0.0.1:x", 2, "is not a valid URL"),

@@ -63,7 +63,7 @@ def test_settings_are_listed_with_value_default_and_meaning(run: Run, monkeypatc
 
 
 def test_secrets_are_masked_in_the_list(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GROUNDLANE_ADMIN_TOKEN", "hunter2-token")
+    monkeypatch.setenv("GROUNDLANE_ADMIN_TOKEN", "hunter2-hunter2-token")
     monkeypatch.setenv("GROUNDLANE_DATABASE_URL", "postgresql+asyncpg://app:hunter2@db/x")
     result = run("settings")
     assert "hunter2" not in result.out
@@ -80,6 +80,19 @@ def test_a_bad_setting_stops_any_command_with_one_line(
     assert result.out == ""
     (line,) = result.err.splitlines()
     assert line.startswith("Error: GROUNDLANE_JUDGE_TIMEOUT_MS: ")
+
+
+@pytest.mark.parametrize("token", ["x", "fifteen-letters", "padded          "])
+def test_a_short_admin_token_stops_the_start_with_one_line(
+    monkeypatch: pytest.MonkeyPatch, run: Run, token: str
+) -> None:
+    monkeypatch.setenv("GROUNDLANE_ADMIN_TOKEN", token)
+    result = run("serve")
+    (line,) = result.err.splitlines()
+    assert (result.code, line) == (
+        2,
+        "Error: GROUNDLANE_ADMIN_TOKEN: a token needs at least 16 characters, for example: openssl rand -hex 32",
+    )
 
 
 def test_an_invalid_secret_key_stops_the_start_with_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

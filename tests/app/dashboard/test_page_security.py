@@ -144,7 +144,10 @@ def test_a_new_admin_token_signs_everybody_out(start_gateway: Callable[..., Gate
     with sign_in(first) as client:
         kept = client.cookies
     url = f"sqlite+aiosqlite:///{first.database}"
-    same, other = start_gateway(database_url=url), start_gateway(database_url=url, admin_token="another-token")
+    same, other = (
+        start_gateway(database_url=url),
+        start_gateway(database_url=url, admin_token="another-admin-token"),
+    )
     assert [visit(each, kept).get("/dashboard/").status_code for each in (same, other)] == [200, 303]
 
 

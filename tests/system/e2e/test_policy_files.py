@@ -64,7 +64,7 @@ def test_a_wrong_token_and_an_address_without_a_gateway_fail_in_one_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("GROUNDLANE_ADMIN_TOKEN", "wrong")
+    monkeypatch.setenv("GROUNDLANE_ADMIN_TOKEN", "wrong-token-for-tests")
     address = f"http://127.0.0.1:{gateway.port}"
     assert groundlane("policies", "list", "--url", address)[0] == 1
     assert capsys.readouterr().err == f"Error: {address}: The admin token is wrong.\n"

@@ -14,12 +14,17 @@ from app.api.error_responses import install_error_handlers
 from app.auth import KeyStore
 from app.auth.admin_token import AdminAuth
 from app.auth.secrets import Vault, new_secret_key
+from app.auth.wrong_tokens import WrongTokens
 from app.db.database import Database
 from app.events.storage.writer import EventWriter
 from app.policy_admin.policy_store import PolicyStore
 from policies.policy_warnings import GatewayFacts
 
 TOKEN = "the-admin-token"
+
+
+async def at_once(_seconds: float) -> None:
+    """Instead of a pause."""
 
 
 @pytest.fixture
@@ -38,6 +43,7 @@ async def resources(
             policies=store,
             events=events,
             admin=auth,
+            wrong_tokens=WrongTokens(lambda: None, sleep=at_once),
             keys=KeyStore(database),
             vault=Vault(database, SecretStr(new_secret_key())),
             facts=GatewayFacts(

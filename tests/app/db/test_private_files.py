@@ -1,0 +1,58 @@
+"""Nobody but the owner reads the database and the journal, whatever the umask and whoever made the files."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from app.db.database import Database
+from app.events.storage.journal import JournalFile
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def open_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def modes(folder: Path) -> dict[str, int]:
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+
+
+def make_readable(*paths: Path) -> None:
+    for path in paths:
+        path.touch(0o666)
+
+
+async def write(database: Database) -> None:
+    async with database.write() as connection:
+        await connection.execute(text("CREATE TABLE IF NOT EXISTS t (x INTEGER)"))
+    await database.transact(lambda connection: connection.execute(text("INSERT INTO t VALUES (1)")))
+
+
+@pytest.mark.parametrize("existing", [False, True])
+async def test_the_files_of_a_database_are_private(tmp_path: Path, existing: bool) -> None:
+    path = tmp_path / "groundlane.db"
+    if existing:
+        make_readable(path, Path(f"{path}-wal"), Path(f"{path}-shm"))
+    database = Database(f"sqlite+aiosqlite:///{path}")
+    await write(database)
+    found = modes(tmp_path)
+    await database.aclose()
+    assert found == {"groundlane.db": 0o600, "groundlane.db-wal": 0o600, "groundlane.db-shm": 0o600}
+
+
+@pytest.mark.parametrize("existing", [False, True])
+def test_the_journal_is_private(tmp_path: Path, existing: bool) -> None:
+    path = tmp_path / "groundlane.db.events"
+    if existing:
+        path.touch(0o666)
+    journal = JournalFile.open(path, create=True)
+    assert journal is not None
+    assert modes(tmp_path) == {path.name: 0o600}
