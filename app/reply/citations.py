@@ -1,5 +1,6 @@
 """Assigns the citations of a reply to its sentences."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -26,11 +27,13 @@ def cite_reply(sentences: Sequence[JudgedSentence], text: str, names: DocumentNa
         replace(judged.verdict.sentence, span=Span(offset, end))
         for (judged, offset), end in zip(shown, ends, strict=True)
     ]
+    starts = [one.span.start for one in spans]
     cited: dict[int, list[Citation]] = {}
     for citation in find_citations(text, names, spans):
         index = citation.sentence_index
         if index is None and citation.span is not None:  # listed, not cited: its place decides
-            index = next((s.index for s in reversed(spans) if s.span.start <= citation.span.start), None)
+            place = bisect_right(starts, citation.span.start) - 1
+            index = spans[place].index if place >= 0 else None
         if index is not None:
             cited.setdefault(index, []).append(citation)
     for judged, _ in shown:
@@ -46,11 +49,12 @@ def cited_by_upstream(
     """The upstream's own citations; one before the first sentence is ignored. ``positions`` says where in the request
     each document was."""
     found: list[Citation] = []
+    starts, owners = [judged.verdict.sentence.span.start for judged in sentences], _owners(sentences)
     for citation in cited:
         index = next((i for name in citation.names if (i := names.get(name)) is not None), None)
         if citation.document in positions:
             index = positions.index(citation.document)
-        sentence = None if citation.place is None else _sentence_at(sentences, citation.place)
+        sentence = None if citation.place is None else owners[bisect_right(starts, citation.place)]
         if citation.place is None or sentence is not None:
             found.append(
                 Citation(
@@ -60,10 +64,14 @@ def cited_by_upstream(
     return found
 
 
-def _sentence_at(sentences: Sequence[JudgedSentence], place: int) -> int | None:
-    """The sentence that a marker at ``place`` belongs to: the one there, or if that makes no claim, the one before it
-    in its paragraph."""
-    before = [judged for judged in sentences if judged.verdict.sentence.span.start <= place]
-    while len(before) > 1 and not before[-1].verdict.claims and not before[-2].verdict.sentence.text.endswith("\n"):
-        before.pop()
-    return before[-1].verdict.sentence.index if before else None
+def _owners(sentences: Sequence[JudgedSentence]) -> list[int | None]:
+    """The sentence that a marker belongs to, by the number of sentences that begin before it: the last of them, or if
+    that makes no claim, the one before it in its paragraph."""
+    owners: list[int | None] = [None]
+    above = "\n"
+    for judged in sentences:
+        sentence = judged.verdict.sentence
+        stands_alone = judged.verdict.claims or owners[-1] is None or above.endswith("\n")
+        owners.append(sentence.index if stands_alone else owners[-1])
+        above = sentence.text
+    return owners
