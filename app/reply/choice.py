@@ -21,12 +21,13 @@ from app.reply.context import ReplyContext
 from app.reply.edits import DeliveredText, OutgoingText, corrected, correction
 from app.reply.final_checks import WholeReply, run_final_checks
 from app.reply.grounding_object import Repairs, reasons_of, summary_of, without_withheld
-from app.reply.judged_sentence import JudgedSentence, policy_claims, unjudged_texts
+from app.reply.judged_sentence import JudgedSentence, policy_claims
 from app.reply.text_buffer import TextBuffer
 from judges.checker import ReplyCheck
 from judges.concurrency import MAX_INLINE_SPLIT_CHARS, run
 from judges.types import ClaimVerdict, Label, LlmCall, Sentence, SentenceVerdict, Span
 from policies.engine import ReplyEvaluation, SentenceDecision, decision_to_dict
+from policies.grounding.standings import unjudged_texts
 from policies.grounding.unjudged_check import quotes_unjudged
 from policies.redaction import without_text
 from policies.types import Action, Decision, Phase, UnjudgedText

@@ -6,11 +6,12 @@ from typing import Any
 
 from app.events.claim_rows import SentenceRecord
 from judges.report import SKIPPED, letters
-from judges.types import ClaimVerdict, Consistency, Label, LlmCall, LlmScore, SentenceVerdict, Source, Span, Standing
+from judges.types import ClaimVerdict, Consistency, Label, LlmCall, LlmScore, SentenceVerdict, Source, Span
 from policies.citations.document_names import DocumentNames
 from policies.citations.extraction import find_citations
+from policies.grounding.standings import unjudged_texts
 from policies.replay import ChoiceLog
-from policies.types import Citation, PolicyInputs, UnjudgedText
+from policies.types import Citation, PolicyInputs
 
 Findings = Mapping[str, Any]
 """What the final checks found about the whole reply: fields of ``policies.types.PolicyInputs``."""
@@ -79,22 +80,6 @@ class JudgedSentence:
         """Where a position in the upstream's reply is in the delivered text. Only for a sentence that was delivered."""
         before = sum(min(span.end, position) - span.start for span in self.left_out if span.start < position)
         return (self.offset or 0) + position - self.verdict.sentence.span.start - before
-
-
-def unjudged_texts(verdict: SentenceVerdict) -> list[UnjudgedText]:
-    """The text of a sentence that is neither judged nor harmless."""
-    sentence = verdict.sentence
-    start = sentence.span.start
-    return [
-        UnjudgedText(
-            kind=part.kind or "",
-            span=part.span,
-            sentence_index=sentence.index,
-            text=sentence.text[part.span.start - start : part.span.end - start],
-        )
-        for part in verdict.parts
-        if part.standing is Standing.UNJUDGED
-    ]
 
 
 def policy_claims(verdicts: Iterable[SentenceVerdict]) -> list[ClaimVerdict]:

@@ -6,7 +6,7 @@ import pytest
 
 from judges.types import Label, Part, Sentence, SentenceVerdict, Span, Standing
 from policies.engine import PolicySet, ReplyEvaluation
-from policies.grounding.standings import coverage_of, unjudged_texts
+from policies.grounding.standings import unjudged_texts
 from policies.redaction import without_text
 from policies.types import Action, Citation, Phase, PolicyInputs, UnjudgedText, Violation
 from tests.support.policy_builders import chunk, claim, found, policy
@@ -214,17 +214,11 @@ class TestStandings:
             index=2,
             start=10,
         )
-        assert unjudged_texts(judged) == (UnjudgedText(kind="code", text="`ls`", span=Span(14, 18), sentence_index=2),)
-        assert coverage_of([judged]) == 6 / 8
+        assert unjudged_texts(judged) == [UnjudgedText(kind="code", text="`ls`", span=Span(14, 18), sentence_index=2)]
 
     def test_a_sentence_without_parts_is_unjudged(self) -> None:
-        (text,) = unjudged_texts(verdict("Take 8."), without_parts="no_documents")
-        assert (text.kind, text.text) == ("no_documents", "Take 8.")
-        assert coverage_of([verdict("Take 8.")]) == 0
+        (text,) = unjudged_texts(verdict("Take 8."))
+        assert (text.kind, text.text) == ("unavailable", "Take 8.")
 
     def test_white_space_alone_says_nothing(self) -> None:
-        assert unjudged_texts(verdict("\n\n")) == ()
-
-    def test_a_reply_without_letters_has_no_coverage(self) -> None:
-        assert coverage_of([]) is None
-        assert coverage_of([verdict("—")]) is None
+        assert unjudged_texts(verdict("\n\n")) == []
