@@ -6,6 +6,7 @@ GatewayError
 │   └── RunError               404/409/400: the run does not exist, is complete, or is full
 ├── WrongKeyError              401: no gateway key, or an invalid one
 ├── KeyLimitError              403: the gateway key does not allow that model or collection
+├── LlmCheckError              403: the caller may not ask for an LLM judge, or for this one
 ├── UngovernedPathError        403: the path is neither governed nor open
 ├── RateLimitError             429: the gateway key exceeded its rate limit
 ├── PolicyBlockedError         400: a policy refused the request or the reply
@@ -69,6 +70,12 @@ class KeyLimitError(GatewayError):
     def __init__(self, message: str, *, code: str, param: str) -> None:
         super().__init__(message, param=param)
         self.code = code
+
+
+class LlmCheckError(GatewayError):
+    status = 403
+    type = "permission_error"
+    code = "llm_check_not_allowed"
 
 
 class UngovernedPathError(GatewayError):

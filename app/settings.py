@@ -136,6 +136,10 @@ class Settings(BaseSettings):
     llm_judge_prices: Annotated[
         str | None, Field(description="TOML file with prices that take precedence over those in the package")
     ] = None
+    caller_llm_checks: Annotated[
+        bool,
+        Field(description="Let callers of /v1/grounding/check and /mcp ask for an LLM judge in their options"),
+    ] = False
     openai_api_key: Annotated[SecretStr | None, Field(description="Key for OpenAI models as judges")] = None
     anthropic_api_key: Annotated[SecretStr | None, Field(description="Key for Anthropic models as judges")] = None
     groq_api_key: Annotated[SecretStr | None, Field(description="Key for models at Groq as judges")] = None

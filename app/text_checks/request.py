@@ -87,4 +87,7 @@ def _rules(options: Any) -> GroundingRules:
         raise InvalidRequestError(f"{where}: {first['msg']}.", param=where) from None
     if not isinstance(rules, GroundingRules):
         raise TypeError("rules of another category")
+    if rules.llm_grounding_criteria:
+        where = "options.llm_grounding_criteria"
+        raise InvalidRequestError(f"{where}: only a policy can give an LLM judge criteria.", param=where)
     return rules

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.auth import GatewayKey
-from app.errors import InvalidRequestError
+from app.errors import InvalidRequestError, LlmCheckError
 from app.events.recorder import RequestRecorder
 from app.events.records import EventLog, RecordedRequest
 from app.events.request_record import ChoiceRecord, ReplyOutcome, RetrievalOutcome
@@ -32,7 +32,7 @@ from judges.verdicts.citation_support import CitationChecker
 from policies.citations.document_names import DocumentNames
 from policies.engine import PolicyEngine, PolicySet, ReplyEvaluation
 from policies.grounding.evaluator import GroundingRules
-from policies.types import Action, Citation, Decision, Policy, PolicyInputs, strictest
+from policies.types import Action, Citation, Decision, Policy, PolicyInputs, Scope, strictest
 
 _OPTIONS = "options"
 
@@ -141,12 +141,15 @@ class TextChecks:
     async def check(self, body: Mapping[str, Any], *, key: GatewayKey | None = None) -> Checked:
         """The check that ``body``, decoded JSON, requests; ``key`` is the caller's. Cancel it to stop the check.
 
-        Raises InvalidRequestError, which names the field, and KeyLimitError for a document that the key does not allow.
+        Raises InvalidRequestError, which names the field, KeyLimitError for a document or an LLM that the key does not
+        allow, and LlmCheckError for an LLM judge that the caller may not ask for.
         """
         request = read_check(body, Limits.of(self.settings))
         if key is not None:
             key.check_documents(request.chunks, request.path_of)
-        policy = self._policy(request)
+        if request.options is not None:
+            self._check_llm(request.options, key)
+        policy = self._policy(request, key)
         recorder = RequestRecorder(
             api="grounding.check", store_text=self.settings.store_text, key_prefix=key.prefix if key else None
         )
@@ -158,7 +161,25 @@ class TextChecks:
             await scope.record()
         return checked
 
-    def _policy(self, request: CheckRequest) -> Policy | None:
+    def _check_llm(self, options: GroundingRules, key: GatewayKey | None) -> None:
+        """An LLM costs money and reads what it is sent, so a caller gets one only if the settings or a policy in scope
+        do. Raises LlmCheckError or KeyLimitError."""
+        in_scope = self.engine().in_scope(key=key.names if key is not None else None).policies
+        allowed = [policy.rules for policy in in_scope if isinstance(policy.rules, GroundingRules)]
+        if options.contradiction_action == "correct" and not (
+            self.settings.caller_llm_checks or any(rules.contradiction_action == "correct" for rules in allowed)
+        ):
+            raise _llm_check_error("contradiction_action", '"correct" uses an LLM')
+        if not options.llm_grounding_check:
+            return
+        models = {rules.llm_grounding_model for rules in allowed if rules.llm_grounding_check}
+        if not self.settings.caller_llm_checks and options.llm_grounding_model not in models:
+            name = "llm_grounding_model" if models else "llm_grounding_check"
+            raise _llm_check_error(name, f"{options.llm_grounding_model!r:.200} is an LLM")
+        if key is not None:
+            key.check_model(options.llm_grounding_model, param="options.llm_grounding_model")
+
+    def _policy(self, request: CheckRequest, key: GatewayKey | None) -> Policy | None:
         if request.options is not None:
             return Policy(id=_OPTIONS, name=_OPTIONS, category="grounding", rules=request.options, version=0)
         if request.policy is None:
@@ -166,6 +187,7 @@ class TextChecks:
         named = [p for p in self.engine().enabled if request.policy in (p.id, p.name)]
         for policy in named:
             if policy.category == "grounding":
+                _check_scope(policy, key)
                 return policy
         told = f"is of category {named[0].category}, not grounding" if named else "is not in force"
         raise InvalidRequestError(f"policy: {request.policy!r:.200} {told}.", param="policy")
@@ -229,6 +251,25 @@ class TextChecks:
             judge_name=judged.by,
             judge_ms=judged.judge_ms,
         )
+
+
+def _llm_check_error(name: str, why: str) -> LlmCheckError:
+    return LlmCheckError(
+        f"options.{name}: {why}, and no policy in scope allows callers that. An operator can with a policy, or with "
+        "GROUNDLANE_CALLER_LLM_CHECKS.",
+        param=f"options.{name}",
+    )
+
+
+def _check_scope(policy: Policy, key: GatewayKey | None) -> None:
+    """A policy for other keys lends its LLM to none but those. Raises LlmCheckError."""
+    rules = policy.rules
+    uses_llm = isinstance(rules, GroundingRules) and (
+        rules.llm_grounding_check or rules.contradiction_action == "correct"
+    )
+    names = key.names if key is not None else None
+    if uses_llm and not Scope(keys=policy.scope.keys).covers(agent=None, model=None, key=names):
+        raise LlmCheckError("policy: it uses an LLM and is for other gateway keys.", param="policy")
 
 
 async def _judge_all(reply: ReplyCheck, text: str) -> list[SentenceVerdict]:
