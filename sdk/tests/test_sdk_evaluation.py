@@ -37,7 +37,7 @@ def test_what_is_not_supported_is_named(evaluator: Evaluator) -> None:
 def test_no_documents_malformed_ones_and_a_failing_judge_fail(
     evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(AssertionError, match="no documents to ground the output in"):
+    with pytest.raises(AssertionError, match="the output has no documents to be checked against"):
         check_grounded(evaluator, TRUE, [])
     with pytest.raises(ValueError, match=r"documents\[0\].text: a document needs a text"):
         check_grounded(evaluator, TRUE, [{"source": "a"}])

@@ -148,7 +148,7 @@ def test_too_long_a_wait_is_the_callers_to_decide(serve: Callable[..., Server]) 
 
 def test_a_run_is_not_begun_twice(serve: Callable[..., Server]) -> None:
     server = serve(httpx.ReadTimeout)
-    with pytest.raises(GatewayTimeoutError, match=r"http://gateway\.test did not answer in time"):
+    with pytest.raises(GatewayTimeoutError, match=r"http://gateway\.test did not respond in time"):
         server.ask(record)
     assert len(server.requests) == 1
 

@@ -13,14 +13,15 @@ from groundlane._transport import DEFAULT_RETRIES, DEFAULT_TIMEOUT_S, Endpoint
 
 
 class Groundlane:
-    """A client of the gateway at ``base_url``, with or without ``/v1``. Default: ``GROUNDLANE_BASE_URL``, or port 8080
-    on this machine.
+    """A client for the gateway at ``base_url``, which may end in ``/v1``. The default is ``GROUNDLANE_BASE_URL``, or
+    else port 8080 on this machine.
 
-    ``api_key`` (default: ``GROUNDLANE_API_KEY``) is sent as a bearer token. ``timeout`` is in seconds, for each read
-    and write. Failed calls are retried up to ``max_retries`` times if that is safe. ``http_client`` is used as it is
-    and not closed.
+    ``api_key`` (default: ``GROUNDLANE_API_KEY``) is sent as a bearer token. ``timeout`` applies to each read and write,
+    in seconds. Failed calls are retried up to ``max_retries`` times when a retry is safe. If you pass ``http_client``,
+    you are responsible for closing it.
 
-    Close it, or use it as a context manager. Raises ValueError for a bad argument; the methods raise GroundlaneError.
+    Close the client after use, or use it as a context manager. Raises ValueError for an invalid argument. All methods
+    raise GroundlaneError on failure.
     """
 
     def __init__(
@@ -46,22 +47,22 @@ class Groundlane:
     ) -> CheckResult:
         """Check ``text`` against ``sources`` (texts), or against ``documents`` with their metadata.
 
-        ``options`` are grounding rules, such as ``{"entailment_threshold": 0.8}``; ``policy`` is the name or id of a
-        grounding policy to use instead.
+        ``options`` are grounding rules, such as ``{"entailment_threshold": 0.8}``. To use the rules of a stored
+        grounding policy instead, pass its name or id as ``policy``.
         """
         call = check_call(text, sources, documents=documents, policy=policy, options=options)
         return CheckResult.read(self._session.send(call))
 
     def run(self, agent_name: str, *, model: str | None = None, enforce_policy: bool = True) -> Run:
-        """A run of ``agent_name``; use it in a ``with`` statement.
+        """Create a run of the agent ``agent_name``, for use in a ``with`` statement.
 
         With ``model``, policies scoped to that model apply too. With ``enforce_policy=False``, decisions are recorded
-        and returned but never raised.
+        and returned, but a blocking decision raises no exception.
         """
         return Run(agent_name, session=self._session, model=model, enforce_policy=enforce_policy)
 
     def get_run(self, run_id: str) -> RunRecord:
-        """The gateway's record of a run."""
+        """Fetch the gateway's record of a run."""
         return RunRecord.read(self._session.send(run_call(run_id)))
 
     def close(self) -> None:
@@ -108,11 +109,11 @@ class AsyncGroundlane:
         return CheckResult.read(await self._session.send(call))
 
     def run(self, agent_name: str, *, model: str | None = None, enforce_policy: bool = True) -> AsyncRun:
-        """A run of ``agent_name``; use it in an ``async with`` statement. See ``Groundlane.run``."""
+        """Create a run of the agent ``agent_name``, for use in an ``async with`` statement. See ``Groundlane.run``."""
         return AsyncRun(agent_name, session=self._session, model=model, enforce_policy=enforce_policy)
 
     async def get_run(self, run_id: str) -> RunRecord:
-        """The gateway's record of a run."""
+        """Fetch the gateway's record of a run."""
         return RunRecord.read(await self._session.send(run_call(run_id)))
 
     async def aclose(self) -> None:

@@ -1,12 +1,12 @@
-"""The exceptions, as a tree.
+"""The exception hierarchy.
 
 GroundlaneError
-├── GatewayUnreachableError     no answer: no connection, connection lost, or timeout
-│   ├── GatewayTimeoutError     timeout
-│   └── JudgeProcessError       the local judge did not start, or ended
+├── GatewayUnreachableError     no response: no connection, connection lost, or timeout
+│   ├── GatewayTimeoutError     the gateway did not respond in time
+│   └── JudgeProcessError       the local judge failed to start, or exited
 ├── GatewayStatusError          an error response: ``status``, ``code``, ``param``
-├── UnexpectedAnswerError       a response that is not from a gateway
-└── PolicyViolationError        a policy blocks; the message is its reason
+├── UnexpectedAnswerError       a response that no Groundlane gateway sends
+└── PolicyViolationError        a policy blocked; the message is its reason
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,26 +20,26 @@ class GroundlaneError(Exception):
 
 
 class GatewayUnreachableError(GroundlaneError):
-    """The gateway gave no answer. It may have handled the request, unless the connection failed."""
+    """The gateway did not respond. Unless the connection itself failed, it may have handled the request."""
 
 
 class GatewayTimeoutError(GatewayUnreachableError):
-    """The gateway did not answer in time."""
+    """The gateway did not respond in time."""
 
 
 class JudgeProcessError(GatewayUnreachableError):
-    """The judge process, which answers in place of a gateway, did not start or has ended."""
+    """The local judge process, used instead of a gateway, failed to start or has exited."""
 
 
 class UnexpectedAnswerError(GroundlaneError):
-    """The answer is not that of a gateway; the base URL may be wrong."""
+    """The response did not come from a Groundlane gateway; the base URL may be wrong."""
 
 
 class GatewayStatusError(GroundlaneError):
-    """The gateway answered with an error.
+    """The gateway returned an error.
 
-    ``status`` is the HTTP status. ``code``, ``param`` (the field concerned) and ``type`` come from the gateway's error,
-    if present. ``retry_after`` is in seconds.
+    ``status`` is the HTTP status. ``code``, ``param`` (the invalid field) and ``type`` are copied from the error in the
+    response, or None. ``retry_after`` is in seconds.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class GatewayStatusError(GroundlaneError):
 
 
 class PolicyViolationError(GroundlaneError):
-    """A policy blocks. The message is its reason, such as ``Source age (400 days) exceeds max (90 days)``; several
-    reasons are joined by ``"; "``.
+    """A policy blocked the request or run. The message is the reason, such as ``Source age (400 days) exceeds max (90
+    days)``; several reasons are joined by ``"; "``.
 
-    ``decisions`` are all decisions, including the blocking ones. ``code`` is the reason code of the first blocking one
-    (``RETRIEVAL_STALE_SOURCE``), and ``param`` is the item concerned (``documents[2]``), if there is one.
-    ``abstention_response`` is the policy's text to show to the user instead, if it has one.
+    ``decisions`` holds all decisions, not only the blocking ones. ``code`` is the reason code of the first blocking
+    decision (``RETRIEVAL_STALE_SOURCE``), and ``param`` the item that it is about (``documents[2]``), or None.
+    ``abstention_response`` is the text that the policy provides to show the user instead, or None.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ _VIOLATIONS = frozenset({"retrieval_policy_violation", "grounding_policy_violati
 def error_from_response(
     status: int, body: Any, *, request_id: str | None = None, retry_after: float | None = None
 ) -> GatewayStatusError | PolicyViolationError:
-    """The exception for an error response with ``status`` and decoded ``body``."""
+    """Build the exception for an error response with ``status`` and the decoded ``body``."""
     error = body.get("error") if isinstance(body, Mapping) else None
     if not isinstance(error, Mapping):
         return GatewayStatusError(

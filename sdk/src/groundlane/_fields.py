@@ -1,17 +1,17 @@
-"""Tolerant reading of the gateway's JSON: fields that are missing or have an unexpected type count as absent."""
+"""Tolerant reader for the gateway's JSON: a field with an unexpected type counts as missing."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 class Fields:
-    """The fields of a JSON object; empty for anything else."""
+    """The fields of a JSON object; any other JSON value has no fields."""
 
     def __init__(self, data: Any) -> None:
         self.raw: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
 
     def text(self, *names: str) -> str | None:
-        """The first of the fields ``names`` that is a string."""
+        """Return the first of the fields ``names`` that is a string, or None."""
         return next((value for name in names if isinstance(value := self.raw.get(name), str)), None)
 
     def number(self, name: str) -> float | None:
@@ -37,7 +37,7 @@ class Fields:
         )
 
     def within(self, name: str) -> "Fields":
-        """The nested object ``name``."""
+        """Return the fields of the nested object ``name``."""
         return Fields(self.raw.get(name))
 
     def __bool__(self) -> bool:

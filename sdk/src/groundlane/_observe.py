@@ -1,4 +1,4 @@
-"""The decorator that makes calls runs, and the current run."""
+"""The decorator that records function calls as runs, and access to the current run."""
 
 import inspect
 from collections.abc import Awaitable, Callable
@@ -17,12 +17,12 @@ R = TypeVar("R")
 def observe(
     agent_name: str, *, enforce_policy: bool = True, client: Groundlane | AsyncGroundlane | None = None
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make each call of the decorated function a run of ``agent_name``: an ``AsyncRun`` for a coroutine function, else
-    a ``Run``. Inside the function, ``current_async_run()`` or ``current_run()`` returns the run.
+    """Record each call of the decorated function as a run of ``agent_name``: an ``AsyncRun`` if it is a coroutine
+    function, otherwise a ``Run``. Inside the function, ``current_async_run()`` or ``current_run()`` returns the run.
 
-    The return value becomes the result of the run, unless the function sets one or the value is not JSON. ``client``
-    must be asynchronous for a coroutine function and synchronous for others; by default each run creates one, with the
-    settings of the environment. Raises TypeError.
+    The return value becomes the result of the run, unless the function sets a result itself or the value is not JSON.
+    ``client`` must be asynchronous for a coroutine function and synchronous otherwise; by default, each run creates a
+    client from the environment variables. Raises TypeError for a generator function or a client of the wrong kind.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -77,12 +77,12 @@ def _observe_async(
 
 def _keep(run: Recording, result: Any) -> None:
     if result is not None and not run.has_result:
-        with suppress(TypeError):  # the value is for the caller and need not be JSON
+        with suppress(TypeError):  # The value is meant for the caller and need not be JSON.
             run.set_result(result)
 
 
 def current_run() -> Run:
-    """The current run. Raises RuntimeError if there is none, or if it is an ``AsyncRun``."""
+    """Return the current run. Raises RuntimeError outside a run, or if the current run is an ``AsyncRun``."""
     run = CURRENT.get()
     if not isinstance(run, Run):
         raise RuntimeError("there is no current synchronous run")
@@ -90,7 +90,7 @@ def current_run() -> Run:
 
 
 def current_async_run() -> AsyncRun:
-    """The current asynchronous run. Raises RuntimeError if there is none, or if it is a ``Run``."""
+    """Return the current asynchronous run. Raises RuntimeError outside a run, or if the current run is a ``Run``."""
     run = CURRENT.get()
     if not isinstance(run, AsyncRun):
         raise RuntimeError("there is no current asynchronous run")

@@ -1,4 +1,4 @@
-"""What a run records and how the gateway decides; shared by synchronous and asynchronous runs."""
+"""The requests and responses of a run, shared by synchronous and asynchronous runs."""
 
 import json
 import math
@@ -17,7 +17,7 @@ _UNSET: Any = object()
 
 
 class Recording:
-    """The state of a run. ``decisions`` are all decisions so far."""
+    """The state of a run. ``decisions`` holds all decisions so far."""
 
     _outer: "Token[Recording | None]"
     """The enclosing run; set when this run starts."""
@@ -38,7 +38,7 @@ class Recording:
 
     @property
     def run_id(self) -> str:
-        """The gateway's id of the run. Raises RuntimeError before the run has started."""
+        """The id that the gateway assigned to the run. Raises RuntimeError before the run has started."""
         if self._run_id is None:
             raise RuntimeError("the run has not started: use it in a with statement")
         return self._run_id
@@ -48,8 +48,8 @@ class Recording:
         return self._result is not _UNSET
 
     def set_result(self, result: Any) -> None:
-        """Set the result of the run, a JSON value; it is sent when the run ends. Raises TypeError for other values, and
-        RuntimeError after the run has ended."""
+        """Set the result of the run to a JSON value, which is sent when the run ends. Raises TypeError for other
+        values, and RuntimeError after the run has ended."""
         self._check_open()
         try:
             json.dumps(result, allow_nan=False)
@@ -64,8 +64,8 @@ class Recording:
 
     def _leave(self) -> None:
         self._over = True
-        # A generator that contains the run may be closed in another context than the one in which it started. The
-        # variable was set in that context only.
+        # A generator that contains the run may be closed in a different context from the one in which it started, and
+        # the variable is set only in the latter.
         with suppress(ValueError):
             CURRENT.reset(self._outer)
 
@@ -115,11 +115,12 @@ class Recording:
     def _started(self, answer: Mapping[str, Any]) -> None:
         self._run_id = Fields(answer).text("run_id")
         if self._run_id is None:
-            raise UnexpectedAnswerError("The gateway's answer has no run id.")
+            raise UnexpectedAnswerError("The gateway's response has no run id.")
         self.decisions += Decision.each(answer.get("decisions"))
 
     def _decided(self, answer: Mapping[str, Any]) -> tuple[Decision, ...]:
-        """The decisions in ``answer``. Raises PolicyViolationError if one blocks and policies are enforced."""
+        """Read the decisions in ``answer``. Raises PolicyViolationError if one of them blocks and policies are
+        enforced."""
         decisions = Decision.each(answer.get("decisions"))
         self.decisions += decisions
         blocking = [decision for decision in decisions if decision.blocks]
@@ -142,7 +143,7 @@ def document_fields(
     age_days: SupportsFloat | None,
     **others: Any,
 ) -> dict[str, Any]:
-    """A document in the gateway's format. Scores may have any numeric type, such as NumPy's."""
+    """Build a document in the gateway's format. Scores may have any numeric type, including NumPy's."""
     return {
         "relevance_score": _number("relevance_score", relevance_score),
         "source": source,
@@ -157,7 +158,7 @@ def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _number(name: str, value: SupportsFloat | None) -> float | None:
-    """Raises ValueError for NaN and infinity."""
+    """Convert ``value`` to a float. Raises ValueError for NaN and infinity."""
     if value is None:
         return None
     number = float(value)

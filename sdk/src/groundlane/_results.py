@@ -1,4 +1,4 @@
-"""The gateway's answers: results of checks, and records of runs."""
+"""Responses of the gateway: check results and run records."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,9 +14,10 @@ from groundlane._types import Claim, Decision, Document
 class CheckResult:
     """The result of a check.
 
-    ``grounded``: the text was judged, nothing in it is contradicted, and the ratio of unverifiable claims is within the
-    limit of the options. ``trust_score`` is the ratio of supported claims, 0 to 1; None without claims. ``action`` and
-    ``decisions`` come from the options or the policy. ``reason_code`` says why nothing was judged.
+    ``grounded`` is True if the text was judged, no claim is contradicted, and the ratio of unverifiable claims is
+    within the limit set by the options. ``trust_score`` is the ratio of supported claims, 0 to 1, or None if the text
+    has no claims. ``action`` and ``decisions`` come from the options or the policy. ``reason_code`` says why nothing
+    was judged.
     """
 
     grounded: bool
@@ -39,10 +40,10 @@ class CheckResult:
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self:
-        """Raises UnexpectedAnswerError for anything but the result of a check."""
+        """Read the response to a check. Raises UnexpectedAnswerError if ``data`` is not a check result."""
         fields = Fields(data)
         if not isinstance(data.get("grounded"), bool):
-            raise UnexpectedAnswerError("The gateway's answer does not say whether the text is grounded.")
+            raise UnexpectedAnswerError("The gateway's response does not say whether the text is grounded.")
         return cls(
             grounded=fields.flag("grounded"),
             claims=Claim.each(data.get("claims")),
@@ -66,11 +67,11 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """The record of a run. ``status`` is ``open`` or ``completed``; ``action`` is the strictest action of all
+    """The record of a run. ``status`` is ``open`` or ``completed``; ``action`` is the strictest action among all
     decisions.
 
-    ``output_confidence`` is the lowest one reported, ``trust_score`` the ratio of supported claims in the requests of
-    the run; both are 0 to 1, or None. ``requests`` are the ids of these requests.
+    ``output_confidence`` is the lowest confidence reported, and ``trust_score`` the ratio of supported claims in the
+    run's requests; both are 0 to 1, or None. ``requests`` holds the ids of the run's requests.
     """
 
     run_id: str
@@ -91,11 +92,11 @@ class RunRecord:
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self:
-        """Raises UnexpectedAnswerError for anything but a run."""
+        """Read a run from a response. Raises UnexpectedAnswerError if ``data`` is not a run."""
         fields = Fields(data)
         run_id = fields.text("run_id")
         if run_id is None:
-            raise UnexpectedAnswerError("The gateway's answer has no run id.")
+            raise UnexpectedAnswerError("The gateway's response has no run id.")
         return cls(
             run_id=run_id,
             agent=fields.text("agent"),
@@ -123,7 +124,8 @@ def check_call(
     policy: str | None,
     options: Mapping[str, Any] | None,
 ) -> Call:
-    """Raises TypeError for a string instead of a list of strings, since a string is a sequence too."""
+    """Build the call for a check. Raises TypeError for a string passed as a list, because a string is a sequence
+    too."""
     for name, value in (("sources", sources), ("documents", documents)):
         if isinstance(value, str):
             raise TypeError(f"{name} must be a list, not one string")

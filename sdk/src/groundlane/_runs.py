@@ -1,4 +1,4 @@
-"""Runs of an agent, as context managers. The gateway's policies decide about what a run records."""
+"""Agent runs as context managers. The gateway applies its policies to everything a run records."""
 
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import suppress
@@ -15,11 +15,11 @@ from groundlane._types import Decision
 
 
 class Run(Recording):
-    """A run of synchronous code, created by ``Groundlane.run``.
+    """A synchronous run, created by ``Groundlane.run``.
 
-    Each ``record_...`` method sends a record and returns the decisions about it; the end of the ``with`` block
-    completes the run. Both raise PolicyViolationError if a policy blocks, unless ``enforce_policy`` is False, and
-    GroundlaneError if the gateway is unreachable or refuses.
+    Each ``record_...`` method sends a record and returns the decisions about it. Leaving the ``with`` block completes
+    the run. Both raise PolicyViolationError if a policy blocks, unless ``enforce_policy`` is False, and GroundlaneError
+    if the gateway is unreachable or rejects the request.
     """
 
     def __init__(
@@ -42,8 +42,8 @@ class Run(Recording):
         updated_at: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> tuple[Decision, ...]:
-        """Record one retrieved document. ``relevance_score`` is 0 to 1; its age is ``age_days``, or follows from
-        ``updated_at`` in RFC 3339."""
+        """Record one retrieved document. ``relevance_score`` is 0 to 1. Give its age as ``age_days``, or the time of
+        the last update as ``updated_at`` (RFC 3339)."""
         others = {"id": id, "text": text, "title": title, "url": url, "updated_at": updated_at, "metadata": metadata}
         fields = document_fields(
             relevance_score=relevance_score, source=source, collection=collection, age_days=age_days, **others
@@ -58,7 +58,7 @@ class Run(Recording):
         output_confidence: SupportsFloat | None = None,
     ) -> tuple[Decision, ...]:
         """Record how well the output is grounded: a score for each claim, the cited sources, the unsupported claims,
-        and the confidence in the whole output. Scores are 0 to 1. Several calls add up."""
+        and the confidence in the whole output. Scores are 0 to 1. Repeated calls accumulate."""
         return self._send(self._grounding(grounding_scores, citations, unsupported_claims, output_confidence))
 
     def __enter__(self) -> Self:
@@ -73,7 +73,7 @@ class Run(Recording):
         if error is None:
             self._send(self._completion())
         elif isinstance(error, Exception):
-            with suppress(GroundlaneError):  # the original error matters
+            with suppress(GroundlaneError):  # The original error matters more.
                 self._session.send(self._completion())
 
     def _send(self, call: Call) -> tuple[Decision, ...]:
@@ -81,7 +81,7 @@ class Run(Recording):
 
 
 class Recorded:
-    """A pending record; await it for the decisions about it."""
+    """A pending record; awaiting it returns the decisions about it."""
 
     def __init__(self, run: "AsyncRun", call: Call) -> None:
         self._run = run
@@ -93,10 +93,10 @@ class Recorded:
 
 
 class AsyncRun(Recording):
-    """``Run`` for asynchronous code, created by ``AsyncGroundlane.run``.
+    """An asynchronous run, created by ``AsyncGroundlane.run``.
 
-    ``await`` a record to get its decisions, or its PolicyViolationError, at once. A record that is not awaited is sent
-    before the next awaited one or when the block ends, and raises there.
+    Awaiting a record sends it at once and returns its decisions or raises PolicyViolationError. A record that is not
+    awaited is sent before the next awaited one, or when the block ends; errors are then raised there.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class AsyncRun(Recording):
             await self._give_up()
 
     async def _give_up(self) -> None:
-        """End the run after an error, which must not be replaced by another."""
+        """End the run after an error, without raising another error in its place."""
         with suppress(GroundlaneError):
             await self._deliver(None)
         with suppress(GroundlaneError):
@@ -170,7 +170,7 @@ class AsyncRun(Recording):
         return recorded
 
     async def _deliver(self, last: Recorded | None) -> tuple[Decision, ...]:
-        """Send the pending records in order, up to ``last`` (None: all)."""
+        """Send the pending records in order, up to and including ``last`` (None: all of them)."""
         async with self._sending:
             while self._pending and (last is None or last.decisions is None):
                 recorded = self._pending.pop(0)

@@ -11,7 +11,7 @@ from groundlane._transport import Call, Endpoint, timeouts
 
 
 class Session:
-    """Sends calls. ``close`` closes the HTTP client, unless the caller provided it."""
+    """A synchronous connection to a gateway. ``close`` closes the HTTP client, unless the caller provided it."""
 
     def __init__(self, endpoint: Endpoint, *, timeout: float, http_client: httpx.Client | None = None) -> None:
         self.endpoint = endpoint
@@ -19,7 +19,7 @@ class Session:
         self._http = http_client or httpx.Client(timeout=timeouts(timeout))
 
     def send(self, call: Call) -> Mapping[str, Any]:
-        """The gateway's answer. Raises GroundlaneError."""
+        """Send ``call`` and return the gateway's JSON response. Raises GroundlaneError."""
         outcome, attempt = self._try(call), 0
         while (delay := self.endpoint.delay_after(call, attempt, outcome)) is not None:
             time.sleep(delay)
@@ -46,7 +46,7 @@ class AsyncSession:
         self._http = http_client or httpx.AsyncClient(timeout=timeouts(timeout))
 
     async def send(self, call: Call) -> Mapping[str, Any]:
-        """The gateway's answer. Raises GroundlaneError."""
+        """Send ``call`` and return the gateway's JSON response. Raises GroundlaneError."""
         outcome, attempt = await self._try(call), 0
         while (delay := self.endpoint.delay_after(call, attempt, outcome)) is not None:
             await anyio.sleep(delay)

@@ -1,4 +1,4 @@
-"""Calls of the gateway, for both clients: the request, the response, and when to retry."""
+"""Calls to the gateway, for both clients: requests, responses and retries."""
 
 import os
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ _random = SystemRandom()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """``repeatable``: the call is idempotent. ``key``: an idempotency key, which makes it so."""
+    """A call to the gateway. ``repeatable`` says that it is idempotent; an idempotency ``key`` makes it so."""
 
     method: str
     path: str
@@ -44,7 +44,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """The address of the gateway and how to call it. Its ``repr`` and ``str`` contain no key and no password."""
+    """The gateway's address and credentials. ``repr`` and ``str`` omit the key and any password."""
 
     base_url: str = field(repr=False)
     api_key: str | None = field(default=None, repr=False)
@@ -52,7 +52,7 @@ class Endpoint:
 
     @classmethod
     def of(cls, base_url: str | None, api_key: str | None, retries: int) -> "Endpoint":
-        """Arguments that are None are taken from the environment. Raises ValueError."""
+        """Validate the arguments; those that are None are taken from the environment. Raises ValueError."""
         url = base_url or os.environ.get("GROUNDLANE_BASE_URL") or DEFAULT_BASE_URL
         if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
             raise ValueError(f"base_url must be an http or https URL, not {without_userinfo(url)!r}")
@@ -66,7 +66,7 @@ class Endpoint:
         return without_userinfo(self.base_url)
 
     def request(self, call: Call) -> dict[str, Any]:
-        """The arguments for ``request`` of an httpx client."""
+        """Return the arguments for the ``request`` method of an httpx client."""
         headers = {"accept": "application/json", "user-agent": f"groundlane-python/{VERSION}"}
         if self.api_key is not None:
             headers["authorization"] = f"Bearer {self.api_key}"
@@ -75,9 +75,10 @@ class Endpoint:
         return {"method": call.method, "url": self.base_url + call.path, "headers": headers, "json": call.body}
 
     def delay_after(self, call: Call, attempt: int, outcome: httpx.Response | httpx.TransportError) -> float | None:
-        """The seconds to wait before retrying ``call``; None: do not retry. ``attempt`` counts from 0.
+        """Return how many seconds to wait before retrying ``call``, or None if it must not be retried. ``attempt``
+        counts from 0.
 
-        A call that may have been handled is retried only if it is idempotent. One answered with 429 was not handled.
+        A call that the gateway may have handled is retried only if it is idempotent. After a 429, it was not handled.
         """
         if attempt >= self.retries:
             return None
@@ -95,7 +96,7 @@ class Endpoint:
         return min(_FIRST_DELAY_S * 2.0**attempt, _LONGEST_DELAY_S) * _random.uniform(0.75, 1.0)
 
     def read(self, response: httpx.Response) -> Mapping[str, Any]:
-        """The JSON object in the gateway's answer. Raises GroundlaneError."""
+        """Decode the JSON object in ``response``. Raises GroundlaneError for an error response or anything else."""
         try:
             body = response.json()
         except ValueError:
@@ -110,17 +111,17 @@ class Endpoint:
 
     def unreachable(self, error: httpx.TransportError) -> GroundlaneError:
         if isinstance(error, httpx.TimeoutException):
-            return GatewayTimeoutError(f"{self} did not answer in time ({type(error).__name__}).")
+            return GatewayTimeoutError(f"{self} did not respond in time ({type(error).__name__}).")
         return GatewayUnreachableError(f"{self} is unreachable: {error or type(error).__name__}")
 
 
 def timeouts(timeout: float) -> httpx.Timeout:
-    """``timeout`` is in seconds, for each read and write; the timeout for connecting is shorter."""
+    """Build httpx timeouts: ``timeout`` seconds for each read and write, and less for connecting."""
     return httpx.Timeout(timeout, connect=min(timeout, _CONNECT_TIMEOUT_S))
 
 
 def segment(text: str) -> str:
-    """``text`` as a single path segment."""
+    """Escape ``text`` for use as a single path segment."""
     return quote(text, safe="")
 
 

@@ -1,4 +1,4 @@
-"""The gateway's answers as values. ``raw`` is the original JSON, including fields that this version does not know."""
+"""The gateway's responses as value objects. ``raw`` is the original JSON, including fields unknown to this version."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,7 +23,8 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """The passage that decided about a claim. ``score`` is 0 to 1; ``span`` is its place in the document."""
+    """The passage that decided the verdict on a claim. ``score`` is 0 to 1; ``span`` is its position in the
+    document."""
 
     document_id: str | None
     content: str
@@ -47,11 +48,11 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A statement of a text and what the documents say of it.
+    """A claim in a text, with its verdict.
 
     ``verdict`` is ``supported``, ``contradicted`` or ``unverifiable``; ``confidence`` is the probability of that
-    verdict and ``score`` that of being supported, both 0–1. ``text`` is None where a policy withheld it. ``reason``
-    says why there was no better verdict (``timeout``, ``overloaded``, …).
+    verdict and ``score`` the probability that the claim is supported, both 0 to 1. ``text`` is None if a policy
+    withheld it. ``reason`` says why no better verdict was available (``timeout``, ``overloaded``, …).
     """
 
     text: str | None
@@ -93,8 +94,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The decision of a policy: ``action`` is ``allow``, ``warn``, ``drop`` or ``block``; ``phase`` is
-    ``before_workflow``, ``mid_execution`` or ``after_workflow``."""
+    """A policy decision: ``action`` is ``allow``, ``warn``, ``drop`` or ``block``; ``phase`` is ``before_workflow``,
+    ``mid_execution`` or ``after_workflow``."""
 
     action: str
     reason: str
@@ -133,7 +134,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A document of a request; ``reason`` says why it was dropped, if it was."""
+    """A document in a request. If it was dropped, ``reason`` says why."""
 
     id: str | None
     index: int | None = None
@@ -160,7 +161,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retrieval:
-    """The documents that the retrieval policies kept and dropped, and their warnings."""
+    """The documents that the retrieval policies kept and dropped, with the policies' warnings."""
 
     kept: tuple[Document, ...] = ()
     dropped: tuple[Document, ...] = ()
@@ -178,11 +179,11 @@ class Retrieval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grounding:
-    """What was found of a reply: of a whole one, or of the sentences of a stream that this part of it brings.
+    """The findings on a whole reply, or on the sentences in one chunk of a stream.
 
-    A part of a stream has ``claims`` alone; ``is_summary`` tells the last one, which has all the rest. ``action`` is
-    ``allow``, ``warn`` or ``block``. ``verdict`` is ``supported``, ``has_contradictions``, ``has_unverifiable``,
-    ``no_claims``, ``no_sources`` or ``not_checked``. ``trust_score`` is the share of claims supported, 0–1.
+    A chunk has only ``claims``; the last one, with ``is_summary``, has the other fields for the whole reply. ``action``
+    is ``allow``, ``warn`` or ``block``. ``verdict`` is ``supported``, ``has_contradictions``, ``has_unverifiable``,
+    ``no_claims``, ``no_sources`` or ``not_checked``. ``trust_score`` is the ratio of supported claims, 0 to 1.
     """
 
     request_id: str | None = None
@@ -211,12 +212,12 @@ class Grounding:
 
     @property
     def blocked(self) -> bool:
-        """Whether a policy blocked the reply; the delivered text then ends with the policy's abstention response."""
+        """Whether a policy blocked the reply. If so, the delivered text ends with the policy's abstention response."""
         return self.action == "block"
 
     @classmethod
     def maybe(cls, data: Any) -> Self | None:
-        """None if there is no such object."""
+        """Read the findings in ``data``; return None if it has none."""
         fields = Fields(data)
         if not fields:
             return None

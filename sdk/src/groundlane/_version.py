@@ -1,2 +1,2 @@
 VERSION = "0.1.0"
-"""The version of this package; a test holds it to that of ``pyproject.toml``."""
+"""The package version; a test compares it with ``pyproject.toml``."""

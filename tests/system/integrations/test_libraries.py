@@ -283,8 +283,8 @@ def test_a_judge_in_the_process_needs_no_gateway(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"event_hook": "post_call"}, "mode must name pre_call"),
-        ({"event_hook": ["pre_call"]}, "mode must name pre_call"),
+        ({"event_hook": "post_call"}, "mode must contain pre_call"),
+        ({"event_hook": ["pre_call"]}, "mode must contain pre_call"),
         ({"event_hook": ["pre_call", "post_call"], "on_block": "shout"}, "on_block must be replace or error"),
         ({"event_hook": ["pre_call", "post_call"], "block_on": "mood"}, "block_on must be one of"),
         ({"event_hook": ["pre_call", "post_call"], "in_process": True, "agent": "a"}, "agent: "),

@@ -1,1 +1,1 @@
-"""A judge on this machine, in a process of its own: no gateway is needed, and none of its packages is imported here."""
+"""A judge in a separate process on this machine. It needs no gateway, and its packages are not imported here."""

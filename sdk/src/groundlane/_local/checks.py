@@ -1,4 +1,4 @@
-"""Checks by a judge process on this machine, where the package ``groundlane`` is installed."""
+"""Grounding checks by a judge process on this machine. They need the package ``groundlane``."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from groundlane._transport import DEFAULT_TIMEOUT_S
 
 
 class SharedJudge:
-    """The judge process that all checks of this program share. A forked process starts one of its own."""
+    """The judge process that all checks in this program share. A forked child starts another one."""
 
     def __init__(self) -> None:
         self._starting = Lock()
@@ -24,14 +24,17 @@ class SharedJudge:
         return self._process if self._process is not None and self._process.running else None
 
     def process(self) -> JudgeProcess:
-        """Starts it the first time, and again if it has ended. Raises what ``JudgeProcess`` raises."""
+        """Return the running judge process; start it if needed, or restart it if it has exited.
+
+        Raises the errors of ``JudgeProcess``.
+        """
         with self._starting:
             process = self.running or JudgeProcess({"service": "check"})
             self._process = process
             return process
 
     def forget(self) -> None:
-        """After a fork: another thread of the parent may have held the lock."""
+        """Reset the state after a fork, because another thread of the parent may have held the lock."""
         self._starting = Lock()
         self._process = None
 
@@ -42,8 +45,10 @@ if hasattr(os, "register_at_fork"):
 
 
 class LocalChecks:
-    """``check`` of ``Groundlane`` and, as ``acheck``, of ``AsyncGroundlane``, without a gateway. ``timeout`` is in
-    seconds, for each check. Raises what ``JudgeProcess`` raises."""
+    """Checks without a gateway; ``check`` and ``acheck`` correspond to ``check`` of the two clients.
+
+    ``timeout`` is in seconds per check. Raises the errors of ``JudgeProcess``.
+    """
 
     def __init__(self, timeout: float = DEFAULT_TIMEOUT_S) -> None:
         self._timeout = timeout
@@ -57,7 +62,7 @@ class LocalChecks:
         policy: str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> CheckResult:
-        """See ``Groundlane.check``; ``policy`` is one of the file that ``GROUNDLANE_CONFIG`` names."""
+        """See ``Groundlane.check``. ``policy`` names a policy in the file that ``GROUNDLANE_CONFIG`` points to."""
         answer = _shared.process().ask(_request(text, documents, policy, options))
         try:
             return _read(*answer.result(self._timeout))
@@ -84,10 +89,10 @@ class LocalChecks:
             raise self._late() from None
 
     def close(self) -> None:
-        """Does nothing: other checks share the judge process, which ends with the program."""
+        """Do nothing: the judge process is shared with other checks and exits with the program."""
 
     def _late(self) -> GatewayTimeoutError:
-        return GatewayTimeoutError(f"The judge process gave no answer within {self._timeout:g} s.")
+        return GatewayTimeoutError(f"The judge process did not respond within {self._timeout:g} s.")
 
 
 def _request(

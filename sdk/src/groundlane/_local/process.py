@@ -1,7 +1,7 @@
-"""The judge process, seen from the program that asks it: one JSON object per line, over a pipe in each direction.
+"""The client side of the judge process: one JSON object per line, over a pipe in each direction.
 
-The package ``groundlane`` has the other end in ``app.judge_process``. It runs in a process of its own so that its
-packages never meet packages of the same names in the user's program.
+The other end is ``app.judge_process`` in the package ``groundlane``. It runs in a separate process so that its packages
+cannot collide with packages of the same name in the user's program.
 """
 
 import atexit
@@ -26,18 +26,18 @@ _START_TIMEOUT_S: Final = 120.0
 _EXIT_TIMEOUT_S: Final = 5.0
 
 Answer = tuple[int, Mapping[str, Any]]
-"""An HTTP status, and the JSON body that belongs to it."""
+"""An HTTP status and the JSON body."""
 
 
 class JudgeProcess:
-    """A running judge process. Any thread may ask it, several at once.
+    """A running judge process. It is thread-safe and handles several requests concurrently.
 
-    ``service`` is its first request: ``{"service": "check"}``, or ``{"service": "evaluate", ...}`` with options. The
-    process has the environment and the working directory of this one. It ends with ``close`` or with this process,
-    however that ends.
+    ``service`` is the first request to the process: ``{"service": "check"}``, or ``{"service": "evaluate", ...}`` with
+    options. The process inherits the environment and the working directory. It exits on ``close``, or when this process
+    exits for any reason.
 
-    Raises ImportError without the package ``groundlane``, ValueError for a bad setting or option and for a judge that
-    cannot be loaded, JudgeProcessError if the process does not start.
+    Raises ImportError if the package ``groundlane`` is not installed, ValueError for an invalid setting or option or a
+    judge that cannot be loaded, and JudgeProcessError if the process does not start.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class JudgeProcess:
         self._count = 0
         self._ended: str | None = None
         self._lines: SimpleQueue[bytes | None] = SimpleQueue()
-        # Unbuffered, so that a process forked from this one can close the pipes and has nothing to write to them. In a
-        # session of its own, so that Ctrl-C in a terminal reaches this process only, which then ends the other.
+        # The pipes are unbuffered, so that a forked child can close them without flushing anything into them. The new
+        # session keeps Ctrl-C in a terminal from reaching the judge process; this process ends it instead.
         self._child = subprocess.Popen(  # noqa: S603 - this interpreter, with arguments of ours
             command or _command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True
         )
@@ -78,8 +78,11 @@ class JudgeProcess:
         return self._ended is None
 
     def ask(self, request: Mapping[str, Any]) -> "Future[Answer]":
-        """The answer to ``request``; cancel the future to stop the work. Raises JudgeProcessError, at once or in the
-        future, if the process has ended, and TypeError for a request that is not JSON."""
+        """Send ``request`` and return a future for the response; cancel the future to stop the work.
+
+        Raises JudgeProcessError if the process has exited, either immediately or through the future, and TypeError if
+        ``request`` is not JSON.
+        """
         answer: Future[Answer] = Future()
         with self._lock:
             if self._ended is not None:
@@ -93,7 +96,7 @@ class JudgeProcess:
         return answer
 
     def close(self) -> None:
-        """End the process. Requests without an answer fail with JudgeProcessError."""
+        """End the process. Pending requests fail with JudgeProcessError."""
         self._fail("The judge process is closed.")
         self._lines.put(None)
         try:
@@ -105,12 +108,12 @@ class JudgeProcess:
             thread.join()
 
     def leave_to_parent(self) -> None:
-        """In a process that was forked from the one that started this: the judge process is not ours to ask or end."""
+        """Detach from the judge process after a fork: only the parent may use it or end it."""
         self._ended = "The judge process belongs to the parent of this process."
         for stream in (self._child.stdin, self._child.stdout):
             if stream is not None:
                 stream.close()
-        self._child.returncode = 0  # not a child of this process, so there is nothing to wait for
+        self._child.returncode = 0  # The judge process is not a child of this process, so it cannot be waited for.
 
     def _cancel(self, number: int) -> None:
         with self._lock:
@@ -118,10 +121,10 @@ class JudgeProcess:
         self._lines.put(_encode({"cancel": number}))
 
     def _write(self) -> None:
-        """Runs in a thread, so that no caller waits for the pipe."""
+        """Write requests to the pipe, in a thread so that callers never block on it."""
         stdin = self._child.stdin
         assert stdin is not None  # noqa: S101 - a pipe was asked for
-        with suppress(OSError), stdin:  # OSError: the process has ended, and the reader says so
+        with suppress(OSError), stdin:  # OSError: the process has exited, which the reader thread reports.
             while (line := self._lines.get()) is not None:
                 rest = memoryview(line)
                 while rest:
@@ -132,7 +135,7 @@ class JudgeProcess:
         assert stdout is not None  # noqa: S101 - a pipe was asked for
         with io.BufferedReader(cast(io.FileIO, stdout)) as lines:
             for line in lines:
-                with suppress(ValueError):  # something printed while the interpreter started
+                with suppress(ValueError):  # Something was printed while the interpreter started.
                     self._settle(json.loads(line))
         self._lines.put(None)
         self._fail(f"The judge process ended with status {self._child.wait()}.")
@@ -159,7 +162,7 @@ _running: "WeakSet[JudgeProcess]" = WeakSet()
 def _command() -> list[str]:
     if find_spec("groundlane_server") is None:
         raise ImportError("a local judge needs the package groundlane: pip install groundlane")
-    # -P: modules are not looked for in the working directory, where the user's packages are.
+    # -P keeps the working directory, which has the user's packages, off the module search path.
     return [sys.executable, "-P", "-m", "groundlane_server.judge_process"]
 
 

@@ -1,10 +1,10 @@
-"""Evaluation of answers against their documents, without a gateway; needs the package ``groundlane``.
+"""Evaluate answers against their documents, without a gateway. Needs the package ``groundlane``.
 
     from groundlane.evaluation import evaluate
 
     results = evaluate([{"output": "The tower is in Berlin.", "context": "The tower is in Paris."}])
 
-``groundlane.evaluation.pytest_plugin`` brings it to pytest.
+For pytest, see ``groundlane.evaluation.pytest_plugin``.
 """
 
 from groundlane.evaluation._evaluator import Evaluator, aevaluate, check_grounded, evaluate

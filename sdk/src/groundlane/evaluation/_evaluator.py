@@ -1,4 +1,4 @@
-"""Cases to results, by a judge process that is started once."""
+"""Evaluates cases in a judge process that is started once."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,21 +11,23 @@ from groundlane._local.process import Answer, JudgeProcess
 from groundlane.evaluation._results import EvaluationResult
 
 Case = Mapping[str, Any]
-"""``{case_id, input, output, context | documents, reference, grounding}``, as in the files of ``groundlane eval``."""
+"""``{case_id, input, output, context | documents, reference, grounding}``, as in input files for ``groundlane
+eval``."""
 
 _AT_ONCE = 64
-"""Cases sent to the judge process ahead of their results: enough for all of its cores."""
+"""Maximum number of cases in flight to the judge process: enough to keep all of its cores busy."""
 
 
 class Evaluator:
-    """Evaluates cases with the judge of the environment's settings. Use it as a context manager, of either kind.
+    """Evaluates cases with the judge configured by the environment variables. Use it in a ``with`` or ``async with``
+    statement.
 
-    ``judge`` is ``cross-encoder``, ``llm``, or ``cascade`` for both. ``thresholds`` are ``entailment`` and
-    ``contradiction``, 0 to 1. ``cache`` is a file that keeps verdicts for later. ``processes`` is how many processes
-    judge, each with a model of its own in memory; 0 for one. ``timeout`` is in seconds, for each case.
+    ``judge`` is ``cross-encoder``, ``llm``, or ``cascade`` (both). ``thresholds`` has the keys ``entailment`` and
+    ``contradiction``, each 0 to 1. ``cache`` is a file that stores verdicts for later runs. ``processes`` is the number
+    of judging processes, each of which loads its own model; 0 means one. ``timeout`` is in seconds per case.
 
-    Raises ImportError without the package ``groundlane``, ValueError for a bad setting or option and for a judge that
-    cannot be loaded, JudgeProcessError if the judge process does not start.
+    Raises ImportError if the package ``groundlane`` is not installed, ValueError for an invalid setting or option or a
+    judge that cannot be loaded, and JudgeProcessError if the judge process does not start.
     """
 
     def __init__(
@@ -65,8 +67,8 @@ class Evaluator:
         self._process.close()
 
     def evaluate(self, case: Case) -> EvaluationResult:
-        """The result of ``case``; if the judge fails, the result says so. Raises ValueError for a malformed case,
-        GroundlaneError if the judge process fails or is late."""
+        """Evaluate ``case``. If the judge fails, the result's ``error`` says why. Raises ValueError for a malformed
+        case, and GroundlaneError if the judge process fails or exceeds the timeout."""
         answer = self._ask(case)
         try:
             return _read(*answer.result(self._timeout))
@@ -85,12 +87,12 @@ class Evaluator:
         return self._process.ask(dict(case))
 
     def _late(self) -> GatewayTimeoutError:
-        return GatewayTimeoutError(f"The judge process gave no result within {self._timeout:g} s.")
+        return GatewayTimeoutError(f"The judge process returned no result within {self._timeout:g} s.")
 
 
 async def aevaluate(cases: Iterable[Case], **options: Any) -> Sequence[EvaluationResult]:
-    """The results of ``cases``, in their order. ``options`` and errors are those of ``Evaluator``, which is started and
-    ended for them."""
+    """Evaluate ``cases`` with a new ``Evaluator`` and return the results in the same order. ``options`` are the
+    arguments of ``Evaluator``; raises the same errors."""
     slots = asyncio.Semaphore(_AT_ONCE)
     async with await asyncio.to_thread(Evaluator, **options) as evaluator:
 
@@ -102,17 +104,18 @@ async def aevaluate(cases: Iterable[Case], **options: Any) -> Sequence[Evaluatio
 
 
 def evaluate(cases: Iterable[Case], **options: Any) -> Sequence[EvaluationResult]:
-    """``aevaluate`` where no event loop runs."""
+    """Like ``aevaluate``, for code outside an event loop."""
     return asyncio.run(aevaluate(cases, **options))
 
 
 def check_grounded(
     evaluator: Evaluator, output: str, documents: str | Sequence[str | Mapping[str, Any]], *, score: float = 1.0
 ) -> None:
-    """Fail with the claims of ``output`` that ``documents`` do not support, if fewer than ``score`` (0 to 1) of them
-    are supported or the output could not be judged. An output without claims passes; one without documents fails.
+    """Assert that ``documents`` support at least the ratio ``score`` (0 to 1) of the claims in ``output``. The failure
+    message lists the unsupported claims. An output without claims passes; an output without documents, or one that
+    could not be judged, fails.
 
-    Raises AssertionError, or ValueError for malformed documents.
+    Raises AssertionError on failure, and ValueError for malformed documents.
     """
     __tracebackhide__ = True
     given = [documents] if isinstance(documents, str) else list(documents)
@@ -120,7 +123,7 @@ def check_grounded(
     if result.error is not None:
         raise AssertionError(f"the output could not be judged: {result.error}")
     if result.skipped == "no_context":
-        raise AssertionError("no documents to ground the output in")
+        raise AssertionError("the output has no documents to be checked against")
     if result.score is not None and result.score < score:
         raise AssertionError(_explained(result, score))
 

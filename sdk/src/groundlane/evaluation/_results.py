@@ -1,4 +1,4 @@
-"""Results of an evaluation, as the evaluated case's file has them."""
+"""Evaluation results, with the content of a case's result file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from groundlane._types import Span
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """The passage that decides about a claim: the one that supports it best, or the one that contradicts it."""
+    """The passage that decided the verdict on a claim: the best supporting one, or the contradicting one."""
 
     document_id: str | None
     document_index: int | None
@@ -30,8 +30,8 @@ class Passage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluatedClaim:
-    """A claim of an output. ``label`` is ``supported``, ``contradicted``, ``unverifiable`` or ``not_a_claim``;
-    ``span`` is its place in the output, in code points."""
+    """A claim in an output. ``label`` is ``supported``, ``contradicted``, ``unverifiable`` or ``not_a_claim``; ``span``
+    is its position in the output, in code points."""
 
     text: str
     label: str
@@ -68,9 +68,9 @@ class EvaluatedClaim:
 class EvaluationResult:
     """The result of a case.
 
-    ``score`` is the mean of the claims' scores, 0 to 1; None for a case that was skipped or could not be judged.
-    ``skipped`` is ``no_context``, ``no_claims`` or ``disabled``. ``error`` is why the verdicts are missing or
-    incomplete. ``cached``: the verdicts come from the cache. ``raw`` is the content of the case's result file.
+    ``score`` is the mean score of the claims, 0 to 1, or None if the case was skipped or could not be judged.
+    ``skipped`` is ``no_context``, ``no_claims`` or ``disabled``. ``error`` says why verdicts are missing. ``cached``
+    means that the verdicts come from the cache. ``raw`` is the content of the case's result file.
     """
 
     case_id: str

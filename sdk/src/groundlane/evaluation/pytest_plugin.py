@@ -1,4 +1,4 @@
-"""The pytest plugin: an assertion that an output is grounded, with one judge for the whole session.
+"""A pytest plugin that asserts that an output is grounded. One judge serves the whole test session.
 
 ``pytest_plugins = ["groundlane.evaluation.pytest_plugin"]`` in a ``conftest.py`` makes ``assert_grounded`` a fixture.
 """
@@ -13,7 +13,7 @@ from groundlane.evaluation import Evaluator, check_grounded
 
 @pytest.fixture(scope="session")
 def grounding_evaluator() -> Iterator[Evaluator]:
-    """The judge of the environment's settings, loaded once per session."""
+    """The judge configured by the environment variables, loaded once per session."""
     with Evaluator() as evaluator:
         yield evaluator
 

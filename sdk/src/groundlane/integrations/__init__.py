@@ -1,8 +1,8 @@
 """Integrations with other libraries: ``langchain``, ``langchain_openai``, ``haystack``, ``llamaindex``, ``litellm`` and
-``guardrails``. Each module imports its library; the others do not.
+``guardrails``. Each module imports only its own library.
 
-All of them send ``documents`` with the source, age and relevance in their metadata to ``POST /v1/grounding/check``. If
-there is no verdict, ``on_error`` decides whether the text is delivered.
+All of them send ``documents``, with the source, age and relevance from their metadata, to ``POST /v1/grounding/check``.
+If no verdict is available, ``on_error`` decides whether the text is delivered.
 """
 
 from groundlane.integrations._guard import REPLACEMENT, BlockOn, Guard, OnError, UngroundedError, Verdict

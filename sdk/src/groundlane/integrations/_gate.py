@@ -1,4 +1,4 @@
-"""Streamed text that is released sentence by sentence, after each is checked."""
+"""Releases streamed text sentence by sentence, after checking each one."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -7,21 +7,21 @@ from typing import Any
 from groundlane.integrations._guard import Guard, Verdict
 
 Documents = Callable[[], Sequence[Mapping[str, Any]] | None]
-"""The documents as far as they are known; None: they are still to come."""
+"""Returns the documents known so far, or None if they have not arrived yet."""
 
 _END = re.compile(r"[.!?…。！？][\"'”’»)\]*_]{0,6}\s|\n")
 _LONGEST_END = 8
 
 
 class Gate:
-    """Holds text back until it is checked. Each check covers the whole text so far, so that a sentence is read in its
-    context. The end of a sentence is only estimated here; the gateway splits the text itself, so a wrong estimate costs
-    an extra check but releases nothing unchecked."""
+    """Holds back text until it is checked. Each check covers the whole text so far, so that every sentence is judged in
+    context. Sentence ends are only estimated here. The gateway splits the text itself, so a wrong estimate costs an
+    extra check but releases nothing unchecked."""
 
     def __init__(self) -> None:
         self.text = ""
         self.closed = False
-        """Something was blocked: nothing more goes out."""
+        """Whether text was blocked; if so, nothing more is released."""
         self._ready = 0
         self._out = 0
 
@@ -31,7 +31,7 @@ class Gate:
         return self.text[: self._ready]
 
     def feed(self, delta: str) -> bool:
-        """Add text. Returns whether a sentence is complete, so that a check is due."""
+        """Add text. Return True if a sentence is now complete and a check is due."""
         start = max(len(self.text) - _LONGEST_END, self._ready)
         self.text += delta
         ends = [found.end() for found in _END.finditer(self.text, start)]
@@ -39,12 +39,12 @@ class Gate:
         return bool(ends) and not self.closed and bool(self.ready.strip())
 
     def finish(self) -> None:
-        """End the text."""
+        """Mark the end of the text."""
         self._ready = len(self.text)
 
     def release(self, verdict: Verdict, replacement: str) -> str:
-        """The text that may be delivered, given the ``verdict`` on the ready text. If that is blocked: the text before
-        the first contradicted claim, then ``replacement``."""
+        """Return the text that may be delivered, given the ``verdict`` on the ready text. If that is blocked, return
+        the text before the first contradicted claim, followed by ``replacement``."""
         start, end = self._out, self._ready
         if verdict.blocked:
             bad = [claim.span.start if claim.span else 0 for claim in verdict.contradicted]
@@ -58,9 +58,10 @@ class Gate:
 
 
 class Gated:
-    """Text that may be delivered. ``verdict`` is the latest one; at the end, it covers the whole text.
+    """A stream of text that is delivered only after it is checked. ``verdict`` is the latest verdict; at the end of the
+    stream, it covers the whole text.
 
-    The text is held until its end if the documents are not known before, or if the guard blocks only whole texts.
+    All text is held until the end if the documents arrive only then, or if the guard blocks only whole texts.
     """
 
     def __init__(self, guard: Guard, documents: Documents, *, replacement: str) -> None:
@@ -78,12 +79,12 @@ class Gated:
         return self._gate.text
 
     def push(self, delta: str) -> str:
-        """Add text; returns what may be delivered now."""
+        """Add text and return the text that may be delivered now."""
         known = self._due(delta)
         return "" if known is None else self._release(self._guard.check(self._gate.ready, known, partial=True))
 
     def finish(self) -> str:
-        """End the text; returns what else may be delivered."""
+        """Mark the end of the text and return the remaining text that may be delivered."""
         known = self._last()
         return "" if known is None else self._release(self._guard.check(self._gate.text, known))
 
@@ -96,7 +97,7 @@ class Gated:
         return "" if known is None else self._release(await self._guard.acheck(self._gate.text, known))
 
     def _due(self, delta: str) -> Sequence[Mapping[str, Any]] | None:
-        """The documents for a check of the ready text; None if no check is due."""
+        """Return the documents for checking the ready text, or None if no check is due."""
         if not self._gate.feed(delta) or self._guard.block_on == "ungrounded":
             return None
         return self._documents()

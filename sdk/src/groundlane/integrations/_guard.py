@@ -1,4 +1,4 @@
-"""Shared by the integrations: the verdict on a text and its documents, independent of the library."""
+"""Library-independent code shared by the integrations: getting a verdict on a text and its documents."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from groundlane._types import Claim
 BlockOn = Literal["contradicted", "ungrounded", "never"]
 OnError = Literal["closed", "open"]
 REPLACEMENT = "I cannot answer that from the documents at hand."
-"""Replaces a blocked text."""
+"""The default text that replaces a blocked text."""
 
 _log = logging.getLogger("groundlane.integrations")
 _NOT_CALLERS_FAULT = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
@@ -34,8 +34,9 @@ class UngroundedError(GroundlaneError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """``blocked``: the text must not be delivered; ``reason`` says why. ``result`` is the gateway's answer. It is None,
-    and ``error`` is set, if there is no answer and the text may be delivered nevertheless."""
+    """The verdict on a text. If ``blocked``, the text must not be delivered, and ``reason`` says why. ``result`` is the
+    gateway's response. Without a response, if the text may be delivered anyway, ``result`` is None and ``error`` is
+    set."""
 
     blocked: bool
     reason: str
@@ -58,7 +59,7 @@ class Verdict:
         return [claim for claim in claims if claim.verdict == "contradicted"]
 
     def as_dict(self) -> dict[str, Any]:
-        """The verdict as JSON values."""
+        """The verdict as a JSON object."""
         found = dict(self.result.raw) if self.result is not None else {"verdict": self.name}
         return {**found, "blocked": self.blocked, "reason": self.reason}
 
@@ -67,20 +68,22 @@ class Verdict:
 class Guard:
     """Asks the gateway whether a text is grounded in its documents.
 
-    ``base_url`` and ``api_key`` are those of ``Groundlane``. ``policy`` is the name of a grounding policy of the
-    gateway; ``options`` are grounding rules to use instead. These may block a text, and so does ``block_on``: with
-    ``contradicted``, any contradicted claim; with ``ungrounded``, also a text that is not grounded as a whole (too many
-    unverifiable claims, or no documents); with ``never``, nothing else.
+    ``base_url`` and ``api_key`` are passed to ``Groundlane``. ``policy`` names a grounding policy on the gateway;
+    ``options`` are grounding rules to use instead. Both may block a text. In addition, ``block_on="contradicted"``
+    blocks a text with any contradicted claim; ``"ungrounded"`` also blocks a text that is not grounded as a whole (too
+    many unverifiable claims, or no documents); ``"never"`` blocks nothing more.
 
-    ``on_error``: if there is no verdict because the gateway is unreachable or has no judge, ``closed`` raises
-    GroundlaneError (no judge: blocks the text), and ``open`` delivers the text with a warning in the log. A refused
-    request (a wrong key, an unknown policy) is always raised.
+    ``on_error`` applies if no verdict is available: with ``closed``, GroundlaneError is raised if the gateway is
+    unreachable, and the text is blocked if the gateway has no judge; with ``open``, the text is delivered and a warning
+    logged. A rejected request (wrong key, unknown policy) always raises.
 
-    ``in_process``: without a gateway, a judge process on this machine answers, with the settings of the environment.
-    It needs the package ``groundlane``. ``policy`` is then a policy of the file in ``GROUNDLANE_CONFIG``.
+    With ``in_process``, a judge process on this machine is used instead of a gateway, configured by the environment
+    variables. It needs the package ``groundlane``. ``policy`` then names a policy in the file that
+    ``GROUNDLANE_CONFIG`` points to.
 
-    ``client`` and ``async_client`` replace the clients made from the arguments. Raises ValueError for a bad argument or
-    setting, ImportError for ``in_process`` without the package, JudgeProcessError if the judge process does not start.
+    ``client`` and ``async_client`` replace the clients made from the arguments. Raises ValueError for an invalid
+    argument or setting, ImportError if ``in_process`` is set and the package is missing, and JudgeProcessError if the
+    judge process does not start.
     """
 
     base_url: str | None = None
@@ -109,9 +112,10 @@ class Guard:
         )
 
     def check(self, text: str, documents: Sequence[Mapping[str, Any]], *, partial: bool = False) -> Verdict:
-        """The verdict on ``text``. ``partial``: the text is incomplete, so only what more text cannot change blocks it.
+        """Judge ``text``. If ``partial``, the text is incomplete, and blocks only for reasons that further text cannot
+        change.
 
-        Raises GroundlaneError if there is no verdict and ``on_error`` is ``closed``, and if the request is refused.
+        Raises GroundlaneError if the request is rejected, or if no verdict is available and ``on_error`` is ``closed``.
         """
         if self.client is None:
             raise TypeError("client must not be None")
@@ -122,8 +126,8 @@ class Guard:
         return self._ruled(result, partial=partial)
 
     async def acheck(self, text: str, documents: Sequence[Mapping[str, Any]], *, partial: bool = False) -> Verdict:
-        """``check`` for asynchronous code: with ``async_client``, or else in a thread, so that it works in several
-        event loops, one after another."""
+        """``check`` for asynchronous code. Uses ``async_client`` if given; otherwise it runs ``check`` in a thread, so
+        that one guard works in several event loops, one after another."""
         known: dict[str, Any] = {"documents": documents, "policy": self.policy, "options": self.options}
         try:
             if self.async_client is not None:
@@ -137,12 +141,12 @@ class Guard:
         return self._ruled(result, partial=partial)
 
     def close(self) -> None:
-        """Close ``client``. The owner of ``async_client`` closes that."""
+        """Close ``client``. Closing ``async_client`` is up to its owner."""
         if self.client is not None:
             self.client.close()
 
     def _without(self, error: GroundlaneError) -> Verdict:
-        """The verdict if the gateway gave no answer."""
+        """Return the verdict to use when the gateway did not respond."""
         refused = isinstance(error, GatewayStatusError) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR
         mine = refused and isinstance(error, GatewayStatusError) and error.status not in _NOT_CALLERS_FAULT
         if self.on_error == "closed" or mine:
@@ -160,7 +164,7 @@ class Guard:
         return Verdict(blocked=reason is not None, reason=reason or result.summary, result=result)
 
     def _reason(self, result: CheckResult, *, partial: bool) -> str | None:
-        """Why the text is blocked, without quoting it; None if it is not blocked."""
+        """Return why the text is blocked, without quoting it, or None if it is not blocked."""
         for decision in result.decisions:
             if decision.blocks and not (partial and decision.phase == "after_workflow"):
                 return decision.reason_code or result.summary
@@ -172,13 +176,13 @@ class Guard:
 
 
 def repaired(text: str, verdict: Verdict, replacement: str) -> str:
-    """``text`` with each contradicted claim replaced by its correction, or removed if it has none. ``replacement`` if
-    nothing is left, or if the place of a claim is unknown."""
+    """Replace each contradicted claim in ``text`` by its correction, or remove the claim if it has no correction.
+    Return ``replacement`` if no text is left, or if the position of a claim is unknown."""
     kept, end = "", 0
     for claim in sorted(verdict.contradicted, key=lambda claim: claim.span.start if claim.span else -1):
         if claim.span is None:
             return replacement
-        if claim.span.start < end:  # in a sentence that is already removed
+        if claim.span.start < end:  # The claim is in a sentence that was already removed.
             continue
         kept += text[end : claim.span.start]
         end = claim.span.end

@@ -1,4 +1,4 @@
-"""Retrieval policies for documents before a model sees them, as a run of the gateway."""
+"""Applies retrieval policies to documents before a model sees them, by recording a run on the gateway."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -11,8 +11,8 @@ from groundlane._types import Decision
 def blocked_documents(
     client: Groundlane, agent: str, documents: Sequence[Mapping[str, Any]]
 ) -> dict[int, PolicyViolationError]:
-    """The violations by the index of the document. A policy that refuses all documents together, for example because
-    there are too few, counts for each. Raises GroundlaneError."""
+    """Return the policy violations, keyed by document index. A violation that concerns all documents, for example
+    because there are too few, is listed for each of them. Raises GroundlaneError."""
     refused: dict[int, PolicyViolationError] = {}
     with client.run(agent, enforce_policy=False) as run:
         for index, document in enumerate(documents):
@@ -42,7 +42,8 @@ def _together(count: int, decisions: Iterable[Decision]) -> dict[int, PolicyViol
 
 
 def _violation(decisions: Iterable[Decision], param: str) -> PolicyViolationError | None:
-    """Policies of other categories do not apply yet, because there is no answer."""
+    """Return the retrieval violation for ``param``. Other policy categories don't apply yet, because there is no
+    answer."""
     blocking = [decision for decision in decisions if decision.blocks and decision.category == "retrieval"]
     if not blocking:
         return None

@@ -18,11 +18,11 @@ __all__ = ["Grounded"]
 
 @register_validator(name="groundlane/grounded", data_type="string")
 class Grounded(Validator):
-    """Fails if a text is blocked. ``metadata["documents"]`` are strings, or mappings with ``text`` and optional
-    metadata (``source``, ``relevance_score``, ``age_days``).
+    """Fails if a text is blocked. ``metadata["documents"]`` is a list of strings, or of mappings with ``text`` and
+    optional metadata (``source``, ``relevance_score``, ``age_days``).
 
-    With ``on_fail="fix"``, contradicted claims are replaced by their corrections or removed; ``replacement`` is used if
-    nothing is left. The other arguments are those of ``groundlane.integrations.Guard``.
+    With ``on_fail="fix"``, contradicted claims are replaced by their corrections or removed; if no text is left, the
+    validator returns ``replacement``. The other arguments are passed to ``groundlane.integrations.Guard``.
     """
 
     required_metadata_keys: ClassVar[list[str]] = ["documents"]
@@ -44,7 +44,7 @@ class Grounded(Validator):
         if not isinstance(documents, Sequence) or isinstance(documents, str):
             raise ValueError('metadata["documents"] must be a list of strings or mappings')
         verdict = self._guard.check(str(value), [_document(item) for item in documents])
-        # A stream is validated by sentences, each with the metadata returned for the one before.
+        # A stream is validated sentence by sentence, each with the metadata returned for the previous one.
         found = {**metadata, "grounding": verdict.as_dict()}
         if not verdict.blocked:
             return PassResult(metadata=found)

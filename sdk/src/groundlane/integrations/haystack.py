@@ -26,7 +26,7 @@ _WORST_FIRST = ("has_contradictions", "not_checked", "has_unverifiable", "no_sou
 
 
 def documents_of(retrieved: Sequence[Document]) -> list[dict[str, Any]]:
-    """Retrieved documents as ``documents`` for the gateway, without those that have no text."""
+    """Convert retrieved documents to ``documents`` for the gateway; those without text are left out."""
     return [
         document(item.content, id=item.id, score=item.score, metadata=item.meta) for item in retrieved if item.content
     ]
@@ -36,14 +36,15 @@ def documents_of(retrieved: Sequence[Document]) -> list[dict[str, Any]]:
 class GroundednessChecker:
     """Checks each claim of each reply against the full text of all documents.
 
-    ``max_claims``: maximum number of judged claims per reply; None: all. ``block_contradicted``: contradicted claims
-    are replaced by the correction of the gateway's LLM judge, or removed if there is none; the reply becomes
-    ``replacement`` if nothing is left, or if ``policy`` or ``options`` block it. ``trust_threshold``: the minimum trust
-    score of a trusted reply.
+    ``max_claims`` limits the number of claims judged per reply (None: all of them). With ``block_contradicted``,
+    contradicted claims are replaced by the correction from the gateway's LLM judge, or removed if it made none; the
+    reply becomes ``replacement`` if no text is left, or if ``policy`` or ``options`` block it. ``trust_threshold`` is
+    the minimum trust score of a trusted reply.
 
-    ``raise_on_failure``: if there is no verdict, GroundlaneError is raised; otherwise replies pass unchanged, with the
-    verdict ``not_checked`` and ``is_trusted`` False. ``base_url`` and ``api_key`` default to ``GROUNDLANE_BASE_URL``
-    and ``GROUNDLANE_API_KEY``. ``in_process``, ``policy`` and ``options``: see ``groundlane.integrations.Guard``.
+    If no verdict is available, GroundlaneError is raised with ``raise_on_failure``; without it, replies pass unchanged,
+    with the verdict ``not_checked`` and ``is_trusted`` False. ``base_url`` and ``api_key`` default to
+    ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``. ``in_process``, ``policy`` and ``options``: see
+    ``groundlane.integrations.Guard``.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class GroundednessChecker:
         self._guard: Guard | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The component for a pipeline's YAML; the key stays in the environment."""
+        """Serialize the component for a pipeline's YAML, without the API key."""
         return default_to_dict(
             self,
             max_claims=self.max_claims,
@@ -96,7 +97,7 @@ class GroundednessChecker:
         return default_from_dict(cls, data)
 
     def warm_up(self) -> None:
-        """Create the client. ``run`` does it if needed."""
+        """Create the client. If you don't call this, ``run`` does."""
         self._warm()
 
     def _warm(self) -> Guard:
@@ -106,7 +107,7 @@ class GroundednessChecker:
                 api_key=None if self.in_process else self.api_key.resolve_value(),
                 policy=self.policy,
                 options=self._rules(),
-                block_on="never",  # contradicted claims are handled one by one
+                block_on="never",  # Contradicted claims are handled one by one.
                 on_error="closed",
                 timeout=self.timeout,
                 in_process=self.in_process,
@@ -121,9 +122,13 @@ class GroundednessChecker:
         is_trusted=bool,
     )
     def run(self, replies: list[str] | list[ChatMessage], documents: list[Document]) -> dict[str, Any]:
-        """``verified_replies`` have the type of ``replies``. ``trust_score`` is the ratio of supported claims in all
-        replies, None without claims; ``verdict`` is the worst one; ``claims`` are dicts, with ``reply``, the index of
-        the reply. ``is_trusted``: all replies were checked, and all are grounded."""
+        """Check ``replies`` against ``documents``.
+
+        The output contains ``verified_replies``, of the same type as ``replies``; ``trust_score``, the ratio of
+        supported claims in all replies, or None if they have no claims; ``verdict``, the worst verdict; ``claims``, a
+        list of dicts whose ``reply`` is the index of the reply; and ``is_trusted``, True if all replies were checked
+        and grounded.
+        """
         given = documents_of(documents)
         return self._output(replies, [self._check(_text(reply), given) for reply in replies])
 
@@ -135,12 +140,12 @@ class GroundednessChecker:
         is_trusted=bool,
     )
     async def run_async(self, replies: list[str] | list[ChatMessage], documents: list[Document]) -> dict[str, Any]:
-        """See ``run``; replies are checked concurrently."""
+        """Like ``run``, but checks the replies concurrently."""
         given = documents_of(documents)
         return self._output(replies, await asyncio.gather(*(self._acheck(_text(reply), given) for reply in replies)))
 
     def _rules(self) -> Mapping[str, Any] | None:
-        """The options of the check, including those that follow from the arguments."""
+        """Return the options of the check, including those derived from the arguments."""
         if self.policy is not None:
             return None
         rules = {"contradiction_action": "correct"} if self.block_contradicted else {}

@@ -22,18 +22,18 @@ __all__ = ["GroundednessChecker", "documents_of"]
 
 
 def documents_of(retrieved: Iterable[Document | str]) -> list[dict[str, Any]]:
-    """Retrieved documents as ``documents`` for the gateway, with the source, age and relevance in their metadata. Empty
-    documents are left out."""
+    """Convert retrieved documents to ``documents`` for the gateway, with the source, age and relevance from their
+    metadata. Empty documents are left out."""
     found = (Document(page_content=item) if isinstance(item, str) else item for item in retrieved)
     return [document(item.page_content, id=item.id, metadata=item.metadata) for item in found if item.page_content]
 
 
 class GroundednessChecker(Runnable[Mapping[str, Any], dict[str, Any]]):
-    """Takes a mapping with the answer and the documents, and adds ``grounding``, a ``Verdict``. A blocked answer
-    becomes ``replacement``; if that is None, UngroundedError is raised.
+    """Takes a mapping with the answer and the documents, and adds ``grounding``, a ``Verdict``. A blocked answer is
+    replaced by ``replacement``; if that is None, UngroundedError is raised.
 
-    In a stream, each sentence of the answer is delivered once it is checked, and nothing after a blocked one. The
-    answer is a string or a message; the documents are LangChain's or strings. The other arguments are those of
+    In a stream, each sentence of the answer is delivered once it is checked; the stream ends at a blocked sentence. The
+    answer is a string or a message; the documents are LangChain documents or strings. The other arguments are passed to
     ``groundlane.integrations.Guard``.
     """
 
@@ -148,13 +148,13 @@ class _Stream:
         return None if self._documents is None else documents_of(self._documents)
 
     def beside(self, piece: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """The parts of ``piece`` that may be delivered at once: everything but text of the answer."""
+        """Yield the parts of ``piece`` that need no check: everything except the answer's text."""
         documents = piece.get(self._checker.documents_key)
         if documents is not None:
             self._documents = [*(self._documents or ()), *documents]
         other = {name: value for name, value in piece.items() if name != self._checker.answer_key}
         answer = piece.get(self._checker.answer_key)
-        if isinstance(answer, BaseMessage) and not _text(answer):  # for example a tool call, or the usage
+        if isinstance(answer, BaseMessage) and not _text(answer):  # For example, a tool call or token usage.
             other[self._checker.answer_key] = answer
         if other:
             yield AddableDict(other)

@@ -1,4 +1,4 @@
-"""LangChain's ``ChatOpenAI``, calling the gateway: documents go along with the request, and the verdict comes back in
+"""LangChain's ``ChatOpenAI`` for the gateway: it sends documents with the request and returns the verdict in
 ``response_metadata["grounding"]``. Needs ``langchain-openai``."""
 
 import os
@@ -18,8 +18,9 @@ __all__ = ["ChatGroundlane"]
 
 
 class ChatGroundlane(ChatOpenAI):
-    """``ChatOpenAI`` with the gateway at ``base_url``. ``base_url`` and ``api_key`` default to ``GROUNDLANE_BASE_URL``
-    and ``GROUNDLANE_API_KEY``. The gateway checks the reply while it streams, and delivers nothing that it blocks."""
+    """``ChatOpenAI`` that calls the gateway at ``base_url``. ``base_url`` and ``api_key`` default to
+    ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``. The gateway checks a streamed reply as it arrives, and delivers
+    no blocked text."""
 
     def __init__(self, **options: Any) -> None:
         if not {"base_url", "openai_api_base"} & options.keys():
@@ -27,14 +28,15 @@ class ChatGroundlane(ChatOpenAI):
             options["base_url"] = f"{url.rstrip('/').removesuffix('/v1')}/v1"
         if not {"api_key", "openai_api_key"} & options.keys():
             key = os.environ.get("GROUNDLANE_API_KEY") or os.environ.get("OPENAI_API_KEY")
-            options["api_key"] = key or "none"  # the gateway may have the upstream's key
+            options["api_key"] = key or "none"  # The gateway may have the upstream's key.
         super().__init__(**options)
 
     def with_documents(
         self, retrieved: Iterable[Document | str], *, agent: str | None = None, **grounding: Any
     ) -> Runnable[Any, BaseMessage]:
-        """This model with documents for its next answer. ``agent`` and ``grounding`` are fields of the request's
-        ``grounding``, such as ``inject="system"``, with which the gateway adds the documents to the prompt."""
+        """Return this model with ``retrieved`` attached to each request. ``agent`` and the keyword arguments become
+        fields of the request's ``grounding``; with ``inject="system"``, for example, the gateway adds the documents to
+        the prompt."""
         options = {"agent": agent, **grounding}
         body: dict[str, Any] = {"documents": documents_of(retrieved)}
         body["grounding"] = {name: value for name, value in options.items() if value is not None}

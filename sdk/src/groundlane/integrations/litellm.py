@@ -36,17 +36,17 @@ _UNAVAILABLE = {"error": "The reply could not be checked.", "type": "grounding_u
 
 
 class GroundlaneGuardrail(CustomGuardrail):
-    """Checks the replies to chat completions that have ``documents``; others pass.
+    """Checks replies to chat completion requests with ``documents``; other replies pass unchecked.
 
-    Before the call, ``documents`` is removed from the request (the mode must name ``pre_call`` and ``post_call``), and
-    the retrieval policies of ``agent``, if given, may refuse it with 400. After the call, a blocked reply gets
-    ``replacement`` as its content and ``content_filter`` as its finish reason; with ``on_block="error"`` the client
-    gets 400. A streamed reply is delivered sentence by sentence as each is checked, and ends at a blocked one.
+    ``mode`` must contain ``pre_call`` and ``post_call``. Before the call, ``documents`` is removed from the request; if
+    ``agent`` is given, its retrieval policies may reject the request with 400. After the call, a blocked reply gets the
+    content ``replacement`` and the finish reason ``content_filter``; with ``on_block="error"``, the client gets 400
+    instead. A streamed reply is delivered sentence by sentence, as each is checked, and ends at a blocked sentence.
 
-    ``api_base`` and ``api_key`` default to ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``. With ``in_process``, a
-    judge process of the proxy answers instead of a gateway. ``unreachable_fallback``: if there is no verdict,
-    ``fail_closed`` answers 503, and ``fail_open`` delivers the reply with a warning in the log. ``policy``, ``options``
-    and ``block_on``: see ``groundlane.integrations.Guard``. The other arguments are LiteLLM's.
+    ``api_base`` and ``api_key`` default to ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``. With ``in_process``, the
+    proxy starts a judge process instead of calling a gateway. If no verdict is available,
+    ``unreachable_fallback="fail_closed"`` returns 503, and ``"fail_open"`` delivers the reply and logs a warning. For
+    ``policy``, ``options`` and ``block_on``, see ``groundlane.integrations.Guard``. The other arguments are LiteLLM's.
     """
 
     use_native_lifecycle_hooks: ClassVar[bool] = True
@@ -71,7 +71,7 @@ class GroundlaneGuardrail(CustomGuardrail):
         mode = kwargs.get("event_hook")
         if isinstance(mode, str | list) and not {"pre_call", "post_call"} <= _names(mode):
             raise ValueError(
-                "mode must name pre_call, which takes the documents, and post_call, which checks the reply"
+                "mode must contain pre_call, which takes the documents, and post_call, which checks the reply"
             )
         super().__init__(supported_event_hooks=hooks, **kwargs)
         if on_block not in ("replace", "error"):
@@ -95,7 +95,8 @@ class GroundlaneGuardrail(CustomGuardrail):
         )
         self._agent, self._on_block, self._replacement = agent, on_block, replacement
         self._documents: WeakKeyDictionary[Any, list[dict[str, Any]]] = WeakKeyDictionary()
-        """Those of requests under way, by LiteLLM's own record of each; in its metadata they would be logged."""
+        """The documents of pending requests, keyed by LiteLLM's logging object. In the request's metadata they would be
+        logged."""
 
     async def async_pre_call_hook(
         self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: str
@@ -118,7 +119,7 @@ class GroundlaneGuardrail(CustomGuardrail):
         return data
 
     async def async_post_call_success_hook(self, data: dict[str, Any], user_api_key_dict: Any, response: Any) -> Any:
-        """Check each choice of a whole reply."""
+        """Check each choice in a non-streamed reply."""
         documents = self._of(data)
         if documents is not None and isinstance(response, ModelResponse):
             for choice in response.choices:
@@ -150,7 +151,7 @@ class GroundlaneGuardrail(CustomGuardrail):
             raise ProxyException(_UNAVAILABLE["error"], _UNAVAILABLE["type"], None, 503) from error
 
     def _of(self, data: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-        """The documents of a request; None if it had none."""
+        """Return the documents of a request, or None if it had no documents."""
         record = data.get("litellm_logging_obj")
         return None if record is None else self._documents.get(record)
 
@@ -166,15 +167,15 @@ class GroundlaneGuardrail(CustomGuardrail):
         except GroundlaneError as error:
             if self._guard.on_error == "closed" or isinstance(error, GatewayStatusError):
                 raise _unavailable(error) from error
-            _log.warning("documents not looked at, let through (fail_open): %s", error)
+            _log.warning("retrieval policies not applied, documents passed on (fail_open): %s", error)
             return
         if refused:
             raise _violation(refused[min(refused)])
 
 
 class _Stream:
-    """A streamed reply: its chunks, with the text that may be delivered. Without ``replacement``, a blocked text raises
-    UngroundedError."""
+    """A streamed reply, whose chunks are rewritten to contain only text that may be delivered. If ``replacement`` is
+    None, blocked text raises UngroundedError."""
 
     def __init__(self, guard: Guard, documents: list[dict[str, Any]], replacement: str | None) -> None:
         self._guard, self._documents, self._replacement = guard, documents, replacement
@@ -198,7 +199,7 @@ class _Stream:
             yield rest
 
     async def _rule(self, choice: Any) -> None:
-        """Put into ``choice`` the text that may be delivered now."""
+        """Replace the text in ``choice`` by the text that may be delivered now."""
         gated = self._choices.get(choice.index)
         if gated is None:
             gated = Gated(self._guard, lambda: self._documents, replacement=self._replacement or "")
@@ -209,14 +210,15 @@ class _Stream:
             self._ended.add(choice.index)
             said += await gated.afinish()
         choice.delta.content = said if said or choice.delta.content is not None else None
-        choice.logprobs = None  # they belong to text that may be held
+        choice.logprobs = None  # They belong to text that may still be held back.
         if gated.blocked:
             self._raise_if_wanted(gated)
             choice.finish_reason = None if was_blocked else "content_filter"
             self._ended.add(choice.index)
 
     async def _rest(self, last: ModelResponseStream) -> ModelResponseStream | None:
-        """The last chunk if the upstream ended without a finish reason: the text that is still held, checked."""
+        """Build a last chunk with the text still held back, once checked, if the upstream ended without a finish
+        reason."""
         for index, gated in self._choices.items():
             if index not in self._ended and (said := await gated.afinish()):
                 self._raise_if_wanted(gated)
@@ -231,7 +233,7 @@ class _Stream:
 
 
 def _names(mode: Any) -> set[str]:
-    """The names of the hooks in a mode, each a string or a member of LiteLLM's enumeration."""
+    """Return the hook names in a mode, which contains strings or members of LiteLLM's enum."""
     hooks = mode if isinstance(mode, list) else [mode]
     return {hook.value if isinstance(hook, GuardrailEventHooks) else str(hook) for hook in hooks}
 
@@ -268,6 +270,6 @@ def _violation(error: PolicyViolationError) -> HTTPException:
 
 
 def _unavailable(error: GroundlaneError) -> HTTPException:
-    """The client learns that there is no verdict; the log has the reason."""
-    _log.error("no verdict of the gateway (fail_closed): %s", error)
+    """Build the error for the client, which says that there is no verdict, and log the reason."""
+    _log.error("no verdict from the gateway (fail_closed): %s", error)
     return HTTPException(503, _UNAVAILABLE)

@@ -1,5 +1,5 @@
-"""LlamaIndex: retrieval policies as a node postprocessor, a checker of an engine's responses, with streaming, and an
-evaluator of responses. Needs ``llama-index-core``."""
+"""LlamaIndex: a node postprocessor that applies retrieval policies, a checker for an engine's responses (including
+streams), and a response evaluator. Needs ``llama-index-core``."""
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -24,16 +24,16 @@ AnyResponse = TypeVar("AnyResponse", Response, StreamingResponse, AsyncStreaming
 
 
 def documents_of(nodes: Iterable[NodeWithScore]) -> list[dict[str, Any]]:
-    """Retrieved nodes as ``documents`` for the gateway, without those that have no text."""
+    """Convert retrieved nodes to ``documents`` for the gateway; nodes without text are left out."""
     return [_document(node) for node in nodes if node.get_content()]
 
 
 class RetrievalPolicyPostprocessor(BaseNodePostprocessor):
     """Applies the retrieval policies of ``agent`` to each node: to its relevance, source, collection and age.
 
-    ``on_violation``: ``drop`` removes the nodes that a policy refuses, ``raise`` raises PolicyViolationError for the
-    first. Both raise GroundlaneError if the gateway is unreachable. ``base_url`` and ``api_key`` default to
-    ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``.
+    With ``on_violation="drop"``, nodes that violate a policy are removed; with ``"raise"``, the first violation raises
+    PolicyViolationError. Both raise GroundlaneError if the gateway is unreachable. ``base_url`` and ``api_key`` default
+    to ``GROUNDLANE_BASE_URL`` and ``GROUNDLANE_API_KEY``.
     """
 
     agent: str
@@ -61,12 +61,12 @@ class RetrievalPolicyPostprocessor(BaseNodePostprocessor):
 
 
 class GroundednessChecker:
-    """Checks the response of an engine against its nodes: ``checker(engine.query(...))`` is a response of the same
-    type, whose ``metadata["grounding"]`` is the ``Verdict``. A blocked text becomes ``replacement``; if that is None,
-    UngroundedError is raised.
+    """Checks an engine's response against its nodes: ``checker(engine.query(...))`` returns a response of the same
+    type, with the ``Verdict`` in ``metadata["grounding"]``. A blocked text is replaced by ``replacement``; if that is
+    None, UngroundedError is raised.
 
-    A streaming response is delivered sentence by sentence as each is checked; its verdict is available at the end. The
-    other arguments are those of ``groundlane.integrations.Guard``.
+    A streaming response is delivered sentence by sentence, as each is checked; its verdict is available at the end. The
+    other arguments are passed to ``groundlane.integrations.Guard``.
     """
 
     def __init__(self, *, replacement: str | None = REPLACEMENT, guard: Guard | None = None, **options: Any) -> None:
@@ -74,8 +74,8 @@ class GroundednessChecker:
         self.guard = guard or Guard(**options)
 
     def __call__(self, response: AnyResponse) -> AnyResponse:
-        """Raises GroundlaneError if there is no verdict and ``on_error`` is ``closed``; for a stream, while it is
-        read."""
+        """Check ``response``. Raises GroundlaneError if no verdict is available and ``on_error`` is ``closed``; a
+        stream raises it while it is read."""
         if isinstance(response, Response):
             return self._passed(response, self.guard.check(*_given(response)))
         return self._streamed(response)
@@ -127,11 +127,11 @@ class GroundednessChecker:
 
 
 class GroundednessEvaluator(BaseEvaluator):
-    """``passing``: nothing blocks the response, and it is grounded. ``score`` is the trust score; ``feedback`` explains
-    each unsupported claim. If there is no verdict, the result is ``invalid_result`` with the reason if ``on_error`` is
-    ``open``; otherwise GroundlaneError is raised.
+    """Evaluates responses. ``passing`` is True if the response is grounded and not blocked. ``score`` is the trust
+    score; ``feedback`` explains each unsupported claim. If no verdict is available, the result has ``invalid_result``
+    and the reason if ``on_error`` is ``open``; otherwise GroundlaneError is raised.
 
-    The arguments are those of ``groundlane.integrations.Guard``.
+    The arguments are passed to ``groundlane.integrations.Guard``.
     """
 
     def __init__(self, *, guard: Guard | None = None, **options: Any) -> None:
@@ -159,7 +159,7 @@ class GroundednessEvaluator(BaseEvaluator):
     def evaluate_response(
         self, query: str | None = None, response: Response | None = None, **kwargs: Any
     ) -> EvaluationResult:
-        """Evaluate the response of a query engine against its nodes, with their scores and metadata."""
+        """Evaluate a query engine's response against its nodes, including their scores and metadata."""
         text, nodes = _parts(response)
         return _result(self.guard.check(text, documents_of(nodes)), query, text, [n.get_content() for n in nodes])
 

@@ -4,7 +4,7 @@
     reply = client.chat.completions.create(model="gpt-4o-mini", messages=[...], documents=["..."])
     reply.grounding.verdict
 
-The only part of this package that needs ``openai``.
+This is the only part of the package that needs ``openai``.
 """
 
 from typing import Any, overload
@@ -43,10 +43,11 @@ def wrap(client: AsyncOpenAI, *, agent_name: str | None = None) -> "AsyncGrounde
 
 
 def wrap(client: OpenAI | AsyncOpenAI, *, agent_name: str | None = None) -> "GroundedOpenAI | AsyncGroundedOpenAI":
-    """A client whose ``chat.completions.create`` and ``responses.create`` take ``documents`` and ``grounding``, and
-    answer with objects of ``openai`` that have ``grounding`` too. Everything else is the client's own.
+    """Wrap an ``openai`` client. ``chat.completions.create`` and ``responses.create`` then accept ``documents`` and
+    ``grounding``, and return the usual ``openai`` objects with an additional ``grounding``. Everything else is
+    unchanged.
 
-    Its requests are ``agent_name``'s, or those of the run that the calling code is part of.
+    Requests are attributed to the current run, if any, and otherwise to the agent ``agent_name``.
     """
     if isinstance(client, AsyncOpenAI):
         return AsyncGroundedOpenAI(client, agent_name=agent_name)
@@ -66,7 +67,7 @@ class _AsyncChat(Resource):
 
 
 class GroundedOpenAI(Resource):
-    """Created by ``wrap`` from an ``OpenAI`` client, which is ``openai``."""
+    """Created by ``wrap`` from an ``OpenAI`` client, available as ``openai``."""
 
     def __init__(self, client: OpenAI, *, agent_name: str | None = None) -> None:
         super().__init__(client, agent_name)
@@ -80,7 +81,7 @@ class GroundedOpenAI(Resource):
 
 
 class AsyncGroundedOpenAI(Resource):
-    """Created by ``wrap`` from an ``AsyncOpenAI`` client, which is ``openai``."""
+    """Created by ``wrap`` from an ``AsyncOpenAI`` client, available as ``openai``."""
 
     def __init__(self, client: AsyncOpenAI, *, agent_name: str | None = None) -> None:
         super().__init__(client, agent_name)

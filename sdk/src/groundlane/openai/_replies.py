@@ -1,4 +1,4 @@
-"""The objects of an ``openai`` client, with the gateway's verdicts."""
+"""The objects returned by an ``openai`` client, with the gateway's verdicts."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -19,7 +19,8 @@ _POLICY_CODES = ("RETRIEVAL_", "GROUNDING_")
 
 
 def grounding_of(value: BaseModel) -> Grounding | None:
-    """The verdicts on an object of ``openai``: a reply, a chunk, or an event of a response. None: no verdicts."""
+    """Return the verdicts on an ``openai`` object (a reply, a chunk, or an event of a response), or None if it has
+    none."""
     extra = value.model_extra or {}
     if "grounding" not in extra:
         response = getattr(value, "response", None)
@@ -32,7 +33,7 @@ class GroundedChatCompletion(ChatCompletion):
 
     @property
     def grounding(self) -> Grounding | None:
-        """None if nothing was checked, or if ``include`` excludes it."""
+        """The verdicts; None if nothing was checked, or if the request's ``include`` excludes them."""
         return grounding_of(self)
 
 
@@ -45,7 +46,7 @@ class GroundedChatCompletionChunk(ChatCompletionChunk):
 
 
 class GroundedResponse(Response):
-    """A response of the Responses API, with its verdicts."""
+    """A Responses API response, with its verdicts."""
 
     @property
     def grounding(self) -> Grounding | None:
@@ -75,7 +76,7 @@ class _Watched:
 
 
 class GroundedStream(_Watched, Generic[T]):
-    """A stream of ``openai``, which is ``openai``; its verdicts arrive as it is read."""
+    """Wraps a stream, available as ``openai``, and collects verdicts as it is read."""
 
     def __init__(self, stream: Stream[T]) -> None:
         super().__init__()
@@ -88,7 +89,7 @@ class GroundedStream(_Watched, Generic[T]):
                 yield item
 
     def close(self) -> None:
-        """Close the stream, even if it has not been read."""
+        """Close the stream, even if it has not been read to the end."""
         self.openai.close()
 
     def __enter__(self) -> Self:
@@ -114,7 +115,7 @@ class AsyncGroundedStream(_Watched, Generic[T]):
                 yield item
 
     async def close(self) -> None:
-        """Close the stream, even if it has not been read."""
+        """Close the stream, even if it has not been read to the end."""
         await self.openai.close()
 
     async def __aenter__(self) -> Self:
@@ -128,7 +129,7 @@ class AsyncGroundedStream(_Watched, Generic[T]):
 
 @contextmanager
 def violations() -> Iterator[None]:
-    """Turn errors of ``openai`` that a policy caused into PolicyViolationError, with the original as the cause."""
+    """Convert ``openai`` errors caused by a policy to PolicyViolationError, with the original as the cause."""
     try:
         yield
     except APIError as error:

@@ -1,4 +1,4 @@
-"""The resources of an ``openai`` client whose replies the gateway checks."""
+"""The wrapped resources of an ``openai`` client."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast, overload
@@ -20,7 +20,7 @@ Documents = Sequence[Mapping[str, Any] | str]
 
 
 class Resource:
-    """A resource of the client; everything that is not overridden comes from the client."""
+    """A wrapped resource; attributes that it does not override come from the client."""
 
     def __init__(self, own: Any, agent_name: str | None) -> None:
         self._own = own
@@ -37,8 +37,8 @@ class Resource:
         documents: Documents | None,
         grounding: Mapping[str, Any] | None,
     ) -> dict[str, Any]:
-        """The arguments for the client's method. They name the current run, or else the client's agent, unless the
-        caller names another."""
+        """Return the arguments for the client's method. They name the current run, or else the client's agent, unless
+        the caller names a different one."""
         body = dict(request.get("extra_body") or {})
         run = CURRENT.get()
         known = {"agent": self._agent_name} if run is None else {"agent": run.agent_name, "run_id": run.run_id}
@@ -82,9 +82,9 @@ class Completions(Resource):
         grounding: Mapping[str, Any] | None = None,
         **request: Any,
     ) -> GroundedChatCompletion | GroundedStream[GroundedChatCompletionChunk]:
-        """``create`` of the client, with the additional arguments ``documents`` and ``grounding`` of the gateway.
+        """The client's ``create``, with the gateway's additional arguments ``documents`` and ``grounding``.
 
-        Raises PolicyViolationError where a policy refuses, and what ``openai`` raises.
+        Raises PolicyViolationError if a policy blocks, and the exceptions of ``openai``.
         """
         arguments = self._arguments(request, stream=stream, documents=documents, grounding=grounding)
         with violations():
@@ -135,7 +135,7 @@ class AsyncCompletions(Resource):
 
 
 class Responses(Resource):
-    """``client.responses``. The events of a stream are those of ``openai``; read them with ``grounding_of``."""
+    """``client.responses``. A stream yields ordinary ``openai`` events; use ``grounding_of`` to get their verdicts."""
 
     @overload
     def create(
