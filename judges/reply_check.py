@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from judges.concurrency import Turns
 from judges.protocols import ClaimExtractor, JudgeError, JudgeOverloadedError, SentenceSplitter
 from judges.report import SKIPPED, build_report, letters, worst_label
 from judges.types import (
@@ -93,6 +94,7 @@ class ReplyCheck:
         self._discarded: set[int] = set()
         self._claims_lock = asyncio.Lock()
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
+        self._turns = Turns()
         self._running = 0
         self._running_since = 0.0
         self._judge_s = 0.0
@@ -128,6 +130,7 @@ class ReplyCheck:
         """
         async with self._slots:
             with self._timed():
+                await self._turns.take()
                 verdict = await self._check(sentence)
         self._verdicts[sentence.index] = verdict
         return verdict

@@ -24,7 +24,7 @@ from app.reply.grounding_object import Repairs, reasons_of, summary_of, without_
 from app.reply.judged_sentence import JudgedSentence, policy_claims
 from app.reply.text_buffer import TextBuffer
 from judges.checker import ReplyCheck
-from judges.concurrency import MAX_INLINE_SPLIT_CHARS, run
+from judges.concurrency import MAX_INLINE_REPLY_CHARS, MAX_INLINE_SPLIT_CHARS, run
 from judges.types import ClaimVerdict, Label, LlmCall, Sentence, SentenceVerdict, Span
 from policies.engine import ReplyEvaluation, SentenceDecision, decision_to_dict
 from policies.grounding.standings import unjudged_texts
@@ -126,7 +126,7 @@ class Choice:
     @property
     def holds_text(self) -> bool:
         """Some of the text that came is not yet part of a sentence that is judged."""
-        return bool(self._buffer.rest)
+        return bool(self._buffer)
 
     def cut(self, end: int | None = None) -> Sequence[TextSlice]:
         """Take the text that is held, up to position ``end`` of the reply (by default, all of it)."""
@@ -191,6 +191,11 @@ class Choice:
         spans = [text.span for text in decision.left_out]
         spans += [part.span for part in verdict.parts if self._is_taken_out(part.kind)]
         return tuple(sorted(spans, key=lambda span: span.start))
+
+    @property
+    def is_short(self) -> bool:
+        """What needs the whole reply is done on the event loop."""
+        return self.received <= MAX_INLINE_REPLY_CHARS
 
     def decide_end(self) -> Action:
         """The policies' decision about the whole reply. Ask once, when all of it is judged."""

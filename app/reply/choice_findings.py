@@ -96,8 +96,11 @@ class ChoiceFindings:
             self._citations_placed = True
             if not self._context.is_json:  # whose lists of numbers look like markers
                 cite_reply(self.sentences, delivered, self._context.names)
+            noted: dict[int | None, list[Citation]] = {}
+            for citation in by_upstream:
+                noted.setdefault(citation.sentence_index, []).append(citation)
             for each in shown:
-                each.noted = [c for c in by_upstream if c.sentence_index == each.verdict.sentence.index]
+                each.noted = noted.get(each.verdict.sentence.index, [])
         indices = {None, *(each.verdict.sentence.index for each in shown)}
         in_text = (citation for each in shown for citation in each.citations)
         by_upstream = [citation for citation in by_upstream if citation.sentence_index in indices]

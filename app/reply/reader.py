@@ -36,6 +36,7 @@ from app.protocols.common.stream_events import (
 )
 from app.reply.choice import Choice
 from app.reply.shadow_check import ShadowCheck
+from judges.concurrency import Turns
 from judges.types import Chunk, Sentence, SentenceVerdict
 
 _AHEAD = 128
@@ -243,11 +244,13 @@ class ReplyReader:
     def start(self) -> None:
         """Begin to read, until the events end or ``aclose``."""
         self._queue = asyncio.Queue(_AHEAD)
+        self._turns = Turns()
         self._tasks.start(self._read())
 
     async def next(self) -> Item | None:
         """The next item, in the upstream's order; None at the end. Raises the error that reading failed with."""
         item = await self._queue.get()
+        await self._turns.take()
         if isinstance(item, _Crash):
             raise item.error
         return item
@@ -274,7 +277,9 @@ class ReplyReader:
         await self._queue.put(None)
 
     async def _read_events(self) -> EndOfReply | None:
+        turns = Turns()
         async for event in self._events:
+            await turns.take()
             for part in event.parts:
                 if isinstance(part, EndOfReply):
                     return part

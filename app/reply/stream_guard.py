@@ -32,6 +32,7 @@ from app.reply.grounding_object import worst
 from app.reply.reader import ChoiceOpener, Choices, EndOfText, Item, Mode, PendingSentence, ReplyReader, TextPause
 from app.reply.regeneration import Regeneration
 from app.reply.shadow_check import ShadowCheck
+from judges.concurrency import run
 from judges.types import SentenceVerdict
 from policies.engine import SentenceDecision
 from policies.types import Action
@@ -94,11 +95,12 @@ class StreamGuard:
         choices = list(self._choices)
         if self._usage is None and recorder.usage.completion is None and choices:
             recorder.usage.estimate(self._choices.received)
-        records = [choice.record() for choice in choices]
+        is_short = all(choice.is_short for choice in choices)
+        records = [await run(is_short, choice.record) for choice in choices]
         if shadow_check is not None:
             records = [shadow_check.judged(record) for record in records]
         judge_ms = [choice.judge_ms for choice in choices if choice.judge_ms is not None]
-        verdict, trust_score = worst(choices, default=recorder.reply.verdict)
+        verdict, trust_score = await run(is_short, worst, choices, default=recorder.reply.verdict)
         return ReplyOutcome(
             choices=records,
             verdict=verdict,
@@ -163,7 +165,7 @@ class StreamGuard:
             return ()
         if decision.action is Action.BLOCK:
             choice.withhold(verdict, text)
-            return self._block(choice, item.frame)
+            return await run(choice.is_short, self._block, choice, item.frame)
         if decision.strip:
             choice.strip(verdict, text)
             return ()
@@ -224,13 +226,13 @@ class StreamGuard:
         if choice.blocked:
             return ()
         await choice.run_final_checks()
-        if choice.decide_end() is Action.BLOCK:
-            return self._block(choice, item.frame)
+        if await run(choice.is_short, choice.decide_end) is Action.BLOCK:
+            return await run(choice.is_short, self._block, choice, item.frame)
         outputs: list[Output] = list(choice.held)
         if self.mode is not Mode.LIVE:
             outputs.extend(self._last_text(choice, item.frame))
         if choice.finish is not None:
-            outputs.append(self._end_choice(choice, choice.finish.reason, item.frame))
+            outputs.append(await run(choice.is_short, self._end_choice, choice, choice.finish.reason, item.frame))
         return outputs
 
     def _last_text(self, choice: Choice, frame: Frame) -> Sequence[Output]:

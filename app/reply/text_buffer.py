@@ -20,7 +20,11 @@ class TextBuffer:
 
     @property
     def rest(self) -> str:
-        return "".join(held.rest for held in self._held)
+        return "".join(held.text[held.taken :] for held in self._held)
+
+    def __bool__(self) -> bool:
+        """Whether there is text."""
+        return any(held.taken < len(held.text) for held in self._held)
 
     def add(self, part: TextDelta) -> None:
         self._held.append(_BufferedText.of(part))
@@ -30,14 +34,14 @@ class TextBuffer:
         slices: list[TextSlice] = []
         while self._held and (end is None or self.taken < end):
             held = self._held[0]
-            if not held.rest:  # log-probabilities alone, of a character that comes in several tokens
+            if held.taken == len(held.text):  # log-probabilities alone, of a character that comes in several tokens
                 slices.append(TextSlice(frame=held.frame, text="", tokens=held.frame.tokens or ()))
                 self._held.popleft()
                 continue
-            taken = held.take(len(held.rest) if end is None else end - self.taken)
+            taken = held.take(len(held.text) - held.taken if end is None else end - self.taken)
             slices.append(taken)
             self.taken += len(taken.text)
-            if held.taken == held.length:
+            if held.taken == len(held.text):
                 self._held.popleft()
         return slices
 
@@ -46,28 +50,27 @@ class _BufferedText(Struct):
     """Text of a frame that is held, and its log-probability entries, each with where it begins and ends."""
 
     frame: Frame
-    rest: str
-    length: int
+    text: str
     tokens: deque[tuple[int, int, Mapping[str, Any]]] | None = None
     taken: int = 0
 
     @classmethod
     def of(cls, part: TextDelta) -> "_BufferedText":
         if not part.frame.tokens:
-            return cls(part.frame, part.text, len(part.text))
+            return cls(part.frame, part.text)
         # Tokens that do not spell the text have no place in it.
         places = places_of(part.frame.tokens, part.text) or repeat((0, len(part.text)))
         tokens = deque((start, end, token) for (start, end), token in zip(places, part.frame.tokens, strict=False))
-        return cls(part.frame, part.text, len(part.text), tokens)
+        return cls(part.frame, part.text, tokens)
 
     def take(self, length: int) -> TextSlice:
         """The next ``length`` code points. A token across their end goes with them if only white space of it lies
         beyond; otherwise with neither side, since either may be withheld."""
-        text, self.rest = self.rest[:length], self.rest[length:]
+        text = self.text[self.taken : self.taken + length]
         self.taken += len(text)
         tokens = []
         while self.tokens and self.tokens[0][0] < self.taken:
             _, end, token = self.tokens.popleft()
-            if not self.rest[: max(0, end - self.taken)].strip():
+            if not self.text[self.taken : end].strip():
                 tokens.append(token)
         return TextSlice(frame=self.frame, text=text, tokens=tokens)
