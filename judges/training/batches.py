@@ -1,4 +1,4 @@
-"""Groups of claims to batches of token ids: evidence in windows, each claim beside the windows of its own group."""
+"""Groups of claims to batches of token ids: evidence in windows, and the claims about it behind them."""
 
 import random
 from collections import Counter
@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from judges.features.words.lexicon import STOP
-from judges.sentences.splitter import IncrementalSplitter
 from judges.text.bm25 import substance, terms
-from judges.training import augment
+from judges.sentences.splitter import IncrementalSplitter
+from judges.features.words.lexicon import STOP
+from judges.training import augment, base
 from judges.training.data import SHARES, SNLI, WRITTEN, Group, Row, Target
 
 CLAIM_TOKENS: Final = 96
@@ -25,7 +25,6 @@ _TRAINED_WINDOWS: Final = (64, 128, 128, 192)
 """Of those seen in training, shorter and longer ones are among them."""
 MOST_WINDOWS: Final = 6
 _MOST_CLAIMS: Final = 8
-_BUFFER: Final = 2048
 _RARE: Final = 60
 """Premises that a term may stand in to lead from one to another: such terms name what both are about."""
 _WITH_MADE: Final = 0.5
@@ -62,24 +61,64 @@ class Item:
         return sum(len(window) + 1 for window in self.windows)
 
     @property
-    def claim_tokens(self) -> int:
-        """Length of the longest claim."""
-        return max(len(claim) for claim, _ in self.claims) + 2
+    def tokens(self) -> int:
+        """Of evidence and claims, special ones included."""
+        return self.evidence_tokens + sum(len(claim) + 2 for claim, _ in self.claims)
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Lengths in tokens of a group's windows and of its claims, special tokens included."""
+
+    windows: tuple[int, ...]
+    claims: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """``windows`` is (windows, tokens) and ``claims`` (groups, claims of each, tokens), both padded with 0.
+    """Tokens of groups one after another, without padding: of each its windows, then its claims.
 
-    ``places`` (groups, tokens) says where in the flattened ``windows`` the evidence of each group stands, -1 behind its
-    end; ``targets`` is (groups, claims of each), and so is ``priors``, see ``Item``.
+    ``positions`` and ``kinds`` say of each token where it stands in its text and whether it is of evidence (1);
+    ``starts`` and ``lengths`` say where each claim stands. ``targets`` and ``priors`` are by claim, see ``Item``.
     """
 
-    windows: Ids
-    claims: Ids
-    places: Ids
+    ids: Ids
+    positions: Ids
+    kinds: Ids
+    groups: tuple[Spans, ...]
+    starts: Ids
+    lengths: Ids
     targets: Ids
     priors: npt.NDArray[np.float32]
+
+    def repeated(self, room: int) -> "Batch":
+        """The same claims, each in a group of its own with up to ``room`` tokens of its evidence as one text, as a
+        plain cross-encoder has them."""
+        order: list[Ids] = []
+        positions: list[Ids] = []
+        groups: list[Spans] = []
+        start = 0
+        for group in self.groups:
+            evidence = sum(group.windows)
+            kept = np.arange(start, start + min(evidence, room))
+            start += evidence
+            for length in group.claims:
+                order += [kept, np.arange(start, start + length)]
+                positions += [CLAIM_TOKENS + np.arange(len(kept)), np.arange(length)]
+                groups.append(Spans((len(kept),), (length,)))
+                start += length
+        places = np.concatenate(order)
+        ends = np.cumsum([group.windows[0] + group.claims[0] for group in groups])
+        return Batch(
+            self.ids[places],
+            np.concatenate(positions),
+            self.kinds[places],
+            tuple(groups),
+            ends - self.lengths,
+            self.lengths,
+            self.targets,
+            self.priors,
+        )
 
 
 class Encoder:
@@ -87,8 +126,6 @@ class Encoder:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
         self.cls, self.sep = (_special(tokenizer, token) for token in ("[CLS]", "[SEP]"))
         found = tokenizer.encode_batch([*STOP, *_MARKS], add_special_tokens=False)
         self.common = frozenset(one.ids[0] for one in found if len(one.ids) == 1)
@@ -97,7 +134,7 @@ class Encoder:
     @classmethod
     def of(cls, file: Path) -> Self:
         """From a ``tokenizer.json``."""
-        return cls(Tokenizer.from_file(str(file)))
+        return cls(base.tokenizer(file))
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         return [one.ids for one in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)]
@@ -308,63 +345,48 @@ class Sampler:
         return Item(tuple(chosen), tuple(zip(claims, (row.target for row in rows), strict=True)), priors)
 
 
-def batches(
-    items: Iterator[Item], encoder: Encoder, rng: random.Random, *, claims: int, tokens: int
-) -> Iterator[Batch]:
-    """Items of like size together: up to ``claims`` claims, and up to ``tokens`` tokens with their padding, a batch."""
-    buffer: list[Item] = []
+def batches(items: Iterator[Item], encoder: Encoder, *, claims: int, tokens: int) -> Iterator[Batch]:
+    """Items as they come, up to ``claims`` claims and up to ``tokens`` tokens a batch; one item at least."""
+    batch: list[Item] = []
+    held = size = 0
     for item in items:
-        if item.windows and item.claims:
-            buffer.append(item)
-        if len(buffer) == _BUFFER:
-            yield from _cut(buffer, encoder, rng, claims=claims, tokens=tokens)
-            buffer = []
-    if buffer:
-        yield from _cut(buffer, encoder, rng, claims=claims, tokens=tokens)
-
-
-def _cut(buffer: list[Item], encoder: Encoder, rng: random.Random, *, claims: int, tokens: int) -> Iterator[Batch]:
-    buffer.sort(key=lambda item: ((len(item.claims) + 1) // 2, item.claim_tokens // 12, item.evidence_tokens))
-    groups: list[list[Item]] = [[]]
-    for item in buffer:
-        last = groups[-1]
-        size = len(last) + 1
-        widest = max(one.claim_tokens for one in [*last, item])
-        longest = max(one.evidence_tokens for one in [*last, item])
-        most = max(len(one.claims) for one in [*last, item])
-        if last and (size * most > claims or size * (longest + widest * most) > tokens):
-            groups.append([item])
-        else:
-            last.append(item)
-    rng.shuffle(groups)
-    for group in groups:
-        yield collate(group, encoder)
+        if not item.windows or not item.claims:
+            continue
+        if batch and (held + len(item.claims) > claims or size + item.tokens > tokens):
+            yield collate(batch, encoder)
+            batch, held, size = [], 0, 0
+        batch.append(item)
+        held += len(item.claims)
+        size += item.tokens
+    if batch:
+        yield collate(batch, encoder)
 
 
 def collate(items: Sequence[Item], encoder: Encoder) -> Batch:
-    """Pad ``items`` into arrays. A claim that a group lacks has the target -1."""
-    flat = [[*window, encoder.sep] for item in items for window in item.windows]
-    width = max(len(window) for window in flat)
-    windows = np.zeros((len(flat), width), dtype=np.int64)
-    for row, ids in enumerate(flat):
-        windows[row, : len(ids)] = ids
-    places = np.full((len(items), max(item.evidence_tokens for item in items)), -1, dtype=np.int64)
-    row = 0
-    for group, item in enumerate(items):
-        end = 0
-        for window in item.windows:
-            length = len(window) + 1
-            places[group, end : end + length] = np.arange(row * width, row * width + length)
-            end += length
-            row += 1
-    most = max(len(item.claims) for item in items)
-    length = max(len(claim) for item in items for claim, _ in item.claims) + 2
-    claims = np.zeros((len(items), most, length), dtype=np.int64)
-    targets = np.full((len(items), most), -1, dtype=np.int64)
-    priors = np.zeros((len(items), most), dtype=np.float32)
-    for group, item in enumerate(items):
-        priors[group, : len(item.priors)] = item.priors
-        for place, (claim, target) in enumerate(item.claims):
-            claims[group, place, : len(claim) + 2] = [encoder.cls, *claim, encoder.sep]
-            targets[group, place] = target
-    return Batch(windows, claims, places, targets, priors)
+    """The tokens of ``items`` in arrays."""
+    ids: list[int] = []
+    positions: list[int] = []
+    kinds: list[int] = []
+    groups: list[Spans] = []
+    starts: list[int] = []
+    for item in items:
+        windows = [[*window, encoder.sep] for window in item.windows]
+        claims = [[encoder.cls, *claim, encoder.sep] for claim, _ in item.claims]
+        for kind, first, texts in ((1, CLAIM_TOKENS, windows), (0, 0, claims)):
+            for text in texts:
+                if not kind:
+                    starts.append(len(ids))
+                ids.extend(text)
+                positions.extend(range(first, first + len(text)))
+                kinds.extend([kind] * len(text))
+        groups.append(Spans(tuple(map(len, windows)), tuple(map(len, claims))))
+    return Batch(
+        np.array(ids),
+        np.array(positions),
+        np.array(kinds),
+        tuple(groups),
+        np.array(starts),
+        np.array([length for group in groups for length in group.claims]),
+        np.array([int(target) for item in items for _, target in item.claims]),
+        np.array([prior for item in items for prior in item.priors or [0.0] * len(item.claims)], dtype=np.float32),
+    )

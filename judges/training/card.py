@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from judges.training.base import NAME
 from judges.training.data import WRITTEN
 from judges.training.metrics import Figures, macro, table
 
@@ -126,9 +125,9 @@ def write(report: Mapping[str, Any]) -> str:
     )
     rows = report["training_rows"]
     return _HEAD.format(
-        base=NAME,
+        base=report["base"],
         made=_made(report),
-        claims=report["plan"]["claims"],
+        claims=report["plan"]["claims"] * report["plan"].get("parts", 1),
         seed=report["plan"]["seed"],
         megabytes=report["bytes"] / 1e6,
         claim_tokens=report["claim_tokens"],

@@ -1,7 +1,10 @@
 """The encoder alone on a data set: probabilities of its rows, and figures per source."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,18 +14,26 @@ from judges.training.data import Target, read
 from judges.training.metrics import Figures, Floats, measure
 from judges.training.model import Judge
 
-_BATCH_TOKENS = 8000
+_BATCH_TOKENS = 2000
+_CLAIMS = 8
+"""Claims about the same evidence that are judged in one go."""
 
 
-@torch.inference_mode()
-def probabilities(judge: Judge, rows: Sequence[Mapping[str, str]], encoder: Encoder, *, prefix: bool = True) -> Floats:
-    """P(entailed, neutral, contradicted) of rows with ``premise`` and ``hypothesis``, as (rows, 3)."""
+def probabilities(
+    judge: Judge, rows: Sequence[Mapping[str, Any]], encoder: Encoder, *, prefix: bool = True, threads: int = 1
+) -> Floats:
+    """P(entailed, neutral, contradicted) of rows with ``hypothesis`` and ``premise`` or ``documents``, as (rows, 3)."""
     judge.eval()
-    items = [_item(row, encoder) for row in rows]
     found = np.zeros((len(rows), 3))
-    for places in _batches(items):
-        logits = judge(collate([items[place] for place in places], encoder), prefix=prefix)
-        found[places] = logits[:, 0].float().softmax(-1).numpy()
+
+    @torch.inference_mode()
+    def work(batch: Sequence[_Asked]) -> None:
+        logits = judge(collate([one.item for one in batch], encoder), prefix=prefix)
+        found[[place for one in batch for place in one.places]] = logits.float().softmax(-1).numpy()
+
+    with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        for _ in pool.map(work, _batches(_asked(rows, encoder))):
+            pass
     return found
 
 
@@ -43,21 +54,36 @@ def load(file: Path) -> list[Mapping[str, str]]:
     return list(read(file))
 
 
-def _item(row: Mapping[str, str], encoder: Encoder) -> Item:
-    (claim,) = encoder.encode([row["hypothesis"]])
-    claim = claim[: CLAIM_TOKENS - 2]
-    windows = nearest(encoder.windows(row["premise"], WINDOW_TOKENS), [claim], MOST_WINDOWS)
-    return Item(tuple(windows), ((claim, Target.ENTAILED),))
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    item: Item
+    places: Sequence[int]
+    """Where the rows of its claims stand."""
 
 
-def _batches(items: Sequence[Item]) -> Iterator[list[int]]:
-    order = sorted(range(len(items)), key=lambda place: items[place].evidence_tokens)
-    batch: list[int] = []
-    for place in order:
-        size = items[place].evidence_tokens + CLAIM_TOKENS
-        if batch and (len(batch) + 1) * size > _BATCH_TOKENS:
+def _asked(rows: Sequence[Mapping[str, Any]], encoder: Encoder) -> list[_Asked]:
+    """Rows about the same evidence together, unless each claim has to choose its own windows of it."""
+    together: dict[tuple[str, ...], list[int]] = {}
+    for place, row in enumerate(rows):
+        together.setdefault(tuple(row.get("documents") or (row["premise"],)), []).append(place)
+    claims = [ids[: CLAIM_TOKENS - 2] for ids in encoder.encode([row["hypothesis"] for row in rows])]
+    found: list[_Asked] = []
+    for texts, places in together.items():
+        windows = [window for text in texts for window in encoder.windows(text, WINDOW_TOKENS)]
+        each = _CLAIMS if len(windows) <= MOST_WINDOWS else 1
+        for start in range(0, len(places), each):
+            mine = places[start : start + each]
+            chosen = nearest(windows, [claims[place] for place in mine], MOST_WINDOWS)
+            found.append(_Asked(Item(tuple(chosen), tuple((claims[place], Target.ENTAILED) for place in mine)), mine))
+    return found
+
+
+def _batches(asked: Sequence[_Asked]) -> Iterator[list[_Asked]]:
+    batch: list[_Asked] = []
+    for one in asked:
+        if batch and sum(each.item.tokens for each in batch) + one.item.tokens > _BATCH_TOKENS:
             yield batch
             batch = []
-        batch.append(place)
+        batch.append(one)
     if batch:
         yield batch

@@ -1,9 +1,10 @@
-"""The trained encoder as two ONNX graphs that share one file of weights.
+"""The trained encoder as two ONNX graphs that share their weights.
 
 ``evidence.onnx`` reads a window and gives its keys and values in every layer; ``claim.onnx`` reads a claim against
 those of several windows, and gives the logits for each of them and for all together in one pass. The word embedding is
-INT8 with a scale for each word. Quantised, the weights of the linear layers are INT8 with a scale for each output;
-their inputs are quantised as they come, by the operator ``DynamicQuantizeMatMul`` of ONNX Runtime.
+INT8 with a scale for each word, in a file of its own: no file is to be over 100 MB. Quantised, the weights of the
+linear layers are INT8 with a scale for each output; their inputs are quantised as they come, by the operator
+``DynamicQuantizeMatMul`` of ONNX Runtime.
 """
 
 import hashlib
@@ -16,19 +17,21 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from tokenizers import Tokenizer
 
+from judges.training import base
 from judges.training.batches import CLAIM_TOKENS, WINDOW_TOKENS
 from judges.training.model import LABELS, Judge
 
 WEIGHTS: Final = "weights.bin"
+WORDS: Final = "words.bin"
 EVIDENCE: Final = "evidence.onnx"
 CLAIM: Final = "claim.onnx"
 _KINDS: Final = ("weight", "bias")
 _STATES: Final = {"keys": 1, "values": 0}
 """What is kept of a window, and how much longer each is than a head's size."""
 _SHARED_FROM: Final = 256
-"""Bytes from which on a tensor lies in the shared file."""
+"""Bytes from which on a tensor lies in a shared file."""
+_WORD_CODES: Final = "words"
 _MICROSOFT: Final = "com.microsoft"
 _OPSETS: Final = [helper.make_opsetid("", 20), helper.make_opsetid(_MICROSOFT, 1)]
 
@@ -38,10 +41,12 @@ Array = npt.NDArray[Any]
 class _Graph:
     """Nodes and weights in the order in which they are added."""
 
-    def __init__(self, weights: Mapping[str, Array], *, heads: int, quantised: bool) -> None:
+    def __init__(self, judge: Judge, *, quantised: bool) -> None:
+        weights = {name: tensor.detach().float().numpy() for name, tensor in judge.state_dict().items()}
+        self.judge = judge
         self.weights = weights
         self.quantised = quantised
-        self.heads = heads
+        self.heads = judge.heads
         self.width = weights["words.weight"].shape[1]
         self.layers = 1 + max(int(name.split(".")[1]) for name in weights if name.startswith("layers."))
         self.nodes: list[onnx.NodeProto] = []
@@ -78,7 +83,7 @@ class _Graph:
     def norm(self, value: str, name: str) -> str:
         scale = self.constant(f"{name}.weight", self.weights[f"{name}.weight"])
         bias = self.constant(f"{name}.bias", self.weights[f"{name}.bias"])
-        return self.add("LayerNormalization", value, scale, bias, axis=-1, epsilon=1e-12)
+        return self.add("LayerNormalization", value, scale, bias, axis=-1, epsilon=self.judge.epsilon)
 
     def embed(self, ids: str, *, start: int, most: int, kind: int) -> str:
         positions = self.weights["positions.weight"][start : start + most] + self.weights["kinds.weight"][kind]
@@ -86,10 +91,23 @@ class _Graph:
         length = self.add("Slice", self.add("Shape", ids), self.ints(1), self.ints(2))
         place = self.add("Slice", table, self.ints(0), length, self.ints(0))
         codes, scales = _by_row(self.weights["words.weight"])
-        words = self.add("Gather", self.constant("words", codes), ids)
+        words = self.add("Gather", self.constant(_WORD_CODES, codes), ids)
         scale = self.add("Gather", self.constant("words_scale", scales), ids)
         word = self.add("Mul", self.add("Cast", words, to=TensorProto.FLOAT), scale)
         return self.norm(self.add("Add", word, place), "norm")
+
+    def apart(self, claim: str, evidence: str) -> str | None:
+        """What is added to the scores where claim and evidence are one text, its places as far apart as they are."""
+        if self.judge.relative is None:
+            return None
+        most = CLAIM_TOKENS + WINDOW_TOKENS + 1
+        table = self.constant("apart", self.judge.distances(most, most)[:, None].numpy())
+        range_ = self.constant("places", np.arange(most))
+        first = self.add("Slice", range_, self.ints(0), claim, self.ints(0))
+        ends = self.add("Add", evidence, self.ints(CLAIM_TOKENS))
+        second = self.add("Slice", range_, self.ints(CLAIM_TOKENS), ends, self.ints(0))
+        places = self.add("Concat", first, second, axis=0)
+        return self.add("Gather", self.add("Gather", table, places, axis=2), places, axis=3)
 
     def ints_scalar(self, value: int) -> str:
         return self.constant(f"scalar_{value}", np.array(value, dtype=np.int64))
@@ -105,9 +123,21 @@ class _Graph:
         root = (self.width // self.heads) ** -0.5
         return self.add("FusedMatMul", query, key, domain=_MICROSOFT, alpha=root, transB=1)
 
-    def attend(self, query: str, key: str, value: str) -> str:
+    def attend(self, query: str, key: str, value: str, biases: str | None) -> str:
         """What (heads, rows, tokens, size) see of keys and values of that shape."""
-        return self.add("MatMul", self.add("Softmax", self.scores(query, key), axis=-1), value)
+        scores = self.biased(self.scores(query, key), biases)
+        return self.add("MatMul", self.add("Softmax", scores, axis=-1), value)
+
+    def biased(self, scores: str, biases: str | None) -> str:
+        return self.add("Add", scores, biases) if biases else scores
+
+    def distances(self, length: str, most: int) -> str | None:
+        """What is added to the scores within a text of ``length`` tokens: (heads, 1, tokens, tokens)."""
+        if self.judge.relative is None:
+            return None
+        table = self.constant("distances", self.judge.distances(most, most)[:, None].numpy())
+        ends = self.add("Concat", length, length, axis=0)
+        return self.add("Slice", table, self.ints(0, 0), ends, self.ints(2, 3))
 
     def sums(self, scores: str, value: str, present: str | None = None) -> list[str]:
         """The sum of the values, each times the exponential of its score, and that of the exponentials."""
@@ -145,6 +175,8 @@ def _evidence(graph: _Graph) -> onnx.ModelProto:
     """One window: keys, with a 1 behind each, and values as (layers, heads, 1, tokens, size)."""
     states = graph.embed("ids", start=CLAIM_TOKENS, most=WINDOW_TOKENS + 1, kind=1)
     one = graph.constant("one", np.array(1, dtype=np.float16))
+    length = graph.add("Slice", graph.add("Shape", "ids"), graph.ints(1), graph.ints(2))
+    biases = graph.distances(length, WINDOW_TOKENS + 1)
     kept: dict[str, list[str]] = {kind: [] for kind in _STATES}
     for number in range(graph.layers):
         layer = f"layers.{number}"
@@ -154,7 +186,7 @@ def _evidence(graph: _Graph) -> onnx.ModelProto:
             ends = [*[0] * 7, _STATES[kind]]
             kept[kind].append(graph.add("Unsqueeze", graph.add("Pad", half, graph.ints(*ends), one), graph.ints(0)))
         if number + 1 < graph.layers:
-            states = graph.finish(states, graph.attend(query, key, value), layer)
+            states = graph.finish(states, graph.attend(query, key, value, biases), layer)
     shape: list[str | int | None] = [graph.layers, graph.heads, 1, "tokens"]
     outputs = [
         helper.make_tensor_value_info(
@@ -181,7 +213,8 @@ def _claim(graph: _Graph) -> onnx.ModelProto:
     The windows are padded to the longest, their states with zeros; ``present`` is 1 where there is a token. Attention
     is written out as one sum of exponentials over another. What is taken off a token's scores first is the largest of
     those within the claim, so that what a window adds to either sum is the same whatever it is read beside, and padding
-    adds nothing. The keys' last place is 1: the taking off is part of the product.
+    adds nothing. The keys' last place is 1: the taking off is part of the product, and so is what stands for the
+    distance from claim to evidence.
     """
     states = graph.embed("ids", start=0, most=CLAIM_TOKENS, kind=0)
     tokens = graph.add("Slice", graph.add("Shape", "ids"), graph.ints(1), graph.ints(2))
@@ -192,14 +225,17 @@ def _claim(graph: _Graph) -> onnx.ModelProto:
     present = graph.add("Unsqueeze", "present", graph.ints(0, 3))
     size = graph.width // graph.heads
     minus = graph.constant("minus", np.array(-(size**0.5), dtype=np.float32))
+    biases = graph.distances(tokens, CLAIM_TOKENS)
+    far = graph.constant("far", graph.judge.far().numpy()[:, None, None, None]) if biases else None
     for number in range(graph.layers):
         layer = f"layers.{number}"
         query, key, value = graph.project(states, layer)
         far_key, far_value = (graph.add("Cast", f"{kind}.{number}", to=TensorProto.FLOAT) for kind in _STATES)
-        scores = graph.scores(query, key)
+        scores = graph.biased(graph.scores(query, key), biases)
         most = graph.add("ReduceMax", scores, graph.ints(-1))
         own = graph.sums(graph.add("Sub", scores, most), value)
-        query = graph.add("Concat", query, graph.add("Mul", most, minus), axis=-1)
+        less = graph.add("Sub", most, far) if far else most
+        query = graph.add("Concat", query, graph.add("Mul", less, minus), axis=-1)
         if number == 0:  # all rows ask the same yet
             alone = together = graph.sums(graph.scores(query, far_key), far_value, present)
         else:
@@ -214,7 +250,7 @@ def _claim(graph: _Graph) -> onnx.ModelProto:
         )
         states = graph.finish(states, graph.add("Div", above, below), layer)
     graph.head(states)
-    far = [
+    kept = [
         helper.make_tensor_value_info(
             f"{kind}.{number}", TensorProto.FLOAT16, [graph.heads, "windows", "evidence", size + more]
         )
@@ -222,7 +258,7 @@ def _claim(graph: _Graph) -> onnx.ModelProto:
         for number in range(graph.layers)
     ]
     there = helper.make_tensor_value_info("present", TensorProto.FLOAT, ["windows", "evidence"])
-    return graph.model([_ids(), there, *far], [_logits()])
+    return graph.model([_ids(), there, *kept], [_logits()])
 
 
 def _plain(graph: _Graph) -> onnx.ModelProto:
@@ -230,10 +266,12 @@ def _plain(graph: _Graph) -> onnx.ModelProto:
     claim = graph.embed("ids", start=0, most=CLAIM_TOKENS, kind=0)
     evidence = graph.embed("evidence_ids", start=CLAIM_TOKENS, most=WINDOW_TOKENS + 1, kind=1)
     states = graph.add("Concat", claim, evidence, axis=1)
+    length = graph.add("Slice", graph.add("Shape", "ids"), graph.ints(1), graph.ints(2))
+    biases = graph.apart(length, graph.add("Slice", graph.add("Shape", "evidence_ids"), graph.ints(1), graph.ints(2)))
     for number in range(graph.layers):
         layer = f"layers.{number}"
-        states = graph.finish(states, graph.attend(*graph.project(states, layer)), layer)
-    length = graph.add("Slice", graph.add("Shape", "ids"), graph.ints(1), graph.ints(2))
+        query, key, value = graph.project(states, layer)
+        states = graph.finish(states, graph.attend(query, key, value, biases), layer)
     graph.head(graph.add("Slice", states, graph.ints(0), length, graph.ints(1)))
     evidence_ids = helper.make_tensor_value_info("evidence_ids", TensorProto.INT64, ["rows", "evidence"])
     return graph.model([_ids(), evidence_ids], [_logits()])
@@ -241,8 +279,7 @@ def _plain(graph: _Graph) -> onnx.ModelProto:
 
 def export_plain(judge: Judge, file: Path, *, quantised: bool) -> None:
     """Write the plain cross-encoder with its weights in one file; for measuring alone."""
-    weights = {name: tensor.detach().float().numpy() for name, tensor in judge.state_dict().items()}
-    onnx.save(_plain(_Graph(weights, heads=judge.heads, quantised=quantised)), file)
+    onnx.save(_plain(_Graph(judge, quantised=quantised)), file)
 
 
 def export(judge: Judge, tokenizer: Path, folder: Path, *, quantised: bool = True, extra: Mapping[str, Any]) -> None:
@@ -251,18 +288,14 @@ def export(judge: Judge, tokenizer: Path, folder: Path, *, quantised: bool = Tru
     ``extra`` goes into the config beside what a runtime needs: labels and lengths.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    weights = {name: tensor.detach().float().numpy() for name, tensor in judge.state_dict().items()}
     _share(
         {
-            EVIDENCE: _evidence(_Graph(weights, heads=judge.heads, quantised=quantised)),
-            CLAIM: _claim(_Graph(weights, heads=judge.heads, quantised=quantised)),
+            EVIDENCE: _evidence(_Graph(judge, quantised=quantised)),
+            CLAIM: _claim(_Graph(judge, quantised=quantised)),
         },
         folder,
     )
-    texts = Tokenizer.from_file(str(tokenizer))
-    texts.no_truncation()
-    texts.no_padding()
-    texts.save(str(folder / "tokenizer.json"))
+    base.tokenizer(tokenizer).save(str(folder / "tokenizer.json"))
     config = {
         "model_type": "prefix-cross-encoder",
         "id2label": {str(place): label for place, label in enumerate(LABELS)},
@@ -271,15 +304,15 @@ def export(judge: Judge, tokenizer: Path, folder: Path, *, quantised: bool = Tru
         **extra,
     }
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    names = [CLAIM, "config.json", EVIDENCE, "tokenizer.json", WEIGHTS]
+    names = [CLAIM, "config.json", EVIDENCE, "tokenizer.json", WEIGHTS, WORDS]
     sums = [f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in names]
     (folder / "SHA256SUMS").write_text("".join(sums), encoding="ascii")
 
 
 def _share(models: Mapping[str, onnx.ModelProto], folder: Path) -> None:
-    """Move large tensors of all graphs into one file, equal ones once."""
-    written: dict[bytes, tuple[int, int]] = {}
-    with (folder / WEIGHTS).open("wb") as file:
+    """Move large tensors of all graphs into two files, equal ones once: the embeddings of words, and all else."""
+    written: dict[bytes, tuple[str, int, int]] = {}
+    with (folder / WEIGHTS).open("wb") as weights, (folder / WORDS).open("wb") as words:
         for model in models.values():
             for tensor in model.graph.initializer:
                 raw = numpy_helper.to_array(tensor).tobytes()
@@ -287,15 +320,16 @@ def _share(models: Mapping[str, onnx.ModelProto], folder: Path) -> None:
                     continue
                 digest = hashlib.sha256(raw).digest()
                 if digest not in written:
+                    name, file = (WORDS, words) if tensor.name == _WORD_CODES else (WEIGHTS, weights)
                     file.write(b"\0" * (-file.tell() % 64))
-                    written[digest] = (file.tell(), len(raw))
+                    written[digest] = (name, file.tell(), len(raw))
                     file.write(raw)
-                offset, length = written[digest]
+                location, offset, length = written[digest]
                 tensor.ClearField("raw_data")
                 for name in ("float_data", "int32_data", "int64_data"):
                     tensor.ClearField(name)
                 tensor.data_location = TensorProto.EXTERNAL
-                for key, value in (("location", WEIGHTS), ("offset", str(offset)), ("length", str(length))):
+                for key, value in (("location", location), ("offset", str(offset)), ("length", str(length))):
                     tensor.external_data.add(key=key, value=value)
     for name, model in models.items():
         (folder / name).write_bytes(model.SerializeToString(deterministic=True))

@@ -15,12 +15,12 @@ def restore(folder: Path, base: Judge) -> Judge:
     """``base`` with the encoder's weights from the INT8 graphs in ``folder``, as ``export`` wrote them.
 
     The codes are multiplied out, so the weights are those that the graphs compute with. Words are never trained: their
-    embeddings stay those of ``base``, as do positions that no graph has. Raises FileNotFoundError, and ValueError for
-    graphs that are not quantised or not of this size.
+    embeddings stay those of ``base``, as do positions that no graph has and what distances add to scores. Raises
+    FileNotFoundError, and ValueError for graphs that are not quantised or not of this size.
     """
     claim, evidence = (_constants(folder / name) for name in (CLAIM, EVIDENCE))
     state = base.state_dict()
-    for name in [name for name in state if not name.startswith(("words.", "positions.", "kinds."))]:
+    for name in [name for name in state if not name.startswith(("words.", "positions.", "kinds.", "relative."))]:
         codes = claim.get(f"{name.removesuffix('weight')}codes") if name.endswith(".weight") else None
         if codes is not None:
             value = codes.T.astype(np.float32) * claim[f"{name.removesuffix('weight')}scales"][:, None]

@@ -1,12 +1,18 @@
-"""The encoder: a BERT whose evidence does not see the claim, so that its states can be kept and used again.
+"""The encoder: a BERT or an MPNet whose evidence does not see the claim, so that its states can be kept and used again.
 
 Evidence tokens attend to their own window; claim tokens attend to the claim and to all windows put beside it, as in a
 prefix language model (Raffel et al. 2020, section 3.2.1) or in DeFormer (Cao et al. 2020), but in every layer. With
 ``prefix=False`` the same weights make a plain cross-encoder, in which all attends to all: the one to compare with.
+
+A batch has no padding: its tokens lie one after another, and attention goes from part to part of them.
 """
 
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 import torch
 from safetensors.torch import load_file
@@ -17,37 +23,50 @@ from judges.training.batches import CLAIM_TOKENS, Batch
 from judges.training.data import Target
 
 LABELS: Final = ("entailment", "neutral", "contradiction")
-_MASKED: Final = -1e4
-_EPSILON: Final = 1e-12
 DROPOUT: Final = 0.1
 """Share of what each sublayer adds that is left out in training, as BERT was trained (Devlin et al. 2019, A.2)."""
+BUCKETS: Final = 32
+"""Relative positions that an MPNet tells apart."""
+_FARTHEST: Final = 128
+"""Distance from which on all are one to it."""
+_MASKED: Final = -1e4
+_POSITIONS: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Tokens of a batch that attend, and those that they attend to, as [start, end) of each; what is added to their
+    scores is (heads, queries, keys), or nothing."""
+
+    queries: tuple[int, int]
+    keys: tuple[int, int]
+    bias: Tensor | None
 
 
 class Layer(nn.Module):
-    """One transformer layer of BERT (post-norm), over evidence and claims."""
+    """One transformer layer of BERT (post-norm), over the tokens of a batch."""
 
-    def __init__(self, width: int, heads: int, inner: int, dropout: float) -> None:
+    def __init__(self, width: int, heads: int, inner: int, dropout: float, epsilon: float) -> None:
         super().__init__()
         self.heads = heads
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = dropout
         self.qkv = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width, width)
-        self.norm = nn.LayerNorm(width, _EPSILON)
+        self.norm = nn.LayerNorm(width, epsilon)
         self.up = nn.Linear(width, inner)
         self.down = nn.Linear(inner, width)
-        self.end_norm = nn.LayerNorm(width, _EPSILON)
+        self.end_norm = nn.LayerNorm(width, epsilon)
 
-    def project(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values as (rows, tokens, heads, size)."""
-        rows, tokens, width = states.shape
-        qkv = self.qkv(states).view(rows, tokens, 3, self.heads, width // self.heads)
-        return qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2]
+    def forward(self, states: Tensor, parts: Sequence[Part], rows: Tensor | None = None) -> Tensor:
+        """States (tokens, width) after attention by ``parts``; of ``rows`` alone if they are given."""
+        attended = cast(Tensor, _Attention.apply(self.qkv(states), parts, self.heads))  # type: ignore[no-untyped-call]
+        if rows is not None:
+            states, attended = states[rows], attended[rows]
+        middle = self.norm(states + self._drop(self.out(attended)))
+        return torch.as_tensor(self.end_norm(middle + self._drop(self.down(functional.gelu(self.up(middle))))))
 
-    def finish(self, states: Tensor, attended: Tensor) -> Tensor:
-        """What follows attention: projection, norm, feed-forward, norm. ``attended`` is (rows, heads, tokens, size)."""
-        flat = attended.transpose(1, 2).flatten(2)
-        middle = self.norm(states + self.dropout(self.out(flat)))
-        return torch.as_tensor(self.end_norm(middle + self.dropout(self.down(functional.gelu(self.up(middle))))))
+    def _drop(self, states: Tensor) -> Tensor:
+        return _drop(states, self.dropout) if self.training else states
 
 
 class Judge(nn.Module):
@@ -61,108 +80,200 @@ class Judge(nn.Module):
         layers: int = 6,
         heads: int = 12,
         inner: int = 1536,
+        relative: bool = False,
+        epsilon: float = 1e-12,
         dropout: float = DROPOUT,
     ) -> None:
         super().__init__()
         self.heads = heads
+        self.epsilon = epsilon
+        self.frozen = 0
+        """How many of the lowest layers are not trained."""
         self.words = nn.Embedding(vocabulary, width)
-        self.positions = nn.Embedding(512, width)
+        self.positions = nn.Embedding(_POSITIONS, width)
         self.kinds = nn.Embedding(2, width)
-        self.norm = nn.LayerNorm(width, _EPSILON)
-        self._stack = [Layer(width, heads, inner, dropout) for _ in range(layers)]
+        self.relative = nn.Embedding(BUCKETS, heads) if relative else None
+        self.norm = nn.LayerNorm(width, epsilon)
+        self._stack = [Layer(width, heads, inner, dropout, epsilon) for _ in range(layers)]
         self.layers = nn.ModuleList(self._stack)
         self.pool = nn.Linear(2 * width, width)
         self.classify = nn.Linear(width, len(LABELS))
         self.words.weight.requires_grad_(False)
+        if self.relative is not None:
+            self.relative.weight.requires_grad_(False)
+
+    def freeze(self, layers: int) -> None:
+        """Train neither the embeddings nor the lowest ``layers``, which then cost a third; 0 trains all of them. To be
+        called again after ``train()``: no part of what is frozen is left out."""
+        self.frozen = layers
+        for module in (self.positions, self.kinds, self.norm, *self._stack[:layers]):
+            module.requires_grad_(not layers)
+            module.train(self.training and not layers)
+        for layer in self._stack[layers:]:
+            layer.requires_grad_(True)
+
+    def halved(self) -> "Judge":
+        """A copy that computes in bfloat16, but for the head: for a CPU that is made for it, three times as fast."""
+        half = copy.deepcopy(self).to(torch.bfloat16)
+        for module in (half.pool, half.classify):
+            module.float()
+        return half
 
     def forward(self, batch: Batch, *, prefix: bool = True) -> Tensor:
-        """Logits (groups, claims of each, 3)."""
-        windows = torch.from_numpy(batch.windows)
-        claims = torch.from_numpy(batch.claims)
-        places = torch.from_numpy(batch.places)
-        return self._prefix(windows, claims, places) if prefix else self._plain(windows, claims, places)
+        """Logits (claims, 3), the claims of all groups in their order."""
+        if not prefix:
+            batch = batch.repeated(_POSITIONS - CLAIM_TOKENS)
+        kind = torch.from_numpy(batch.kinds)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
+            states = self.embed(torch.from_numpy(batch.ids), torch.from_numpy(batch.positions), kind)
+        parts = self._parts(batch) if prefix else self._plain_parts(batch)
+        *lower, last = self._stack
+        for number, layer in enumerate(lower):
+            with torch.set_grad_enabled(torch.is_grad_enabled() and number >= self.frozen):
+                states = layer(states, parts)
+        lengths = torch.from_numpy(batch.lengths)
+        begins = torch.from_numpy(batch.starts)
+        ends = lengths.cumsum(0)
+        owner = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
+        rows = torch.arange(len(owner)) + (begins - ends + lengths)[owner]
+        # What evidence comes to in the last layer, nothing looks at.
+        asking = [one for one in parts if one.queries != one.keys or not prefix]
+        return self._logits(last(states, asking, rows), owner, ends - lengths, lengths)
 
-    def embed(self, ids: Tensor, *, start: int, kind: int) -> Tensor:
-        """States of (rows, tokens) ids whose first stands at position ``start``."""
-        positions = torch.arange(start, start + ids.shape[1])
-        return torch.as_tensor(self.norm(self.words(ids) + self.positions(positions) + self.kinds.weight[kind]))
+    def embed(self, ids: Tensor, positions: Tensor, kinds: Tensor) -> Tensor:
+        """States of tokens by their ids, where they stand, and whether they are of evidence."""
+        return torch.as_tensor(self.norm(self.words(ids) + self.positions(positions) + self.kinds(kinds)))
 
-    def _prefix(self, windows: Tensor, claims: Tensor, places: Tensor) -> Tensor:
-        groups, each, length = claims.shape
-        rows = claims.view(groups * each, length)
-        seen = places >= 0
-        index = places.clamp_min(0).flatten()
-        evidence_mask = torch.where(windows > 0, 0.0, _MASKED)[:, None, None, :]
-        cross_mask = torch.where(seen, 0.0, _MASKED)[:, None, None, None, :]
-        own_mask = torch.where(claims > 0, 0.0, _MASKED)[:, :, None, None, :]
-        evidence = self.embed(windows, start=CLAIM_TOKENS, kind=1)
-        states = self.embed(rows, start=0, kind=0)
-        for number, layer in enumerate(self._stack):
-            e_query, e_key, e_value = layer.project(evidence)
-            query, key, value = layer.project(states)
-            shape = (groups, seen.shape[1], layer.heads, -1)
-            far_key = e_key.flatten(0, 1)[index].view(shape).transpose(1, 2)
-            far_value = e_value.flatten(0, 1)[index].view(shape).transpose(1, 2)
-            attended = _attend(query, key, value, far_key, far_value, cross_mask, own_mask)
-            states = layer.finish(states, attended)
-            if number + 1 < len(self.layers):
-                mine = _plainly(e_query, e_key, e_value, evidence_mask)
-                evidence = layer.finish(evidence, mine)
-        return self._logits(states, rows > 0).view(groups, each, -1)
+    def distances(self, queries: int, keys: int) -> Tensor:
+        """What is added to the scores of tokens of one text: (heads, queries, keys)."""
+        if self.relative is None:
+            return self.norm.weight.new_zeros(self.heads, queries, keys)
+        apart = torch.arange(keys)[None] - torch.arange(queries)[:, None]
+        return self.relative.weight.detach()[bucket(apart)].permute(2, 0, 1).contiguous()
 
-    def _plain(self, windows: Tensor, claims: Tensor, places: Tensor) -> Tensor:
-        groups, each, length = claims.shape
-        room = 512 - CLAIM_TOKENS
-        places = places[:, :room]
-        evidence_ids = torch.where(places >= 0, windows.flatten()[places.clamp_min(0)], 0)
-        evidence = self.embed(evidence_ids, start=CLAIM_TOKENS, kind=1).repeat_interleave(each, dim=0)
-        rows = claims.view(groups * each, length)
-        states = torch.cat((self.embed(rows, start=0, kind=0), evidence), dim=1)
-        ids = torch.cat((rows, evidence_ids.repeat_interleave(each, dim=0)), dim=1)
-        mask = torch.where(ids > 0, 0.0, _MASKED)[:, None, None, :]
-        for layer in self._stack:
-            states = layer.finish(states, _plainly(*layer.project(states), mask))
-        return self._logits(states[:, :length], rows > 0).view(groups, each, -1)
+    def far(self) -> Tensor:
+        """What is added to the scores from claim to evidence, which has no place beside it: (heads,)."""
+        if self.relative is None:
+            return self.norm.weight.new_zeros(self.heads)
+        return self.relative.weight.detach()[bucket(torch.tensor(_FARTHEST))]
 
-    def _logits(self, states: Tensor, present: Tensor) -> Tensor:
-        weights = present.to(states.dtype)[:, :, None]
-        mean = (states * weights).sum(1) / weights.sum(1).clamp_min(1.0)
-        pooled = torch.tanh(self.pool(torch.cat((states[:, 0], mean), dim=-1)))
+    def _parts(self, batch: Batch) -> list[Part]:
+        longest = max(length for group in batch.groups for length in (*group.windows, *group.claims))
+        near, far = self.distances(longest, longest), self.far()
+        parts: list[Part] = []
+        start = 0
+        for group in batch.groups:
+            begun = start
+            for length in group.windows:
+                bias = near[:, :length, :length] if self.relative is not None else None
+                parts.append(Part((start, start + length), (start, start + length), bias))
+                start += length
+            evidence, own = start - begun, sum(group.claims)
+            bias = near.new_full((self.heads, own, evidence + own), _MASKED)
+            bias[:, :, :evidence] = far[:, None, None]
+            place = 0
+            for length in group.claims:
+                end = place + length
+                bias[:, place:end, evidence + place : evidence + end] = near[:, :length, :length]
+                place = end
+            parts.append(Part((start, start + own), (begun, start + own), bias))
+            start += own
+        return parts
+
+    def _plain_parts(self, batch: Batch) -> list[Part]:
+        parts: list[Part] = []
+        start = 0
+        for group in batch.groups:
+            length = sum(group.windows) + sum(group.claims)
+            bias = None
+            if self.relative is not None:
+                places = torch.from_numpy(batch.positions[start : start + length])
+                apart = places[None] - places[:, None]
+                bias = self.relative.weight.detach()[bucket(apart)].permute(2, 0, 1).contiguous()
+            parts.append(Part((start, start + length), (start, start + length), bias))
+            start += length
+        return parts
+
+    def _logits(self, states: Tensor, owner: Tensor, starts: Tensor, lengths: Tensor) -> Tensor:
+        """From each claim's first state and the mean of its states; ``states`` are of claims alone."""
+        states = states.to(self.pool.weight.dtype)
+        mean = states.new_zeros(len(starts), states.shape[1]).index_add(0, owner, states) / lengths[:, None]
+        pooled = torch.tanh(self.pool(torch.cat((states[starts], mean), dim=-1)))
         return torch.as_tensor(self.classify(pooled))
 
 
-def _plainly(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-    """Attention of all (rows, tokens, heads, size) to all of the same row, in the type of its arguments."""
-    with torch.autocast("cpu", enabled=False):
-        scores = (query.transpose(1, 2) * query.shape[-1] ** -0.5) @ key.permute(0, 2, 3, 1)
-        return scores.add_(mask.to(scores.dtype)).softmax(-1) @ value.transpose(1, 2)
+class _Attention(torch.autograd.Function):
+    """Attention part by part, over (tokens, 3 x width) queries, keys and values."""
+
+    @staticmethod
+    def forward(ctx: Any, qkv: Tensor, parts: Sequence[Part], heads: int) -> Tensor:
+        tokens, width = qkv.shape[0], qkv.shape[1] // 3
+        split = qkv.view(tokens, 3, heads, width // heads)
+        scale = (width // heads) ** -0.5
+        out = qkv.new_zeros(tokens, heads, width // heads)
+        kept: list[Tensor] = []
+        for part in parts:
+            query, key, value = _of(split, part)
+            if part.bias is None:
+                scores = torch.bmm(query, key.transpose(1, 2)).mul_(scale)
+            else:
+                scores = torch.baddbmm(part.bias, query, key.transpose(1, 2), alpha=scale)
+            weights = scores.softmax(-1)
+            out[slice(*part.queries)] = torch.bmm(weights, value).transpose(0, 1)
+            kept.append(weights)
+        ctx.save_for_backward(qkv, *kept)
+        ctx.parts, ctx.heads = parts, heads
+        return out.view(tokens, width)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        qkv, *kept = ctx.saved_tensors
+        tokens, width = qkv.shape[0], qkv.shape[1] // 3
+        shape = (tokens, 3, ctx.heads, width // ctx.heads)
+        split, given = qkv.view(shape), gradients[0].reshape(tokens, ctx.heads, -1)
+        scale = shape[-1] ** -0.5
+        found = qkv.new_zeros(shape)
+        for part, weights in zip(ctx.parts, kept, strict=True):
+            query, key, value = _of(split, part)
+            above = given[slice(*part.queries)].transpose(0, 1)
+            scores = torch._softmax_backward_data(torch.bmm(above, value.transpose(1, 2)), weights, -1, qkv.dtype)
+            queries, keys = slice(*part.queries), slice(*part.keys)
+            found[queries, 0] += torch.bmm(scores, key).transpose(0, 1)
+            found[keys, 1] += torch.bmm(scores.transpose(1, 2), query).transpose(0, 1)
+            found[keys, 2] += torch.bmm(weights.transpose(1, 2), above).transpose(0, 1)
+        found[:, :2] *= scale
+        return found.view(tokens, 3 * width), None, None
 
 
-def _attend(
-    query: Tensor, key: Tensor, value: Tensor, far_key: Tensor, far_value: Tensor, far_mask: Tensor, own_mask: Tensor
-) -> Tensor:
-    """One softmax over the evidence of a group and over the claim itself. The claims of a group are taken together for
-    the former, so that its keys are not copied for each."""
-    groups, heads, far, size = far_key.shape
-    rows, length = query.shape[:2]
-    each = rows // groups
-    with torch.autocast("cpu", enabled=False):
-        own_query = query.transpose(1, 2) * size**-0.5
-        together = own_query.view(groups, each, heads, length, size).transpose(1, 2)
-        far_scores = together.reshape(groups, heads, each * length, size) @ far_key.transpose(-1, -2)
-        far_scores = far_scores.view(groups, heads, each, length, far).add_(far_mask.to(far_scores.dtype))
-        own_scores = (own_query @ key.permute(0, 2, 3, 1)).view(groups, each, heads, length, length)
-        own_scores = own_scores.add_(own_mask.to(own_scores.dtype))
-        weights = torch.cat((far_scores, own_scores.transpose(1, 2)), dim=-1).softmax(-1)
-        from_far = weights[..., :far].reshape(groups, heads, each * length, far) @ far_value
-        from_own = weights[..., far:].transpose(1, 2).reshape(rows, heads, length, length) @ value.transpose(1, 2)
-        from_far = from_far.view(groups, heads, each, length, size).transpose(1, 2).reshape(rows, heads, length, size)
-        return from_far + from_own
+def _of(split: Tensor, part: Part) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values of a part as (heads, tokens, size)."""
+    queries, keys = slice(*part.queries), slice(*part.keys)
+    return split[queries, 0].transpose(0, 1), split[keys, 1].transpose(0, 1), split[keys, 2].transpose(0, 1)
+
+
+def _drop(states: Tensor, share: float) -> Tensor:
+    """Dropout from random bytes, an eighth as many drawn as ``nn.Dropout`` does, which takes a fifth of a step."""
+    if not share:
+        return states
+    count = states.numel()
+    noise = torch.empty((count + 7) // 8, dtype=torch.int64).random_(-(2**63), None).view(torch.uint8)[:count]
+    kept = (noise >= round(256 * share)).view(states.shape)
+    return states * kept.to(states.dtype).mul_(1 / (1 - round(256 * share) / 256))
+
+
+def bucket(apart: Tensor) -> Tensor:
+    """T5's buckets as MPNet has them, of key position less query position."""
+    half = BUCKETS // 2
+    distance = apart.abs()
+    exact = half // 2
+    far = (
+        exact + (torch.log(distance.float().clamp_min(1) / exact) / math.log(_FARTHEST / exact) * (half - exact)).long()
+    )
+    return (apart > 0).long() * half + torch.where(distance < exact, distance, far.clamp_max(half - 1))
 
 
 def loss(logits: Tensor, targets: Tensor, priors: Tensor | None = None) -> Tensor:
     """Mean cross-entropy; where two classes are told alone, that of "entailed" against the sum of the other two.
-    Targets of -1 count for nothing.
 
     ``priors``: the log-odds of "entailed" that the words of each claim tell without being read. They are added to the
     model's own, so that it learns what they do not tell (product of experts, Clark et al. 2019, "Don't take the easy
@@ -172,41 +283,81 @@ def loss(logits: Tensor, targets: Tensor, priors: Tensor | None = None) -> Tenso
     if priors is not None:
         logits = logits + functional.pad(priors[..., None], (0, len(LABELS) - 1))
     logs = functional.log_softmax(logits, dim=-1)
-    wanted = targets.clamp(0, 2)
-    exact = logs.gather(-1, wanted[..., None])[..., 0]
+    exact = logs.gather(-1, targets.clamp(0, 2)[..., None])[..., 0]
     either = torch.logsumexp(logs[..., Target.NEUTRAL :], dim=-1)
-    gain = torch.where(targets == Target.OTHER, either, exact)
-    present = targets >= 0
-    return -(gain * present).sum() / present.sum().clamp_min(1)
+    return -torch.where(targets == Target.OTHER, either, exact).mean()
 
 
-def from_base(folder: Path) -> Judge:
-    """A judge whose weights are those of a BERT in ``folder`` (``model.safetensors``), the head new."""
-    weights = load_file(folder / "model.safetensors")
-    named = {name.removeprefix("bert."): tensor for name, tensor in weights.items()}
+_BERT: Final = {
+    "qkv": ("attention.self.query", "attention.self.key", "attention.self.value"),
+    "out": ("attention.output.dense",),
+    "norm": ("attention.output.LayerNorm",),
+}
+_MPNET: Final = {
+    "qkv": ("attention.attn.q", "attention.attn.k", "attention.attn.v"),
+    "out": ("attention.attn.o",),
+    "norm": ("attention.LayerNorm",),
+}
+_BOTH: Final = {"up": ("intermediate.dense",), "down": ("output.dense",), "end_norm": ("output.LayerNorm",)}
+_RELATIVE: Final = "encoder.relative_attention_bias.weight"
+
+
+def from_base(folder: Path, *, dropout: float = DROPOUT) -> Judge:
+    """A judge whose weights are those of a BERT or an MPNet in ``folder`` (``model.safetensors``), the head new.
+
+    An MPNet's first two positions are never used, and its ``<s>`` and ``</s>`` become ``[CLS]`` and ``[SEP]``, which
+    its vocabulary has besides: so 0 is padding in either.
+    """
+    named = {
+        name.removeprefix("bert.").removeprefix("mpnet."): tensor
+        for name, tensor in load_file(folder / "model.safetensors").items()
+    }
     count = 1 + max(int(name.split(".")[2]) for name in named if name.startswith("encoder.layer."))
     vocabulary, width = named["embeddings.word_embeddings.weight"].shape
     inner = named["encoder.layer.0.intermediate.dense.weight"].shape[0]
-    judge = Judge(vocabulary=vocabulary, width=width, layers=count, heads=width // 32, inner=inner)
+    relative = named.get(_RELATIVE)
+    judge = Judge(
+        vocabulary=vocabulary,
+        width=width,
+        layers=count,
+        heads=width // 32 if relative is None else relative.shape[1],
+        inner=inner,
+        relative=relative is not None,
+        epsilon=1e-12 if relative is None else 1e-5,
+        dropout=dropout,
+    )
     state = {
         "words.weight": named["embeddings.word_embeddings.weight"],
-        "positions.weight": named["embeddings.position_embeddings.weight"],
-        "kinds.weight": named["embeddings.token_type_embeddings.weight"],
-        **_pair("norm", named, "embeddings.LayerNorm"),
+        "positions.weight": named["embeddings.position_embeddings.weight"][-_POSITIONS:],
+        **_pair("norm", named, ["embeddings.LayerNorm"]),
     }
+    if relative is None:
+        state["kinds.weight"] = named["embeddings.token_type_embeddings.weight"]
+    else:
+        state |= {
+            "relative.weight": relative,
+            "kinds.weight": torch.zeros(2, width),
+            "words.weight": _as_bert(state["words.weight"]),
+        }
+    names = _BOTH | (_BERT if relative is None else _MPNET)
     for number in range(count):
-        there, here = f"encoder.layer.{number}", f"layers.{number}"
-        parts = [f"{there}.attention.self.{part}" for part in ("query", "key", "value")]
-        for kind in ("weight", "bias"):
-            state[f"{here}.qkv.{kind}"] = torch.cat([named[f"{part}.{kind}"] for part in parts])
-        state |= _pair(f"{here}.out", named, f"{there}.attention.output.dense")
-        state |= _pair(f"{here}.norm", named, f"{there}.attention.output.LayerNorm")
-        state |= _pair(f"{here}.up", named, f"{there}.intermediate.dense")
-        state |= _pair(f"{here}.down", named, f"{there}.output.dense")
-        state |= _pair(f"{here}.end_norm", named, f"{there}.output.LayerNorm")
+        for here, there in names.items():
+            state |= _pair(f"layers.{number}.{here}", named, [f"encoder.layer.{number}.{one}" for one in there])
     judge.load_state_dict(state, strict=False)
     return judge
 
 
-def _pair(here: str, weights: dict[str, Tensor], there: str) -> dict[str, Tensor]:
-    return {f"{here}.{kind}": weights[f"{there}.{kind}"] for kind in ("weight", "bias")}
+_PAD, _CLS, _SEP = 0, 105, 106
+"""Where MPNet's vocabulary has what BERT calls by these names, and never learnt."""
+
+
+def _as_bert(words: Tensor) -> Tensor:
+    words = words.clone()
+    words[[_CLS, _SEP]] = words[[0, 2]]
+    words[_PAD] = 0
+    return words
+
+
+def _pair(here: str, weights: Mapping[str, Tensor], there: Sequence[str]) -> dict[str, Tensor]:
+    """Weight and bias of one module, out of one or of several one above another."""
+    return {f"{here}.{kind}": torch.cat([weights[f"{one}.{kind}"] for one in there]) for kind in ("weight", "bias")}

@@ -4,16 +4,17 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import torch
 
+from judges.cross_encoder.model_files import cores
 from judges.features import calibration as combiner
 from judges.training import card, evaluate, export, fit, written
-from judges.training.base import base_folder
+from judges.training.base import BASES, MINILM
 from judges.training.batches import CLAIM_TOKENS, WINDOW_TOKENS, Encoder
 from judges.training.data import Group, load, split
 from judges.training.floor import floor
@@ -28,19 +29,36 @@ _SAMPLE: Final = 8000
 _EXTRA: Final = {"languages": ["en"]}
 
 
-def restore(run: Path) -> tuple[Judge, int]:
-    """The encoder of a run, and the step that it has reached. Raises FileNotFoundError."""
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The encoder of a run, the step that it has reached, and what it set out from."""
+
+    judge: Judge
+    step: int
+    tokenizer: Path
+    title: str
+
+    @property
+    def encoder(self) -> Encoder:
+        return Encoder.of(self.tokenizer)
+
+
+def restore(run: Path, folder: Path | None = None) -> Run:
+    """What a run has come to; ``folder`` has the base model, in place of its packages. Raises FileNotFoundError."""
     state = torch.load(run / "last.pt", weights_only=True)
-    model = from_base(base_folder())
-    model.load_state_dict(state["model"])
-    return model.eval(), int(state["step"])
+    plan = json.loads((run / "plan.json").read_text(encoding="utf-8"))
+    base = BASES[plan.get("base", MINILM)]
+    folder = folder or base.folder()
+    judge = from_base(folder)
+    judge.load_state_dict(state["model"])
+    return Run(judge.eval(), int(state["step"]), folder / "tokenizer.json", base.title)
 
 
-def ship(data: Path, run: Path, folder: Path, *, stated_only: bool = False) -> dict[str, Any]:
+def ship(data: Path, run: Path, folder: Path, *, stated_only: bool = False, base: Path | None = None) -> dict[str, Any]:
     """Export the encoder of ``run`` into ``folder``, fit the combiner, measure all of it on ``dev.jsonl.gz`` and write
     ``CARD.md`` and ``report.json`` beside the model. Returns the report."""
-    model, step = restore(run)
-    tokenizer = base_folder() / "tokenizer.json"
+    made = restore(run, base)
+    model, tokenizer = made.judge, made.tokenizer
     pool = load(data, stated_only=stated_only)
     groups = [*pool, *written.load(pool)]
     kept = split(groups)[1]
@@ -57,9 +75,10 @@ def ship(data: Path, run: Path, folder: Path, *, stated_only: bool = False) -> d
     with TemporaryDirectory() as place:
         export.export(model, tokenizer, Path(place), quantised=False, extra=_EXTRA)
         exact = figures(rows, *judge(Path(place), rows))
-    alone = evaluate.probabilities(model, rows, Encoder.of(tokenizer))
+    alone = evaluate.probabilities(model, rows, made.encoder, threads=cores())
     report = {
-        "steps": step,
+        "steps": made.step,
+        "base": made.title,
         "plan": json.loads((run / "plan.json").read_text(encoding="utf-8")),
         "training_rows": _count(groups),
         "combiner_rows": len(seen.targets),

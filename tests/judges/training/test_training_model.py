@@ -1,7 +1,6 @@
-"""The encoder, its training and its export, with a model of a few thousand weights."""
+"""The encoder, its training and its export, with models of a few thousand weights: one of each kind of base."""
 
 import asyncio
-import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from judges.cross_encoder import CachedEvidenceScorer, open_scorer
 from judges.protocols import JudgeError
 from judges.training import batches
+from judges.training.base import MPNET
 from judges.training.batches import Encoder, Item, collate
 from judges.training.data import SHARES, WRITTEN, Group, Row, Target
 from judges.types import EvidenceWindows
@@ -22,6 +22,8 @@ model = pytest.importorskip("judges.training.model", reason="safetensors is not 
 export = pytest.importorskip("judges.training.export", reason="onnx is not installed")
 exported = pytest.importorskip("judges.training.exported")
 evaluate = pytest.importorskip("judges.training.evaluate")
+progress = pytest.importorskip("judges.training.progress")
+ship = pytest.importorskip("judges.training.ship", reason="scikit-learn is not installed")
 train = pytest.importorskip("judges.training.train")
 
 WORDS = [
@@ -61,9 +63,12 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def tiny(seed: int = 1) -> Any:
+RELATIVE = pytest.mark.parametrize("relative", [False, True], ids=["minilm", "mpnet"])
+
+
+def tiny(seed: int = 1, *, relative: bool = False, **given: Any) -> Any:
     torch.manual_seed(seed)
-    judge = model.Judge(vocabulary=64, width=32, layers=2, heads=2, inner=64)
+    judge = model.Judge(vocabulary=64, width=32, layers=2, heads=2, inner=64, relative=relative, **given)
     for weights in judge.parameters():
         torch.nn.init.normal_(weights, std=0.3)
     return judge.eval()
@@ -79,40 +84,84 @@ TWO = item([[20, 21, 22, 23, 24, 25]], [21, 23, 22])
 
 def logits(judge: Any, encoder: Encoder, *items: Item, prefix: bool = True) -> Any:
     with torch.inference_mode():
-        return judge(collate(items, encoder), prefix=prefix).numpy()
+        return judge(collate(items, encoder), prefix=prefix).float().numpy()
 
 
+@RELATIVE
 @pytest.mark.parametrize("prefix", [True, False])
-def test_neither_padding_nor_company_changes_what_a_claim_gets(tokenizer: Path, prefix: bool) -> None:
-    judge, encoder = tiny(), Encoder.of(tokenizer)
+def test_company_does_not_change_what_a_claim_gets(tokenizer: Path, prefix: bool, relative: bool) -> None:
+    """Neither claims about the same evidence do, nor what else is in the batch."""
+    judge, encoder = tiny(relative=relative), Encoder.of(tokenizer)
     both = logits(judge, encoder, ONE, TWO, prefix=prefix)
-    assert both[0] == pytest.approx(logits(judge, encoder, ONE, prefix=prefix)[0], abs=1e-5)
-    assert both[1, :1] == pytest.approx(logits(judge, encoder, TWO, prefix=prefix)[0], abs=1e-5)
+    apart = [Item(ONE.windows, (claim,)) for claim in ONE.claims]
+    alone = [logits(judge, encoder, one, prefix=prefix)[0] for one in [*apart, TWO]]
+    assert both == pytest.approx(np.stack(alone), abs=1e-5)
 
 
-def test_with_a_prefix_the_order_of_windows_is_all_the_same(tokenizer: Path) -> None:
+@RELATIVE
+def test_with_a_prefix_the_order_of_windows_is_all_the_same(tokenizer: Path, relative: bool) -> None:
     """Windows do not see each other, so a set of them has no order; in a plain cross-encoder it has."""
-    judge, encoder = tiny(), Encoder.of(tokenizer)
+    judge, encoder = tiny(relative=relative), Encoder.of(tokenizer)
     turned = Item(ONE.windows[::-1], ONE.claims)
     assert logits(judge, encoder, ONE) == pytest.approx(logits(judge, encoder, turned), abs=1e-5)
     plain = logits(judge, encoder, ONE, prefix=False)
     assert plain != pytest.approx(logits(judge, encoder, turned, prefix=False), abs=1e-3)
 
 
+def test_attention_has_the_gradients_that_it_should_have() -> None:
+    """Written out by hand, against differences of what it gives; tokens of one part are keys of another."""
+    torch.manual_seed(1)
+    kinds = {"dtype": torch.double}
+    parts = [
+        model.Part((0, 3), (0, 3), None),
+        model.Part((3, 5), (3, 5), torch.randn(2, 2, 2, **kinds)),
+        model.Part((5, 8), (0, 8), torch.randn(2, 3, 8, **kinds)),
+    ]
+    given = torch.randn(8, 3 * 2 * 2, requires_grad=True, **kinds)
+    assert torch.autograd.gradcheck(lambda qkv: model._Attention.apply(qkv, parts, 2), given)
+
+
+def test_distances_fall_into_the_buckets_of_mpnet() -> None:
+    """As transformers has them for an MPNet: each of the first 8 its own, then wider ones, 128 and more the last."""
+    apart = torch.tensor([0, -1, -7, -8, -15, -127, -128, -500, 1, 8, 128])
+    assert model.bucket(apart).tolist() == [0, 1, 7, 8, 9, 15, 15, 15, 17, 24, 31]
+
+
+def test_frozen_layers_stay_as_they_are(tokenizer: Path, tmp_path: Path) -> None:
+    encoder = Encoder.of(tokenizer)
+    judge = tiny()
+    before = {name: weights.clone() for name, weights in judge.state_dict().items()}
+    plan = train.Plan(steps=4, warm_up=1, cool_down=0, rate=1e-3, tokens=200, frozen=1, frozen_until=3, half=False)
+    train.train(judge, groups(), encoder, replace(plan, steps=3), tmp_path)
+    changed = {
+        name.rsplit(".", 1)[0] for name, weights in judge.state_dict().items() if (weights != before[name]).any()
+    }
+    assert {name.split(".")[1] for name in changed if name.startswith("layers")} == {"1"}
+    assert changed >= {"pool", "classify"}
+    assert not changed & {"words", "positions", "kinds", "norm"}
+    train.train(judge, groups(), encoder, plan, tmp_path)
+    assert (judge.layers[0].up.weight != before["layers.0.up.weight"]).any()
+
+
+def test_in_bfloat16_it_says_nearly_the_same(tokenizer: Path) -> None:
+    judge, encoder = tiny(relative=True), Encoder.of(tokenizer)
+    assert logits(judge.halved(), encoder, ONE) == pytest.approx(logits(judge, encoder, ONE), abs=0.5)
+
+
 def test_the_loss_of_two_classes_is_that_of_either(tokenizer: Path) -> None:
-    """-ln of 1/2 entailed; of 1/3 + 1/6 for what is one of the other two; a lacking claim counts for nothing."""
-    given = torch.log(torch.tensor([[[3.0, 2.0, 1.0], [3.0, 2.0, 1.0], [1.0, 1.0, 1.0]]]))
-    targets = torch.tensor([[int(Target.ENTAILED), int(Target.OTHER), -1]])
+    """-ln of 1/2 entailed; of 1/3 + 1/6 for what is one of the other two."""
+    given = torch.log(torch.tensor([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]]))
+    targets = torch.tensor([int(Target.ENTAILED), int(Target.OTHER)])
     assert model.loss(given, targets).item() == pytest.approx(np.log(2))
-    assert model.loss(given, torch.tensor([[1, 2, -1]])).item() == pytest.approx((np.log(3) + np.log(6)) / 2)
+    assert model.loss(given, torch.tensor([1, 2])).item() == pytest.approx((np.log(3) + np.log(6)) / 2)
 
 
 def test_what_a_claims_words_tell_is_added_to_what_the_model_says() -> None:
     """Odds of 3 to 3 for entailed, doubled by its words: 6 to 3, so the model need not say it itself."""
-    given = torch.log(torch.tensor([[[3.0, 2.0, 1.0]]]))
-    priors = torch.log(torch.tensor([[2.0]]))
-    assert model.loss(given, torch.tensor([[0]]), priors).item() == pytest.approx(-np.log(6 / 9))
-    assert model.loss(given, torch.tensor([[1]]), priors).item() == pytest.approx(-np.log(2 / 9))
+    given = torch.log(torch.tensor([[3.0, 2.0, 1.0]]))
+    priors = torch.log(torch.tensor([2.0]))
+    assert model.loss(given, torch.tensor([0]), priors).item() == pytest.approx(-np.log(6 / 9))
+    assert model.loss(given, torch.tensor([1]), priors).item() == pytest.approx(-np.log(2 / 9))
 
 
 @pytest.mark.parametrize(
@@ -161,21 +210,27 @@ def test_the_same_seed_gives_the_same_batches_and_none_is_over_its_size(tokenize
             batches.batches(
                 batches.Sampler(groups(), encoder, seed=seed).epoch(0),
                 encoder,
-                random.Random(seed),
                 claims=16,
                 tokens=400,
             )
         )
         for seed in (3, 3, 4)
     ]
-    same = [
-        all(np.array_equal(a.claims, b.claims) for a, b in zip(made[0], made[other], strict=False)) for other in (1, 2)
-    ]
+    same = [all(np.array_equal(a.ids, b.ids) for a, b in zip(made[0], made[other], strict=False)) for other in (1, 2)]
     assert same == [True, False]
     for batch in made[0]:
-        assert batch.claims.shape[0] * batch.claims.shape[1] <= 16
-        flat = batch.windows.flatten()
-        assert (flat[batch.places[batch.places >= 0]] > 0).all()
+        assert len(batch.targets) == len(batch.lengths) <= 16
+        assert len(batch.ids) <= 400
+        assert (batch.ids[batch.starts] == encoder.cls).all()
+        assert (batch.ids[batch.starts + batch.lengths - 1] == encoder.sep).all()
+        assert sum(sum(one.windows) + sum(one.claims) for one in batch.groups) == len(batch.ids)
+
+
+def test_a_plain_cross_encoder_has_evidence_as_one_text(tokenizer: Path) -> None:
+    batch = collate([ONE, TWO], Encoder.of(tokenizer)).repeated(6)
+    assert batch.groups == tuple(batches.Spans((windows,), (claim,)) for windows, claim in ((6, 4), (6, 6), (6, 5)))
+    assert batch.positions[:10].tolist() == [96, 97, 98, 99, 100, 101, 0, 1, 2, 3]
+    assert batch.ids[batch.starts].tolist() == [2, 2, 2]
 
 
 def test_written_claims_come_alone_or_beside_made_ones(tokenizer: Path) -> None:
@@ -191,10 +246,13 @@ def test_written_claims_come_alone_or_beside_made_ones(tokenizer: Path) -> None:
     assert {len(alone) < sum(map(len, item.windows)) for item in items} == {True, False}
 
 
-def test_training_learns_and_goes_on_where_it_stopped(tokenizer: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("half", [False, True], ids=["float32", "bfloat16"])
+def test_training_learns_and_goes_on_where_it_stopped(tokenizer: Path, tmp_path: Path, half: bool) -> None:
     encoder = Encoder.of(tokenizer)
-    plan = train.Plan(steps=60, warm_up=5, cool_down=10, rate=5e-3, claims=32, tokens=800, every=10, half=False)
-    short = train.Plan(steps=40, warm_up=5, cool_down=0, rate=5e-3, claims=32, tokens=800, every=10, half=False)
+    plan = train.Plan(
+        steps=60, warm_up=5, cool_down=10, rate=5e-3, parts=2, claims=16, tokens=400, every=10, shown=20, half=half
+    )
+    short = replace(plan, steps=40, cool_down=0)
     judge = tiny()
     rows = [{"premise": one.premise, "hypothesis": row.claim} for one in groups()[:4] for row in one.rows]
     before = evaluate.probabilities(judge, rows, encoder)
@@ -202,17 +260,24 @@ def test_training_learns_and_goes_on_where_it_stopped(tokenizer: Path, tmp_path:
     kept = torch.load(tmp_path / "last.pt", weights_only=True)
     assert kept["step"] == 40
     again = tiny(seed=2)
-    train.train(again, groups(), encoder, plan, tmp_path)
-    assert torch.load(tmp_path / "last.pt", weights_only=True)["step"] == 60
+    looks: list[tuple[int, int]] = []
+    train.train(again, groups(), encoder, plan, tmp_path, lambda _judge, *at: looks.append(at[:2]))
+    last = torch.load(tmp_path / "last.pt", weights_only=True)
+    assert last["step"] == 60
+    assert looks == [(60, last["tokens"])]
+    assert last["tokens"] > kept["tokens"] > 0
     after = evaluate.probabilities(again, rows, encoder)
     wanted = [Target.ENTAILED, Target.CONTRADICTED] * 4
     assert after[range(8), wanted].mean() > before[range(8), wanted].mean() + 0.1
     assert not list(tmp_path.glob("*.partial"))
 
 
+@RELATIVE
 @pytest.mark.parametrize("quantised", [False, True])
-def test_the_exported_graphs_say_what_the_encoder_says(tokenizer: Path, tmp_path: Path, quantised: bool) -> None:
-    judge, encoder = tiny(), Encoder.of(tokenizer)
+def test_the_exported_graphs_say_what_the_encoder_says(
+    tokenizer: Path, tmp_path: Path, quantised: bool, relative: bool
+) -> None:
+    judge, encoder = tiny(relative=relative), Encoder.of(tokenizer)
     export.export(judge, tokenizer, tmp_path, quantised=quantised, extra={"languages": ["en"]})
     scorer = open_scorer(f"onnx:{tmp_path}", threads=1)
     assert isinstance(scorer, CachedEvidenceScorer)
@@ -229,14 +294,17 @@ def test_the_exported_graphs_say_what_the_encoder_says(tokenizer: Path, tmp_path
     windows = encoder.encode(texts)
     ids = encoder.encode(claims)
     items = [item(windows, ids[0]), item(windows[1:], ids[1])]
-    expected = torch.from_numpy(np.stack([logits(judge, encoder, one)[0, 0] for one in items])).softmax(-1).numpy()
+    expected = torch.from_numpy(np.stack([logits(judge, encoder, one)[0] for one in items])).softmax(-1).numpy()
     assert np.array(asyncio.run(scores())) == pytest.approx(expected, abs=0.12 if quantised else 1e-2)
 
 
-def test_what_was_exported_is_trained_on_from_where_it_stood(tokenizer: Path, tmp_path: Path) -> None:
-    """Read back and exported again, it is the same; only words and positions that no graph has come from the base."""
-    judge, other = tiny(), tiny(seed=2)
+@RELATIVE
+def test_what_was_exported_is_trained_on_from_where_it_stood(tokenizer: Path, tmp_path: Path, relative: bool) -> None:
+    """Read back and exported again, it is the same; only what is never trained comes from the base."""
+    judge, other = tiny(relative=relative), tiny(seed=2, relative=relative)
     other.words.load_state_dict(judge.words.state_dict())
+    if relative:
+        other.relative.load_state_dict(judge.relative.state_dict())
     export.export(judge, tokenizer, tmp_path / "one", quantised=True, extra={})
     export.export(exported.restore(tmp_path / "one", other), tokenizer, tmp_path / "two", quantised=True, extra={})
     for name in ("claim.onnx", "evidence.onnx"):
@@ -270,11 +338,14 @@ def test_both_graphs_share_one_copy_of_the_weights(tokenizer: Path, tmp_path: Pa
     assert all((tmp_path / name).stat().st_size < 60_000 for name in ("claim.onnx", "evidence.onnx"))
 
 
+@RELATIVE
 @pytest.mark.parametrize("quantised", [False, True])
-def test_the_plain_export_is_the_plain_encoder(tokenizer: Path, tmp_path: Path, quantised: bool) -> None:
+def test_the_plain_export_is_the_plain_encoder(
+    tokenizer: Path, tmp_path: Path, quantised: bool, relative: bool
+) -> None:
     import onnxruntime
 
-    judge, encoder = tiny(), Encoder.of(tokenizer)
+    judge, encoder = tiny(relative=relative), Encoder.of(tokenizer)
     export.export_plain(judge, tmp_path / "plain.onnx", quantised=quantised)
     session = onnxruntime.InferenceSession(str(tmp_path / "plain.onnx"))
     (window,), ((claim, _),) = TWO.windows, TWO.claims
@@ -283,7 +354,7 @@ def test_the_plain_export_is_the_plain_encoder(tokenizer: Path, tmp_path: Path, 
         "evidence_ids": np.array([[*window, encoder.sep]]),
     }
     (found,) = session.run(None, feed)
-    assert found[0] == pytest.approx(logits(judge, encoder, TWO, prefix=False)[0, 0], abs=0.5 if quantised else 1e-2)
+    assert found[0] == pytest.approx(logits(judge, encoder, TWO, prefix=False)[0], abs=0.5 if quantised else 1e-2)
 
 
 def test_a_base_model_keeps_its_weights(tmp_path: Path) -> None:
@@ -316,6 +387,39 @@ def test_a_base_model_keeps_its_weights(tmp_path: Path) -> None:
     assert torch.equal(state["layers.0.down.bias"], weights["encoder.layer.0.output.dense.bias"])
 
 
+def test_a_base_with_relative_positions_keeps_its_weights(tmp_path: Path) -> None:
+    """Its first two positions go, and its first and last token become those of a BERT, before padding."""
+    from safetensors.torch import save_file
+
+    width, heads = 48, 4
+    layer = "mpnet.encoder.layer.0"
+    weights = {
+        "mpnet.embeddings.word_embeddings.weight": torch.randn(120, width),
+        "mpnet.embeddings.position_embeddings.weight": torch.randn(514, width),
+        "mpnet.encoder.relative_attention_bias.weight": torch.randn(32, heads),
+        f"{layer}.intermediate.dense.weight": torch.randn(96, width),
+        f"{layer}.intermediate.dense.bias": torch.randn(96),
+        f"{layer}.output.dense.weight": torch.randn(width, 96),
+        f"{layer}.output.dense.bias": torch.randn(width),
+    }
+    for name in ("mpnet.embeddings", f"{layer}.attention", f"{layer}.output"):
+        weights |= {f"{name}.LayerNorm.{kind}": torch.randn(width) for kind in ("weight", "bias")}
+    for part in "qkvo":
+        weights[f"{layer}.attention.attn.{part}.weight"] = torch.randn(width, width)
+        weights[f"{layer}.attention.attn.{part}.bias"] = torch.randn(width)
+    save_file(weights, tmp_path / "model.safetensors")
+    judge = model.from_base(tmp_path)
+    state, words = judge.state_dict(), weights["mpnet.embeddings.word_embeddings.weight"]
+    assert torch.equal(state["words.weight"][[105, 106, 7]], words[[0, 2, 7]])
+    assert not state["words.weight"][0].any()
+    assert torch.equal(state["positions.weight"], weights["mpnet.embeddings.position_embeddings.weight"][2:])
+    assert torch.equal(state["layers.0.qkv.bias"][width : 2 * width], weights[f"{layer}.attention.attn.k.bias"])
+    assert torch.equal(state["layers.0.norm.bias"], weights[f"{layer}.attention.LayerNorm.bias"])
+    bias = weights["mpnet.encoder.relative_attention_bias.weight"]
+    assert torch.equal(judge.distances(3, 3)[:, 0, 2], bias[18])
+    assert torch.equal(judge.far(), bias[31])
+
+
 def test_scores_beyond_all_bounds_are_an_error_and_no_verdict(tokenizer: Path, tmp_path: Path) -> None:
     """Attention sums exponentials as they are: they overflow at a score of 88."""
     judge = tiny()
@@ -335,7 +439,7 @@ def test_scores_beyond_all_bounds_are_an_error_and_no_verdict(tokenizer: Path, t
 
 def test_the_mean_of_runs_is_one_that_ships_and_is_not_gone_on_with(tokenizer: Path, tmp_path: Path) -> None:
     encoder = Encoder.of(tokenizer)
-    plan = train.Plan(steps=2, warm_up=1, cool_down=0, claims=32, tokens=800, half=False)
+    plan = train.Plan(steps=2, warm_up=1, cool_down=0, rate=1e-3, claims=32, tokens=800, half=False)
     for seed, name in ((1, "one"), (2, "two")):
         train.train(tiny(seed), groups(), encoder, plan, tmp_path / name)
     train.mean([tmp_path / "one", tmp_path / "two"], tmp_path / "both")
@@ -355,3 +459,40 @@ def test_runs_of_different_models_have_no_mean(tmp_path: Path) -> None:
         torch.save({"model": judge.state_dict(), "step": 1}, tmp_path / name / "last.pt")
     with pytest.raises(ValueError, match="different models"):
         train.mean([tmp_path / "one", tmp_path / "two"], tmp_path / "both")
+
+
+def test_a_run_says_what_it_set_out_from(tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = Encoder.of(tokenizer)
+    plan = train.Plan(base=MPNET, steps=1, warm_up=1, cool_down=0, rate=1e-3, tokens=200, half=False)
+    train.train(tiny(relative=True), groups(), encoder, plan, tmp_path)
+    monkeypatch.setattr(ship, "from_base", lambda _folder: tiny(seed=2, relative=True))
+    run = ship.restore(tmp_path, tokenizer.parent)
+    assert run.step == 1
+    assert run.title.startswith("all-mpnet-base-v2")
+    assert run.encoder.cls == encoder.cls
+    weights = torch.load(tmp_path / "last.pt", weights_only=True)["model"]["pool.weight"]
+    assert torch.equal(run.judge.pool.weight, weights)
+
+
+def test_a_curve_has_a_line_for_each_look(tokenizer: Path, tmp_path: Path) -> None:
+    encoder = Encoder.of(tokenizer)
+    kept = [Group(one.premise, tuple(replace(row, source=WRITTEN) for row in one.rows), WRITTEN) for one in groups()]
+    dev = [
+        {"premise": one.premise, "hypothesis": row.claim, "label": row.target.name.lower(), "source": row.source}
+        for one in groups()
+        for row in one.rows
+    ]
+    for step in (1, 2):
+        progress.Curve(tmp_path, encoder, dev, kept)(tiny(), step, 2000 * step, 0.5)
+    lines = (tmp_path / "curve.md").read_text(encoding="utf-8").splitlines()
+    assert [line.split("|")[1:4] for line in lines[2:]] == [[" 1 ", " 2 ", " 0.500 "], [" 2 ", " 4 ", " 0.500 "]]
+    assert len({line.count("|") for line in lines}) == 1
+
+
+def test_claims_about_the_same_evidence_are_judged_as_each_by_itself(tokenizer: Path) -> None:
+    judge, encoder = tiny(), Encoder.of(tokenizer)
+    rows = [{"documents": ["The gate is green.", "The old lock opens."], "hypothesis": text} for text in WORDS[:10]]
+    rows += [{"premise": "The pilot waits at six.", "hypothesis": "the pilot waits ."}]
+    together = evaluate.probabilities(judge, rows, encoder, threads=2)
+    alone = np.concatenate([evaluate.probabilities(judge, [row], encoder) for row in rows])
+    assert together == pytest.approx(alone, abs=1e-5)
