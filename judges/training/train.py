@@ -45,6 +45,8 @@ class Plan:
     prefix: bool = True
     every: int = 100
     """Steps from one checkpoint to the next."""
+    minutes: float = 8.0
+    """Longest time from one checkpoint to the next."""
     shown: int = 500
     """Steps from one look at its progress to the next."""
     frozen: int = 0
@@ -65,8 +67,9 @@ def train(
 ) -> None:
     """Train ``judge``, going on from ``folder/last.pt`` if it is there.
 
-    The state is written there every ``plan.every`` steps, by way of a temporary file. A changed plan is taken up: the
-    rate follows from the step alone. The data seen before an interruption is not seen again before its epoch ends.
+    The state is written there every ``plan.every`` steps or ``plan.minutes``, by way of a temporary file. A changed
+    plan is taken up: the rate follows from the step alone. The data seen before an interruption is not seen again
+    before its epoch ends.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / _PLAN).write_text(json.dumps(asdict(plan), indent=1) + "\n", encoding="utf-8")
@@ -77,6 +80,7 @@ def train(
     step, tokens, mean = _resume(judge, optimizer, folder / _LAST)
     stream = _stream(Sampler(groups, encoder, seed=plan.seed), encoder, plan, skip=step)
     began, counted = time.monotonic(), 0
+    saved = began
     with _Workers(judge, trained, plan) as workers:
         while step < plan.steps:
             workers.begin([next(stream) for _ in range(plan.parts)], step)
@@ -94,7 +98,9 @@ def train(
                 speed = counted / (time.monotonic() - began)
                 log.info("step %d, %d tokens: loss %.4f (%.4f), %.0f tokens/s", step, tokens, mean, value, speed)
                 began, counted = time.monotonic(), 0
-            if step % plan.every == 0 or step == plan.steps:
+            late = time.monotonic() - saved >= 60 * plan.minutes
+            if step % plan.every == 0 or step == plan.steps or late:
+                saved = time.monotonic()
                 _save(judge, optimizer, {"step": step, "tokens": tokens, "loss": mean}, folder / _LAST)
             if progress is not None and (step % plan.shown == 0 or step == plan.steps):
                 progress(workers.judge, step, tokens, mean)
