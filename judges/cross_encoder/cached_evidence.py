@@ -37,6 +37,7 @@ EVIDENCE_GRAPH: Final = "evidence.onnx"
 _CLAIM_GRAPH: Final = "claim.onnx"
 _WEIGHTS: Final = "weights.bin"
 _SPECIALS_OF_CLAIM: Final = 2
+_READS: Final = "reads"
 
 _STATES_BYTES: Final = 128 * 1024 * 1024
 """About 160 windows, the documents of 16 replies with five each. Windows that a reply is still judged by must not be
@@ -53,6 +54,8 @@ class _Model:
     evidence: onnxruntime.InferenceSession
     claim: onnxruntime.InferenceSession
     inputs: list[str]
+    chooses: bool
+    """Whether the graph is told what windows each row sees; else it has one for each of them and one for all."""
     tokenizer: Tokenizer
     encode: Callable[[str], Tokens]
     cls: int
@@ -208,6 +211,9 @@ class CachedEvidenceScorer:
             feeds = dict(zip(model.inputs, stacked, strict=True))
             feeds["ids"] = np.array([[model.cls, *query.claim, model.sep]], dtype=np.int64)
             feeds["present"] = _mask(lengths)
+            if model.chooses:
+                feeds[_READS] = np.eye(len(lengths) + 1, len(lengths), dtype=np.float32)
+                feeds[_READS][-1] = 1
             (logits,) = self._run(model.claim, feeds)
             if not np.isfinite(logits).all():
                 raise JudgeError(f"{self._label}: the model's output is not finite")
@@ -247,10 +253,12 @@ class CachedEvidenceScorer:
                 onnxruntime.InferenceSession(str(folder / name), _options(), providers=["CPUExecutionProvider"])
                 for name in (EVIDENCE_GRAPH, _CLAIM_GRAPH)
             )
+            names = [one.name for one in claim.get_inputs()]
             return _Model(
                 evidence=evidence,
                 claim=claim,
-                inputs=[one.name for one in claim.get_inputs() if one.name not in ("ids", "present")],
+                inputs=[name for name in names if name not in ("ids", "present", _READS)],
+                chooses=_READS in names,
                 tokenizer=tokenizer,
                 encode=lru_cache(maxsize=4096)(lambda text: _encode(tokenizer, text)),
                 cls=_special(tokenizer, "[CLS]"),

@@ -1,9 +1,9 @@
 """The trained encoder as two ONNX graphs that share their weights.
 
 ``evidence.onnx`` reads a window and gives its keys and values in every layer; ``claim.onnx`` reads a claim against
-those of several windows, and gives the logits for each of them and for all together in one pass. The word embedding is
-INT8 with a scale for each word, in a file of its own: no file is to be over 100 MB. Quantised, the weights of the
-linear layers are INT8 with a scale for each output; their inputs are quantised as they come, by the operator
+those of several windows, and gives the logits for as many choices of them as are asked for, in one pass. The word
+embedding is INT8 with a scale for each word, in a file of its own: no file is to be over 100 MB. Quantised, the weights
+of the linear layers are INT8 with a scale for each output; their inputs are quantised as they come, by the operator
 ``DynamicQuantizeMatMul`` of ONNX Runtime.
 """
 
@@ -56,12 +56,6 @@ class _Graph:
         name = name or f"{kind.lower()}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, inputs, [name], name=name, **attributes))
         return name
-
-    def cut(self, value: str, sizes: str, *, axis: int) -> list[str]:
-        """``value`` in two along ``axis``."""
-        names = [f"{value}_{number}" for number in (0, 1)]
-        self.nodes.append(helper.make_node("Split", [value, sizes], names, name=f"{value}_cut", axis=axis))
-        return names
 
     def constant(self, name: str, value: Array) -> str:
         self.constants[name] = numpy_helper.from_array(np.asarray(value, order="C"), name)
@@ -139,11 +133,9 @@ class _Graph:
         ends = self.add("Concat", length, length, axis=0)
         return self.add("Slice", table, self.ints(0, 0), ends, self.ints(2, 3))
 
-    def sums(self, scores: str, value: str, present: str | None = None) -> list[str]:
-        """The sum of the values, each times the exponential of its score, and that of the exponentials."""
-        weights = self.add("Exp", scores)
-        total = self.add("MatMul", weights, present) if present else self.add("ReduceSum", weights, self.ints(-1))
-        return [self.add("MatMul", weights, value), total]
+    def sums(self, weights: str, value: str) -> list[str]:
+        """The sum of the values, each times its weight, and that of the weights."""
+        return [self.add("MatMul", weights, value), self.add("ReduceSum", weights, self.ints(-1))]
 
     def finish(self, states: str, attended: str, layer: str) -> str:
         flat = self.add("Reshape", self.add("Transpose", attended, perm=[1, 2, 0, 3]), self.ints(0, 0, self.width))
@@ -208,7 +200,7 @@ def _ids() -> onnx.ValueInfoProto:
 
 
 def _claim(graph: _Graph) -> onnx.ModelProto:
-    """One claim against several windows: a row for each of them by itself, and a last one for all of them together.
+    """One claim against several windows: a row for each row of ``reads``, which says with 1 or 0 what windows it sees.
 
     The windows are padded to the longest, their states with zeros; ``present`` is 1 where there is a token. Attention
     is written out as one sum of exponentials over another. What is taken off a token's scores first is the largest of
@@ -218,11 +210,10 @@ def _claim(graph: _Graph) -> onnx.ModelProto:
     """
     states = graph.embed("ids", start=0, most=CLAIM_TOKENS, kind=0)
     tokens = graph.add("Slice", graph.add("Shape", "ids"), graph.ints(1), graph.ints(2))
-    windows = graph.add("Slice", graph.add("Shape", "present"), graph.ints(0), graph.ints(1))
-    sizes = graph.add("Concat", windows, graph.ints(1), axis=0)
-    copies = graph.add("Concat", graph.ints(1), windows, graph.ints(1, 1), axis=0)
-    twice = graph.add("Concat", tokens, tokens, axis=0)
-    present = graph.add("Unsqueeze", "present", graph.ints(0, 3))
+    seen = graph.add(
+        "Mul", graph.add("Unsqueeze", "reads", graph.ints(2)), graph.add("Unsqueeze", "present", graph.ints(0))
+    )
+    seen = graph.add("Unsqueeze", graph.add("Flatten", seen, axis=1), graph.ints(0, 2))
     size = graph.width // graph.heads
     minus = graph.constant("minus", np.array(-(size**0.5), dtype=np.float32))
     biases = graph.distances(tokens, CLAIM_TOKENS)
@@ -230,25 +221,24 @@ def _claim(graph: _Graph) -> onnx.ModelProto:
     for number in range(graph.layers):
         layer = f"layers.{number}"
         query, key, value = graph.project(states, layer)
-        far_key, far_value = (graph.add("Cast", f"{kind}.{number}", to=TensorProto.FLOAT) for kind in _STATES)
+        far_key, far_value = (
+            graph.add(
+                "Reshape",
+                graph.add("Cast", f"{kind}.{number}", to=TensorProto.FLOAT),
+                graph.ints(0, 1, -1, size + more),
+            )
+            for kind, more in _STATES.items()
+        )
         scores = graph.biased(graph.scores(query, key), biases)
         most = graph.add("ReduceMax", scores, graph.ints(-1))
-        own = graph.sums(graph.add("Sub", scores, most), value)
+        own, own_total = graph.sums(graph.add("Exp", graph.add("Sub", scores, most)), value)
         less = graph.add("Sub", most, far) if far else most
         query = graph.add("Concat", query, graph.add("Mul", less, minus), axis=-1)
-        if number == 0:  # all rows ask the same yet
-            alone = together = graph.sums(graph.scores(query, far_key), far_value, present)
-        else:
-            one, other = graph.cut(query, sizes, axis=1)
-            asked = graph.add("Concat", one, graph.add("Expand", other, copies), axis=2)
-            found = graph.sums(graph.scores(asked, far_key), far_value, present)
-            both = [graph.cut(part, twice, axis=2) for part in found]
-            alone, together = ([part[place] for part in both] for place in (0, 1))
-        above, below = (
-            graph.add("Add", mine, graph.add("Concat", apart, graph.add("ReduceSum", joint, graph.ints(1)), axis=1))
-            for mine, apart, joint in zip(own, alone, together, strict=True)
-        )
-        states = graph.finish(states, graph.add("Div", above, below), layer)
+        # Of the first layer there is one row yet; what it sees makes it several.
+        weights = graph.add("Mul", graph.add("Exp", graph.scores(query, far_key)), seen)
+        found, total = graph.sums(weights, far_value)
+        attended = graph.add("Div", graph.add("Add", own, found), graph.add("Add", own_total, total))
+        states = graph.finish(states, attended, layer)
     graph.head(states)
     kept = [
         helper.make_tensor_value_info(
@@ -258,7 +248,8 @@ def _claim(graph: _Graph) -> onnx.ModelProto:
         for number in range(graph.layers)
     ]
     there = helper.make_tensor_value_info("present", TensorProto.FLOAT, ["windows", "evidence"])
-    return graph.model([_ids(), there, *kept], [_logits()])
+    reads = helper.make_tensor_value_info("reads", TensorProto.FLOAT, ["reads", "windows"])
+    return graph.model([_ids(), there, reads, *kept], [_logits()])
 
 
 def _plain(graph: _Graph) -> onnx.ModelProto:
