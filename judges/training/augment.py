@@ -97,6 +97,8 @@ def _one(passage: Sequence[str], others: Sequence[str], rng: random.Random) -> t
         sentence = shorten(sentence, rng) or synonyms(sentence, rng) or sentence
     if kind < 0.82:
         rule = rng.choice(_FALSE)
+        if rule is swap_number and rng.random() < 0.5:
+            return borrow_number(sentence, passage, rng), Target.CONTRADICTED, "borrow_number"
         return rule(sentence, rng), Target.CONTRADICTED, rule.__name__
     if kind < 0.90:
         return swap_name(sentence, _names([*passage, *others]), rng), Target.OTHER, "swap_name"
@@ -216,6 +218,18 @@ def swap_number(sentence: str, rng: random.Random) -> str | None:
         return None
     match = rng.choice(found)
     return sentence[: match.start()] + _other_number(match[0], rng) + sentence[match.end() :]
+
+
+def borrow_number(sentence: str, passage: Sequence[str], rng: random.Random) -> str | None:
+    """Another number of the same passage in the place of one: a falsehood all of whose words stand there."""
+    found = list(_NUMBER.finditer(sentence))
+    if not found:
+        return None
+    match = rng.choice(found)
+    here = {one[0] for one in found}
+    there = sorted({one[0] for text in passage for one in _NUMBER.finditer(text)} - here)
+    alike = [text for text in there if _is_year(text) == _is_year(match[0]) and ("." in text) == ("." in match[0])]
+    return sentence[: match.start()] + rng.choice(alike) + sentence[match.end() :] if alike else None
 
 
 def swap_date(sentence: str, rng: random.Random) -> str | None:

@@ -110,6 +110,15 @@ def test_a_swapped_number_or_date_differs_and_nothing_else_does(seed: int) -> No
         assert sum(one != other for one, other in zip(made.split(), sentence.split(), strict=True)) == 1
 
 
+def test_a_borrowed_number_is_one_of_the_passage_and_of_the_same_kind() -> None:
+    """A year takes the place of a year alone, and one that the sentence has already takes none."""
+    assert augment.borrow_number(PASSAGE[1], PASSAGE, random.Random(1)) == PASSAGE[1].replace("30", "6")
+    assert augment.borrow_number(PASSAGE[2], PASSAGE, random.Random(1)) is None
+    assert augment.borrow_number(PASSAGE[2], [*PASSAGE, *OTHERS], random.Random(1)) == PASSAGE[2].replace(
+        "1998", "1870"
+    )
+
+
 @given(st.integers())
 def test_made_claims_are_told_by_their_rule_and_never_twice_the_same(seed: int) -> None:
     rows = augment.claims(PASSAGE, OTHERS, random.Random(seed), count=6)
