@@ -63,7 +63,7 @@ SHARES: Final[Mapping[str, float]] = {
     "SNLI": 0.04,
     "SciFact-RTE": 2.5,
     "WiCE-subclaim-partial": 0.7,
-    WRITTEN: 2.0,
+    WRITTEN: 3.0,
 }
 """How often a source's rows are seen in an epoch, 1 where it is not named: more for human labels on passages and for
 the written claims, less for single sentences, rule-made claims, captions and sets that are almost of one class."""
