@@ -78,6 +78,7 @@ def train(
     trained = [one for one in judge.parameters() if one.requires_grad]
     optimizer = torch.optim.AdamW(_by_decay(trained), lr=plan.rate, betas=(0.9, 0.98), eps=1e-6, fused=True)
     step, tokens, mean = _resume(judge, optimizer, folder / _LAST)
+    log.info("beginning at step %d", step)
     stream = _stream(Sampler(groups, encoder, seed=plan.seed), encoder, plan, skip=step)
     began, counted = time.monotonic(), 0
     saved = began

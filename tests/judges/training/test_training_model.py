@@ -298,6 +298,26 @@ def test_the_exported_graphs_say_what_the_encoder_says(
     assert np.array(asyncio.run(scores())) == pytest.approx(expected, abs=0.12 if quantised else 1e-2)
 
 
+def test_a_token_of_large_values_does_not_blur_the_others(tmp_path: Path) -> None:
+    """Quantised with one scale for all rows, those of the small ones would all be 0."""
+    import onnx
+    import onnxruntime
+
+    judge = tiny()
+    graph = export._Graph(judge, quantised=True)
+    graph.add("Identity", graph.linear("x", "layers.0.down"), name="y")
+    value = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["rows", 64])
+    result = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["rows", 32])
+    session = onnxruntime.InferenceSession(graph.model([value], [result]).SerializeToString())
+    given = torch.randn(3, 64)
+    given[0] *= 10_000
+    given[2] = 0
+    with torch.inference_mode():
+        expected = judge.layers[0].down(given).numpy()
+    (found,) = session.run(None, {"x": given.numpy()})
+    assert found[1:] == pytest.approx(expected[1:], abs=0.1)
+
+
 @RELATIVE
 def test_what_was_exported_is_trained_on_from_where_it_stood(tokenizer: Path, tmp_path: Path, relative: bool) -> None:
     """Read back and exported again, it is the same; only what is never trained comes from the base."""
