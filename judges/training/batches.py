@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from judges.text.bm25 import substance, terms
-from judges.sentences.splitter import IncrementalSplitter
 from judges.features.words.lexicon import STOP
+from judges.sentences.splitter import IncrementalSplitter
+from judges.text.bm25 import substance, terms
 from judges.training import augment, base
 from judges.training.data import SHARES, SNLI, WRITTEN, Group, Row, Target
 
