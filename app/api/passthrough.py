@@ -1,9 +1,12 @@
 """Every ``/v1`` path that is not governed: refused unless it is open, and then passed through, bytes unchanged."""
 
+from typing import Any
+
 import httpx
 import orjson
 from fastapi import APIRouter, Request, Response
 
+from app.api.named_models import UnreadableFormError, collections_in, is_form, models_in_form, models_in_url
 from app.api.request_body import read_body
 from app.api.streaming_response import StreamedResponse
 from app.auth import GatewayKey
@@ -24,16 +27,18 @@ async def pass_through(request: Request, path: str) -> Response:
     raw_path = request.scope.get("raw_path") or request.url.path.encode()
     target = raw_path.decode("latin-1").removeprefix("/v1")
     resources.open_paths.check(request.method, target)
+    query = request.scope["query_string"].decode("latin-1")
     key: GatewayKey | None = request.state.key
-    limited = key is not None and bool(key.models)
-    model, content = await _content(request, resources, whole=limited)
-    if key is not None and not (model is None and request.method in _SAFE):
-        key.check_model(model)
+    limited = key is not None and bool(key.models or key.collections)
+    if key is not None and limited:
+        model, content = await _checked_content(request, resources, key, target, query)
+    else:
+        model, content = await _content(request, resources)
     sent = await resources.upstream.send(
         UpstreamRequest(
             method=request.method,
             path=target,
-            query=request.scope["query_string"].decode("latin-1"),
+            query=query,
             headers=[item for item in request.headers.items() if not (limited and item[0] == "content-encoding")],
             accept_encoding=request.headers.get("accept-encoding", "identity"),
             content=content,
@@ -51,25 +56,64 @@ async def pass_through(request: Request, path: str) -> Response:
     )
 
 
-async def _content(request: Request, resources: Resources, *, whole: bool) -> tuple[str | None, Content]:
-    """The body, and its model if that matters. A JSON body is read only for its model.
-
-    ``whole``: the model decides whether the request is allowed, so every body is read, and a JSON body is serialized
-    again, so that the upstream reads the same model.
-    """
+async def _content(request: Request, resources: Resources) -> tuple[str | None, Content]:
+    """The body, and its model if that matters. A JSON body is read only for its model."""
     if not _has_body(request):
         return None, b""
-    if not whole and not (resources.upstream.by_model and _is_plain_json(request)):
+    if not (resources.upstream.by_model and _is_plain_json(request)):
         return None, request.stream()
     raw = await read_body(request, limit=resources.settings.max_body_bytes)
+    body = _json_object(raw)
+    model = body.get("model")
+    if not isinstance(model, str):
+        return None, raw
+    return model, lambda wanted: orjson.dumps({**body, "model": wanted.model}) if wanted.renamed else raw
+
+
+async def _checked_content(
+    request: Request, resources: Resources, key: GatewayKey, target: str, query: str
+) -> tuple[str | None, Content]:
+    """The body, and its model, if ``key`` allows every model and collection that the request names. A JSON body is
+    serialized again, so that the upstream reads the same model.
+
+    Raises KeyLimitError.
+    """
+    key.check_stored_documents(target)
+    raw = await read_body(request, limit=resources.settings.max_body_bytes) if _has_body(request) else b""
+    named = list(models_in_url(target, query))
+    for name in named:
+        key.check_model(name)
+    kinds = request.headers.getlist("content-type")
+    if any(is_form(kind) for kind in kinds):
+        try:
+            in_form = models_in_form(kinds[0], raw) if len(kinds) == 1 else []
+        except UnreadableFormError:
+            in_form = []
+        for name in in_form:
+            key.check_model(name)
+        if not in_form:
+            key.check_model(None)
+        return None, raw
+    body = _json_object(raw)
+    for path, collection in collections_in(body):
+        key.check_collection(collection, path)
+    if "model" in body or not (named or request.method in _SAFE):
+        key.check_body(body)
+    if not body:
+        return None, raw
+    model = body.get("model")
+    if not isinstance(model, str):
+        return None, orjson.dumps(body)
+    return model, lambda wanted: orjson.dumps({**body, "model": wanted.model})
+
+
+def _json_object(raw: bytes) -> dict[str, Any]:
+    """The JSON object in ``raw``; empty if it is anything else."""
     try:
         body = orjson.loads(raw)
     except orjson.JSONDecodeError:
-        return None, raw
-    model = body.get("model") if isinstance(body, dict) else None
-    if not isinstance(model, str):
-        return None, raw
-    return model, lambda wanted: orjson.dumps({**body, "model": wanted.model}) if wanted.renamed or whole else raw
+        return {}
+    return body if isinstance(body, dict) else {}
 
 
 def _is_plain_json(request: Request) -> bool:

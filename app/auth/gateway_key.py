@@ -71,12 +71,34 @@ class GatewayKey:
     def check_body(self, body: Mapping[str, Any]) -> None:
         """Checks every model that ``body`` names: ``model``, and the fallbacks that some upstreams support. Raises
         KeyLimitError."""
-        self.check_model(body.get("model"))
+        model = body.get("model")
+        self.check_model(model if isinstance(model, str) else None)
         for name in _STAND_INS if self.models else ():
             listed = body.get(name) or []
             for entry in listed if isinstance(listed, list) else (listed,):
                 found = entry.get("model") if isinstance(entry, dict) else entry
                 self.check_model(found if isinstance(found, str) else None, param=name)
+
+    def check_collection(self, collection: str, path: str) -> None:
+        """Raises KeyLimitError unless the key allows ``collection``, which ``path`` in the request names."""
+        if self.collections and not _any(self.collections, collection):
+            raise self._collection_error(path, f"is in {collection!r:.200}")
+
+    def check_stored_documents(self, path: str) -> None:
+        """``path`` is what follows ``/v1``. Raises KeyLimitError if it is for texts that an upstream stores, in
+        collections that nobody knows, and the key is limited to some."""
+        first, _, rest = path.lstrip("/").partition("/")
+        if self.collections and (
+            first == "vector_stores" or (first == "files" and rest.rstrip("/").endswith("content"))
+        ):
+            raise self._collection_error("path", "leads to documents without a collection")
+
+    def _collection_error(self, path: str, told: str) -> KeyLimitError:
+        return KeyLimitError(
+            f"The key {self.prefix} is limited to certain collections, and {path} {told}.",
+            code="collection_not_allowed",
+            param=path,
+        )
 
     def permits(self, document: Chunk, *, unnamed: bool = False) -> bool:
         """Whether the key allows the document's collection; ``unnamed``: or it has none."""
@@ -96,11 +118,7 @@ class GatewayKey:
             if not self.permits(document, unnamed=unnamed):
                 path = path_of(index)
                 told = "has no collection" if document.collection is None else f"is in {document.collection!r:.200}"
-                raise KeyLimitError(
-                    f"The key {self.prefix} is limited to certain collections, and {path} {told}.",
-                    code="collection_not_allowed",
-                    param=path,
-                )
+                raise self._collection_error(path, told)
 
 
 def _any(globs: Sequence[str], name: str) -> bool:

@@ -211,6 +211,88 @@ def test_a_key_for_some_models_does_nothing_else(gateway: Gateway, path: str, bo
         assert b"o3" not in exchange.body
 
 
+def form(*parts: tuple[str, str], boundary: str = "b") -> bytes:
+    written = (f"--{boundary}\r\nContent-Disposition: {name}\r\n\r\n{value}\r\n" for name, value in parts)
+    return ("".join(written) + f"--{boundary}--\r\n").encode()
+
+
+MODEL, FILE = 'form-data; name="model"', 'form-data; name="file"; filename="a.wav"'
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "status"),
+    [
+        ("multipart/form-data; boundary=b", form((MODEL, "gpt-4o"), (FILE, "RIFF")), 200),
+        ("multipart/form-data; boundary=b", form((FILE, "RIFF"), (MODEL, "gpt-4o")), 200),
+        ("multipart/form-data; boundary=b", form((MODEL, "o3"), (FILE, "RIFF")), 403),
+        ("multipart/form-data; boundary=b", form((MODEL, "gpt-4o"), (MODEL, "o3")), 403),
+        ("multipart/form-data; boundary=b", form((MODEL, "gpt-4o"), ('form-data; name="Model"', "o3")), 403),
+        ("multipart/form-data; boundary=b", form((MODEL, "gpt-4o"), ("form-data; name=model", "o3")), 403),
+        ("multipart/form-data; boundary=b", form((MODEL, "gpt-4o"), ("form-data; name*=utf-8''model", "o3")), 403),
+        ("multipart/form-data; boundary=b", form(('form-data; name="x"; name="model"', "gpt-4o")), 403),
+        ("multipart/form-data; boundary=b", form((FILE, "RIFF")), 403),
+        ("multipart/form-data; boundary=b", b"preamble\r\n" + form((MODEL, "gpt-4o")), 403),
+        ("multipart/form-data; boundary=c", form((MODEL, "gpt-4o")), 403),
+        ("multipart/form-data; boundary=b", b'{"model": "gpt-4o"}', 403),
+        ("multipart/form-data", form((MODEL, "gpt-4o")), 403),
+        ("application/x-www-form-urlencoded", b"model=gpt-4o&x=1", 200),
+        ("application/x-www-form-urlencoded", b"model=gpt-4o&model=o3", 403),
+    ],
+)
+def test_the_model_of_a_form_counts(gateway: Gateway, kind: str, body: bytes, status: int) -> None:
+    made = key(gateway, models=["gpt-4o"])
+    gateway.upstream.script(json_reply({}))
+    headers = {**bearer(made["key"]), "content-type": kind}
+    with gateway.call(body, path="/v1/audio/transcriptions", headers=headers) as call:
+        call.read_all()
+        assert call.status == status
+    assert [exchange.body for exchange in gateway.upstream.exchanges] == ([body] if status == 200 else [])
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/v1/deployments/o3/embeddings", {"model": "gpt-4o", "input": "x"}, 403),
+        ("/v1/deployments/o%33/embeddings", {"model": "gpt-4o", "input": "x"}, 403),
+        ("/v1/engines/o3/embeddings", {"input": "x"}, 403),
+        ("/v1/engines/gpt-4o/embeddings", {"input": "x"}, 200),
+        ("/v1/engines/gpt-4o/embeddings", {"model": "o3", "input": "x"}, 403),
+        ("/v1/models/o3:generateContent", {"model": "gpt-4o"}, 403),
+        ("/v1/embeddings?model=o3", {"model": "gpt-4o", "input": "x"}, 403),
+        ("/v1/embeddings", {"model": "gpt-4o", "models": ["o3"], "input": "x"}, 403),
+        ("/v1/embeddings", {"model": ["o3"], "input": "x"}, 403),
+    ],
+)
+def test_the_model_in_a_url_counts(start_gateway: Callable[..., Gateway], path: str, body: Any, status: int) -> None:
+    gateway = start_gateway(passthrough="*")
+    made = key(gateway, models=["gpt-4o"])
+    gateway.upstream.script(json_reply({}))
+    answer = ask(gateway, body, path, **bearer(made["key"]))
+    assert answer.status_code == status
+    assert len(gateway.upstream.exchanges) == (status == 200)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", "/v1/rerank", {"documents": ["mine", {"text": "x", "collection": "kb"}]}, 200),
+        ("POST", "/v1/rerank", {"documents": ["mine", {"text": "x", "collection": "hr"}]}, 403),
+        ("POST", "/v1/vector_stores/vs_1/search", {"query": "x"}, 403),
+        ("GET", "/v1/files/file_1/content", None, 403),
+        ("GET", "/v1/models", None, 200),
+    ],
+)
+def test_the_collections_of_a_key_hold_on_every_path(
+    gateway: Gateway, method: str, path: str, body: Any, status: int
+) -> None:
+    made = key(gateway, collections=["kb"])
+    gateway.upstream.script(json_reply({}))
+    with gateway.call(body, method=method, path=path, headers=bearer(made["key"])) as call:
+        assert call.status == status
+        if status == 403:
+            assert call.json()["error"]["code"] == "collection_not_allowed"
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [
