@@ -96,6 +96,16 @@ def test_files_and_classes_that_are_named_exist(page: Path) -> None:
     assert [name for module, name in NAME.findall(text) if not hasattr(import_module(module), name)] == []
 
 
+def test_every_guarantee_names_a_test_that_exists() -> None:
+    text = (ROOT / "docs" / "guarantees.md").read_text("utf-8")
+    promises = text[: text.index("## `stream_mode: live`")].split("\n- ")[1:]
+    for promise in promises:
+        (named,) = re.findall(r"`(tests/[\w/]+\.py(?:::\w+)?)`", promise)
+        path, _, test = named.partition("::")
+        source = (ROOT / path).read_text("utf-8")
+        assert f"def {test or 'check'}" in source or (not test and "def test_" in source), named
+
+
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as Markdown renderers generate them."""
     headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text("utf-8")), re.MULTILINE)
