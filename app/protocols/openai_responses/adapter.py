@@ -4,12 +4,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator,
 from typing import Any
 
 from app.errors import GatewayError, UpstreamConnectError
-from app.protocols.common.known_fields import KnownFields
+from app.protocols.common.known_fields import KnownFields, repeats_a_key
 from app.protocols.common.sse_json import dump, read_object
 from app.protocols.common.stream_events import Output, ReplyError, UpstreamEvent
 from app.protocols.openai_responses.decoder import ResponseDecoder, usage_of
 from app.protocols.openai_responses.encoder import ResponseEncoder
 from app.protocols.openai_responses.event_types import frame_of
+from app.protocols.openai_responses.fields import rebuild_usage
 from app.protocols.openai_responses.prompt import inject, prompt_text
 from app.protocols.openai_responses.whole_reply import events_of
 from judges.types import Chunk
@@ -23,13 +24,13 @@ class ResponsesAdapter:
     api = "responses"
     path = "/responses"
 
-    def __init__(self) -> None:
-        self._reader = ResponseDecoder()
+    def __init__(self, fields: KnownFields | None = None) -> None:
+        self._fields = fields
+        self._reader = ResponseDecoder(fields)
         self._writer = ResponseEncoder(self._reader)
 
     def restricted(self, fields: KnownFields) -> "ResponsesAdapter":
-        self._fields = fields
-        return self
+        return ResponsesAdapter(fields)
 
     def prompt_text(self, body: Mapping[str, Any]) -> str:
         return prompt_text(body)
@@ -41,7 +42,11 @@ class ResponsesAdapter:
         self, body: AsyncIterator[bytes], content_type: str, *, dropped: Collection[int] = ()
     ) -> AsyncGenerator[UpstreamEvent, None]:
         if "event-stream" not in content_type:
-            for event in self._whole(read_object(b"".join([data async for data in body]))):
+            whole = b"".join([data async for data in body])
+            response = read_object(whole)
+            if self._fields is not None and repeats_a_key(whole, response):
+                self._fields.leave_out("repeated_key")
+            for event in self._whole(response):
                 yield event
             return
         try:
@@ -76,7 +81,10 @@ class ResponsesAdapter:
     def _whole(self, response: Mapping[str, Any]) -> Iterator[UpstreamEvent]:
         if not isinstance(response.get("output"), list) and not response.get("error"):
             raise UpstreamConnectError(_NO_OUTPUT)
-        usage = usage_of(response)
+        given = response
+        if self._fields is not None and isinstance(response.get("usage"), dict):
+            given = {"usage": rebuild_usage(response["usage"], self._fields)}
+        usage = usage_of(given)
         if usage is not None:  # known before anything can be blocked
             yield UpstreamEvent(raw=b"", parts=(usage,))
         for event in events_of(response):

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from app.errors import InvalidRequestError, UpstreamConnectError
+from app.protocols.common.known_fields import KnownFields
 from app.protocols.common.sse_json import JsonStreamDecoder
 from app.protocols.common.stream_events import (
     EndOfReply,
@@ -47,6 +48,7 @@ from app.protocols.openai_responses.event_types import (
     objects_in,
     text_of,
 )
+from app.protocols.openai_responses.fields import rebuild, rebuild_error
 from app.protocols.openai_responses.request import take_search
 from app.protocols.openai_responses.text_parts import TextParts
 
@@ -70,15 +72,19 @@ class _Last:
 
 
 class ResponseDecoder:
-    """Reads one reply. ``named``: the upstream sends its events with their names."""
+    """Reads one reply. ``named``: the upstream sends its events with their names.
 
-    def __init__(self) -> None:
+    ``fields``: the reply is written from known fields; an event then has the bytes of what is known of it.
+    """
+
+    def __init__(self, fields: KnownFields | None = None) -> None:
+        self.fields = fields
         self.texts = TextParts()
         self.response: dict[str, Any] | None = None
         """The final response, once it has arrived."""
         self.named = True
         self._last = _Last()
-        self._decoder = JsonStreamDecoder(self._last.keep)
+        self._decoder = JsonStreamDecoder(self._last.keep, fields)
         self._found = Documents(Limits(), prefix="search")
         self._waiting: list[tuple[bytes, bytes, dict[str, Any]]] = []
         self._started = self._over = False
@@ -108,16 +114,24 @@ class ResponseDecoder:
         """
         if event.get("type") == ERROR or (event.get("type") is None and event.get("error")):
             yield from self._settle("stop")
+            if self.fields is not None:
+                event = rebuild_error(event, self.fields)
+                raw = frame_of(event, named=self.named)
             yield from self._error(raw, event)
             return
-        known = clean(event)
-        if known != event:
+        if self.fields is not None:
+            known = rebuild(event, self.fields)
+            raw = b"" if known is None else frame_of(known, named=self.named)
+            event = known or {}
+            if self.fields.news():
+                self.texts.unchecked.add("unknown")
+        elif (known := clean(event)) != event:
             self.texts.unchecked.add("unknown")
         if known is None:
             yield from self._settle("stop")
             yield UpstreamEvent(raw=raw, parts=(Passthrough(raw=raw, opaque=True),))
             return
-        frame = raw if passes(raw, event, known) else frame_of(known, named=self.named)
+        frame = raw if self.fields is not None or passes(raw, event, known) else frame_of(known, named=self.named)
         if self._ends_text(known):
             self._waiting.append((raw, frame, known))
             return

@@ -101,6 +101,10 @@ class ResponseEncoder:
 
     # Passing
 
+    def _clean(self, event: dict[str, Any]) -> dict[str, Any] | None:
+        """The event as it may be released; one that the reader rebuilt is."""
+        return event if self._reader.fields is not None else clean(event)
+
     def _pass(self, raw: bytes) -> bytes:
         if not self._governed:
             self._passed.append(raw)
@@ -108,7 +112,7 @@ class ResponseEncoder:
         event = event_in(raw)
         if event is None:
             return raw if data_in(raw) is None else b""
-        known = clean(event)
+        known = self._clean(event)
         seen = self._ledger.see(known) if known is not None else None
         return self._frames.renumbered(raw, event) if seen is known or seen is None else self._frames.emit(seen)
 
@@ -119,7 +123,7 @@ class ResponseEncoder:
             return
         self._governed = True
         for event in filter(None, map(event_in, self._passed)):
-            self._ledger.see(clean(event) or {})
+            self._ledger.see(self._clean(event) or {})
             self._frames.passed(event)
         self._passed.clear()
 
@@ -240,10 +244,10 @@ class ResponseEncoder:
 
     def _last(self, event: dict[str, Any]) -> bytes:
         self.final = self._with_summary(self._delivered(object_of(event.get("response"))))
-        return self._frames.emit({**(clean(event) or {}), "response": self.final})
+        return self._frames.emit({**(self._clean(event) or {}), "response": self.final})
 
     def _delivered(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        response = clean_response(given)
+        response = dict(given) if self._reader.fields is not None else clean_response(given)
         if isinstance(given.get("output"), list):
             items = [self._ledger.item(index, item) for index, item in enumerate(response["output"])]
             return _with_text({**response, "output": items})

@@ -198,17 +198,56 @@ class TestShapes:
         consistent(left)
         assert left[-1]["response"]["grounding"]["not_checked"] == ["unknown"]
 
-    async def test_what_has_no_words_passes(self) -> None:
-        beat = b'data: {"type": "keepalive", "n": [1, null, {"ok": true}]}\n\n'
-        left = await got(among(beat))
-        assert beat in left
-        assert "not_checked" not in read(left)[-1]["response"]["grounding"]
+    async def test_a_sign_of_life_passes(self) -> None:
+        left = await got(among(b'data: {"type": "keepalive"}\n\n'))
+        assert b'{"type":"keepalive"}' in left
 
-    async def test_live_and_untouched_streams_pass_as_they_come(self) -> None:
+    async def test_live_streams_too(self) -> None:
         odd = data({**PLACE, "type": "response.text.delta", "delta": FALSE})
-        answer = among(odd)
-        assert odd in await stream_bytes(await bench(answer, policy(stream_mode="live")))
+        assert FALSE.encode() not in await stream_bytes(await bench(among(odd), policy(stream_mode="live")))
+
+    async def test_untouched_streams_pass_as_they_come(self) -> None:
+        answer = among(data({**PLACE, "type": "response.text.delta", "delta": FALSE}))
         assert await stream_bytes(await bench(answer), documents=None) == answer
+
+    @pytest.mark.parametrize("mode", ["hold", "live", "final"])
+    @pytest.mark.parametrize(
+        "odd",
+        [
+            f": {FALSE}\n\n".encode(),
+            f"data: {FALSE}\n\n".encode(),
+            data({"type": "keepalive", "note": FALSE}),
+            data({"type": "keepalive", "n": 8888, "m": {FALSE: 1}}),
+            data({"type": "response.audio.transcript.delta", "delta": FALSE}),
+            data({**PLACE, "type": "response.output_text.delta", "delta": "", "item_id": FALSE}),
+            f'data: {{"type":"response.refusal.delta","delta":"{FALSE}","delta":""}}\n\n'.encode(),
+            f'data: {{"type":"response.in_progress","response":{{"status":"{FALSE}","instructions":"{FALSE}",'
+            f'"metadata":{{"a":"{FALSE}"}},"tools":["{FALSE}"],"service_tier":"{FALSE}"}}}}\n\n'.encode(),
+        ],
+    )
+    async def test_frames_that_say_more_than_they_should(self, odd: bytes, mode: str) -> None:
+        left = await stream_bytes(await bench(among(odd), policy(stream_mode=mode, **RULES)))
+        assert b"40 days" not in left
+        assert b"8888" not in left
+        assert shown(read(left)) == TRUE
+
+    async def test_alternative_tokens_do_not_leave(self) -> None:
+        token = {
+            "token": TRUE,
+            "logprob": -1,
+            "bytes": [],
+            "top_logprobs": [{"token": FALSE, "logprob": -2, "bytes": []}],
+        }
+        body = response(message(TRUE, logprobs=[token]))
+        for answer in (body, sse(events(body))):
+            assert b"40 days" not in await stream_bytes(await bench(answer, policy(**RULES)))
+
+    async def test_fields_that_a_setting_names_pass(self) -> None:
+        body = {**response(message(TRUE)), "x_vendor": {"kept": True}, "note": 1}
+        for answer in (body, sse(events(body))):
+            at = await bench(answer, policy(**RULES), settings={"keep_fields": "response.x_vendor"})
+            reply = read(await stream_bytes(at))[-1]["response"]
+            assert (reply["x_vendor"], "note" in reply) == ({"kept": True}, False)
 
 
 class TestErrors:

@@ -1,0 +1,316 @@
+"""The fields of the Responses API that may leave under a grounding policy, and its events rebuilt from them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.protocols.common.known_fields import (
+    UNFIT,
+    UNKNOWN,
+    ByType,
+    Entry,
+    KnownFields,
+    always,
+    anything,
+    base64,
+    boolean,
+    code,
+    count,
+    identifier,
+    number,
+    one_of,
+    padding,
+    required,
+    text,
+)
+from app.protocols.common.logprobs import spell
+from app.protocols.openai_responses.event_types import (
+    ANNOTATION,
+    ITEM_ADDED,
+    ITEM_DONE,
+    LIFECYCLE,
+    PART_ADDED,
+    PART_DONE,
+    TERMINAL,
+    TEXT_DELTA,
+    TEXT_DONE,
+    is_text,
+    object_of,
+    objects_in,
+)
+from app.protocols.openai_responses.field_names import OTHER_EVENTS
+
+_NAME = required(identifier, UNKNOWN)
+_LABEL = required(identifier, "")
+"""The name of a file or a page: it stays if it is one word."""
+_STATUS = one_of(
+    "in_progress", "completed", "incomplete", "failed", "cancelled", "queued", "searching", "interpreting",
+    "generating", "calling",
+)  # fmt: skip
+
+_TOKEN: Entry = {"token": text, "logprob": number, "bytes": [count], "top_logprobs": always([])}
+_NOTE: Entry = ByType(
+    {
+        "url_citation": {"url": _LABEL, "title": _LABEL, "start_index": count, "end_index": count},
+        "file_citation": {"file_id": _NAME, "filename": _LABEL, "index": count},
+        "container_file_citation": {
+            "container_id": _NAME,
+            "file_id": _NAME,
+            "filename": _LABEL,
+            "start_index": count,
+            "end_index": count,
+        },
+        "file_path": {"file_id": _NAME, "index": count},
+    }
+)
+_TEXT: Entry = {"text": required(text, ""), "annotations": [_NOTE], "logprobs": [_TOKEN]}
+_PART_TYPES: Mapping[str, Entry] = {
+    "output_text": _TEXT,
+    "text": _TEXT,
+    "refusal": {"refusal": text},
+    "reasoning_text": {"text": text},
+    "output_audio": {"data": base64, "transcript": always("")},
+}
+_PART: Entry = ByType(_PART_TYPES)
+_SUMMARY: Entry = ByType({"summary_text": {"text": text}})
+
+_OF_A_CALL: Entry = {
+    "id": identifier,
+    "call_id": identifier,
+    "status": _STATUS,
+    "name": identifier,
+    "namespace": identifier,
+    "server_label": identifier,
+    "approval_request_id": identifier,
+    "container_id": identifier,
+    "environment": anything,
+    "arguments": anything,
+    "input": anything,
+    "action": anything,
+    "actions": anything,
+    "operation": anything,
+    "pending_safety_checks": anything,
+    "queries": [text],
+    "results": anything,
+    "code": text,
+    "outputs": anything,
+    "output": anything,
+    "error": anything,
+    "tools": anything,
+    "result": base64,
+    "max_output_length": count,
+    "approve": boolean,
+    "execution": one_of("client", "server"),
+    "revised_prompt": text,
+    "background": one_of("transparent", "opaque", "auto"),
+    "output_format": one_of("png", "webp", "jpeg"),
+    "quality": one_of("low", "medium", "high", "auto"),
+    "size": identifier,
+}
+"""What a tool is called with and what comes of it is free: whether calls leave at all is decided elsewhere."""
+_CALLS = (
+    "apply_patch_call", "apply_patch_call_output", "code_interpreter_call", "computer_call", "computer_call_output",
+    "custom_tool_call", "custom_tool_call_output", "file_search_call", "function_call", "function_call_output",
+    "image_generation_call", "local_shell_call", "local_shell_call_output", "mcp_approval_request",
+    "mcp_approval_response", "mcp_call", "mcp_list_tools", "shell_call", "shell_call_output", "tool_search_call",
+    "tool_search_output", "web_search_call",
+)  # fmt: skip
+_ITEM_TYPES: Mapping[str, Entry] = {
+    "message": {
+        "id": identifier,
+        "role": always("assistant"),
+        "status": _STATUS,
+        "phase": one_of("commentary", "final_answer"),
+        "content": [_PART],
+    },
+    "reasoning": {
+        "id": identifier,
+        "status": _STATUS,
+        "summary": [_SUMMARY],
+        "content": [_PART],
+        "encrypted_content": base64,
+    },
+    "compaction": {"id": identifier, "encrypted_content": base64},
+    **dict.fromkeys(_CALLS, _OF_A_CALL),
+}
+_ITEM: Entry = ByType(_ITEM_TYPES)
+
+_EFFORT = one_of("none", "minimal", "low", "medium", "high", "xhigh")
+_CACHED: Entry = dict.fromkeys(("cached_tokens", "cache_write_tokens", "reasoning_tokens"), count)
+_USAGE: Entry = {
+    "input_tokens": count,
+    "input_tokens_details": _CACHED,
+    "output_tokens": count,
+    "output_tokens_details": _CACHED,
+    "total_tokens": count,
+}
+
+
+def _labels(value: Any) -> Any:
+    """Names with one-word values."""
+    if not isinstance(value, dict):
+        return UNFIT
+    return {
+        name: inner for name, inner in value.items() if identifier(name) is not UNFIT and identifier(inner) is not UNFIT
+    }
+
+
+RESPONSE: Entry = {
+    "background": boolean,
+    "billing": {"payer": one_of("developer", "openai")},
+    "completed_at": number,
+    "conversation": {"id": identifier},
+    "created_at": number,
+    "error": {"code": code, "message": text, "param": identifier, "type": identifier},
+    "id": _NAME,
+    "incomplete_details": {"reason": one_of("max_output_tokens", "content_filter")},
+    "instructions": padding,
+    "max_output_tokens": count,
+    "max_tool_calls": count,
+    "metadata": _labels,
+    "model": _NAME,
+    "object": always("response"),
+    "output": [_ITEM],
+    "output_text": text,
+    "parallel_tool_calls": boolean,
+    "previous_response_id": identifier,
+    "prompt_cache_key": identifier,
+    "prompt_cache_retention": identifier,
+    "reasoning": {
+        "effort": _EFFORT,
+        "summary": one_of("auto", "concise", "detailed"),
+        "generate_summary": one_of("auto", "concise", "detailed"),
+    },
+    "safety_identifier": identifier,
+    "service_tier": one_of("auto", "default", "flex", "scale", "priority"),
+    "status": _STATUS,
+    "store": boolean,
+    "temperature": number,
+    "text": {
+        "format": ByType({"text": {}, "json_object": {}, "json_schema": {"name": _NAME, "schema": always({})}}),
+        "verbosity": one_of("low", "medium", "high"),
+    },
+    "tool_choice": (one_of("none", "auto", "required"), {"type": identifier, "name": identifier}),
+    "tools": always([]),
+    "top_logprobs": count,
+    "top_p": number,
+    "truncation": one_of("auto", "disabled"),
+    "usage": _USAGE,
+    "user": identifier,
+}
+"""What a response repeats of its request (instructions, tools, schemas) is text by another name, so it is not told."""
+
+_EVERY: Entry = {"sequence_number": count}
+_INDEXED: Entry = {**_EVERY, "item_id": identifier, "output_index": count, "content_index": count}
+_OF_OTHERS: Entry = {
+    **_INDEXED,
+    "summary_index": count,
+    "command_index": count,
+    "delta": text,
+    "text": text,
+    "part": ByType({**_PART_TYPES, "summary_text": {"text": text}}),
+    "arguments": text,
+    "name": identifier,
+    "call_id": identifier,
+    "code": text,
+    "input": text,
+    "command": text,
+    "refusal": text,
+    "partial_image_index": count,
+    "partial_image_b64": base64,
+    "obfuscation": padding,
+}
+_OF_A_RESPONSE: Entry = {**_EVERY, "response": RESPONSE}
+_OF_AN_ITEM: Entry = {**_EVERY, "output_index": count, "item": _ITEM}
+_OF_A_PART: Entry = {**_INDEXED, "part": _PART}
+_EVENTS: Entry = ByType(
+    {
+        "keepalive": _EVERY,
+        **dict.fromkeys((name for name in OTHER_EVENTS if "transcript" not in name), _OF_OTHERS),
+        **dict.fromkeys(LIFECYCLE | TERMINAL, _OF_A_RESPONSE),
+        **dict.fromkeys((ITEM_ADDED, ITEM_DONE), _OF_AN_ITEM),
+        **dict.fromkeys((PART_ADDED, PART_DONE), _OF_A_PART),
+        TEXT_DELTA: {**_INDEXED, "delta": required(text, ""), "logprobs": [_TOKEN], "obfuscation": padding},
+        TEXT_DONE: {**_INDEXED, "text": required(text, ""), "logprobs": [_TOKEN]},
+        ANNOTATION: {**_INDEXED, "annotation": _NOTE, "annotation_index": count},
+    }
+)
+_NEEDED = {ITEM_ADDED: "item", ITEM_DONE: "item", PART_ADDED: "part", PART_DONE: "part", ANNOTATION: "annotation"}
+
+
+def rebuild(event: Mapping[str, Any], fields: KnownFields) -> dict[str, Any] | None:
+    """The event from its known fields; None if it has none, or lacks what it is about."""
+    known = fields.rebuild(_typed_event(event), _EVENTS)
+    if known is UNFIT:
+        return None
+    kind = known["type"]
+    if kind in _NEEDED and not isinstance(known.get(_NEEDED[kind]), dict):
+        return None
+    if kind in LIFECYCLE | TERMINAL:
+        known["response"] = object_of(known.get("response"))
+    if kind in (TEXT_DELTA, TEXT_DONE):
+        _spell(known, "delta" if kind == TEXT_DELTA else "text", fields)
+    for part in _parts_of(known):
+        _spell(part, "text", fields)
+    return dict(known)
+
+
+def rebuild_error(event: Mapping[str, Any], fields: KnownFields) -> dict[str, Any]:
+    """An error event from its known fields."""
+    inner = event.get("error")
+    given = inner if isinstance(inner, dict) else {"message": inner} if isinstance(inner, str) else event
+    known = {"code": code, "message": text, "param": identifier}
+    return {"type": "error", **fields.rebuild({name: given.get(name) for name in known}, known, "error")}
+
+
+def rebuild_usage(usage: Any, fields: KnownFields) -> Any:
+    """Token counts from their known fields."""
+    return fields.rebuild(usage, _USAGE, "response.usage")
+
+
+def _typed_event(event: Mapping[str, Any]) -> dict[str, Any]:
+    """The event with types where an upstream forgot them: an item with content is a message, a part with text is
+    text."""
+    made = dict(event)
+    if isinstance(made.get("item"), dict):
+        made["item"] = _typed_item(made["item"])
+    if isinstance(made.get("part"), dict) and made.get("type") in (PART_ADDED, PART_DONE):
+        made["part"] = _typed_part(made["part"])
+    response = made.get("response")
+    if isinstance(response, dict) and isinstance(response.get("output"), list):
+        made["response"] = {**response, "output": [_typed_item(item) for item in response["output"]]}
+    return made
+
+
+def _typed_item(item: Any) -> Any:
+    if not isinstance(item, dict):
+        return item
+    kind = item.get("type")
+    if not (isinstance(kind, str) and kind in _ITEM_TYPES) and "content" in item:
+        item = {**item, "type": "message"}
+    if item.get("type") == "message" and isinstance(item.get("content"), list):
+        return {**item, "content": [_typed_part(part) for part in item["content"]]}
+    return item
+
+
+def _typed_part(part: Any) -> Any:
+    if not isinstance(part, dict):
+        return part
+    kind = part.get("type")
+    known = isinstance(kind, str) and kind in _PART_TYPES
+    return part if known or not isinstance(part.get("text"), str) else {**part, "type": "output_text"}
+
+
+def _parts_of(event: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The text parts in an event that is rebuilt."""
+    items = [object_of(event.get("item"))]
+    items += [item for _, item in objects_in(object_of(event.get("response")).get("output"))]
+    parts = [object_of(event.get("part"))]
+    parts += [part for item in items for _, part in objects_in(item.get("content"))]
+    return [part for part in parts if is_text(part)]
+
+
+def _spell(known: dict[str, Any], name: str, fields: KnownFields) -> None:
+    """Leave out log-probabilities whose tokens do not spell the text under ``name``."""
+    if known.get("logprobs") and not spell(known["logprobs"], str(known.get(name) or "")):
+        fields.leave_out("logprobs")
+        known["logprobs"] = []
