@@ -32,6 +32,8 @@ Entry = Any
 _IDENTIFIER = re.compile(r"[\w.:/@+=#~|-]{0,256}", re.ASCII)
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]*={0,2}", re.ASCII)
 _PATH = re.compile(r"[a-z][\w.-]{0,99}", re.ASCII | re.IGNORECASE)
+_NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}", re.ASCII)
+_DEEP = 16
 _NAMES_LOGGED = 32
 _LARGEST = 2**53
 OTHER = "other"
@@ -136,11 +138,12 @@ class KnownFields:
         self._keep = frozenset(keep)
         self._observe = observe
         self._logged: set[str] = set()
+        self._worded: set[str] = set()
         self._reported: set[str] = set()
 
     def news(self) -> list[str]:
-        """The names of fields left out for the first time since the last call."""
-        names = sorted({label.rpartition(".")[2] for label in self.left_out} - self._reported)
+        """The names of fields that could hold text and were left out for the first time since the last call."""
+        names = sorted(self._worded - self._reported)
         self._reported.update(names)
         return names
 
@@ -154,15 +157,15 @@ class KnownFields:
             if entry is not None:
                 return {"type": kind, **self._object(value, {**entry, "type": anything}, path)}
         if isinstance(entry, Mapping):
-            return self._object(value, entry, path) if isinstance(value, dict) else self.leave_out(path)
+            return self._object(value, entry, path) if isinstance(value, dict) else self.leave_out(path, value)
         if isinstance(entry, list):
             if not isinstance(value, list):
-                return self.leave_out(path)
+                return self.leave_out(path, value)
             rebuilt = (self.rebuild(each, entry[0], path) for each in value)
             return [each for each in rebuilt if each is not UNFIT]
         known = UNFIT if entry is None else entry(value)
         if known is not value and known != value and entry is not padding:
-            self.leave_out(path)
+            self.leave_out(path, value)
         return known
 
     def _object(self, value: Mapping[str, Any], fields: Mapping[str, Entry], path: str) -> dict[str, Any]:
@@ -176,23 +179,34 @@ class KnownFields:
                 if entry is not None:
                     known[name] = None
             elif entry is None:
-                self.leave_out(at, known=False)
+                self.leave_out(at, inner if _NAME.fullmatch(name) else name, known=False)
             elif (rebuilt := self.rebuild(inner, entry, at)) is not UNFIT and entry is not padding:
                 known[name] = rebuilt
         return known
 
-    def leave_out(self, path: str, *, known: bool = True) -> Any:
+    def leave_out(self, path: str, value: Any = "", *, known: bool = True) -> Any:
         """Count a field that is left out. ``known``: its name is one of ours, the value is not. Return ``UNFIT``."""
         label = path
         if not known:
             name = path.rpartition(".")[2]
             label = name if name in _USUAL else OTHER
         self.left_out[label] += 1
+        if not wordless(value):
+            self._worded.add(label.rpartition(".")[2])
         self._observe(label)
         if path not in self._logged and len(self._logged) < _NAMES_LOGGED:
             self._logged.add(path)
             _log.debug("field_left_out", field=path if _PATH.fullmatch(path) else OTHER)
         return UNFIT
+
+
+def wordless(value: Any, depth: int = 0) -> bool:
+    """Whether a value has only numbers and the like, at any depth."""
+    if isinstance(value, str) or depth > _DEEP:
+        return False
+    if isinstance(value, Mapping):
+        return all(_NAME.fullmatch(name) and wordless(inner, depth + 1) for name, inner in value.items())
+    return not isinstance(value, list) or all(wordless(inner, depth + 1) for inner in value)
 
 
 def _suits(value: Any, entry: Entry) -> bool:

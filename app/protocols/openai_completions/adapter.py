@@ -136,7 +136,8 @@ class CompletionsAdapter:
             parts.extend(read)
         if raw and any(told is not choice for told, choice in zip(shown, choices, strict=True)):
             raw = frame_of({**chunk, "choices": shown})
-        parts.extend(_rest(chunk, envelope, choices, left))
+        if self._fields is None or "choices" in chunk or "usage" in chunk:
+            parts.extend(_rest(chunk, envelope, choices, left))
         return UpstreamEvent(raw=raw, parts=parts)
 
     def _read_choice(

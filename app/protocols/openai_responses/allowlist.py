@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from app.protocols.common.known_fields import wordless
 from app.protocols.common.logprobs import spell
 from app.protocols.openai_responses.event_types import TEXT_DELTA, is_text, object_of, objects_in
 from app.protocols.openai_responses.field_names import (
@@ -27,7 +28,6 @@ from app.protocols.openai_responses.field_names import (
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}", re.ASCII)
 _CALL = re.compile(r"[a-z_]{1,48}_call(_output)?", re.ASCII)
 _SPACE = re.compile(r"\s")
-_DEEP = 16
 _PLAIN = re.compile(rb"(?:(?:data:[^\r\n]*|event: ?[\w.-]{1,80}|id: ?[\w.:-]{0,80}|retry: ?\d{1,9})?(?:\r\n|\n|\r))*+")
 
 _SETTINGS = frozenset({"text", "usage", "error", "incomplete_details"})
@@ -45,7 +45,7 @@ def clean(event: Mapping[str, Any]) -> dict[str, Any] | None:
     fields = EVENT_FIELDS.get(kind)
     if fields is None:
         rest = {name: value for name, value in event.items() if name != "type"}
-        return dict(event) if _NAME.fullmatch(kind) and _wordless(rest) else None
+        return dict(event) if _NAME.fullmatch(kind) and wordless(rest) else None
     found = _only(event, fields)
     if "response" in fields:
         found["response"] = clean_response(object_of(event.get("response")))
@@ -127,19 +127,10 @@ def _only(value: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
 
 def _fits(name: str, value: Any, names: frozenset[str]) -> bool:
     if name not in names:
-        return _wordless({name: value})
+        return wordless({name: value})
     if name in WORDS and isinstance(value, str):
         return not _SPACE.search(value)
-    return (name not in NUMBERS and name not in WORDS) or _wordless(value)
-
-
-def _wordless(value: Any, depth: int = 0) -> bool:
-    """Whether a value has only numbers and the like, at any depth."""
-    if isinstance(value, str) or depth > _DEEP:
-        return False
-    if isinstance(value, Mapping):
-        return all(_NAME.fullmatch(name) and _wordless(inner, depth + 1) for name, inner in value.items())
-    return not isinstance(value, list) or all(_wordless(inner, depth + 1) for inner in value)
+    return (name not in NUMBERS and name not in WORDS) or wordless(value)
 
 
 def _worded(found: dict[str, Any], name: str) -> dict[str, Any]:
