@@ -100,7 +100,7 @@ def one_of(*values: str) -> Kind:
     return lambda value: value if isinstance(value, str) and value in known else UNFIT
 
 
-def always(standard: str) -> Kind:
+def always(standard: Any) -> Kind:
     """A field that has this value whatever the upstream says."""
     return lambda _: standard
 

@@ -63,7 +63,7 @@ _NOTE: Entry = ByType(
     }
 )
 _TEXT: Entry = {"text": required(text, ""), "annotations": [_NOTE], "logprobs": [_TOKEN]}
-_PART_TYPES: Mapping[str, Entry] = {
+_PART_TYPES: Mapping[str, Mapping[str, Entry]] = {
     "output_text": _TEXT,
     "text": _TEXT,
     "refusal": {"refusal": text},
@@ -73,7 +73,7 @@ _PART_TYPES: Mapping[str, Entry] = {
 _PART: Entry = ByType(_PART_TYPES)
 _SUMMARY: Entry = ByType({"summary_text": {"text": text}})
 
-_OF_A_CALL: Entry = {
+_OF_A_CALL: Mapping[str, Entry] = {
     "id": identifier,
     "call_id": identifier,
     "status": _STATUS,
@@ -114,7 +114,7 @@ _CALLS = (
     "mcp_approval_response", "mcp_call", "mcp_list_tools", "shell_call", "shell_call_output", "tool_search_call",
     "tool_search_output", "web_search_call",
 )  # fmt: skip
-_ITEM_TYPES: Mapping[str, Entry] = {
+_ITEM_TYPES: Mapping[str, Mapping[str, Entry]] = {
     "message": {
         "id": identifier,
         "role": always("assistant"),
@@ -201,7 +201,7 @@ RESPONSE: Entry = {
 
 _EVERY: Entry = {"sequence_number": count}
 _INDEXED: Entry = {**_EVERY, "item_id": identifier, "output_index": count, "content_index": count}
-_OF_OTHERS: Entry = {
+_OF_OTHERS: Mapping[str, Entry] = {
     **_INDEXED,
     "summary_index": count,
     "command_index": count,
@@ -219,27 +219,25 @@ _OF_OTHERS: Entry = {
     "partial_image_b64": base64,
     "obfuscation": padding,
 }
-_OF_A_RESPONSE: Entry = {**_EVERY, "response": RESPONSE}
-_OF_AN_ITEM: Entry = {**_EVERY, "output_index": count, "item": _ITEM}
-_OF_A_PART: Entry = {**_INDEXED, "part": _PART}
-_EVENTS: Entry = ByType(
-    {
-        "keepalive": _EVERY,
-        **dict.fromkeys((name for name in OTHER_EVENTS if "transcript" not in name), _OF_OTHERS),
-        **dict.fromkeys(LIFECYCLE | TERMINAL, _OF_A_RESPONSE),
-        **dict.fromkeys((ITEM_ADDED, ITEM_DONE), _OF_AN_ITEM),
-        **dict.fromkeys((PART_ADDED, PART_DONE), _OF_A_PART),
-        TEXT_DELTA: {**_INDEXED, "delta": required(text, ""), "logprobs": [_TOKEN], "obfuscation": padding},
-        TEXT_DONE: {**_INDEXED, "text": required(text, ""), "logprobs": [_TOKEN]},
-        ANNOTATION: {**_INDEXED, "annotation": _NOTE, "annotation_index": count},
-    }
-)
+_OF_A_RESPONSE: Mapping[str, Entry] = {**_EVERY, "response": RESPONSE}
+_OF_AN_ITEM: Mapping[str, Entry] = {**_EVERY, "output_index": count, "item": _ITEM}
+_OF_A_PART: Mapping[str, Entry] = {**_INDEXED, "part": _PART}
+_EVENT_TYPES: Mapping[str, Mapping[str, Entry]] = {
+    "keepalive": _EVERY,
+    **dict.fromkeys((name for name in OTHER_EVENTS if "transcript" not in name), _OF_OTHERS),
+    **dict.fromkeys(LIFECYCLE | TERMINAL, _OF_A_RESPONSE),
+    **dict.fromkeys((ITEM_ADDED, ITEM_DONE), _OF_AN_ITEM),
+    **dict.fromkeys((PART_ADDED, PART_DONE), _OF_A_PART),
+    TEXT_DELTA: {**_INDEXED, "delta": required(text, ""), "logprobs": [_TOKEN], "obfuscation": padding},
+    TEXT_DONE: {**_INDEXED, "text": required(text, ""), "logprobs": [_TOKEN]},
+    ANNOTATION: {**_INDEXED, "annotation": _NOTE, "annotation_index": count},
+}
 _NEEDED = {ITEM_ADDED: "item", ITEM_DONE: "item", PART_ADDED: "part", PART_DONE: "part", ANNOTATION: "annotation"}
 
 
 def rebuild(event: Mapping[str, Any], fields: KnownFields) -> dict[str, Any] | None:
     """The event from its known fields; None if it has none, or lacks what it is about."""
-    known = fields.rebuild(_typed_event(event), _EVENTS)
+    known = fields.rebuild(_typed_event(event), ByType(_EVENT_TYPES))
     if known is UNFIT:
         return None
     kind = known["type"]
