@@ -22,7 +22,7 @@ _REQUESTS_AT_ONCE = 100
 _TEXTS = ("prompt", "reply")
 _INTERNAL = "extra"
 """Read only by the simulation of policies."""
-_EXPOSED = ("llm", "judge_fault", "judging", "marks")
+_EXPOSED = ("llm", "judge_fault", "judging", "marks", "dropped")
 """The exceptions, which traces show: LLM usage, why the cross-encoder was missing, its options, and the timeline."""
 _REQUESTS = tuple(column for column in requests.c if column.name not in (*_TEXTS, _INTERNAL))
 _EVENTS = tuple(column for column in decisions.c if column.name != "position")

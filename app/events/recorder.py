@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from collections import deque
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from time import perf_counter, time_ns
 
@@ -138,7 +139,7 @@ class RequestRecorder:
     """Records one request while it is answered; ``record`` makes the record of it.
 
     Stages set ``governing``, ``judging``, ``retrieval`` and ``reply``. ``sent_model``: the model that the upstream was
-    asked for.
+    asked for. ``dropped``: how much content of each kind the policies leave out.
     """
 
     def __init__(
@@ -173,6 +174,7 @@ class RequestRecorder:
         self.reply = ReplyOutcome()
         self.usage = TokenUsage(len(prompt))
         self.sent_model: str | None = None
+        self.dropped: Mapping[str, int] = {}
         self.status = "completed"
         self._http_status = 200
         self._error: str | None = None
@@ -241,4 +243,5 @@ class RequestRecorder:
             error=self._error,
             total_ms=self.timings.elapsed_ms(),
             marks=dict(self.timings.marks),
+            dropped=dict(self.dropped),
         )

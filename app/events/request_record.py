@@ -113,7 +113,7 @@ class RequestRecord(Struct, kw_only=True):
     """A finished request. ``event`` makes its rows; the event log calls it after the reply has left.
 
     ``judging``: how the policies have the reply judged; None if it is not judged. ``marks``: when something first
-    happened, in milliseconds after the request came.
+    happened, in milliseconds after the request came. ``dropped``: how much content of each kind the policies left out.
     """
 
     info: RequestInfo
@@ -128,6 +128,7 @@ class RequestRecord(Struct, kw_only=True):
     error: str | None
     total_ms: float
     marks: Mapping[str, float]
+    dropped: Mapping[str, int] = {}
     _event: RequestEvent | None = None
 
     @property
@@ -159,6 +160,8 @@ class RequestRecord(Struct, kw_only=True):
             extra["llm"] = llm_usage(calls)
         if reply.judge_fault is not None:
             extra["judge_fault"] = reply.judge_fault
+        if self.dropped:
+            extra["dropped"] = dict(self.dropped)
         if self.marks:
             extra["marks"] = {name: round(ms, 1) for name, ms in self.marks.items()}
         text = "".join(choice.text for choice in reply.choices)

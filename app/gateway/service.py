@@ -26,7 +26,7 @@ from app.gateway.choice_opener import GovernedChoices, LateDocuments, UntouchedC
 from app.gateway.request_scope import ReplyStream, RequestScope
 from app.gateway.types import GatewayRequest, GatewayResponse, ResumableAdapter
 from app.gateway.upstream_request import upstream_request
-from app.protocols.common.known_fields import KnownFields
+from app.protocols.common.known_fields import REASONING, TOOL_CALLS, KnownFields
 from app.protocols.common.stream_events import Continuation, Output, ReplyError, ReplyRefusal
 from app.protocols.documents import ParsedRequest
 from app.protocols.documents.question import asked_in, question_of, written_by_user
@@ -45,7 +45,7 @@ from judges.evidence.index import EvidenceIndex
 from judges.types import Chunk, Claim, Consistency, ReplyVerdict
 from policies.citations.document_names import DocumentNames
 from policies.citations.extraction import reported_citations
-from policies.engine import CombinedDecision, PolicyEngine, PolicySet, decision_to_dict
+from policies.engine import CombinedDecision, GroundingSettings, PolicyEngine, PolicySet, decision_to_dict
 from policies.replay import JudgeOptions
 from policies.types import Action, PolicyInputs
 
@@ -150,13 +150,19 @@ class Gateway:
         if parsed is not request.parsed:
             request = structs.replace(request, parsed=parsed)
         if policies.in_category("grounding"):
-            request = structs.replace(request, adapter=request.adapter.restricted(self._known_fields(request)))
+            fields = self._known_fields(request, policies.grounding_settings)
+            recorder.dropped = fields.dropped
+            request = structs.replace(request, adapter=request.adapter.restricted(fields))
         return Admission(request=request, policies=policies)
 
-    def _known_fields(self, request: GatewayRequest) -> KnownFields:
+    def _known_fields(self, request: GatewayRequest, settings: GroundingSettings) -> KnownFields:
         """What a reply under a grounding policy is written from."""
         keep = (self.settings.keep_fields or "").replace(",", " ").split()
-        return KnownFields(keep=keep, observe=partial(self.on_dropped_field, request.adapter.api))
+        # Reasoning in fields of its own has no place among the judged sentences: what is not to pass is left out.
+        drop = {REASONING} if settings.reasoning_action != "pass" else set()
+        if settings.tool_call_action == "drop":
+            drop.add(TOOL_CALLS)
+        return KnownFields(keep=keep, drop=drop, observe=partial(self.on_dropped_field, request.adapter.api))
 
     async def _join_run(self, key: GatewayKey | None, recorder: RequestRecorder) -> JoinedRun | None:
         """The run that the request belongs to: its policies govern the request, whose findings are added to it."""
@@ -315,6 +321,7 @@ class Gateway:
         options = GuardOptions(
             mode=mode,
             expected=parsed.choices,
+            holds_calls=policies.grounding_settings.tool_call_action == "hold",
             wants_usage=parsed.include_usage,
             regeneration=self._regeneration(retrieval, scope),
             judge_fault=self.checker.fault or self.checker.error if retrieval.kept else None,

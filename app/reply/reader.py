@@ -43,8 +43,8 @@ _AHEAD = 128
 """How many items may wait to be released. Beyond it the upstream is not read: a slow client slows down its upstream."""
 _DRAIN_S = 1.0
 _OF_A_CHOICE = (TextDelta, Passthrough, ChoiceFinish)
-_AFTER_TEXT = frozenset({"tool_calls", "function_call", "refusal", "audio"})
-"""Content of other kinds that stays behind the text before it."""
+_AFTER_TEXT = frozenset({"refusal", "audio", "reasoning", "reasoning_content", "reasoning_details"})
+"""Content of other kinds that stays behind the text before it, as tool calls do."""
 _INCOMPLETE = "The upstream ended its reply before it was complete."
 
 
@@ -134,7 +134,8 @@ class Choices:
 class ReplyReader:
     """Reads one upstream call's reply, either by ``pass_through`` or by ``start`` and ``next``.
 
-    ``max_choices``: how many choices the client asked for; None: any number.
+    ``max_choices``: how many choices the client asked for; None: any number. ``holds_calls``: a tool call waits for the
+    verdict on the text before it even if the text itself does not (``live``).
     """
 
     def __init__(
@@ -145,6 +146,7 @@ class ReplyReader:
         recorder: RequestRecorder,
         choices: Choices,
         max_choices: int | None = None,
+        holds_calls: bool = False,
     ) -> None:
         self.usage: Usage | None = None
         """The token counts, once the upstream reports them."""
@@ -153,6 +155,7 @@ class ReplyReader:
         self._recorder = recorder
         self._choices = choices
         self._max_choices = max_choices
+        self._holds_calls = holds_calls
         self._failed = False
         self._late_usage: list[Usage] = []
         self._queue: asyncio.Queue[Item | _Crash | None]
@@ -285,7 +288,7 @@ class ReplyReader:
                     return part
             if self._is_surplus(event):
                 continue
-            if self._mode is Mode.LIVE and not _ends(event):
+            if self._mode is Mode.LIVE and self._passes_whole(event):
                 await self._queue.put(_whole(event))
                 for part in event.parts:
                     await self._take(part)
@@ -293,6 +296,17 @@ class ReplyReader:
                 for part in event.parts:
                     await self._forward(part)
         return None
+
+    def _passes_whole(self, event: UpstreamEvent) -> bool:
+        """Whether nothing is decided about any part of an event of a reply that is shown at once."""
+        if len(event.parts) > 1 and len({part.choice for part in event.parts if isinstance(part, _OF_A_CHOICE)}) > 1:
+            return False  # one of its choices may be blocked
+        for part in event.parts:
+            if isinstance(part, ChoiceFinish | Usage | ReplyError | EndOfReply):
+                return False
+            if isinstance(part, Passthrough) and part.call and self._holds_calls:
+                return False
+        return True
 
     def _is_surplus(self, event: UpstreamEvent) -> bool:
         """Whether an event belongs to a choice that the client did not ask for: it is not judged, so not released."""
@@ -337,7 +351,7 @@ class ReplyReader:
                 await self._queue.put(_unjudged(part))
             await self._hear(part)
             return
-        if isinstance(part, Passthrough) and part.choice is not None and part.unchecked in _AFTER_TEXT:
+        if isinstance(part, Passthrough) and part.choice is not None and (part.call or part.unchecked in _AFTER_TEXT):
             # A call must not overtake the text before it: that is settled first.
             choice = self._choices[part.choice]
             if choice.holds_text:
@@ -389,10 +403,6 @@ class ReplyReader:
     async def _break_off(self, error: GatewayError) -> None:
         """The reply broke off: release what came, then report it."""
         await self._end(EndOfReply(), truncated=True, error=self._report_break(error))
-
-
-def _ends(event: UpstreamEvent) -> bool:
-    return any(isinstance(part, ChoiceFinish | Usage | ReplyError | EndOfReply) for part in event.parts)
 
 
 def _unjudged(part: TextDelta) -> ReleasedText:

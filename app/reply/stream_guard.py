@@ -44,6 +44,7 @@ class GuardOptions(Struct, frozen=True, kw_only=True):
     """How a reply is guarded.
 
     ``expected``: how many choices the client asked for; None: the reply is one, of any number of parts.
+    ``holds_calls``: a tool call waits for the verdict on the text before it, in every mode.
     ``wants_usage``: the client asked for a usage chunk, so a blocked reply has one too. ``regeneration`` has the
     upstream continue a reply; None: no policy wants that. ``shadow_check`` judges a reply that passes untouched; None:
     no shadow policy wants that. ``judge_fault``: why a judge that should look at the reply is missing.
@@ -51,6 +52,7 @@ class GuardOptions(Struct, frozen=True, kw_only=True):
 
     mode: Mode
     expected: int | None = None
+    holds_calls: bool = False
     wants_usage: bool = False
     regeneration: Regeneration | None = None
     shadow_check: ShadowCheck | None = None
@@ -137,6 +139,7 @@ class StreamGuard:
             recorder=self._recorder,
             choices=self._choices,
             max_choices=self._options.expected,
+            holds_calls=self._options.holds_calls,
         )
         reader.start()
         return reader
@@ -280,8 +283,10 @@ class StreamGuard:
         choice = self._choices[item.choice]
         if choice.blocked:
             return ()
-        # What comes after text that is held stays after it.
-        return self._release_output(choice, item) if choice.held else (item,)
+        # What comes after text that is held stays after it. Content waits even before any text, since it must not have
+        # left if the reply is blocked at its end.
+        content = isinstance(item, Passthrough) and (item.call or item.unchecked is not None)
+        return self._release_output(choice, item) if choice.held or content else (item,)
 
     def _is_blocked(self) -> bool:
         """Every choice has ended, and at least one of them was blocked."""

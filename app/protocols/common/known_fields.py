@@ -37,6 +37,8 @@ _DEEP = 16
 _NAMES_LOGGED = 32
 _LARGEST = 2**53
 OTHER = "other"
+REASONING = "reasoning"
+TOOL_CALLS = "tool_calls"
 UNKNOWN = "unknown"
 """A name in place of one that cannot be a name, if clients count on one."""
 _USUAL = frozenset(
@@ -129,12 +131,22 @@ def padding(_: Any) -> Any:
 class KnownFields:
     """Rebuilds the frames of one reply from tables of known fields, and counts what it leaves out.
 
-    ``keep``: dotted names of unknown fields that may pass. ``observe`` is called with the name of each field that is
-    left out; the names are from a closed set.
+    ``keep``: dotted names of unknown fields that may pass. ``drop``: the kinds of content that a policy leaves out,
+    ``REASONING`` or ``TOOL_CALLS``. ``observe`` is called with the name of each field that is left out; the names are
+    from a closed set.
     """
 
-    def __init__(self, *, keep: Collection[str] = (), observe: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        *,
+        keep: Collection[str] = (),
+        drop: Collection[str] = (),
+        observe: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self.left_out: Counter[str] = Counter()
+        self.drops = frozenset(drop)
+        self.dropped: Counter[str] = Counter()
+        """What a policy left out: how many characters of reasoning, how many tool calls."""
         self._keep = frozenset(keep)
         self._observe = observe
         self._logged: set[str] = set()

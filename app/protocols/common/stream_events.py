@@ -47,6 +47,8 @@ class Passthrough(Struct, frozen=True, kw_only=True):
     raw: bytes
     choice: int | None = None
     unchecked: str | None = None
+    call: bool = False
+    """It is part of a tool call."""
     opaque: bool = False
     """It could not be read: where text is held, it is left out."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from app.errors import UpstreamConnectError
 from app.protocols.common.document_prompt import inject
-from app.protocols.common.known_fields import UNFIT, KnownFields, identifier
+from app.protocols.common.known_fields import REASONING, TOOL_CALLS, UNFIT, KnownFields, identifier
 from app.protocols.common.sse_json import decode_chunks, done_frame, dump, frame_of, load
 from app.protocols.common.stream_events import (
     ChoiceEnd,
@@ -34,7 +34,7 @@ from app.protocols.common.stream_events import (
 )
 from app.protocols.common.upstream_citations import cited_in
 from app.protocols.openai_chat.continuation import cannot_continue, continuing
-from app.protocols.openai_chat.fields import KnownChunks, rebuild_completion
+from app.protocols.openai_chat.fields import BY_KIND, KnownChunks, rebuild_completion
 from app.protocols.openai_chat.whole_reply import (
     CompletionBuilder,
     chunks_of,
@@ -48,6 +48,10 @@ _PLAIN_DELTA = frozenset({"role", "content"})
 _OF_ALL_CHOICES = frozenset({"usage", "x_groq", "prompt_filter_results"})
 """What a chunk without choices can be about; clients stumble over one that is about nothing."""
 _MISPLACED = ("message", "text")
+_CALLS = frozenset(BY_KIND[TOOL_CALLS])
+_AFTER_TEXT = ("refusal", "audio", *BY_KIND[TOOL_CALLS])
+_APART = frozenset({*BY_KIND[REASONING], *_AFTER_TEXT})
+"""Content that is told apart from text."""
 
 
 class ChatAdapter:
@@ -303,13 +307,16 @@ def _read_choice(raw: bytes, chunk: Mapping[str, Any], choice: Mapping[str, Any]
         chunk = {**chunk, "choices": [choice]}
         yield Passthrough(raw=b"", choice=index, unchecked="delta")
     delta = delta if isinstance(delta, dict) else {}
-    yield from cited_in(delta.get("annotations"), index)
     text, rest = _split_content(delta.get("content"))
     extra = [name for name, value in delta.items() if name not in _PLAIN_DELTA and value not in (None, [], "")]
     reason = choice.get("finish_reason") or None
+    if (len(extra) > 1 or text or rest or reason is not None) and not _APART.isdisjoint(extra):
+        yield from _read_apart(chunk, choice, delta, index)
+        return
+    yield from cited_in(delta.get("annotations"), index)
     if not text and reason is None and (extra or rest or not _tokens(choice)):
         passed = raw or frame_of(chunk)
-        yield Passthrough(raw=passed, choice=index, unchecked=_kind(extra, rest))
+        yield Passthrough(raw=passed, choice=index, unchecked=_kind(extra, rest), call=not _CALLS.isdisjoint(extra))
         return
     if text or (not extra and not rest and _tokens(choice)):
         frame = Frame(json=chunk, tokens=_tokens(choice), as_list=isinstance(delta.get("content"), list))
@@ -325,6 +332,40 @@ def _read_choice(raw: bytes, chunk: Mapping[str, Any], choice: Mapping[str, Any]
         )
     if reason is not None:
         yield ChoiceFinish(choice=index, reason=str(reason), frame=Frame(json=chunk))
+
+
+def _read_apart(
+    chunk: Mapping[str, Any], choice: Mapping[str, Any], delta: Mapping[str, Any], index: int
+) -> Iterator[ReplyPart]:
+    """A choice with content of several kinds: each in a frame of its own, since each is decided about by itself.
+    Reasoning comes before the text, everything else after it."""
+    logprobs = choice.get("logprobs")
+    logprobs = logprobs if isinstance(logprobs, dict) else {}
+
+    def part(names: Sequence[str], kept: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+        said = {name: delta[name] for name in names}
+        alone = {**choice, "delta": said, "finish_reason": None}
+        if "logprobs" in choice:
+            alone["logprobs"] = kept
+        return {name: value for name, value in {**chunk, "choices": [alone]}.items() if name != "usage"}, alone
+
+    def passed(name: str) -> Passthrough:
+        kept = {"content": None, "refusal": logprobs["refusal"]} if name in logprobs and name == "refusal" else None
+        frame, _ = part([name], kept)
+        return Passthrough(raw=frame_of(frame), choice=index, unchecked=name, call=name in _CALLS)
+
+    for name in BY_KIND[REASONING]:
+        if delta.get(name):
+            yield passed(name)
+    others = [name for name in delta if name not in _APART]
+    if any(delta[name] for name in others):
+        kept = {**logprobs, **({"refusal": None} if "refusal" in logprobs else {})} or None
+        yield from _read_choice(b"", *part(others, kept))
+    for name in _AFTER_TEXT:
+        if delta.get(name):
+            yield passed(name)
+    if choice.get("finish_reason"):
+        yield ChoiceFinish(choice=index, reason=str(choice["finish_reason"]), frame=Frame(json=chunk))
 
 
 def _split_content(content: Any) -> tuple[str, list[Any]]:

@@ -8,6 +8,8 @@ import orjson
 from msgspec import Struct
 
 from app.protocols.common.known_fields import (
+    REASONING,
+    TOOL_CALLS,
     UNFIT,
     UNKNOWN,
     ByType,
@@ -114,6 +116,12 @@ _CHOICE: Entry = {
 CHUNK_CHOICES: Entry = [{**_CHOICE, "delta": {**_MESSAGE, "role": one_of("assistant")}}]
 COMPLETION_CHOICES: Entry = [{**_CHOICE, "message": {**_MESSAGE, "role": always("assistant"), "annotations": anything}}]
 
+BY_KIND: Mapping[str, tuple[str, ...]] = {
+    REASONING: ("reasoning_content", "reasoning", "reasoning_details"),
+    TOOL_CALLS: ("tool_calls", "function_call"),
+}
+"""The fields of a delta or message that hold content of a kind, and the reasons with which calls end a choice."""
+
 _PLAIN_CHOICE = frozenset({"index", "delta", "finish_reason", "logprobs"})
 _MOST_CARRIED = 64
 _AROUND = re.compile(
@@ -203,7 +211,11 @@ class KnownChunks:
         if choices is None:
             return {**head, "choices": []}
         rebuilt = self._fields.rebuild(choices, CHUNK_CHOICES, "choices")
-        return {**head, "choices": [self._choice(each) for each in rebuilt] if rebuilt is not UNFIT else []}
+        if rebuilt is UNFIT:
+            return {**head, "choices": []}
+        if self._fields.drops:
+            rebuilt = [each for each in rebuilt if not _drop(each, "delta", self._fields)]
+        return {**head, "choices": [self._choice(each) for each in rebuilt]}
 
     def _choice(self, choice: Mapping[str, Any]) -> dict[str, Any]:
         """The choice with all that a chunk must have, and with log-probabilities of its own text alone."""
@@ -241,12 +253,38 @@ def rebuild_completion(completion: Mapping[str, Any], fields: KnownFields) -> di
     rebuilt = fields.rebuild(choices, COMPLETION_CHOICES, "choices") if choices is not None else []
     whole["choices"] = rebuilt if rebuilt is not UNFIT else []
     for choice in whole["choices"]:
+        _drop(choice, "message", fields)
         if isinstance(message := choice.get("message"), dict):
             choice["message"] = message = {"role": "assistant", "content": None, **message}
             _join_content(message)
             if choice.get("logprobs"):
                 choice["logprobs"] = spelled_logprobs(choice["logprobs"], message, fields)
     return whole
+
+
+def _drop(choice: dict[str, Any], name: str, fields: KnownFields) -> bool:
+    """Take out of the delta or message under ``name`` what a policy drops. True if nothing of the choice is left."""
+    said = choice.get(name)
+    if not isinstance(said, dict):
+        said = {}
+    dropped = [each for kind in fields.drops for each in BY_KIND[kind] if said.get(each)]
+    for each in dropped:
+        value = said.pop(each)
+        if each in BY_KIND[REASONING]:
+            fields.dropped[REASONING] += len(value) if isinstance(value, str) else 1
+        else:
+            calls = value if isinstance(value, list) else [value]
+            fields.dropped[TOOL_CALLS] += sum(_begins_call(call) for call in calls)
+    reason = choice.get("finish_reason")
+    if TOOL_CALLS in fields.drops and reason in BY_KIND[TOOL_CALLS]:
+        choice["finish_reason"] = "stop"
+    return bool(dropped) and not reason and not any(said.values())
+
+
+def _begins_call(call: Any) -> bool:
+    """Whether a piece of a tool call is its first: only that one has the name of the tool."""
+    function = call.get("function") or call.get("custom") or call if isinstance(call, dict) else {}
+    return bool(function.get("name"))
 
 
 def spelled_logprobs(
