@@ -27,8 +27,7 @@ from judges.checker import ReplyCheck
 from judges.concurrency import MAX_INLINE_REPLY_CHARS, MAX_INLINE_SPLIT_CHARS, run
 from judges.types import ClaimVerdict, Label, LlmCall, Sentence, SentenceVerdict, Span
 from policies.engine import ReplyEvaluation, SentenceDecision, decision_to_dict
-from policies.grounding.standings import unjudged_texts
-from policies.grounding.unjudged_check import quotes_unjudged
+from policies.grounding.unjudged_check import quotes_unjudged, unjudged_texts
 from policies.redaction import without_text
 from policies.types import Action, Decision, Phase, UnjudgedText
 

@@ -9,7 +9,7 @@ from judges.report import SKIPPED, letters
 from judges.types import ClaimVerdict, Consistency, Label, LlmCall, LlmScore, SentenceVerdict, Source, Span
 from policies.citations.document_names import DocumentNames
 from policies.citations.extraction import find_citations
-from policies.grounding.standings import unjudged_texts
+from policies.grounding.unjudged_check import unjudged_texts
 from policies.replay import ChoiceLog
 from policies.types import Citation, PolicyInputs
 

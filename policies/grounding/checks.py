@@ -10,11 +10,10 @@ from policies.grounding.claim_checks import (
     check_unsupported_claims,
     check_unverifiable_ratio,
 )
-from policies.grounding.confidence_check import check_confidence
 from policies.grounding.consistency_check import check_consistency
 from policies.grounding.llm_score_check import check_llm_score
 from policies.grounding.rules import GroundingRules
-from policies.grounding.score_check import check_scores
+from policies.grounding.score_check import check_confidence, check_scores
 from policies.grounding.unjudged_check import check_coverage, check_sentence_unjudged, check_unjudged
 from policies.types import Action, Phase, PolicyInputs, Violation
 

@@ -1,4 +1,7 @@
-"""Are the grounding scores too low? First the relevance floor, then ``all``, ``average`` or ``top_n``."""
+"""Are the grounding scores, or the confidence in the reply, too low?
+
+Scores: first the relevance floor, then ``all``, ``average`` or ``top_n``.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -116,3 +119,17 @@ class ScoreCheck:
 
 def _decimal(value: float) -> Decimal:
     return Decimal(repr(float(value)))
+
+
+def check_confidence(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
+    """The reported confidence, or else the trust score, is below ``abstention_threshold``."""
+    confidence = inputs.trust_score if inputs.output_confidence is None else inputs.output_confidence
+    threshold = rules.abstention_threshold
+    if confidence is not None and threshold is not None and confidence < threshold:
+        yield Violation(
+            action=Action(rules.action_on_violation),
+            reason=f"Output confidence ({number_format.score(confidence)}) below abstention threshold "
+            f"({number_format.number(threshold)})",
+            reason_code="GROUNDING_ABSTAIN",
+            metadata={"output_confidence": confidence, "threshold": threshold},
+        )

@@ -3,15 +3,19 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from judges.types import Span
+from judges.types import Sentence, SentenceVerdict, Span, Standing
 from policies import number_format
 from policies.grounding.claim_actions import is_left_out
 from policies.grounding.rules import GroundingRules
-from policies.grounding.standings import NO_DOCUMENTS
 from policies.redaction import ELLIPSIS
 from policies.types import Action, PolicyInputs, UnjudgedText, Violation
 
 _REASON = "Unjudged text "
+
+NO_DOCUMENTS = "no_documents"
+"""The kind of a reply without documents."""
+UNAVAILABLE = "unavailable"
+"""The kind of text that no judge could be found for."""
 
 
 def check_sentence_unjudged(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
@@ -74,3 +78,22 @@ def _violation(text: UnjudgedText, action: Action) -> Violation:
         metadata={"kind": text.kind, "characters": text.characters},
         without_text=f'{_REASON}({text.kind}): "{ELLIPSIS}"',
     )
+
+
+def unjudged_texts(verdict: SentenceVerdict) -> list[UnjudgedText]:
+    """The text of a sentence that is neither judged nor harmless, in order. Nobody looked at a sentence without parts:
+    all of it is unjudged."""
+    sentence = verdict.sentence
+    if not verdict.parts:
+        return [] if sentence.text.isspace() else [_text(sentence, sentence.span, UNAVAILABLE)]
+    return [
+        _text(sentence, part.span, part.kind or UNAVAILABLE)
+        for part in verdict.parts
+        if part.standing is Standing.UNJUDGED
+    ]
+
+
+def _text(sentence: Sentence, span: Span, kind: str) -> UnjudgedText:
+    start = sentence.span.start
+    text = sentence.text[span.start - start : span.end - start]
+    return UnjudgedText(kind=kind, span=span, sentence_index=sentence.index, text=text)

@@ -6,7 +6,7 @@ import pytest
 
 from judges.types import Label, Part, Sentence, SentenceVerdict, Span, Standing
 from policies.engine import PolicySet, ReplyEvaluation
-from policies.grounding.standings import unjudged_texts
+from policies.grounding.unjudged_check import unjudged_texts
 from policies.redaction import without_text
 from policies.types import Action, Citation, Phase, PolicyInputs, UnjudgedText, Violation
 from tests.support.policy_builders import chunk, claim, found, policy
