@@ -1,1 +1,1 @@
-"""The groups of the ``groundlane`` command, one a file. What they need is imported when they run."""
+"""The subcommands of ``groundlane``, one module each. They import their dependencies only when they run."""

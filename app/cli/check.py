@@ -1,4 +1,4 @@
-"""``groundlane check``: check a text against sources, without a server."""
+"""``groundlane check``: checks a text against sources, without a server."""
 
 import asyncio
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ from judges.types import Chunk, GroundingReport, ReplyVerdict
 
 
 def check_text(settings: Settings, text: str, sources: Mapping[str, str]) -> GroundingReport:
-    """Judge ``text`` against ``sources`` (name to text) with the default thresholds. Do not call it in an event loop.
+    """Judge ``text`` against ``sources`` (name to text) with the default thresholds. Don't call this in an event loop.
 
-    An LLM judge in the settings is called as by the gateway, but keys stored as secrets are not available.
+    An LLM judge in the settings is used as in the gateway, except that keys stored as secrets are not available.
 
-    Raises SettingsError for an unknown judge, JudgeMissingError for one that cannot be loaded.
+    Raises SettingsError for an unknown judge, and JudgeMissingError if the judge cannot be loaded.
     """
     llm = open_llm(settings)
     checker = GroundingChecker(
@@ -50,12 +50,12 @@ async def _check(checker: GroundingChecker, llm: LlmJudge, text: str, chunks: li
 
 
 def is_grounded(report: GroundingReport) -> bool:
-    """Nothing contradicted, and at most half of the claims found in no source; a text without claims is grounded."""
+    """Whether no claim is contradicted and at most half are unverifiable. A text without claims is grounded."""
     return report.is_trusted or report.verdict is ReplyVerdict.NO_CLAIMS
 
 
 def report_json(report: GroundingReport) -> str:
-    """The report as indented JSON, with the names of ``POST /v1/grounding/check``."""
+    """Format the report as indented JSON, with the field names of ``POST /v1/grounding/check``."""
     body = {"grounded": is_grounded(report), **report_to_dict(report)}
     return orjson.dumps(body, option=orjson.OPT_INDENT_2).decode()
 

@@ -1,4 +1,4 @@
-"""Shared by the commands: errors, access to the database, and tables."""
+"""Helpers shared by the commands: errors, database access, and tables."""
 
 import getpass
 import os
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class CommandError(Exception):
-    """A command failed; the message is one line."""
+    """A command failed. The message is one line."""
 
     exit_code = 1
 
@@ -30,7 +30,7 @@ class UsageError(CommandError):
 
 @contextmanager
 def database_errors() -> Iterator[None]:
-    """Turn errors of the database into one line that names its setting."""
+    """Convert database errors to one line that names the setting."""
     from app.db.database import DatabaseUnavailableError, DatabaseUrlError
     from app.db.schema import SchemaError
 
@@ -43,7 +43,7 @@ def database_errors() -> Iterator[None]:
 
 
 def with_database(url: str, work: Callable[["Database"], Awaitable[T]]) -> T:
-    """The result of ``work`` on the database at ``url``. The audit log names the user who runs the command.
+    """Run ``work`` on the database at ``url`` and return its result. The audit log names the user who runs the command.
 
     Raises SettingsError or CommandError.
     """
@@ -81,5 +81,5 @@ def show_columns(rows: Sequence[Sequence[str]]) -> None:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a user id without a name, as in containers
+    except (KeyError, OSError):  # The user id has no name, as is common in containers.
         return str(os.getuid())

@@ -1,4 +1,4 @@
-"""``groundlane db``: upgrading the tables, and deleting old requests."""
+"""``groundlane db``: upgrades the tables and deletes old requests."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -31,7 +31,7 @@ def prune(
     keep_marked: Annotated[bool, typer.Option("--keep-marked", help="Keep requests that have feedback")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count")] = False,
 ) -> None:
-    """Delete requests and runs older than an age. Works in small batches, safe while a gateway is running."""
+    """Delete requests and runs older than an age. Works in small batches and is safe while a gateway is running."""
     from app.events.storage.retention import prune as run
 
     before = datetime.now(UTC) - _age(older_than)

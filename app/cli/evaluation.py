@@ -1,4 +1,4 @@
-"""``groundlane eval``: evaluate the answers in a file against their documents."""
+"""``groundlane eval``: evaluates the answers in a file against their documents."""
 
 import sys
 from collections.abc import Coroutine, Iterator
@@ -29,7 +29,8 @@ _FAILED = 1
 _INTERRUPTED = 130
 _TERMINATED = 143
 _LONG = 200
-"""Cases that make a run long: they take about ten seconds; starting the processes takes two."""
+"""The number of cases from which processes pay off: judging them takes about ten seconds, and starting processes
+two."""
 
 
 class Metric(StrEnum):
@@ -124,7 +125,7 @@ def run(
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Run it with uvloop if available: that leaves more CPU time to the judge."""
+    """Run ``work`` with uvloop if available, which leaves more CPU time for the judge."""
     if sys.platform == "win32":
         import asyncio
 
@@ -136,7 +137,7 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM cancels the current task, which can then end the processes that it started."""
+    """Make SIGTERM cancel the current task, so that it can end the processes it started."""
     if sys.platform == "win32":
         yield
         return
@@ -220,7 +221,8 @@ def sample() -> None:
 
 @contextmanager
 def evaluation_errors() -> Iterator[None]:
-    """Turn errors into one line: UsageError for the input, SettingsError for the judge, CommandError for others."""
+    """Convert errors to one line: UsageError for the input, SettingsError for the judge, CommandError for all
+    others."""
     from app.evaluation.cases.case_files import CaseFileError
     from app.evaluation.judging.verdict_cache import CacheError
     from app.evaluation.runs.run import EngineMissingError, RunStoppedError
@@ -265,8 +267,8 @@ def _open(
 
 
 def default_processes(settings: Settings, judge: JudgeOption, total: int) -> int:
-    """The number of processes that judge ``total`` cases: one per core for a long run with the embedded judge, which is
-    small enough to be loaded several times; otherwise 0. Calls to an LLM are waited for in this process."""
+    """Choose the number of processes for judging ``total`` cases: one per core for a long run with the embedded judge,
+    which is small enough to be loaded several times; otherwise 0. Calls to an LLM are always made from this process."""
     from judges.cross_encoder.model_files import cores
 
     long = judge is JudgeOption.CROSS_ENCODER and settings.judge == "embedded" and total >= _LONG
@@ -275,7 +277,7 @@ def default_processes(settings: Settings, judge: JudgeOption, total: int) -> int
 
 @contextmanager
 def _progress(total: int, quiet: bool) -> Iterator["Progress"]:
-    """A progress bar on stderr, if that is a terminal."""
+    """Show a progress bar on stderr if that is a terminal."""
     if quiet or not sys.stderr.isatty():
         yield lambda _line: None
         return

@@ -1,4 +1,4 @@
-"""``groundlane keys``: gateway keys, in the database of the settings."""
+"""``groundlane keys``: manages gateway keys in the database named in the settings."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,7 +28,7 @@ def create(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the key and its properties as JSON")] = False,
 ) -> None:
-    """Create a key and print it. It cannot be read again."""
+    """Create a key and print it. It is shown only once."""
     from app.auth import KeyDraft, KeyStore
 
     draft = KeyDraft(
@@ -68,7 +68,7 @@ def list_keys(
 
 @keys.command()
 def revoke(key: Annotated[str, typer.Argument(help="Id or prefix of the key")]) -> None:
-    """Revoke a key. Running gateways refuse it within a second."""
+    """Revoke a key. Running gateways reject it within a second."""
     from app.auth import KeyStore
 
     revoked = with_database(load_settings().database_url, lambda database: KeyStore(database).revoke(key))

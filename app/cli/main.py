@@ -1,4 +1,4 @@
-"""The ``groundlane`` command. Errors are one line on stderr and an exit code, never a stack trace."""
+"""The ``groundlane`` command. Errors are reported as one line on stderr and an exit code, never as a stack trace."""
 
 import sys
 from pathlib import Path
@@ -99,7 +99,7 @@ def settings() -> None:
 
 
 def setting_rows(values: Settings) -> list[tuple[str, str, str, str]]:
-    """Each setting as (variable, value, default, meaning); secrets are masked."""
+    """List each setting as (variable, value, default, meaning); secrets are masked."""
     from app.observability.logs import mask
 
     def shown(value: object) -> str:
@@ -117,7 +117,7 @@ def setting_rows(values: Settings) -> list[tuple[str, str, str, str]]:
 
 
 def show_token(token: str) -> None:
-    """Print a new admin token. It cannot be read again."""
+    """Print a new admin token. It is shown only once."""
     typer.echo(f"Admin token (shown only once, store it now): {token}", err=True)
 
 

@@ -1,4 +1,4 @@
-"""``groundlane policies``: list them, and bring them in line with a file."""
+"""``groundlane policies``: lists policies, and makes them match a file."""
 
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -75,7 +75,7 @@ def apply(
             raise UsageError("stdin is not a terminal: confirm with --yes")
         if not typer.confirm("Apply these changes?"):
             raise CommandError("nothing was changed")
-    # The plan that was shown, not a new one: policies that have changed since are refused by their versions.
+    # Apply the plan that was shown, not a new one: if a policy has changed since, its version is rejected.
     _at(url, lambda target: apply_changes(plan, target))
     typer.echo("Done.")
 
@@ -83,7 +83,7 @@ def apply(
 def _planned(
     wanted: "list[PolicyDraft]", prune: bool
 ) -> Callable[["PolicyTarget"], Awaitable[tuple["PolicyChanges", Sequence[str]]]]:
-    """The changes and what to warn of about them."""
+    """Return a function that computes the changes and the warnings about them."""
     from app.cli.apply_policies import plan_changes, warnings_about
 
     async def planned(target: "PolicyTarget") -> tuple["PolicyChanges", Sequence[str]]:
@@ -94,7 +94,10 @@ def _planned(
 
 
 def _at(url: str | None, work: Callable[["PolicyTarget"], Awaitable[T]]) -> T:
-    """The result of ``work`` on the database, or on the gateway at ``url``. Raises SettingsError or CommandError."""
+    """Run ``work`` on the database, or on the gateway at ``url``, and return its result.
+
+    Raises SettingsError or CommandError.
+    """
     settings = load_settings()
     if url is not None:
         return _at_gateway(url, settings, work)
@@ -110,7 +113,7 @@ def _at(url: str | None, work: Callable[["PolicyTarget"], Awaitable[T]]) -> T:
 
 
 def _facts(settings: Settings) -> "GatewayFacts":
-    """What ``settings`` say of their gateways; which keys these have is unknown. Raises SettingsError."""
+    """Derive facts about the gateways from ``settings``; their gateway keys are unknown. Raises SettingsError."""
     from app.config import load_config
     from app.upstream.router import Router
     from policies.policy_warnings import GatewayFacts
@@ -127,7 +130,7 @@ def _at_gateway(url: str, settings: Settings, work: Callable[["PolicyTarget"], A
     from app.cli.apply_policies import GatewayTarget, TargetError
 
     if settings.admin_token is None:
-        raise UsageError("GROUNDLANE_ADMIN_TOKEN: not set; --url needs the admin token of that gateway")
+        raise UsageError("GROUNDLANE_ADMIN_TOKEN: not set; --url needs the gateway's admin token")
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"--url: {url!r} must start with http:// or https://")
     headers = {"Authorization": f"Bearer {settings.admin_token.get_secret_value()}"}

@@ -1,4 +1,4 @@
-"""``groundlane secrets``: the keys that encrypt the secrets in the database."""
+"""``groundlane secrets``: manages the keys that encrypt the secrets in the database."""
 
 import typer
 
@@ -18,7 +18,7 @@ def new_key() -> None:
 
 @secrets.command()
 def rotate() -> None:
-    """Re-encrypt every secret with the first key of GROUNDLANE_SECRET_KEY; then remove the other keys."""
+    """Re-encrypt every secret with the first key in GROUNDLANE_SECRET_KEY. You can then remove the other keys."""
     from app.auth.secrets import Vault
 
     settings = load_settings()

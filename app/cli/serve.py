@@ -1,4 +1,4 @@
-"""Starting the gateway: the checks before a worker runs, and the settings of uvicorn."""
+"""Starts the gateway: the checks before workers start, and the settings for uvicorn."""
 
 import asyncio
 import gc
@@ -26,26 +26,26 @@ from judges.cross_encoder import open_scorer
 from judges.cross_encoder.model_files import cores
 
 _KEEP_ALIVE_S = 75
-"""Longer than clients and load balancers keep an idle connection, so that a new request never meets a closed one."""
+"""Longer than clients and load balancers keep an idle connection, so that a new request never finds it closed."""
 
 _WORKER_TIMEOUT_S = 120
-"""Seconds after which an unresponsive worker is replaced, and in which its replacement must be ready. A large judge
-takes a while to load, and several that load at once on a busy machine take longer."""
+"""Seconds until an unresponsive worker is replaced, and within which the replacement must be ready. A large judge takes
+a while to load, and several loading at once on a busy machine take longer."""
 
 _GC_THRESHOLD = 10_000
 """Containers allocated between two garbage collections: a request allocates hundreds, and nearly all end with it."""
 
 
 def check_address(host: str, port: int) -> None:
-    """Raises OSError if a server cannot listen there now."""
+    """Check that a server can listen on the address now. Raises OSError if it can't."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind((host, port))
 
 
 def prepare(settings: Settings) -> str | None:
-    """Check the configuration, upgrade the database, and create the admin token if there is none. Returns the token if
-    it is new: show it, it cannot be read again. Do not call it in an event loop.
+    """Check the configuration, upgrade the database, and create the admin token if there is none. Return a new token,
+    which the caller must show because it cannot be read again, or None. Don't call this in an event loop.
 
     Raises SettingsError, DatabaseUrlError or DatabaseUnavailableError.
     """
@@ -69,15 +69,15 @@ async def _make_admin_token(settings: Settings) -> str | None:
 
 
 def build_app() -> FastAPI:
-    """The application of a worker process, with the settings of the environment."""
+    """Build the application for a worker process, with settings from the environment."""
     settings = load_settings()
     configure_logging(settings.log_level, settings.log_format)
     return to_serve(create_app(settings))
 
 
 def to_serve(app: FastAPI) -> FastAPI:
-    """``app`` for a process that does nothing else. Once it is open, the garbage collector ignores what exists already:
-    modules and models, which take longer to traverse than all the requests of a second."""
+    """Prepare ``app`` for a process that does nothing else. After startup, the garbage collector ignores all existing
+    objects: traversing modules and models takes longer than traversing a second's worth of requests."""
     opened = app.router.lifespan_context
 
     @asynccontextmanager
@@ -93,9 +93,9 @@ def to_serve(app: FastAPI) -> FastAPI:
 
 
 def serve(settings: Settings, *, host: str, port: int, workers: int) -> None:
-    """Serve until SIGTERM or SIGINT, then give open streams ``shutdown_grace_s`` to end.
+    """Serve until SIGTERM or SIGINT, then wait up to ``shutdown_grace_s`` seconds for open streams to end.
 
-    Several workers keep their metrics in a shared folder, and each of them answers ``/metrics`` for all.
+    Several workers keep their metrics in a shared folder, so that each can serve ``/metrics`` for all of them.
     """
     configure_logging(settings.log_level, settings.log_format)
     with _shared_by_workers(workers, settings) if workers > 1 else nullcontext():
@@ -117,8 +117,8 @@ def serve(settings: Settings, *, host: str, port: int, workers: int) -> None:
 
 @contextmanager
 def _shared_by_workers(workers: int, settings: Settings) -> Iterator[None]:
-    """Set the environment of several workers: a folder for their metrics, which the library reads when a worker imports
-    it, and the number of cores for each judge if the settings give none."""
+    """Set environment variables for several workers: a folder for their metrics, which the metrics library reads on
+    import, and the number of cores for each judge if the settings don't say."""
     with tempfile.TemporaryDirectory(prefix="groundlane-metrics-") as folder:
         shared = {"PROMETHEUS_MULTIPROC_DIR": folder}
         if settings.judge_threads == 0:

@@ -1,4 +1,4 @@
-"""Verdicts on a terminal: plain lines, with colours if stdout is a terminal."""
+"""Prints verdicts as plain lines, in colour if stdout is a terminal."""
 
 import os
 import shutil
@@ -39,7 +39,7 @@ class Screen:
         self._echo(text)
 
     def field(self, name: str, text: str, *, color: str | None = None) -> None:
-        """``name`` on the left, ``text`` wrapped to the right of it."""
+        """Print ``name`` on the left, and ``text`` wrapped to the right of it."""
         wrapped = textwrap.wrap(text, self._width - _INDENT) or [""]
         label = typer.style(f"  {name:<{_INDENT - 2}}", dim=True)
         self._echo(label + typer.style(wrapped[0], fg=color))
@@ -47,11 +47,11 @@ class Screen:
             self._echo(" " * _INDENT + typer.style(line, fg=color))
 
     def command(self, text: str) -> None:
-        """A command to copy, never wrapped."""
+        """Print a command for copying, never wrapped."""
         self._echo(f"  {'try it':<{_INDENT - 2}}" + typer.style(text, fg="cyan"))
 
     def claim(self, claim: Mapping[str, Any]) -> None:
-        """A claim's verdict, with the evidence for it."""
+        """Print a claim's verdict and the evidence for it."""
         verdict = str(claim.get("verdict"))
         mark, color = _MARKS.get(verdict, ("-", "white"))
         parts = [f"{mark} {verdict}"]

@@ -1,4 +1,4 @@
-"""Making the policies of a gateway match a file: the differences, and the changes that remove them."""
+"""Makes a gateway's policies match a file: computes the differences and applies them."""
 
 from app.cli.apply_policies.changes import (
     ExistingPolicy,

@@ -1,4 +1,4 @@
-"""The changes that make a gateway's policies match a file. Policies are identified by name."""
+"""The changes needed to make a gateway's policies match a file. Policies are identified by name."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -22,7 +22,7 @@ class ExistingPolicy:
 
 
 class PolicyTarget(Protocol):
-    """Where policies are stored."""
+    """A place where policies are stored and can be changed."""
 
     async def list(self) -> Sequence[ExistingPolicy]: ...
     async def create(self, draft: PolicyDraft) -> None: ...
@@ -33,7 +33,7 @@ class PolicyTarget(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyChange:
-    """One change: create if nothing is ``present``, delete if nothing is ``wanted``, else replace."""
+    """One change: create the policy if ``present`` is None, delete it if ``wanted`` is None, otherwise replace it."""
 
     present: ExistingPolicy | None
     wanted: PolicyDraft | None
@@ -41,7 +41,7 @@ class PolicyChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyChanges:
-    """The changes, by name, and the names of the policies that are unchanged or not in the file."""
+    """The changes, sorted by name, and the names of the policies that are unchanged or not in the file."""
 
     changes: Sequence[PolicyChange]
     unchanged: Sequence[str]
@@ -49,7 +49,8 @@ class PolicyChanges:
 
 
 def plan_changes(wanted: Sequence[PolicyDraft], present: Sequence[ExistingPolicy], *, prune: bool) -> PolicyChanges:
-    """``prune``: delete policies that are not wanted; otherwise keep them."""
+    """Compare the ``wanted`` policies with the ``present`` ones. Policies that are only in ``present`` are deleted with
+    ``prune``, and kept without it."""
     there, names = {policy.draft.name: policy for policy in present}, {draft.name for draft in wanted}
     changes = [PolicyChange(present=there.get(draft.name), wanted=draft) for draft in wanted]
     differing = [change for change in changes if change.present is None or change.present.draft != change.wanted]
@@ -65,7 +66,8 @@ def plan_changes(wanted: Sequence[PolicyDraft], present: Sequence[ExistingPolicy
 
 
 async def apply_changes(changes: PolicyChanges, target: PolicyTarget) -> None:
-    """Make the changes, deletions last. Raises what ``target`` raises; earlier changes then remain."""
+    """Apply the changes, deletions last. Raises the errors of ``target``; changes made before the error are not
+    undone."""
     for change in sorted(changes.changes, key=lambda change: change.wanted is None):
         match change:
             case PolicyChange(present=None, wanted=PolicyDraft() as draft):
@@ -77,7 +79,7 @@ async def apply_changes(changes: PolicyChanges, target: PolicyTarget) -> None:
 
 
 async def warnings_about(changes: PolicyChanges, target: PolicyTarget) -> Sequence[str]:
-    """What the policies to be created or replaced cannot do although they are valid, one line each."""
+    """Return the warnings about the policies to be created or replaced, as one line each."""
     return [
         f"{change.wanted.name}: {'.'.join(warning.loc)}: {warning.msg}"
         for change in changes.changes
@@ -87,13 +89,13 @@ async def warnings_about(changes: PolicyChanges, target: PolicyTarget) -> Sequen
 
 
 def describe(change: PolicyChange) -> Iterator[str]:
-    """A change as lines of text: the policy, and every field that changes."""
+    """Describe a change in lines of text: the policy, and every field that changes."""
     new, old = _fields(change.wanted), _fields(None if change.present is None else change.present.draft)
     match change:
         case PolicyChange(present=None, wanted=PolicyDraft() as draft):
             yield f"+ {draft.name}"
             yield f"    category: {_shown(draft.category)}"
-            # Fields with their default are left out.
+            # Fields that have their default value are left out.
             old = _fields(parse_document({"name": draft.name, "category": draft.category}))
             yield from (f"    {path}: {_shown(value)}" for path, value in new.items() if old.get(path) != value)
         case PolicyChange(present=ExistingPolicy() as present, wanted=None):

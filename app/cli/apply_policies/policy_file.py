@@ -12,13 +12,13 @@ from app.policy_admin.policy_document import PolicyDraft
 
 
 class PolicyFileError(ValueError):
-    """A policy file is invalid; the message is one line that names the key."""
+    """A policy file is invalid. The message is one line that names the key."""
 
 
 def read_policies(text: str, *, json: bool) -> Sequence[PolicyDraft]:
     """Read TOML with ``[[policies]]``, or JSON: a list of policies, or an object with one under ``policies``.
 
-    ``[[upstreams]]``, as in a configuration file, are ignored. Raises PolicyFileError.
+    The file may also be a configuration file: ``[[upstreams]]`` are ignored. Raises PolicyFileError.
     """
     try:
         document: Any = orjson.loads(text) if json else tomllib.loads(text)
@@ -43,5 +43,5 @@ def _policies(document: Any) -> Sequence[Any]:
 
 
 def policy_file(drafts: Sequence[PolicyDraft]) -> str:
-    """``drafts`` as JSON that ``read_policies`` reads."""
+    """Serialize ``drafts`` as JSON that ``read_policies`` accepts."""
     return orjson.dumps({"policies": [asdict(draft) for draft in drafts]}, option=orjson.OPT_INDENT_2).decode()

@@ -17,11 +17,12 @@ _FIELDS = tuple(field.name for field in fields(PolicyDraft))
 
 
 class TargetError(Exception):
-    """The gateway is unreachable or refused; the message is one line."""
+    """The gateway is unreachable or rejected the request. The message is one line."""
 
 
 class StoreTarget:
-    """The policies in the database. ``facts`` are those known of its gateways. Raises what PolicyStore raises."""
+    """The policies in the database. ``facts`` describes the gateways that use it, as far as known. Raises the errors of
+    PolicyStore."""
 
     def __init__(self, store: PolicyStore, facts: GatewayFacts) -> None:
         self._store, self._facts = store, facts
@@ -49,7 +50,7 @@ class StoreTarget:
 
 
 class GatewayTarget:
-    """The policies of a running gateway. ``client`` has the base URL and the admin token. Raises TargetError."""
+    """The policies of a running gateway. ``client`` must have the base URL and admin token set. Raises TargetError."""
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self._client = client
@@ -75,7 +76,7 @@ class GatewayTarget:
         await self._ask("DELETE", f"/{present.id}", headers=_seen(present))
 
     async def warnings(self, draft: PolicyDraft) -> Sequence[RuleWarning]:
-        """Those of the gateway; none from one that is too old to have any."""
+        """Ask the gateway for warnings about ``draft``; a gateway too old for this returns none."""
         answer = await self._ask("POST", "/validate", json=asdict(draft), missing={"warnings": []})
         try:
             return [RuleWarning(loc=tuple(one["loc"]), msg=one["msg"]) for one in answer["warnings"]]
@@ -83,7 +84,8 @@ class GatewayTarget:
             raise self._stranger() from None
 
     async def _ask(self, method: str, path: str, missing: Any = None, **options: Any) -> Any:
-        """The body of the answer; ``missing``, if given, where the gateway has no such path."""
+        """Send a request and return the response's body. If the gateway doesn't know the path, return ``missing`` if
+        given."""
         try:
             response = await self._client.request(method, f"/admin/v1/policies{path}", **options)
             if missing is not None and response.status_code in (404, 405):

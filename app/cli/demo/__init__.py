@@ -1,1 +1,1 @@
-"""``groundlane demo``: a scripted upstream, documents and policies to try the gateway with, without an account."""
+"""``groundlane demo``: a scripted upstream, documents and policies for trying the gateway without an account."""

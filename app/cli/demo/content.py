@@ -55,7 +55,7 @@ class Content(_Part):
     scenes: tuple[Scene, ...]
 
     def request(self, scene: Scene) -> dict[str, Any]:
-        """The body of the scene's ``POST /v1/chat/completions``."""
+        """Build the body of the scene's ``POST /v1/chat/completions``."""
         by_id = {document.id: document for document in self.documents}
         return {
             "model": "scripted-1",

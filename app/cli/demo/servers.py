@@ -1,4 +1,4 @@
-"""Servers in threads: the demo runs its upstream, the gateway and the walkthrough in one process."""
+"""Runs servers in threads, so that the demo's upstream, gateway and walkthrough share one process."""
 
 import socket
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ _START_LIMIT_S = 60.0
 
 
 class ServerStartError(Exception):
-    """A server did not start; the log has the cause."""
+    """A server did not start. The log has the cause."""
 
 
 class _Server(uvicorn.Server):
-    """``decided`` is set once it is up or has failed to start."""
+    """A server whose event ``decided`` is set once it is up or has failed to start."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -28,14 +28,14 @@ class _Server(uvicorn.Server):
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         try:
-            with suppress(SystemExit):  # uvicorn's way to exit when it cannot start
+            with suppress(SystemExit):  # uvicorn calls sys.exit if it cannot start.
                 super().run(sockets)
         finally:
             self.decided.set()
 
 
 def bind(port: int) -> socket.socket:
-    """A bound loopback socket; port 0 takes a free one. Raises OSError if the port is in use."""
+    """Bind a loopback socket to ``port``, or to a free port if it is 0. Raises OSError if the port is in use."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -48,7 +48,7 @@ def bind(port: int) -> socket.socket:
 
 @contextmanager
 def serving(app: ASGIApp, sock: socket.socket, *, grace_s: int = 5) -> Iterator[str]:
-    """Serve ``app`` on ``sock`` while the block runs; yields its URL. Raises ServerStartError."""
+    """Serve ``app`` on ``sock`` while the block runs, and yield its URL. Raises ServerStartError."""
     port = sock.getsockname()[1]
     server = _Server(
         uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=grace_s, lifespan="on")

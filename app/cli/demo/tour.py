@@ -1,4 +1,4 @@
-"""The demo: start the upstream and the gateway, play the walkthrough, and serve until Ctrl-C."""
+"""The demo: starts the upstream and the gateway, runs the walkthrough, and serves until Ctrl-C."""
 
 import secrets
 import signal
@@ -24,12 +24,12 @@ from app.settings import Settings, StoreText, UpstreamApi
 
 
 class TourError(Exception):
-    """The demo failed; the message is one line."""
+    """The demo failed. The message is one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """The running demo: the gateway's ``url`` and admin ``token``, its upstream, and the folder of its files."""
+    """The running demo: the gateway's ``url`` and admin ``token``, its upstream, and the folder with its files."""
 
     url: str
     token: str
@@ -49,9 +49,11 @@ class Stage:
 
 
 def tour(settings: Settings, *, port: int, folder: Path | None, leave: bool) -> dict[str, SceneResult]:
-    """Run the demo on ``port`` (0: any free one). The database and the requests are kept in ``folder``; None: they are
-    deleted. ``leave``: return after the walkthrough, with the results of its scenes. Raises TourError, SettingsError,
-    DatabaseUrlError or DatabaseUnavailableError.
+    """Run the demo on ``port`` (0: any free port). The database and the requests are stored in ``folder``; if it is
+    None, they are deleted at the end. With ``leave``, return after the walkthrough; otherwise serve until Ctrl-C.
+    Returns the results of the scenes.
+
+    Raises TourError, SettingsError, DatabaseUrlError or DatabaseUnavailableError.
     """
     screen = Screen()
     try:
@@ -69,7 +71,7 @@ def tour(settings: Settings, *, port: int, folder: Path | None, leave: bool) -> 
 
 @contextmanager
 def stage(settings: Settings, *, port: int, folder: Path | None) -> Iterator[Stage]:
-    """Upstream and gateway, running while the block runs. Raises TourError if the port is in use."""
+    """Run the upstream and the gateway while the block runs. Raises TourError if the port is in use."""
     with ExitStack() as stack:
         try:
             sock = stack.enter_context(bind(port))
@@ -115,7 +117,7 @@ def _show_next_steps(screen: Screen, running: Stage) -> None:
 
 
 def _wait_until_stopped(screen: Screen) -> None:
-    """Wait for Ctrl-C or SIGTERM. The servers then stop in order."""
+    """Wait for Ctrl-C or SIGTERM, so that the servers can stop in order."""
     stopped = Event()
     before = {name: signal.signal(name, lambda *_: stopped.set()) for name in (signal.SIGINT, signal.SIGTERM)}
     try:

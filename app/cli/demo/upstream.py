@@ -1,4 +1,5 @@
-"""A small OpenAI-compatible upstream that answers from a script: no account, no network, always the same answer."""
+"""A small OpenAI-compatible upstream with scripted answers. It needs no account and no network, and is
+deterministic."""
 
 import asyncio
 import re
@@ -20,15 +21,15 @@ _WORD = re.compile(r"\w+")
 _PIECE = re.compile(r"(?<!\s)\s*+\S+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 _SHORTEST_SENTENCE = 4
-"""In words; anything shorter in the prompt is a heading or a marker."""
+"""In words. Anything shorter in the prompt is a heading or a marker."""
 
 
 class ScriptedUpstream:
-    """``/v1/chat/completions`` (whole and streamed, with usage) and ``/v1/models``.
+    """Serves ``/v1/chat/completions`` (streamed or not, with usage) and ``/v1/models``.
 
-    The last user message selects one of ``answers``. Any other question is answered with the sentence in the rest of
-    the prompt that shares the most words with it. ``delay_s`` is the pause before each streamed word. ``calls`` counts
-    the completions.
+    The last user message selects one of ``answers``. If it matches none, the answer is the sentence in the rest of the
+    prompt that shares the most words with the message. ``delay_s`` is the pause before each streamed word, in seconds.
+    ``calls`` counts the completions.
     """
 
     def __init__(self, answers: Sequence[ScriptedAnswer], *, delay_s: float = 0.03) -> None:
@@ -44,7 +45,7 @@ class ScriptedUpstream:
         )
 
     def answer(self, messages: Sequence[dict[str, Any]]) -> str:
-        """The model's answer to ``messages`` (OpenAI's, with text contents)."""
+        """Return the answer to ``messages``, which are in OpenAI's format with text contents."""
         question = next((_text(m) for m in reversed(messages) if m.get("role") == "user"), "")
         asked = _key(question)
         for known, answer in self._answers.items():

@@ -1,4 +1,4 @@
-"""Four requests that show what the gateway does, sent over HTTP as by any client."""
+"""Four requests that show what the gateway does, sent over HTTP like those of any client."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ _SPACE = re.compile(r"\s+")
 
 
 class WalkthroughError(Exception):
-    """The gateway gave an unexpected answer."""
+    """The gateway's response was unexpected."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,13 +33,13 @@ class SceneResult:
 
     @property
     def claims(self) -> list[Mapping[str, Any]]:
-        """The claims of the whole reply, including those of withheld sentences."""
+        """The claims in the whole reply, including those in withheld sentences."""
         return list(self.grounding.get("claims", ()))
 
 
 class Walkthrough:
     """Sends the scenes to ``base_url`` and shows the replies next to the answers of ``upstream``. Each request body is
-    written to ``folder``, for the curl commands shown."""
+    written to ``folder``, where the printed curl commands expect it."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Walkthrough:
         self._admin = {"authorization": f"Bearer {admin_token}"}
 
     def run(self) -> dict[str, SceneResult]:
-        """Create the demo's policies and play every scene. Raises WalkthroughError or httpx.HTTPError."""
+        """Create the demo's policies and run every scene. Raises WalkthroughError or httpx.HTTPError."""
         with httpx.Client(base_url=self._base_url, timeout=60.0) as client:
             self._create_policies(client)
             return {

@@ -1,1 +1,1 @@
-"""What is judged and what came of it: cases, the files they come in, and their results."""
+"""Cases, the files they are read from, and their results."""

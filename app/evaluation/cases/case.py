@@ -1,4 +1,4 @@
-"""A case: an answer and the documents it is to be grounded in; and the parser of its record."""
+"""A case, which is an answer and the documents that should support it, and the parser for case records."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from app.protocols.documents.fields import read_flag, read_string, refuse
 from judges.types import Chunk
 
 _LIMITS = Limits(documents=100_000, document_chars=100_000_000, total_chars=400_000_000)
-"""Far above those of a request: they only keep a broken file from exhausting the memory."""
+"""Far above a request's limits: they only keep a corrupt file from exhausting memory."""
 _MOST_ID_CHARS = 500
 _SCORING_OPTIONS = frozenset({"enabled", "scoring_mode", "include_reasoning"})
 
 
 class CaseError(Exception):
-    """A record is not a valid case; the message names the field."""
+    """A record is not a valid case. The message names the field."""
 
 
 class ScoringMode(StrEnum):
@@ -38,8 +38,8 @@ class Scoring:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """``output`` is judged against ``documents``. ``input``, the question, says what an output is about that begins
-    with a short answer or a pronoun. ``reference`` is not used for judging."""
+    """A case. ``output`` is judged against ``documents``. ``input`` is the question, which the judge needs to
+    understand an output that begins with a short answer or a pronoun. ``reference`` is not used for judging."""
 
     case_id: str
     output: str
@@ -50,10 +50,10 @@ class Case:
 
 
 def read_case(record: Mapping[str, Any], *, default_id: str = "case-1") -> Case:
-    """The case of a record ``{case_id, input, output, context | documents, reference, grounding}``.
+    """Parse a record ``{case_id, input, output, context | documents, reference, grounding}``.
 
-    ``context`` is a text or a list of texts; ``documents`` have any form that a request accepts. A field that is None
-    counts as missing; unknown fields are ignored. Raises CaseError.
+    ``context`` is a text or a list of texts; ``documents`` may have any form that a request accepts. A field that is
+    None counts as missing, and unknown fields are ignored. Raises CaseError.
     """
     try:
         return Case(

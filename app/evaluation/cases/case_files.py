@@ -1,4 +1,4 @@
-"""Files of cases: JSON, JSON Lines, CSV, Parquet. Errors name the file, the line and the field."""
+"""Reads files of cases in JSON, JSON Lines, CSV or Parquet. Errors name the file, the line and the field."""
 
 import csv
 import json
@@ -13,22 +13,23 @@ import orjson
 from app.evaluation.cases.case import Case, CaseError, read_case
 
 Placed = tuple[str, Any]
-"""A record and its place in the file."""
+"""The position of a record in its file, and the record."""
 
 _LONGEST_CELL = 2**31 - 1
 _ROWS_AT_ONCE = 256
 _IN_CELLS = ("documents", "grounding")
-"""Fields that CSV and plain columns of Parquet hold as JSON."""
+"""Fields that are stored as JSON in CSV and in plain Parquet columns."""
 
 
 class CaseFileError(Exception):
-    """A file of cases is invalid; the message names the file, the line and the field."""
+    """A file of cases is invalid. The message names the file, the line and the field."""
 
 
 def read_cases(file: Path, *, limit: int | None = None) -> Iterator[Case]:
-    """The cases of ``file``, at most ``limit``, one at a time. Only plain JSON is read into memory as a whole.
+    """Yield the cases in ``file`` one by one, up to ``limit``. Only plain JSON is read into memory as a whole.
 
-    The default of ``case_id`` is ``case-1`` and so on. Raises CaseFileError, also for a duplicate id.
+    ``case_id`` defaults to ``case-1``, ``case-2`` and so on. Raises CaseFileError for an invalid file or a duplicate
+    id.
     """
     reader = _READERS.get(file.suffix.lower())
     if reader is None:
@@ -49,7 +50,7 @@ def read_cases(file: Path, *, limit: int | None = None) -> Iterator[Case]:
 
 
 def count_cases(file: Path, *, limit: int | None = None) -> int:
-    """Count the cases; reads and checks all of them. Raises CaseFileError."""
+    """Count the cases by reading and checking all of them. Raises CaseFileError."""
     return sum(1 for _ in read_cases(file, limit=limit))
 
 
@@ -71,7 +72,7 @@ def _json_lines(file: Path) -> Iterator[Placed]:
 
 
 def _json(file: Path) -> Iterator[Placed]:
-    """One record or a list of records, with the lines in which they begin."""
+    """Read one record or a list of records, with the line on which each begins."""
     text = file.read_text("utf-8-sig")
     at = _skip(text, 0)
     if not text.startswith("[", at):

@@ -18,7 +18,7 @@ _CATEGORY: Final = "answer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """The passage that decided: the one that supports a claim best, or contradicts it."""
+    """The passage that decided the verdict on a claim: the best supporting one, or the contradicting one."""
 
     document_id: str
     document_index: int
@@ -30,7 +30,7 @@ class Passage:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedClaim:
     """A claim and its verdict. ``sentence`` is the index of its sentence in the output; ``start`` and ``end`` are its
-    place in the output, in code points. ``tokens`` are counted with the judge's tokenizer."""
+    position in the output, in code points. ``tokens`` is its length according to the judge's tokenizer."""
 
     text: str
     context: str
@@ -50,13 +50,13 @@ class JudgedClaim:
 
     @property
     def accepted(self) -> bool:
-        """Whether it is supported: on either scale, a score of at least ``PASS_MARK``."""
+        """Whether the claim is supported: a score of at least ``PASS_MARK`` on either scale."""
         return self.label is Label.SUPPORTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """The cost of judging. ``usd`` is None if the price of a model is unknown; the tokens are None if no LLM was
+    """The cost of judging. ``usd`` is None if a model's price is unknown; the token counts are None if no LLM was
     called."""
 
     usd: float | None = 0.0
@@ -76,7 +76,7 @@ class JudgedOutput:
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> "JudgedOutput":
-        """Read it from its JSON. Raises KeyError, TypeError or ValueError for anything else."""
+        """Parse the JSON object. Raises KeyError, TypeError or ValueError if it is invalid."""
         return cls(
             judge=data["judge"],
             summary=data["summary"],
@@ -88,11 +88,11 @@ class JudgedOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
-    """A case judged, skipped or failed.
+    """The result of a case that was judged, was skipped or failed.
 
-    ``skipped``: ``no_context``, ``no_claims`` or ``disabled``. ``error``: why the verdicts are missing or incomplete;
-    such a result is not cached, and the next run judges it again. ``key``: the hash of everything that determines the
-    verdicts. ``cached``: the verdicts come from the cache.
+    ``skipped`` is ``no_context``, ``no_claims``, ``disabled`` or None. ``error`` says why verdicts are missing; such a
+    result is not cached, and the next run judges the case again. ``key`` is the hash of everything that determines the
+    verdicts. ``cached`` means that the verdicts come from the cache.
     """
 
     case: Case
@@ -108,8 +108,7 @@ class CaseResult:
 
     @property
     def score(self) -> float | None:
-        """The mean of the claims' scores, 0 to 1; None for a case that was skipped or could not be judged
-        completely."""
+        """The mean score of the claims, 0 to 1; None if the case was skipped or could not be judged completely."""
         if not self.claims or self.error is not None or self.judged is None:
             return None
         mode = self.case.scoring.mode
@@ -123,8 +122,12 @@ class CaseResult:
 
 
 def raw_score(claim: JudgedClaim, mode: ScoringMode, support: float) -> int:
-    """The claim's score on the case's scale. On ``scale_1_5``, 5 and 4 are supported, 5 in the upper half of the range
-    from the threshold ``support`` to 1; 3, 2 and 1 are the thirds below it; a contradicted claim is 1."""
+    """Score a claim on the case's scale.
+
+    On ``scale_1_5``, a claim whose probability reaches the threshold ``support`` gets 4, or 5 in the upper half of the
+    range from ``support`` to 1. Below ``support``, the three thirds of the range get 3, 2 and 1. A contradicted claim
+    gets 1.
+    """
     if mode is ScoringMode.BINARY:
         return int(claim.accepted)
     if claim.label is Label.SUPPORTED:
@@ -135,13 +138,13 @@ def raw_score(claim: JudgedClaim, mode: ScoringMode, support: float) -> int:
 
 
 def normalized(raw: int, mode: ScoringMode) -> float:
-    """A raw score as 0 to 1."""
+    """Normalize a raw score to the range 0 to 1."""
     return float(raw) if mode is ScoringMode.BINARY else (raw - 1) / 4
 
 
 def claim_ids(claims: Sequence[JudgedClaim]) -> list[str]:
-    """An id for each claim, from its text and context, so that the same claim has the same id in another run. Repeated
-    claims are numbered."""
+    """Derive an id for each claim from its text and context, so that it is the same in every run. Repeated claims are
+    numbered."""
     seen: Counter[tuple[str, str]] = Counter()
     ids = []
     for claim in claims:
@@ -153,7 +156,7 @@ def claim_ids(claims: Sequence[JudgedClaim]) -> list[str]:
 
 
 def to_json(result: CaseResult) -> dict[str, Any]:
-    """The content of the case's result file."""
+    """Build the content of the case's result file."""
     case, cost = result.case, result.cost
     return {
         "case_id": case.case_id,
@@ -176,8 +179,8 @@ def to_json(result: CaseResult) -> dict[str, Any]:
 
 
 def from_json(data: Mapping[str, Any]) -> CaseResult:
-    """Read a result, without its documents, from its JSON. Raises KeyError, TypeError, ValueError or IndexError for
-    anything else."""
+    """Parse the content of a result file; the result has no documents. Raises KeyError, TypeError, ValueError or
+    IndexError if the content is invalid."""
     scoring, cost = data["grounding"], data["cost"]
     case = Case(
         case_id=data["case_id"],
@@ -283,7 +286,7 @@ def _claim(data: Mapping[str, Any]) -> JudgedClaim:
 
 
 def _reasoning(judged: JudgedOutput) -> str:
-    """The reasons for the whole case: the summary, then each claim that was not accepted."""
+    """Explain the score of the whole case: the summary, then each claim that was not accepted."""
     told = [judged.summary + "."]
     for claim in judged.claims:
         if not claim.accepted:

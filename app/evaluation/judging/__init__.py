@@ -1,1 +1,1 @@
-"""Judging cases: the judge, the processes and the cache that serve it, and the evaluator over them."""
+"""Judges cases: the judge, its processes and cache, and the evaluator that combines them."""

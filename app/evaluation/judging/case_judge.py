@@ -1,4 +1,4 @@
-"""The judge of cases: the gateway's judging pipeline, without its time limits."""
+"""Judges cases with the gateway's judging pipeline, without its time limits."""
 
 import asyncio
 from collections import Counter
@@ -30,11 +30,11 @@ from judges.thresholds import Thresholds
 from judges.types import ClaimVerdict, GroundingReport, LlmCall
 
 _TIMEOUT_S: Final = 600.0
-"""Per sentence. A verdict must not depend on how busy the machine is; calls to an LLM have separate timeouts."""
+"""Per sentence. It is long so that no verdict depends on how busy the machine is; LLM calls have separate timeouts."""
 _FAILURES: Final = frozenset({"timeout", "overloaded", "judge_error", "unavailable"})
-"""Reasons of claims that have no verdict yet but may get one if they are judged again."""
+"""Reasons for a missing verdict that judging the claim again may resolve."""
 _CASES_PER_CORE: Final = 4
-"""Enough that the model always has claims to judge while other cases are read and written."""
+"""Enough to keep the model busy while other cases are read and written."""
 _DIGITS: Final = 6
 _NOT_HASHED: Final = frozenset({"training", "embedded", "__pycache__"})
 _SOURCES: Final = frozenset({".py", ".json", ".toml"})
@@ -58,17 +58,17 @@ class JudgeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CaseVerdicts:
-    """The verdicts on a case, and why they are incomplete, if they are."""
+    """The verdicts on a case. If they are incomplete, ``fault`` says why."""
 
     judged: JudgedOutput
     fault: str | None
 
 
 class CaseJudge:
-    """Judges cases with a cross-encoder, an LLM or both; ``open_judge`` makes the one of the settings.
+    """Judges cases with a cross-encoder, an LLM or both. ``open_judge`` builds one from the settings.
 
-    Closes the judges it is given. ``fingerprint`` identifies the judging code: together with the judge's name, the case
-    and the thresholds it determines a verdict. ``llm_concurrency``: maximum concurrent calls to the LLM.
+    It closes the judges passed to it. ``fingerprint`` identifies the judging code; together with the judge's name, the
+    case and the thresholds, it determines a verdict. ``llm_concurrency`` is the maximum number of concurrent LLM calls.
     """
 
     def __init__(
@@ -101,11 +101,11 @@ class CaseJudge:
 
     @property
     def name(self) -> str:
-        """Name and version; known once the judge is loaded."""
+        """Name and version of the judge, available once it is loaded."""
         return " + ".join(one.name for one in (self._scorer, self._llm) if one is not None)
 
     async def start(self, *, ask_llm: bool = True) -> None:
-        """Load the judge. ``ask_llm``: an LLM that cannot be called is an error. Raises JudgeMissingError."""
+        """Load the judge. Raises JudgeMissingError if that fails or, with ``ask_llm``, if the LLM is unavailable."""
         await self.checker.start()
         if self._scorer is not None and self.checker.fault is not None:
             raise JudgeMissingError(f"the judge cannot be loaded: {self.checker.fault}")
@@ -120,8 +120,8 @@ class CaseJudge:
             await self._llm.aclose()
 
     def key(self, case: Case) -> str:
-        """A hash of everything that determines the verdicts on ``case``: texts, judge, thresholds and code. The judge
-        must be loaded. Scoring is not part of it, because scores are computed from the verdicts."""
+        """Hash everything that determines the verdicts on ``case``: texts, judge, thresholds and code. The judge must
+        be loaded. Scoring is not included, because scores are computed from the verdicts."""
         parts = {
             "judge": self.name,
             "kind": self.kind.value,
@@ -135,8 +135,8 @@ class CaseJudge:
         return blake2b(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS), digest_size=20).hexdigest()
 
     async def judge(self, case: Case, *, llm: bool = True) -> CaseVerdicts:
-        """The verdicts on ``case``. A failing judge is reported in ``fault``, never raised. ``llm=False`` does not call
-        the LLM."""
+        """Judge ``case``. Failures of the judge are reported in the result's ``fault``, never raised. With
+        ``llm=False``, the LLM is not called."""
         unready = None if self._llm is None or not llm else self._llm.fault
         if unready is not None:
             return self.nothing(f"the LLM judge is unavailable: {unready}")
@@ -150,7 +150,7 @@ class CaseJudge:
         return CaseVerdicts(self._judged(report, reply), _fault(report, reply.llm_calls))
 
     def nothing(self, fault: str) -> CaseVerdicts:
-        """No verdicts, because of ``fault``."""
+        """Return a result without verdicts, with the given ``fault``."""
         return CaseVerdicts(
             JudgedOutput(judge=self.name, summary="Not checked", support=self.thresholds.entailment), fault
         )
@@ -198,7 +198,8 @@ class CaseJudge:
 def open_judge(
     settings: Settings, kind: JudgeKind = JudgeKind.CROSS_ENCODER, *, thresholds: Thresholds | None = None
 ) -> CaseJudge:
-    """The judge that ``settings`` describe, not loaded yet. Raises SettingsError if they name no judge of that kind."""
+    """Build the judge described by ``settings``, without loading it. Raises SettingsError if they configure no judge of
+    this kind."""
     if kind.reads_pairs and settings.judge == "none":
         raise SettingsError(f"GROUNDLANE_JUDGE: 'none' cannot be used with the judge {kind.value!r}")
     if kind.asks_llm and settings.llm_judge_model is None:
@@ -216,8 +217,8 @@ def open_judge(
 
 @cache
 def source_digest() -> str:
-    """A hash of the judging code and the weights of the combiner: another release may give other verdicts. The model's
-    hash is in its name."""
+    """Hash the judging code and the combiner's weights, because a different release may give different verdicts. The
+    model's hash is part of its name."""
     root = Path(judges.__file__).parent
     digest = blake2b(digest_size=8)
     for file in sorted(root.rglob("*")):
@@ -228,7 +229,7 @@ def source_digest() -> str:
 
 
 def _fault(report: GroundingReport, calls: Sequence[LlmCall]) -> str | None:
-    """Why the verdicts are incomplete; None if they are complete."""
+    """Return why the verdicts are incomplete, or None if they are complete."""
     reasons = Counter(claim.reason for claim in report.claims if claim.reason in _FAILURES)
     if reasons:
         why = ", ".join(sorted(str(reason) for reason in reasons))
@@ -247,7 +248,7 @@ def _cost(calls: Sequence[LlmCall]) -> Cost:
 
 
 class _WithoutReadAhead(ScorerWrapper):
-    """Reads no passages ahead: latency does not matter, and passages that no claim needs are never read."""
+    """Disables reading ahead: latency doesn't matter here, and passages that no claim needs are never read."""
 
     async def read(self, texts: Sequence[str]) -> None:
         pass

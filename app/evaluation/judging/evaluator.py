@@ -17,9 +17,11 @@ from judges.thresholds import Thresholds
 
 
 class Evaluator:
-    """Evaluates cases concurrently, and judges none twice: not if it is in the cache, nor if an equal case is being
-    judged. Use it as an async context manager, which loads the judge and closes everything it was given. With
-    ``processes``, these judge, and ``judge`` only computes the keys of cases."""
+    """Evaluates cases concurrently. A case that is cached, or equal to one being judged, is not judged again.
+
+    Use it as an async context manager, which loads the judge and, at the end, closes everything passed to it. With
+    ``processes``, judging happens there, and ``judge`` only computes the cases' keys.
+    """
 
     def __init__(self, judge: CaseJudge, cache: VerdictCache | None = None, processes: Processes | None = None) -> None:
         self.judge = judge
@@ -32,7 +34,7 @@ class Evaluator:
         """How many cases were judged."""
 
     async def __aenter__(self) -> Self:
-        """Raises JudgeMissingError."""
+        """Load the judge. Raises JudgeMissingError."""
         try:
             await self.judge.start()
         except BaseException:
@@ -53,11 +55,12 @@ class Evaluator:
             await asyncio.to_thread(self._cache.close)
 
     def key(self, case: Case) -> str:
-        """The hash of everything that determines the verdicts on ``case``; empty if there is nothing to judge."""
+        """Return the hash of everything that determines the verdicts on ``case``, or "" if there is nothing to
+        judge."""
         return self.judge.key(case) if case.scoring.enabled and case.documents else ""
 
     async def evaluate(self, case: Case) -> CaseResult:
-        """The result of ``case``; it reports a failing judge. Raises CacheError."""
+        """Evaluate ``case``. Failures of the judge are reported in the result. Raises CacheError."""
         key = self.key(case)
         if self._cache is None or not key:
             return await self.known(case, key) or await self._judge(case, key)
@@ -65,14 +68,14 @@ class Evaluator:
             return await self.known(case, key) or await self._judge(case, key)
 
     async def known(self, case: Case, key: str) -> CaseResult | None:
-        """The result of a case that is skipped or in the cache; None for others. Raises CacheError."""
+        """Return the result of a case that is skipped or cached, or None. Raises CacheError."""
         if not key:
             return CaseResult(case=case, skipped="no_context" if case.scoring.enabled else "disabled")
         judged = None if self._cache is None else await asyncio.to_thread(self._cache.get, key)
         return None if judged is None else _result(case, key, judged, cached=True)
 
     async def settle(self, case: Case, key: str, verdicts: CaseVerdicts) -> CaseResult:
-        """The result of a case that was judged; cached if its verdicts are complete. Raises CacheError."""
+        """Build the result of a case that was judged, and cache it if its verdicts are complete. Raises CacheError."""
         self.judged += 1
         if verdicts.fault is not None:
             return CaseResult(case=case, key=key, judged=verdicts.judged, error=verdicts.fault)
@@ -108,10 +111,12 @@ def open_evaluator(
     cache: Path | None = None,
     processes: int = 0,
 ) -> Evaluator:
-    """An evaluator with the judge that ``settings`` describe (default: the environment's). ``cache``: a file to keep
-    verdicts in; None for none. ``processes``: the number of processes that judge, each with a model of its own in
-    memory; 0: this process. Nothing is loaded yet. Raises SettingsError or CacheError, ValueError for an unknown
-    ``judge``."""
+    """Build an evaluator with the judge described by ``settings`` (default: from the environment), without loading it.
+
+    ``cache`` is a file for verdicts; None disables caching. ``processes`` is the number of judging processes, each of
+    which loads its own model; with 0, this process judges. Raises SettingsError, CacheError, or ValueError for an
+    unknown ``judge``.
+    """
     settings = settings or load_settings()
     opened = open_judge(settings, JudgeKind(judge), thresholds=thresholds)
     return Evaluator(

@@ -12,7 +12,7 @@ from judges.thresholds import Thresholds
 class Worker:
     """Loads the judge of ``settings`` once, with one thread and a private event loop, then judges cases.
 
-    Raises RuntimeError if the judge is not called ``name``, and what loading it raises.
+    Raises RuntimeError if the judge's name differs from ``name``, and any error from loading it.
     """
 
     def __init__(self, settings: Settings, kind: str, thresholds: Thresholds, name: str) -> None:
@@ -30,7 +30,7 @@ class Worker:
             raise
 
     def judge(self, cases: Sequence[Case]) -> Sequence[CaseVerdicts]:
-        """The verdicts on ``cases``, in their order."""
+        """Judge ``cases`` and return the verdicts in the same order."""
         return self._runner.run(self._all(cases))
 
     async def _all(self, cases: Sequence[Case]) -> Sequence[CaseVerdicts]:

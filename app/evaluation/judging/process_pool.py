@@ -1,4 +1,4 @@
-"""Judges in separate processes, one per core: they share no interpreter lock."""
+"""Judges in separate processes, one per core, so that they don't share an interpreter lock."""
 
 import asyncio
 import multiprocessing
@@ -19,13 +19,13 @@ from app.settings import Settings
 from judges.thresholds import Thresholds
 
 _CASES_PER_PROCESS: Final = 4
-"""Enough that each process always has a next case while others are read and written."""
+"""Enough for each process to always have another case while results are written and more cases read."""
 _TRIES: Final = 2
 
 
 class Processes:
-    """Gives the verdicts of ``judge``, the judge of ``settings``, from ``count`` other processes. They start with the
-    first case; ``judge`` must be loaded by then. Close it at the end."""
+    """Runs copies of ``judge`` in ``count`` processes, each of which builds its copy from ``settings``. The processes
+    start with the first case; ``judge`` must be loaded by then. Close the pool at the end."""
 
     def __init__(self, settings: Settings, judge: CaseJudge, count: int) -> None:
         self._settings = settings
@@ -38,11 +38,11 @@ class Processes:
         """How many cases to judge concurrently."""
 
     async def judge(self, case: Case) -> CaseVerdicts:
-        """The verdicts on ``case``. A process that dies, for example for lack of memory, is replaced and the case
-        retried once. A further failure is reported in ``fault``, never raised."""
+        """Judge ``case``. If a process dies, for example for lack of memory, it is replaced and the case retried once.
+        A second failure is reported in ``fault``, never raised."""
         self._asked += 1
         ruling = await self._ruling(case)
-        self._asked -= 1  # not if it was cancelled: a process may still be judging it
+        self._asked -= 1  # Not if the case was cancelled: a process may still be judging it.
         return ruling
 
     async def _ruling(self, case: Case) -> CaseVerdicts:
@@ -51,20 +51,20 @@ class Processes:
                 break
             pool = self._pool = self._pool or self._open()
             try:
-                with _no_interrupt_for_children():  # the first case starts them
+                with _no_interrupt_for_children():  # The first case starts the processes.
                     ruling = pool.submit(_rule, case)
                 waited = asyncio.wrap_future(ruling)
                 waited.add_done_callback(_retrieve_exception)
-                found = await asyncio.shield(waited)  # a broken pool fails on cancelled futures
+                found = await asyncio.shield(waited)  # A broken pool fails on cancelled futures.
             except BrokenProcessPool:
                 if self._pool is pool:
                     self._pool = None
             else:
                 return self._judge.nothing(found) if isinstance(found, str) else found
-        return self._judge.nothing("the judging process ended before it was done")
+        return self._judge.nothing("the judging process exited unexpectedly")
 
     async def aclose(self) -> None:
-        """End the processes, at once if they are judging cases that were cancelled."""
+        """End the processes. If they are still judging cancelled cases, terminate them at once."""
         self._closed = True
         pool, self._pool = self._pool, None
         if pool is not None:
@@ -90,7 +90,8 @@ def _retrieve_exception(done: asyncio.Future[CaseVerdicts | str]) -> None:
 
 @contextmanager
 def _no_interrupt_for_children() -> Iterator[None]:
-    """Processes started meanwhile ignore Ctrl-C, even while they import modules: the run gets it and ends them."""
+    """Make processes started in this block ignore Ctrl-C, even while they import modules: the run handles it and ends
+    them."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -102,14 +103,14 @@ def _no_interrupt_for_children() -> Iterator[None]:
 
 
 _make: Callable[[], Worker]
-"""In a judging process: loads the judge."""
+"""Loads the judge; used in judging processes only."""
 _workers: list[Worker] = []
-"""In a judging process: its judge, once it is loaded."""
+"""The judge once it is loaded; used in judging processes only."""
 
 
 def _start(settings: Settings, kind: str, thresholds: Thresholds, name: str) -> None:
     global _make
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # if it could not be blocked from the start
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # In case the signal could not be blocked from the start.
     threading.Thread(target=_end_with_the_run, daemon=True).start()
     _make = partial(Worker, settings, kind, thresholds, name)
 
@@ -121,7 +122,7 @@ def _end_with_the_run() -> None:
 
 
 def _rule(case: Case) -> CaseVerdicts | str:
-    """The verdicts, or why the judge could not be loaded; the next case tries again."""
+    """Return the verdicts, or the reason why the judge could not be loaded; the next case then tries again."""
     if not _workers:
         try:
             _workers.append(_make())

@@ -1,4 +1,4 @@
-"""A cache of verdicts in a file, which several runs may share."""
+"""A verdict cache in a file, which several runs may share."""
 
 import os
 import sqlite3
@@ -14,12 +14,12 @@ _MAKE = "CREATE TABLE IF NOT EXISTS verdicts (key TEXT PRIMARY KEY, judged BLOB 
 
 
 class CacheError(Exception):
-    """The cache cannot be used; the message names its file."""
+    """The cache cannot be used. The message names its file."""
 
 
 class VerdictCache:
-    """A SQLite file with verdicts by the case's key. Safe to use from several threads and processes. Close it at the
-    end. Every method raises CacheError if the file cannot be read or written.
+    """A SQLite file with verdicts, keyed by the cases' hashes. Several threads and processes may use it. Close it at
+    the end. Every method raises CacheError if the file cannot be read or written.
     """
 
     def __init__(self, file: Path) -> None:
@@ -31,7 +31,7 @@ class VerdictCache:
         except (OSError, sqlite3.Error) as error:
             raise CacheError(f"{file}: {error}") from None
         try:
-            # A crash of the machine may lose the last verdicts, never the file.
+            # A system crash may lose the latest verdicts but never corrupts the file.
             self._run("PRAGMA journal_mode = WAL")
             self._run("PRAGMA synchronous = NORMAL")
             self._run(_MAKE)
@@ -40,7 +40,7 @@ class VerdictCache:
             raise
 
     def get(self, key: str) -> JudgedOutput | None:
-        """The verdicts stored under ``key``; None if there are none or they cannot be read."""
+        """Return the verdicts stored under ``key``, or None if they are missing or unreadable."""
         rows = self._run("SELECT judged FROM verdicts WHERE key = ?", key)
         try:
             return JudgedOutput.of(orjson.loads(rows[0][0])) if rows else None
@@ -63,6 +63,6 @@ class VerdictCache:
 
 
 def default_cache() -> Path:
-    """The default location, in the user's cache folder."""
+    """Return the default location, which is in the user's cache folder."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "groundlane" / "evaluation.sqlite3"

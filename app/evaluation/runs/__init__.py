@@ -1,1 +1,2 @@
-"""Runs: cases in, a folder of results out; locally or on Ray, with summary, report, comparison and cost."""
+"""Evaluation runs, locally or on Ray: they turn cases into a folder of results, with a summary, report and cost
+estimate."""

@@ -1,4 +1,4 @@
-"""Confidence intervals of proportions and means, over a sample of cases."""
+"""Confidence intervals for proportions and means over a sample of cases."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A value and its confidence interval at ``level``, by ``method``. All are None without cases; the bounds are None
-    for a single case."""
+    """A value with its confidence interval at ``level``, computed by ``method``. The value and bounds are None if there
+    are no cases; the bounds are None if there is only one."""
 
     value: float | None
     low: float | None = None
@@ -34,7 +34,7 @@ class Estimate:
 
 
 def share(hits: int, of: int) -> Estimate:
-    """A proportion of independent cases (Wilson 1927)."""
+    """Estimate a proportion of independent cases by the Wilson score interval (1927)."""
     if of == 0:
         return Estimate(value=None)
     low, high = _wilson(hits / of, of)
@@ -42,8 +42,8 @@ def share(hits: int, of: int) -> Estimate:
 
 
 def mean(values: Sequence[float]) -> Estimate:
-    """The mean of one value from 0 to 1 per case. If all are 0 or all are 1, resampling would give an empty interval;
-    the proportion of such cases is estimated instead."""
+    """Estimate the mean of one value per case, each 0 to 1. If all values are 0 or all are 1, resampling would give an
+    empty interval, so the proportion of such cases is estimated instead."""
     if not len(values):
         return Estimate(value=None)
     if set(values) in ({0.0}, {1.0}):
@@ -53,8 +53,8 @@ def mean(values: Sequence[float]) -> Estimate:
 
 
 def ratio(parts: Sequence[float], wholes: Sequence[float]) -> Estimate:
-    """The sum of ``parts`` divided by the sum of ``wholes``, one of each per case. Claims of a case are not
-    independent, so cases are resampled, not claims."""
+    """Estimate the sum of ``parts`` divided by the sum of ``wholes``, with one of each per case. Claims in a case are
+    not independent, so cases are resampled rather than claims."""
     total = sum(wholes)
     if total == 0:
         return Estimate(value=None)
@@ -65,7 +65,7 @@ def ratio(parts: Sequence[float], wholes: Sequence[float]) -> Estimate:
 
 
 def difference(pairs: Sequence[tuple[float, float]]) -> Estimate:
-    """The mean of second minus first, over the pairs."""
+    """Estimate the mean difference, second minus first, over the pairs."""
     if not pairs:
         return Estimate(value=None)
     numbers = np.asarray([second - first for first, second in pairs], dtype=np.float64)

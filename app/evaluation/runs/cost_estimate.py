@@ -22,9 +22,10 @@ from judges.sentences.splitter import IncrementalSplitter
 from judges.types import Claim, Label
 
 SAMPLED: Final = 200
-"""Cases whose claims are counted, spread over the input; the others are assumed to be similar."""
+"""Number of cases whose claims are counted. They are spread over the input; the others are assumed to be similar."""
 TRIED: Final = 20
-"""Of these, cases that the cross-encoder judges, to measure its time and the share of claims it leaves to an LLM."""
+"""Number of sampled cases that the cross-encoder judges, to measure its time and the share of claims it leaves to an
+LLM."""
 ANSWER_TOKENS: Final = 150
 """Assumed tokens per LLM answer."""
 PARTS: Final = 3
@@ -36,9 +37,9 @@ _SOURCES: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEstimate:
-    """``judged``: cases that a run would judge; the others are ``skipped`` or ``cached``. ``claims``, ``calls`` and
-    tokens are estimates. ``usd`` is None if the price of the model is unknown. ``seconds``: the time that the
-    cross-encoder takes on this machine; None if it is not used."""
+    """The estimated cost of a run. ``judged`` counts the cases that a run would judge; the others are ``skipped`` or
+    ``cached``. ``claims``, ``calls`` and token counts are estimates. ``usd`` is None if the model's price is unknown.
+    ``seconds`` is the cross-encoder's time on this machine, or None if it is not used."""
 
     kind: JudgeKind
     judge: str
@@ -65,9 +66,10 @@ class _Counts:
 async def estimate_run(
     evaluator: Evaluator, read: Callable[[], Iterable[Case]], *, model: str | None, prices: PriceTable
 ) -> RunEstimate:
-    """Estimate judging the cases that ``read`` returns, the same at every call. ``model``: the name of the LLM.
+    """Estimate the cost of judging the cases that ``read`` returns; each call must return the same cases. ``model`` is
+    the name of the LLM.
 
-    The cross-encoder must be loaded; the LLM needs no key. Raises CacheError, and what ``read`` raises.
+    The cross-encoder must be loaded; the LLM needs no key. Raises CacheError and the errors of ``read``.
     """
     judge = evaluator.judge
     total = skipped = cached = 0
@@ -110,7 +112,7 @@ async def estimate_run(
 
 
 async def _try(judge: CaseJudge, cases: Sequence[Case]) -> tuple[float, float | None]:
-    """The share of claims that go to the LLM, and the seconds that the cross-encoder takes for one."""
+    """Measure the share of claims that go to the LLM, and the cross-encoder's time per claim in seconds."""
     if not judge.kind.reads_pairs:
         return 1.0, None
     began = monotonic()
@@ -146,7 +148,7 @@ async def _count(judge: CaseJudge, case: Case, counts: _Counts, open_share: floa
 
 
 async def claims_of(output: str) -> Sequence[Claim]:
-    """The claims of an output before any LLM takes some apart."""
+    """Return the claims in an output, before an LLM decomposes any of them."""
     splitter, extractor = IncrementalSplitter(), HeuristicClaimExtractor()
     sentences = [*splitter.push(output), *splitter.flush()]
     found: list[Claim] = []

@@ -1,4 +1,4 @@
-"""A run as one HTML page: no scripts, nothing loaded from anywhere, every text escaped."""
+"""The report on a run as a single HTML page, with no scripts and no external resources. All text is escaped."""
 
 from collections.abc import Callable, Sequence
 from html import escape
@@ -8,7 +8,7 @@ from app.evaluation.cases.case_result import CaseResult, JudgedClaim
 from app.evaluation.runs.run_summary import CaseLine, Summary, format_cost, format_estimate
 
 MOST_CASES: Final = 300
-"""Cases shown: those that failed, then those of the lowest score. All are in the folder."""
+"""Maximum number of cases shown: failed cases first, then those with the lowest scores. The folder has all of them."""
 _MOST_CHARS: Final = 4_000
 
 _STYLE: Final = """
@@ -30,7 +30,7 @@ pre { font: inherit; margin: .4rem 0; } td { overflow-wrap: anywhere; }
 
 
 def render_report(summary: Summary, lines: Sequence[CaseLine], load: Callable[[str], CaseResult]) -> str:
-    """The page of a run; ``load`` gives a case's result by its id, and raises what it raises."""
+    """Render a run's page. ``load`` returns a case's result by its id; its errors are passed on."""
     shown = sorted((line for line in lines if line.skipped is None), key=_rank)[:MOST_CASES]
     judged = sum(line.skipped is None for line in lines)
     which = "All cases" if len(shown) == judged else f"{len(shown)} of {judged:,} cases"

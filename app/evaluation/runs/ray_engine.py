@@ -25,9 +25,9 @@ from judges.thresholds import Thresholds
 from judges.types import Chunk
 
 _WAVE: Final = 10_000
-"""Cases per data set on the cluster: this process holds them in memory, and judges are started for each data set."""
+"""Cases per dataset on the cluster. This process holds them in memory, and each dataset starts new judges."""
 _BATCH: Final = 16
-"""Cases per batch of a judge on the cluster."""
+"""Cases per batch that a judge on the cluster receives."""
 
 Work = tuple[int, Case, str]
 """A case with its index in the input and its key."""
@@ -35,8 +35,8 @@ Work = tuple[int, Case, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """``judges`` is the number of judges, each on one core; None: one per core. ``address`` is Ray's; None: the value
-    of ``RAY_ADDRESS``, else a cluster on this machine."""
+    """The cluster to use. ``judges`` is the number of judges, each on one core (None: one per core). ``address`` is the
+    Ray address (None: ``RAY_ADDRESS`` if set, otherwise a new cluster on this machine)."""
 
     judges: int | None = None
     address: str | None = None
@@ -51,10 +51,10 @@ async def run_cases_on_ray(
     settings: Settings,
     cluster: Cluster,
 ) -> Summary:
-    """``run_cases``, but the judge of ``settings`` runs on a Ray cluster, whose nodes need the same version of this
-    package. ``evaluator`` must be open; it provides keys and cached verdicts.
+    """Like ``run_cases``, but with the judge built from ``settings`` on a Ray cluster, whose nodes need the same
+    version of this package. ``evaluator`` must be open; it provides keys and cached verdicts.
 
-    Raises EngineMissingError, and what ``run_cases`` raises.
+    Raises EngineMissingError and the errors of ``run_cases``.
     """
     judging = _Judging(settings, evaluator.judge, cluster)
     try:
@@ -102,7 +102,7 @@ class _Judging:
         library: Any = ray  # Ray is only partly typed
         self._data = library.data
         self._ours = None if library.is_initialized() else library
-        logging.getLogger("ray.data").setLevel(logging.WARNING)  # it logs every step
+        logging.getLogger("ray.data").setLevel(logging.WARNING)  # Ray logs every step.
         if self._ours is not None:
             try:
                 library.init(
@@ -111,7 +111,7 @@ class _Judging:
                     log_to_driver=False,
                     logging_level=logging.WARNING,
                 )
-            except Exception as error:  # Ray raises exceptions without a common base here
+            except Exception as error:  # Ray raises exceptions without a common base class here.
                 raise RunStoppedError(f"cannot reach or start the cluster: {_last_line(error)}.") from None
         context = library.data.DataContext.get_current()
         context.enable_progress_bars = False
@@ -120,12 +120,12 @@ class _Judging:
         self._arguments = judge_arguments(settings, judge)
 
     def close(self) -> None:
-        """Leave the cluster, unless the program had joined it before; a cluster started for the run ends."""
+        """Leave the cluster, unless the program had joined it before. A cluster started for the run is shut down."""
         if self._ours is not None:
             self._ours.shutdown()
 
     def verdicts(self, cases: Sequence[Work]) -> Iterator[tuple[str, CaseVerdicts]]:
-        """The verdicts on ``cases`` with their keys, in the order in which they arrive."""
+        """Judge ``cases`` and yield (key, verdicts) in order of completion."""
         rows = [{"key": key, "case": orjson.dumps(_packed(case))} for _, case, key in cases]
         blocks = ceil(len(rows) / _BATCH)
         judged = self._data.from_items(rows, override_num_blocks=blocks).map_batches(
@@ -144,8 +144,8 @@ class _Judging:
 
 
 class BatchJudge:
-    """Judges batches in a Ray worker, for ``groundlane_server.ray_worker``; ``arguments`` are those of
-    ``judge_arguments``. Raises what ``Worker`` raises."""
+    """Judges batches in a Ray worker, for ``groundlane_server.ray_worker``. ``arguments`` comes from
+    ``judge_arguments``. Raises the errors of ``Worker``."""
 
     def __init__(self, arguments: bytes) -> None:
         given = orjson.loads(arguments)
@@ -161,7 +161,8 @@ class BatchJudge:
 
 
 def judge_arguments(settings: Settings, judge: CaseJudge) -> bytes:
-    """What a judge on the cluster needs, as JSON. Settings for the database and administration are left out."""
+    """Serialize the arguments for a judge on the cluster as JSON, without settings for the database and
+    administration."""
     left_out = {"admin_token", "secret_key", "database_url"}
     values = settings.model_dump(mode="json", exclude=left_out)
     for name in values:
@@ -173,12 +174,12 @@ def judge_arguments(settings: Settings, judge: CaseJudge) -> bytes:
 
 
 def _last_line(error: Exception) -> str:
-    """Ray's errors contain the remote traceback; the cause is in the last line."""
+    """Return the last line of a Ray error, which has the cause; the other lines are the remote traceback."""
     return (str(error).strip() or type(error).__name__).splitlines()[-1][:500].removesuffix(".")
 
 
 def _packed(case: Case) -> dict[str, Any]:
-    """The fields of a case that a judge needs."""
+    """Return the fields of a case that a judge needs."""
     fields = ("id", "text", "source", "title", "relevance_score")
     return {
         "output": case.output,

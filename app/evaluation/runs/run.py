@@ -1,4 +1,4 @@
-"""A run: evaluates cases into a folder of results. A run that was stopped can be resumed."""
+"""A run evaluates cases and writes the results to a folder. A stopped run can be resumed."""
 
 import asyncio
 import sys
@@ -17,7 +17,7 @@ from app.evaluation.runs.run_folder import RunFolder
 from app.evaluation.runs.run_summary import CaseLine, Summary, summarize
 
 MAX_CONSECUTIVE_FAILURES: Final = 20
-"""Consecutive failures that end a run: the judge is gone, and the other cases would fail too."""
+"""Number of consecutive failures that end a run: the judge is unavailable, so the other cases would fail too."""
 
 _SWITCH_S: Final = 0.001
 _READ: Final = 16
@@ -31,11 +31,11 @@ class RunStoppedError(Exception):
 
 
 class EngineMissingError(Exception):
-    """The engine of the run is not installed; the message says how to install it."""
+    """The engine for the run is not installed. The message says how to install it."""
 
 
 class RunRecorder:
-    """Records the results of a run in any order: files, progress and summary."""
+    """Records a run's results, in any order: writes the files, reports progress, and builds the summary."""
 
     def __init__(self, folder: RunFolder, progress: Progress) -> None:
         self.folder = folder
@@ -44,11 +44,12 @@ class RunRecorder:
         self._failures = 0
 
     async def finished(self, case: Case, key: str) -> CaseResult | None:
-        """The result of ``case`` from an earlier run in the same folder, if there is one."""
+        """Return the result of ``case`` from an earlier run in the same folder, or None."""
         return await asyncio.to_thread(self.folder.load, case, key) if key and self.folder.has(case) else None
 
     async def take(self, place: int, result: CaseResult, *, written: bool = False) -> None:
-        """Record a result; ``written``: its file exists already. Raises RunStoppedError or RunFolderError."""
+        """Record a result, and write its file unless it is already ``written``. Raises RunStoppedError or
+        RunFolderError."""
         if not written:
             await asyncio.to_thread(self.folder.save, result)
         line = CaseLine.of(place, result)
@@ -74,7 +75,7 @@ async def run_cases(evaluator: Evaluator, cases: Iterable[Case], folder: RunFold
     """Evaluate ``cases`` with ``evaluator``, which must be open, and write the results to ``folder``.
 
     Cases that an earlier run in the folder has finished are not evaluated again. ``progress`` is called for each case.
-    Raises RunStoppedError, RunFolderError, CacheError, and what ``cases`` raises.
+    Raises RunStoppedError, RunFolderError, CacheError, and the errors of ``cases``.
     """
     with short_switch_interval():
         return await _run(evaluator, cases, folder, progress)
@@ -82,8 +83,8 @@ async def run_cases(evaluator: Evaluator, cases: Iterable[Case], folder: RunFold
 
 @contextmanager
 def short_switch_interval() -> Iterator[None]:
-    """A shorter switch interval, so that a thread that returns from the model does not wait long for the
-    interpreter."""
+    """Shorten the switch interval, so that a thread returning from the model doesn't wait long for the interpreter
+    lock."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(min(before, _SWITCH_S))
     try:
@@ -119,7 +120,7 @@ class _PendingCases:
         self._reading = asyncio.Lock()
 
     async def next(self) -> tuple[int, Case] | None:
-        """The next case; None at the end. Raises what the cases raise."""
+        """Return the next case with its number, or None at the end. Raises the errors of the cases."""
         async with self._reading:
             if not self._read:
                 self._read.extend(await asyncio.to_thread(list, islice(self._cases, _READ)))

@@ -11,7 +11,7 @@ from app.evaluation.runs.run_folder import RunFolder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flip:
-    """A claim that one run accepted and the other did not."""
+    """A claim that only one of the two runs accepted."""
 
     case_id: str
     claim_id: str
@@ -27,9 +27,9 @@ class Flip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunComparison:
-    """``before`` and ``after`` are mean scores and ``change`` is their mean difference, over the ``cases`` scored in
-    both runs. Claims are matched by case and wording; ``claims_gone`` and ``claims_new`` count those without a
-    match."""
+    """The comparison of two runs. ``before`` and ``after`` are mean scores and ``change`` is the mean difference, over
+    the ``cases`` scored in both runs. Claims are matched by case and wording; ``claims_gone`` and ``claims_new`` count
+    the unmatched ones."""
 
     judges: tuple[str, str]
     cases: int
@@ -89,7 +89,7 @@ class _Tally:
         self.judges_after: set[str] = set()
 
     def take(self, before: CaseResult, after: CaseResult | None) -> bool:
-        """Count a case; returns False if the other run has no score for it."""
+        """Count a case. Return False if either run has no score for it."""
         if before.score is None or after is None or after.score is None:
             return False
         old, new = _claims(before), _claims(after)

@@ -1,4 +1,4 @@
-"""The folder of a run: one file per case, written atomically."""
+"""The folder with a run's results: one file per case, written atomically."""
 
 import os
 import re
@@ -21,13 +21,14 @@ _BROKEN: Final = (KeyError, TypeError, ValueError, IndexError)
 
 
 class RunFolderError(Exception):
-    """The folder is not usable; the message names it."""
+    """The folder cannot be used. The message names it."""
 
 
 class RunFolder:
-    """``cases/`` has a file for each case, ``summary.json`` the figures, and ``report.html`` a readable report.
+    """A run's folder: ``cases/`` has one file per case, ``summary.json`` the figures, and ``report.html`` a readable
+    report.
 
-    Files are written to a temporary name and renamed, so that no file is ever incomplete. Every method raises
+    Files are written under a temporary name and then renamed, so that no file is ever incomplete. Every method raises
     RunFolderError.
     """
 
@@ -51,7 +52,8 @@ class RunFolder:
         return file_name(case.case_id) in self._found
 
     def load(self, case: Case, key: str) -> CaseResult | None:
-        """The result of ``case`` from an earlier run, if it is complete and has the same ``key``."""
+        """Return the result of ``case`` from an earlier run if it is complete and has the same ``key``, otherwise
+        None."""
         try:
             result = from_json(orjson.loads(self._file(case.case_id).read_bytes()))
         except (OSError, *_BROKEN):
@@ -60,7 +62,8 @@ class RunFolder:
             return None
         if result.case == replace(case, documents=()):
             return result
-        again = replace(result, case=case)  # something has changed that is not judged, such as the scoring
+        # Something that doesn't affect the verdicts has changed, such as the scoring.
+        again = replace(result, case=case)
         self.save(again)
         return again
 
@@ -74,7 +77,7 @@ class RunFolder:
         self._put(self.folder / "report.html", html.encode())
 
     def keep_only(self, names: set[str]) -> None:
-        """Remove the files of cases that are not in ``names``, which an earlier run has left."""
+        """Remove files left by earlier runs: all case files whose names are not in ``names``."""
         kept = {file_name(name) for name in names}
         try:
             for file in self._cases.glob("*.json"):
@@ -84,16 +87,16 @@ class RunFolder:
             raise RunFolderError(f"{self.folder}: {error.strerror}") from None
 
     def result(self, case_id: str) -> CaseResult:
-        """The result of one case of this run."""
+        """Read the result of one case in this run."""
         return _read(self._file(case_id))
 
     def find(self, case_id: str) -> CaseResult | None:
-        """The result of one case; None if there is no such case."""
+        """Read the result of one case; return None if there is no such case."""
         file = self._file(case_id)
         return _read(file) if file.is_file() else None
 
     def results(self) -> Iterator[CaseResult]:
-        """All results, in the order of their file names."""
+        """Yield all results, in order of file name."""
         if not self._cases.is_dir():
             raise RunFolderError(f"{self.folder}: no run in this folder")
         for file in sorted(self._cases.glob("*.json")):
@@ -115,8 +118,8 @@ class RunFolder:
 
 
 def file_name(case_id: str) -> str:
-    """The file of a case: its id if that is plain lower case, else its safe characters and a hash. So no id leads out
-    of the folder, and no two share a file, even on case-insensitive file systems."""
+    """Return the file name for a case: the id if it is plain lower case, otherwise its safe characters and a hash. No
+    id can escape the folder, and no two ids share a file, even on case-insensitive file systems."""
     if _PLAIN.fullmatch(case_id):
         return f"{case_id}.json"
     digest = blake2b(case_id.encode(errors="replace"), digest_size=8).hexdigest()
@@ -129,4 +132,4 @@ def _read(file: Path) -> CaseResult:
     except OSError as error:
         raise RunFolderError(f"{file}: {error.strerror}") from None
     except _BROKEN:
-        raise RunFolderError(f"{file}: not a result file of a case") from None
+        raise RunFolderError(f"{file}: not a case result file") from None

@@ -16,7 +16,7 @@ _USD_DIGITS: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseLine:
-    """What a run keeps of a case in memory; ``place`` is its index in the input."""
+    """The part of a case's result that a run keeps in memory. ``place`` is the case's index in the input."""
 
     place: int
     case_id: str
@@ -51,11 +51,11 @@ class CaseLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """``score`` is the mean of the cases' scores, ``claims_accepted`` the proportion of accepted claims,
-    ``grounded_cases`` the proportion of cases without a rejected claim. Skipped and failed cases count in none of the
-    three.
+    """The summary of a run. ``score`` is the mean score of the cases, ``claims_accepted`` the proportion of accepted
+    claims, and ``grounded_cases`` the proportion of cases without a rejected claim. Skipped and failed cases are
+    excluded from all three.
 
-    ``spent``: the part of ``cost`` for verdicts that were not in the cache.
+    ``spent`` is the part of ``cost`` for verdicts that were not cached.
     """
 
     judge: str
@@ -78,7 +78,7 @@ class Summary:
 
 
 def summarize(lines: Iterable[CaseLine], judge: CaseJudge) -> Summary:
-    """The summary of a run; ``lines`` may have any order."""
+    """Summarize a run; ``lines`` may have any order."""
     every = sorted(lines, key=lambda line: line.place)
     scored = [line for line in every if line.score is not None]
     labels: Counter[Label] = sum((line.labels for line in scored), Counter())
@@ -113,7 +113,8 @@ def summarize(lines: Iterable[CaseLine], judge: CaseJudge) -> Summary:
 
 
 def total_cost(costs: Iterable[Cost]) -> Cost:
-    """The sum. ``usd`` is None if any is None; the tokens are None if all are None."""
+    """Sum ``costs``. ``usd`` is None if it is None in any cost; the token counts are None if they are None in all
+    costs."""
     every = list(costs)
     known = [cost.usd for cost in every if cost.usd is not None]
     return Cost(
@@ -124,7 +125,7 @@ def total_cost(costs: Iterable[Cost]) -> Cost:
 
 
 def format_estimate(estimate: Estimate) -> str:
-    """A readable estimate."""
+    """Format an estimate for display."""
     if estimate.value is None:
         return "none"
     if estimate.low is None or estimate.high is None:
@@ -133,7 +134,7 @@ def format_estimate(estimate: Estimate) -> str:
 
 
 def format_cost(cost: Cost) -> str:
-    """A readable cost."""
+    """Format a cost for display."""
     tokens = "" if cost.input_tokens is None else f", {cost.input_tokens:,} + {cost.output_tokens or 0:,} tokens"
     return ("unknown price" if cost.usd is None else f"{cost.usd:.4f} USD") + tokens
 

@@ -78,7 +78,7 @@ async def test_a_case_that_kills_every_process_fails(monkeypatch: pytest.MonkeyP
     by = Evaluator(here.judge, processes=Processes(Settings(_env_file=None), here.judge, 1))
     async with by:
         result = await by.evaluate(case())
-    assert (result.score, result.error) == (None, "the judging process ended before it was done")
+    assert (result.score, result.error) == (None, "the judging process exited unexpectedly")
 
 
 async def test_a_process_that_cannot_load_its_judge_is_reported(pools: list[ProcessPoolExecutor]) -> None:

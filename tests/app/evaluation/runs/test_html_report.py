@@ -78,5 +78,5 @@ def test_a_folder_without_a_run_is_an_error(tmp_path: Path) -> None:
         compare_runs(tmp_path / "a", tmp_path / "b")
     (tmp_path / "cases").mkdir()
     (tmp_path / "cases" / "x.json").write_text("{}")
-    with pytest.raises(RunFolderError, match=r"x\.json: not a result file of a case"):
+    with pytest.raises(RunFolderError, match=r"x\.json: not a case result file"):
         compare_runs(tmp_path, tmp_path)
