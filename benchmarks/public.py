@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from judges import embedded
-from judges.training.data import read
-from judges.training.judged import THRESHOLDS, figures, judge
-from judges.training.metrics import Figures, Floats, macro
+from judges.training.data.datasets import read
+from judges.training.evaluation.judge_evaluation import THRESHOLDS, figures, judge
+from judges.training.evaluation.metrics import Figures, Floats, macro
 from judges.types import Label
 
 ROOT = Path(__file__).parents[1]

@@ -7,15 +7,18 @@ from pathlib import Path
 
 import torch
 
-from judges.training import evaluate, exported, ship, written
-from judges.training.base import BASES, MINILM
-from judges.training.batches import Encoder
-from judges.training.data import load, split
-from judges.training.export import export_plain
-from judges.training.metrics import table
-from judges.training.model import DROPOUT, from_base
-from judges.training.progress import Curve
-from judges.training.train import Plan, mean, train
+from judges.training.data import written_claims as written
+from judges.training.data.batching import Encoder
+from judges.training.data.datasets import load, split
+from judges.training.encoder import exported_weights as exported
+from judges.training.encoder.bases import BASES, MINILM
+from judges.training.encoder.model import DROPOUT, from_base
+from judges.training.encoder.progress import Curve
+from judges.training.encoder.training_loop import Plan, mean, train
+from judges.training.evaluation import encoder_evaluation as evaluate
+from judges.training.evaluation.metrics import table
+from judges.training.shipping import ship
+from judges.training.shipping.onnx_export import export_plain
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judges.training import augment
-from judges.training.data import NO_LICENCE_STATED, Group, Row, Target, group, load, split
+from judges.training.data import augmentation as augment
+from judges.training.data.datasets import NO_LICENCE_STATED, Group, Row, Target, group, load, split
 
 PASSAGE = [
     "The lock at Ostrava opens at 6 a.m. and closes at 22:00.",

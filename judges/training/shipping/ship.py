@@ -13,15 +13,19 @@ import torch
 
 from judges.cross_encoder.model_files import cores
 from judges.features import calibration as combiner
-from judges.training import card, evaluate, export, fit, written
-from judges.training.base import BASES, MINILM
-from judges.training.batches import CLAIM_TOKENS, WINDOW_TOKENS, Encoder
-from judges.training.data import Group, load, split
-from judges.training.floor import floor
-from judges.training.judged import figures, judge
-from judges.training.metrics import Figures, macro
-from judges.training.model import Judge, from_base
-from judges.training.wording import measure_rows
+from judges.training.data import written_claims as written
+from judges.training.data.batching import CLAIM_TOKENS, WINDOW_TOKENS, Encoder
+from judges.training.data.datasets import Group, load, split
+from judges.training.data.wording_prior import measure_rows
+from judges.training.encoder.bases import BASES, MINILM
+from judges.training.encoder.model import Judge, from_base
+from judges.training.evaluation import encoder_evaluation as evaluate
+from judges.training.evaluation.judge_evaluation import figures, judge
+from judges.training.evaluation.lexical_baseline import floor
+from judges.training.evaluation.metrics import Figures, macro
+from judges.training.shipping import combiner_fit as fit
+from judges.training.shipping import model_card as card
+from judges.training.shipping import onnx_export as export
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judges.training.metrics import Figures, macro, measure, roc_auc, table
+from judges.training.evaluation.metrics import Figures, macro, measure, roc_auc, table
 
 
 def flags(*values: int) -> np.ndarray:

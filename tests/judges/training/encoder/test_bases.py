@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from judges.training import base
+from judges.training.encoder import bases as base
 
 
 def test_a_model_cut_into_packages_is_put_together_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

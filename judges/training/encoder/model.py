@@ -19,8 +19,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from judges.training.batches import CLAIM_TOKENS, Batch
-from judges.training.data import Target
+from judges.training.data.batching import CLAIM_TOKENS, Batch
+from judges.training.data.datasets import Target
 
 LABELS: Final = ("entailment", "neutral", "contradiction")
 DROPOUT: Final = 0.1

@@ -11,20 +11,20 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from judges.cross_encoder import CachedEvidenceScorer, open_scorer
 from judges.protocols import JudgeError
-from judges.training import batches
-from judges.training.base import MPNET
-from judges.training.batches import Encoder, Item, collate
-from judges.training.data import SHARES, WRITTEN, Group, Row, Target
+from judges.training.data import batching as batches
+from judges.training.data.batching import Encoder, Item, collate
+from judges.training.data.datasets import SHARES, WRITTEN, Group, Row, Target
+from judges.training.encoder.bases import MPNET
 from judges.types import EvidenceWindows
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
-model = pytest.importorskip("judges.training.model", reason="safetensors is not installed")
-export = pytest.importorskip("judges.training.export", reason="onnx is not installed")
-exported = pytest.importorskip("judges.training.exported")
-evaluate = pytest.importorskip("judges.training.evaluate")
-progress = pytest.importorskip("judges.training.progress")
-ship = pytest.importorskip("judges.training.ship", reason="scikit-learn is not installed")
-train = pytest.importorskip("judges.training.train")
+model = pytest.importorskip("judges.training.encoder.model", reason="safetensors is not installed")
+export = pytest.importorskip("judges.training.shipping.onnx_export", reason="onnx is not installed")
+exported = pytest.importorskip("judges.training.encoder.exported_weights")
+evaluate = pytest.importorskip("judges.training.evaluation.encoder_evaluation")
+progress = pytest.importorskip("judges.training.encoder.progress")
+ship = pytest.importorskip("judges.training.shipping.ship", reason="scikit-learn is not installed")
+train = pytest.importorskip("judges.training.encoder.training_loop")
 
 WORDS = [
     "the",

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
-from judges.training.data import WRITTEN, Group, Row, Target
+from judges.training.data.datasets import WRITTEN, Group, Row, Target
 
 FOLDER: Final = Path(__file__).with_name("written")
 REPLIES: Final = Path(__file__).with_name("replies.jsonl")

@@ -6,10 +6,10 @@ import pytest
 pytest.importorskip("sklearn", reason="needs the extra training")
 
 from judges.features import NAMES, WORDED, Features
-from judges.training.data import WRITTEN, Target
-from judges.training.fit import Sample, best_cut, even_weights, fit
-from judges.training.floor import floor
-from judges.training.wording import Worded
+from judges.training.data.datasets import WRITTEN, Target
+from judges.training.data.wording_prior import Worded
+from judges.training.evaluation.lexical_baseline import floor
+from judges.training.shipping.combiner_fit import Sample, best_cut, even_weights, fit
 
 SOURCES = ("one", "two", "three", "four", "five", "six")
 EVIDENCE = "The old mill stands near Bergen. Its wheel turns slowly in summer."

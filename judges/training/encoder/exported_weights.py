@@ -7,8 +7,8 @@ import onnx
 import torch
 from onnx import numpy_helper
 
-from judges.training.export import CLAIM, EVIDENCE, Array
-from judges.training.model import Judge
+from judges.training.encoder.model import Judge
+from judges.training.shipping.onnx_export import CLAIM, EVIDENCE, Array
 
 
 def restore(folder: Path, base: Judge) -> Judge:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from judges.training import written
-from judges.training.data import WRITTEN, Group, Row, Target
+from judges.training.data import written_claims as written
+from judges.training.data.datasets import WRITTEN, Group, Row, Target
 
 PREMISE = "The lock at Ostrava opens at six."
 

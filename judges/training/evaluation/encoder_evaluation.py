@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from judges.training.batches import CLAIM_TOKENS, MOST_WINDOWS, WINDOW_TOKENS, Encoder, Item, collate, nearest
-from judges.training.data import Target, read
-from judges.training.metrics import Figures, Floats, measure
-from judges.training.model import Judge
+from judges.training.data.batching import CLAIM_TOKENS, MOST_WINDOWS, WINDOW_TOKENS, Encoder, Item, collate, nearest
+from judges.training.data.datasets import Target, read
+from judges.training.encoder.model import Judge
+from judges.training.evaluation.metrics import Figures, Floats, measure
 
 _BATCH_TOKENS = 2000
 _CLAIMS = 8

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from judges.sentences.splitter import IncrementalSplitter
-from judges.training.data import Row, Target
+from judges.training.data.datasets import Row, Target
 
 Rule = Callable[[str, random.Random], str | None]
 

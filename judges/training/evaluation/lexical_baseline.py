@@ -7,10 +7,10 @@ from typing import Any, Final
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from judges.training.fit import best_cut, even_weights
-from judges.training.judged import THRESHOLDS, figures
-from judges.training.metrics import Figures, Floats
-from judges.training.wording import Worded, measure_pairs
+from judges.training.data.wording_prior import Worded, measure_pairs
+from judges.training.evaluation.judge_evaluation import THRESHOLDS, figures
+from judges.training.evaluation.metrics import Figures, Floats
+from judges.training.shipping.combiner_fit import best_cut, even_weights
 from judges.types import Label
 
 _ROWS: Final = 7000

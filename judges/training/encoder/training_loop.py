@@ -14,10 +14,10 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from judges.training.base import MINILM
-from judges.training.batches import Batch, Encoder, Sampler, batches
-from judges.training.data import Group
-from judges.training.model import Judge, loss
+from judges.training.data.batching import Batch, Encoder, Sampler, batches
+from judges.training.data.datasets import Group
+from judges.training.encoder.bases import MINILM
+from judges.training.encoder.model import Judge, loss
 
 log = logging.getLogger(__name__)
 

@@ -8,11 +8,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from judges.training import evaluate, written
-from judges.training.batches import Encoder
-from judges.training.data import WRITTEN, Group
-from judges.training.metrics import macro, roc_auc
-from judges.training.model import Judge
+from judges.training.data import written_claims as written
+from judges.training.data.batching import Encoder
+from judges.training.data.datasets import WRITTEN, Group
+from judges.training.encoder.model import Judge
+from judges.training.evaluation import encoder_evaluation as evaluate
+from judges.training.evaluation.metrics import macro, roc_auc
 
 log = logging.getLogger(__name__)
 

@@ -15,11 +15,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from judges.features import NAMES, WORDED, Features, spread
-from judges.training import augment
-from judges.training.data import WRITTEN, Group, Row, Target
-from judges.training.judged import THRESHOLDS, Asked, look
-from judges.training.metrics import Flags, Floats
-from judges.training.wording import Worded
+from judges.training.data import augmentation as augment
+from judges.training.data.datasets import WRITTEN, Group, Row, Target
+from judges.training.data.wording_prior import Worded
+from judges.training.evaluation.judge_evaluation import THRESHOLDS, Asked, look
+from judges.training.evaluation.metrics import Flags, Floats
 
 _LOGIC: Final = frozenset({"BreakingNLI", "ConjNLI", "HELP", "MED", "MoNLI"})
 """Sets of sentence pairs about one word each: they teach the encoder logic, and say nothing of replies and passages."""

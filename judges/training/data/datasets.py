@@ -12,7 +12,7 @@ from typing import Final
 SNLI: Final = "SNLI"
 """The set of captions: the encoder alone learns from it."""
 WRITTEN: Final = "written"
-"""The claims written for training, see ``judges.training.written``."""
+"""The claims written for training, see ``judges.training.data.written_claims``."""
 HELD_OUT: Final = 0.06
 """Share of the premises that the encoder never sees; the combiner is fitted on them."""
 

@@ -18,9 +18,9 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from judges.training import base
-from judges.training.batches import CLAIM_TOKENS, WINDOW_TOKENS
-from judges.training.model import LABELS, Judge
+from judges.training.data.batching import CLAIM_TOKENS, WINDOW_TOKENS
+from judges.training.encoder import bases as base
+from judges.training.encoder.model import LABELS, Judge
 
 WEIGHTS: Final = "weights.bin"
 WORDS: Final = "words.bin"

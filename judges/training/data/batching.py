@@ -14,8 +14,9 @@ from tokenizers import Tokenizer
 from judges.features.words.lexicon import STOP
 from judges.sentences.splitter import IncrementalSplitter
 from judges.text.bm25 import substance, terms
-from judges.training import augment, base
-from judges.training.data import SHARES, SNLI, WRITTEN, Group, Row, Target
+from judges.training.data import augmentation as augment
+from judges.training.data.datasets import SHARES, SNLI, WRITTEN, Group, Row, Target
+from judges.training.encoder import bases as base
 
 CLAIM_TOKENS: Final = 96
 """Positions kept for the claim, ``[CLS]`` and ``[SEP]`` included; evidence begins behind them."""

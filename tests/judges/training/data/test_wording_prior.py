@@ -3,8 +3,8 @@
 import pytest
 
 from judges.features import WORDED, prepare
-from judges.training.data import Group, Row, Target
-from judges.training.wording import measure_rows, measures
+from judges.training.data.datasets import Group, Row, Target
+from judges.training.data.wording_prior import measure_rows, measures
 
 EVIDENCE = "The old mill stands near Bergen, and its wheel turns slowly."
 

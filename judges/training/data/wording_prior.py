@@ -13,8 +13,8 @@ import numpy.typing as npt
 from judges.cross_encoder.model_files import cores
 from judges.features import Prepared, measure_wording, prepare
 from judges.features.ngram_overlap import share_of_runs, stands, words_of
-from judges.training.data import SNLI, Group, Target
-from judges.training.metrics import Floats
+from judges.training.data.datasets import SNLI, Group, Target
+from judges.training.evaluation.metrics import Floats
 
 _ROWS: Final = 40_000
 _PART: Final = 200

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from judges.training.data import WRITTEN
-from judges.training.metrics import Figures, macro, table
+from judges.training.data.datasets import WRITTEN
+from judges.training.evaluation.metrics import Figures, macro, table
 
 _LICENCES: Final[Mapping[str, str]] = {
     "AggreFact-xsumfaith": "none stated (Liyan06/AggreFact)",
@@ -80,9 +80,9 @@ Before quantization, the macro balanced accuracy is {fp32:.3f} and the ROC-AUC {
 These are the figures of the judge as it ships. "Twins" are true claims, each paired with a false one in nearly the same
 words, about passages that were excluded from training; some of them were used to set the threshold. "Replies" are
 sentences from an assistant's answers over one to four documents, with typical mistakes of language models
-(`judges/training/replies.jsonl`). "Paraphrases" are true sentences about one passage in an assistant's words, and
-sentences with one error (`judges/training/paraphrases.jsonl`). Replies and paraphrases were not written by the author
-of the training data, and were never used in training.
+(`judges/training/data/replies.jsonl`). "Paraphrases" are true sentences about one passage in an assistant's words, and
+sentences with one error (`judges/training/data/paraphrases.jsonl`). Replies and paraphrases were not written by the
+author of the training data, and were never used in training.
 
 {written}
 ### Wording alone: boosted trees without the encoder and without exact comparisons
@@ -93,7 +93,7 @@ Fitted on 7,000 rows of the training data; means over twelve samples of those ro
 ## Training data
 
 The training data are {rows:,} labelled claims: claims from public data sets, and claims written for training
-(`judges/training/written/`) about the same and other passages. Each written true claim paraphrases its passage, and is
+(`judges/training/data/written/`) about the same and other passages. Each true one paraphrases its passage, and is
 paired with a false claim that differs in one thing. In addition, rules generate claims from all these passages
 (sentences repeated, merged, shortened; numbers, dates, names and polarity swapped; sentences removed from the
 evidence). Licences are as stated by each repository; this is not legal advice. `--stated-only` trains without

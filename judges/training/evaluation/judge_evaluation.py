@@ -25,7 +25,7 @@ from judges.features import (
     vector,
 )
 from judges.thresholds import Thresholds
-from judges.training.metrics import Figures, Floats, measure
+from judges.training.evaluation.metrics import Figures, Floats, measure
 from judges.types import Chunk, Claim, ClaimVerdict, Label, Probabilities, Span
 from judges.verdicts.claim_judge import ClaimJudge
 

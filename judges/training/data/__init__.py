@@ -1,0 +1,1 @@
+"""Training data: public data sets, written claims, claims made by rule, batches."""

@@ -1,0 +1,1 @@
+"""The encoder: base models, the model, the training loop."""

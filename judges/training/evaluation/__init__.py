@@ -1,0 +1,1 @@
+"""What the judge is measured by, and on what."""
