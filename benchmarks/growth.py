@@ -3,12 +3,13 @@
     python -m benchmarks.growth [--full] [--sizes N,4N,...] [--only SHAPE,...] [--stages STAGE,...] [--loop]
 
 Each shape is made to provoke work that grows with the square: tables, short sentences, brackets that never close, one
-long word. A shape is read in six ways:
+long word. A shape is read in seven ways:
 
     reply     a reply that arrives in deltas, by ``GroundingChecker`` with a scripted judge
     whole     the same reply in one piece
     json      a JSON reply, of which the shape is a string; the shapes that are JSON themselves as they are
     gateway   a streamed reply that the gateway in process holds, judges and records
+    unary     the same as a whole reply, of which no claim is supported, so that it is left out
     document  a document, which is cut into windows, indexed and compared with a claim
     request   the body of a request, with the shape as message and as document
 
@@ -25,15 +26,19 @@ import json
 import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
+from app.events.records import RecordedRequest
 from app.protocols.documents import Limits, read_chat
 from judges.checker import GroundingChecker
+from judges.concurrency import MAX_INLINE_SPLIT_CHARS, run
 from judges.testing import ScriptedJudge, entails
 from judges.thresholds import Thresholds
 from judges.types import Chunk
-from tests.support.in_process_gateway import TRUE, bench, policy, said
+from tests.support.in_process_gateway import TRUE, Bench, bench, policy, said
+from tests.support.in_process_gateway import whole as completion
 
 MAX_RATIO = 5.0
 MAX_STEP_S = 0.02
@@ -152,11 +157,11 @@ async def _check(text: str, *, delta: int, is_json: bool = False) -> None:
         evidence, thresholds=Thresholds(), is_json=is_json, question="How much leave is there?", max_claims=100_000
     )
     for start in range(0, len(text), delta):
-        for sentence in reply.push(text[start : start + delta]):
+        for sentence in await run(delta <= MAX_INLINE_SPLIT_CHARS, reply.push, text[start : start + delta]):
             await reply.check(sentence)
     for sentence in reply.flush():
         await reply.check(sentence)
-    reply.report()
+    await asyncio.to_thread(reply.report)
 
 
 async def reply(text: str) -> None:
@@ -176,8 +181,27 @@ async def json_reply(text: str) -> None:
 async def gateway(text: str) -> None:
     pieces = [text[start : start + _DELTA] for start in range(0, len(text), _DELTA)]
     at = await bench(said(*pieces), policy(contradiction_action="block"), judge=ScriptedJudge(default=entails()))
-    await at.stream_bytes()
-    assert at.event.request.action
+    with _recording_on_a_thread(at):
+        await at.stream_bytes()
+
+
+async def unary(text: str) -> None:
+    at = await bench(
+        completion(text),
+        policy(unverifiable_action="strip", unjudged_action="strip"),
+        judge=ScriptedJudge(),
+    )
+    with _recording_on_a_thread(at):
+        await at.unary()
+
+
+def _recording_on_a_thread(at: Bench) -> AbstractContextManager[object]:
+    """The event is made on a thread, as the writer does."""
+
+    async def append(record: RecordedRequest) -> None:
+        await asyncio.to_thread(record.event)
+
+    return mock.patch.object(at.events, "append", append)
 
 
 async def document(text: str) -> None:
@@ -204,6 +228,7 @@ STAGES: dict[str, Callable[[str], Coroutine[Any, Any, None]]] = {
     "whole": whole,
     "json": json_reply,
     "gateway": gateway,
+    "unary": unary,
     "document": document,
     "request": request,
 }
