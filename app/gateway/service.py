@@ -41,6 +41,8 @@ from app.runs.run_service import JoinedRun, RunService
 from app.settings import Settings
 from app.upstream import Headers, UpstreamClient, decoded, returned_headers
 from judges.checker import GroundingChecker
+from judges.concurrency import MAX_INLINE_REPLY_CHARS
+from judges.concurrency import run as run_off_loop
 from judges.evidence.index import EvidenceIndex
 from judges.types import Chunk, Claim, Consistency, ReplyVerdict
 from policies.citations.document_names import DocumentNames
@@ -421,15 +423,15 @@ class Gateway:
         body = await self._read(response, scope)
         content_type = "application/json" if body.lstrip()[:1] == b"{" else _content_type(response)
         events = request.adapter.decode(_once(body), content_type, dropped=dropped)
-        async with aclosing(guard.run(events)) as run:
-            outputs = [output async for output in run]
+        async with aclosing(guard.run(events)) as released:
+            outputs = [output async for output in released]
         headers = _headers(response, scope)
         _raise_refusal(outputs, scope.recorder)
         governed = guard.mode is not Mode.UNTOUCHED
         if governed:
             _raise_break(outputs)
         if governed or not _is_json(response):
-            body = request.adapter.collect(body, outputs)
+            body = await run_off_loop(len(body) <= MAX_INLINE_REPLY_CHARS, request.adapter.collect, body, outputs)
             headers = [(name, value) for name, value in headers if name != "content-type"]
             headers.append(("content-type", "application/json"))
         record = await scope.record()

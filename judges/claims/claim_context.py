@@ -62,6 +62,7 @@ class ContextFinder:
     def __init__(self, rules: ClaimRules, stated: Callable[[Sentence], str]) -> None:
         self._rules = rules
         self._stated = stated
+        self._points_back = lru_cache(maxsize=256)(self._read_points_back)
 
     def above(self, sentence: Sentence, previous: Sequence[Sentence]) -> OuterLines:
         """The lines above ``sentence``, from the sentences before it."""
@@ -166,7 +167,7 @@ class ContextFinder:
         """The text of a heading; "" for a generic one such as "Summary"."""
         return "" if self._rules.headings.match(fold(title.plain)) else title.plain.rstrip(":： ")
 
-    def _points_back(self, text: str) -> bool:
+    def _read_points_back(self, text: str) -> bool:
         folded = fold(text)
         return bool(self._rules.pronouns.match(folded) or self._rules.connectives.match(folded))
 

@@ -71,8 +71,9 @@ class HeuristicClaimExtractor:
         self._contexts = ContextFinder(self._rules, self._stated)
         # Cached, because each sentence is asked about again as the one before the next.
         self._clauses: dict[tuple[int, str], Sequence[_Clause]] = {}
-        self._last_row: Sentence | None = None
-        self._last_header: Sequence[str] = ()
+        self._rows: dict[int, tuple[Sentence, Sequence[str]]] = {}
+        """The table rows read so far, each with the cells of its table's header."""
+        self._statements: dict[int, tuple[Sentence, str]] = {}
 
     async def extract(self, sentence: Sentence, previous: Sequence[Sentence]) -> Sequence[Claim]:
         """The claims of ``sentence``, empty if it makes none. ``previous`` are the sentences before it, in order."""
@@ -122,7 +123,12 @@ class HeuristicClaimExtractor:
 
     def _stated(self, sentence: Sentence) -> str:
         """All claims of ``sentence`` as one text."""
-        return "" if ROW.match(sentence.text) else " ".join(clause.text for clause in self._clauses_of(sentence))
+        known = self._statements.get(sentence.index)
+        if known is not None and known[0] is sentence:
+            return known[1]
+        stated = "" if ROW.match(sentence.text) else " ".join(clause.text for clause in self._clauses_of(sentence))
+        self._statements[sentence.index] = (sentence, stated)
+        return stated
 
     def _clause(self, text: str) -> tuple[str, str] | None:
         """The statement of a clause without its introduction, and the question that it repeats; None if it states
@@ -190,7 +196,7 @@ class HeuristicClaimExtractor:
         """The claim of a table row: each cell after its column's name. The first row of a table is its header, which
         makes a claim only if a cell is not a label."""
         header, values = self._header(previous), self._cells(sentence.text)
-        self._last_row, self._last_header = sentence, values if header is None else header
+        self._rows[sentence.index] = (sentence, values if header is None else header)
         if not any(map(has_words, values)):
             return []
         text = sentence.text
@@ -202,14 +208,15 @@ class HeuristicClaimExtractor:
 
     def _header(self, previous: Sequence[Sentence]) -> Sequence[str] | None:
         """The cells of the first row of the table that continues after ``previous``; None if no table does. The search
-        ends at the row read last, whose header is known."""
+        ends at a row that was read before, whose header is known."""
         above: Sentence | None = None
         for place in range(len(previous) - 1, -1, -1):
             if not _continues_table(previous[place]):
                 break
             above = previous[place]
-            if above is self._last_row:
-                return self._last_header
+            known = self._rows.get(above.index)
+            if known is not None and known[0] is above:
+                return known[1]
         return None if above is None else self._cells(above.text)
 
     def _cells(self, row: str) -> list[str]:
