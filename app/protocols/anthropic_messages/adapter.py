@@ -12,7 +12,7 @@ from app.protocols.anthropic_messages.encoder import MessageEncoder
 from app.protocols.anthropic_messages.event_types import TextBlock, event_bytes, object_of
 from app.protocols.anthropic_messages.request import MessagesRequest
 from app.protocols.anthropic_messages.whole_reply import events_of, message_of
-from app.protocols.common.known_fields import KnownFields
+from app.protocols.common.known_fields import KnownFields, repeats_a_key
 from app.protocols.common.sse import EventTooLargeError, SSEEvent, SSEParser
 from app.protocols.common.sse_json import dump, read_object
 from app.protocols.common.stream_events import Output, ReplyError, UpstreamEvent
@@ -27,6 +27,7 @@ class MessagesAdapter:
 
     def __init__(self, request: MessagesRequest) -> None:
         self._request = request
+        self._fields: KnownFields | None = None
         self._chunks = request.parsed.chunks
         self._texts: dict[int, TextBlock] = {}
         self._writer = MessageEncoder(self._texts, DocumentNumbers(request.blocks, self._chunks))
@@ -56,10 +57,14 @@ class MessagesAdapter:
             model=self._request.parsed.model,
             stops=stops if isinstance(stops, list) else (),
             needs_start=not self._request.parsed.stream,
+            fields=self._fields,
         )
         if "event-stream" not in content_type:
             whole = b"".join([data async for data in body])
-            for event in events_of(read_object(whole)):
+            message = read_object(whole)
+            if self._fields is not None and repeats_a_key(whole, message):
+                self._fields.leave_out("repeated_key")
+            for event in events_of(message):
                 for read in reader.read(event_bytes(event), event):
                     yield read
             return
@@ -117,4 +122,9 @@ def _read(reader: MessageDecoder, parsed: SSEEvent) -> Iterator[UpstreamEvent]:
         yield from reader.without_data(parsed.raw)
         return
     event = object_of(parsed.data)
-    yield from reader.unread(parsed.raw) if event is None else reader.read(parsed.raw, event)
+    if event is None:
+        yield from reader.unread(parsed.raw)
+    elif reader.fields is not None and repeats_a_key(parsed.data, event):
+        yield from reader.unread(parsed.raw, "repeated_key")
+    else:
+        yield from reader.read(parsed.raw, event)

@@ -96,8 +96,9 @@ def _end(said: Mapping[str, Any], stops: Collection[str]) -> _Json:
         end["stop_sequence"] = stop if isinstance(stop, str) and stop in stops else None
     details = said.get("stop_details")
     if isinstance(details, dict):
-        names = ("type", "category", "explanation")
-        end["stop_details"] = {name: details[name] for name in names if isinstance(details.get(name), str | None)}
+        end["stop_details"] = {name: word_of(details[name]) for name in ("type", "category") if name in details}
+        if isinstance(explanation := details.get("explanation", 0), str | None):
+            end["stop_details"]["explanation"] = explanation
     elif "stop_details" in said:
         end["stop_details"] = None
     if "container" in said:

@@ -17,6 +17,8 @@ from app.protocols.anthropic_messages.event_types import (
     index_of,
     input_tokens,
 )
+from app.protocols.anthropic_messages.fields import rebuilt_bytes
+from app.protocols.common.known_fields import KnownFields
 from app.protocols.common.stream_events import (
     ChoiceFinish,
     EndOfReply,
@@ -57,7 +59,9 @@ class MessageDecoder:
         model: str | None,
         stops: Collection[str] = (),
         needs_start: bool = False,
+        fields: KnownFields | None = None,
     ) -> None:
+        self.fields = fields
         self._model = model
         self._prompt_tokens: int | None = None
         self._references = references
@@ -73,6 +77,9 @@ class MessageDecoder:
 
     def read(self, raw: bytes, event: _Json) -> Iterator[UpstreamEvent]:
         """The pipeline's events for an upstream event that came as ``raw``."""
+        if self.fields is not None:
+            event = self._references.with_known_citation(event)
+            raw = rebuilt_bytes(event, self.fields)
         kind = event.get("type")
         read = _BY_TYPE.get(kind) if isinstance(kind, str) else None
         if kind == "ping":
@@ -86,12 +93,18 @@ class MessageDecoder:
             yield from self.settle(goes_on=kind == "content_block_start" and block_of(event).get("type") == "text")
             yield from read(self, raw, event)
 
-    def unread(self, raw: bytes) -> Iterator[UpstreamEvent]:
-        """An event whose data is not a JSON object."""
-        yield from self._let_by(raw, _withheld("unreadable"))
+    def unread(self, raw: bytes, fault: str = "unreadable") -> Iterator[UpstreamEvent]:
+        """An event whose data is not a JSON object, or has another ``fault``."""
+        if self.fields is not None:
+            self.fields.leave_out(fault)
+            raw = b""
+        yield from self._let_by(raw, _withheld(fault))
 
     def without_data(self, raw: bytes) -> Iterator[UpstreamEvent]:
-        """An event without data. Only its comments pass."""
+        """An event without data. Only its comments pass, and not those under a policy."""
+        if self.fields is not None:
+            self.fields.leave_out("comment")
+            return
         lines = [line for line in raw.replace(b"\r", b"\n").split(b"\n") if line.startswith(b":")]
         comments = b"".join(line + b"\n" for line in lines) + b"\n"
         yield from self._let_by(raw, *([Passthrough(raw=comments)] if lines else []))
@@ -164,12 +177,15 @@ class MessageDecoder:
             clean = cleaning.cited_delta(index, citation)
             block.tail.append(clean)
             renumbered = self._references.renumbered(citation)
-            if renumbered is not citation:
+            if renumbered is not citation and self.fields is not None:
+                raw = event_bytes({**clean, "delta": {**clean["delta"], "citation": renumbered}})
+            elif renumbered is not citation:
                 raw = event_bytes({**event, "delta": {**delta, "citation": renumbered}})
             yield UpstreamEvent(raw=raw, parts=_more(event, clean))
             return
         other = cleaning.other_delta(event) if block is None and index in self._others else None
         if other is None:
+            raw = raw if self.fields is None else b""
             yield UpstreamEvent(raw=raw, parts=(_withheld(name_of(kind)),))
         else:
             yield UpstreamEvent(raw=raw, parts=(Passthrough(raw=event_bytes(other), choice=0), *_more(event, other)))

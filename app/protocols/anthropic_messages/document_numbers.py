@@ -10,6 +10,7 @@ from typing import Any
 
 from app.protocols.anthropic_messages.allowlist import name_of, word_of
 from app.protocols.anthropic_messages.request import DocumentBlock
+from app.protocols.common.known_fields import UNFIT, identifier
 from app.protocols.common.stream_events import SupportingPassage, UpstreamCitation
 from judges.types import Chunk
 
@@ -20,6 +21,9 @@ _NUMBERS = {
     "search_result_location": ("search_result", "search_result_index"),
 }
 """Type of block, and name of the number, by the type of a citation."""
+
+_UNTITLED: Mapping[str, None] = {"title": None, "document_title": None}
+"""The fields of a citation that may be null."""
 
 
 class DocumentNumbers:
@@ -54,6 +58,23 @@ class DocumentNumbers:
         """Whether a document of the request contains the text."""
         said = "".join(quoted.split())
         return any(said in "".join(chunk.text.split()) for chunk in self._chunks)
+
+    def with_known_citation(self, event: dict[str, Any]) -> dict[str, Any]:
+        """The event without texts in its citation that no document of the request has: a title is text too."""
+        delta = event.get("delta")
+        citation = delta.get("citation") if isinstance(delta, dict) else None
+        if not isinstance(delta, dict) or not isinstance(citation, dict):
+            return event
+        names = {name for chunk in self._chunks for name in (chunk.title, chunk.source, chunk.url)}
+        known = {
+            name: value if not isinstance(value, str) or self._may_quote(value, names) else _UNTITLED.get(name, "")
+            for name, value in citation.items()
+        }
+        return {**event, "delta": {**delta, "citation": known}}
+
+    def _may_quote(self, value: str, names: Collection[str | None]) -> bool:
+        says_nothing = not any(map(str.isalnum, value))
+        return says_nothing or value in names or identifier(value) is not UNFIT or self.says(value)
 
     def citation(self, support: SupportingPassage) -> dict[str, Any]:
         """A citation of our own: the passage that supports a sentence."""

@@ -30,6 +30,7 @@ RULES: Json = {"contradiction_action": "block", "unverifiable_action": "strip", 
                "min_grounding_score": 0.0, "max_unverifiable_ratio": 1.0}  # fmt: skip
 MARK = "40 days"
 HELD = pytest.mark.parametrize("mode", ["hold", "final"])
+MODES = pytest.mark.parametrize("mode", ["hold", "live", "final"])
 
 
 def delta(index: int = 0, **said: Any) -> Json:
@@ -111,7 +112,32 @@ FRAMES: dict[str, tuple[bytes, str]] = {
 }
 
 
-@HELD
+MORE: dict[str, bytes] = {
+    "comment": inserted(3, f": {FALSE}\n\n".encode()),
+    "repeated key": inserted(
+        3, f'data: {{"type":"content_block_stop","index":0,"note":"{FALSE}","note":1}}\n\n'.encode()
+    ),
+    "role": changed(0, "message", role=FALSE),
+    "id": changed(0, "message", id=FALSE),
+    "model": changed(0, "message", model=FALSE),
+    "stop reason": changed(4, "delta", stop_reason=FALSE),
+    "stop details": changed(4, "delta", stop_details={"type": FALSE, "category": FALSE, "note": FALSE}),
+    "citation": inserted(
+        2,
+        delta(type="citations_delta", citation={"type": "char_location", "cited_text": FALSE, "document_title": FALSE}),
+    ),
+}
+
+
+@MODES
+@pytest.mark.parametrize("name", MORE)
+async def test_values_that_do_not_fit_their_field_do_not_leave(name: str, mode: str) -> None:
+    seen = (await stream_bytes(await governed(MORE[name], mode))).decode()
+    assert MARK not in seen
+    assert TRUE in "".join(each["delta"].get("text", "") for each in parsed(seen.encode()) if "delta" in each)
+
+
+@MODES
 @pytest.mark.parametrize("name", FRAMES)
 async def test_what_nobody_knows_does_not_leave_and_is_named(name: str, mode: str) -> None:
     data, told = FRAMES[name]
@@ -170,7 +196,7 @@ async def test_lines_beside_data_do_not_leave() -> None:
     odd = f": note\n{FALSE}\nevent: {FALSE}\n\ndata:\n\n".encode()
     data = inserted(3, odd)
     seen = await stream_bytes(await governed(data))
-    assert b": note\n\n" in seen
+    assert b"note" not in seen
     assert MARK not in seen.decode()
     assert await stream_bytes(await bench(data), documents=None) == data
 
