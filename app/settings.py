@@ -181,6 +181,10 @@ class Settings(BaseSettings):
     upstream_connections: Annotated[
         Count, Field(description="Maximum number of concurrent connections to the upstream")
     ] = 1_000
+    max_connections: Annotated[Count, Field(description="Most connections of clients to a worker")] = 10_000
+    max_connections_per_address: Annotated[
+        Count, Field(description="Most connections of clients to a worker from one address")
+    ] = 2_000
     max_body_bytes: Annotated[Count, Field(description="Maximum size of a body on a governed path")] = 16 * 1024 * 1024
     max_documents: Annotated[Count, Field(description="Maximum number of documents in a request")] = 1_000
     max_document_chars: Annotated[Count, Field(description="Maximum length of a document, in characters")] = 1_000_000

@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from app.auth import check_redis
 from app.auth.admin_token import AdminAuth
 from app.auth.secrets import check_secret_keys
+from app.cli.http_protocol import http_protocol
 from app.config import load_config
 from app.db.database import Database
 from app.db.schema import upgrade
@@ -107,6 +108,8 @@ def serve(settings: Settings, *, host: str, port: int, workers: int) -> None:
             workers=workers,
             log_config=None,
             access_log=False,
+            http=http_protocol(settings),
+            ws="none",
             server_header=False,
             lifespan="on",
             timeout_keep_alive=_KEEP_ALIVE_S,

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import httpx
 import uvicorn
 
+from app.cli.http_protocol import HEAD_TIMEOUT_S, http_protocol
 from app.main import create_app
 from app.observability.tracing import Tracing
 from app.settings import Settings
@@ -41,7 +42,13 @@ class Gateway:
     """The gateway under test, its upstream and its judge."""
 
     def __init__(
-        self, folder: Path, *, real_judge: bool = False, tracing: Tracing | None = None, **settings: Any
+        self,
+        folder: Path,
+        *,
+        real_judge: bool = False,
+        tracing: Tracing | None = None,
+        head_timeout_s: float = HEAD_TIMEOUT_S,
+        **settings: Any,
     ) -> None:
         self.upstream = ScriptedUpstream().start()
         self.judge = KnowingJudge()
@@ -72,7 +79,14 @@ class Gateway:
             self._loop = asyncio.get_running_loop()
             await app(scope, receive, send)
 
-        config = uvicorn.Config(watched, log_config=None, lifespan="on", timeout_graceful_shutdown=2)
+        config = uvicorn.Config(
+            watched,
+            log_config=None,
+            lifespan="on",
+            timeout_graceful_shutdown=2,
+            http=http_protocol(self.settings, head_timeout_s=head_timeout_s),
+            ws="none",
+        )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="gateway", daemon=True)
         self._names = itertools.count(1)
