@@ -291,12 +291,19 @@ ROWS: dict[str, Sequence[Panel]] = {
         ),
         Panel(
             title="Requests refused by key",
-            about="wrong: missing, unknown or revoked key. rate: over the limit per minute. "
+            about="wrong: missing, unknown or revoked key. rate: over the limit per minute. admin: wrong admin token. "
             "not shared: limits counted per worker because Redis was unavailable.",
             queries=[
                 Query(expr=rate("groundlane_keys_refused_total", "reason"), legend="{{reason}}"),
+                Query(expr=rate("groundlane_admin_tokens_wrong_total"), legend="admin"),
                 Query(expr=rate("groundlane_limits_not_shared_total"), legend="not shared"),
             ],
+            unit="ops",
+        ),
+        Panel(
+            title="Response fields left out",
+            about="Fields of upstream responses that are not known, left out under a grounding policy.",
+            queries=[Query(expr=rate("groundlane_dropped_fields_total", "api", "field"), legend="{{api}} {{field}}")],
             unit="ops",
         ),
     ),
