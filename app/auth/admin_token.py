@@ -17,10 +17,11 @@ _SESSIONS = "session_key"
 
 
 class AdminAuth:
-    """Checks the admin token. ``created`` is the token if ``open`` has just created it: show it once.
+    """Checks the admin token. ``created`` is the token if ``open`` has just created it, to be shown once; otherwise
+    None.
 
-    ``id`` identifies it in the audit log. It is the same on every worker and after restarts, and not a part of the
-    token. ``session_key`` signs the sessions of browsers. It is the same on every worker and differs between
+    ``id`` identifies the token in the audit log. It is the same on every worker and after restarts, and reveals no part
+    of the token. ``session_key`` signs browser sessions. It is the same on every worker and differs between
     installations and tokens, so a new token signs everybody out.
     """
 
@@ -34,8 +35,8 @@ class AdminAuth:
 
     @classmethod
     async def open(cls, database: Database, token: SecretStr | None) -> "AdminAuth":
-        """``token`` is the one from the settings. Without it, the token created at the first start is used, whose hash
-        is in the database; it is created now if there is none. Raises DatabaseUnavailableError."""
+        """Use ``token``, from the settings, or if it is None, the token whose hash is in the database. The first start
+        creates that token. Raises DatabaseUnavailableError."""
         salt, new = secrets.token_bytes(16), secrets.token_urlsafe(32)
         ours = {_SESSIONS: secrets.token_hex(32)}
         if token is None:
@@ -56,13 +57,13 @@ class AdminAuth:
         )
 
     def accepts(self, token: str) -> bool:
-        """Whether ``token`` is the admin token. Takes constant time."""
+        """Whether ``token`` is the admin token, compared in constant time."""
         return hmac.compare_digest(_hash(self._salt, token), self._digest)
 
 
 async def _kept(database: Database, ours: Mapping[str, str]) -> dict[str, str]:
-    """The stored values for the keys of ``ours``. If workers start at the same time, one stores its values, and the
-    others read them."""
+    """Return the stored values for the keys in ``ours``, after storing ``ours`` if there are none. If workers start at
+    the same time, one stores its values and the others read them."""
     async with database.write() as connection:
         await connection.execute(database.insert_ignore(meta), [{"key": key, "value": ours[key]} for key in ours])
         found = await connection.execute(select(meta.c.key, meta.c.value).where(meta.c.key.in_(list(ours))))
@@ -80,5 +81,6 @@ def _hash(salt: bytes, token: str) -> bytes:
 
 
 def _slow_hash(token: str) -> bytes:
-    """Only for the id: the token may be chosen by people, its id is logged, and its salt cannot be random."""
+    """Hash the token for its id. The hash is slow because an operator may have chosen a weak token, the id is logged,
+    and its salt cannot be random."""
     return hashlib.scrypt(token.encode("utf-8", "surrogatepass"), salt=b"groundlane admin token", n=2**13, r=8, p=1)

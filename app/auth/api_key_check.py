@@ -1,4 +1,4 @@
-"""The check of an API key: finds the gateway key in a request's headers and looks it up."""
+"""Checks API keys: finds the gateway key in a request's headers and looks it up."""
 
 import re
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ RawHeaders = Sequence[tuple[bytes, bytes]]
 
 
 def check_api_key(headers: RawHeaders, query: bytes, keys: KeyStore, *, required: bool) -> GatewayKey | None:
-    """The gateway key of a request; None if it has none and doesn't need one. Raises WrongKeyError.
+    """Return a request's gateway key, or None if it has no key and needs none. Raises WrongKeyError.
 
-    Tokens of other formats belong to the upstream. Unless a key is ``required``, they're accepted.
+    Tokens in other formats are meant for the upstream, and are accepted unless a gateway key is ``required``.
     """
     if _KEY.search(query):
         raise WrongKeyError("Gateway keys must be sent in a header. Don't put them in the URL, which ends up in logs.")
@@ -39,5 +39,5 @@ def check_api_key(headers: RawHeaders, query: bytes, keys: KeyStore, *, required
 
 
 def without_api_keys(headers: RawHeaders) -> RawHeaders:
-    """The headers without gateway keys, so that none can reach an upstream."""
+    """Remove gateway keys from the headers, so that none can reach an upstream."""
     return [(name, value) for name, value in headers if name != _KEY_HEADER and not _KEY.search(value)]

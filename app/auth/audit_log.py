@@ -1,4 +1,4 @@
-"""The audit log: one line for each change by an administrator, written in the transaction of the change."""
+"""The audit log: one entry for each change by an administrator, written in the same transaction as the change."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ _actor: ContextVar[str] = ContextVar("actor", default="system")
 
 
 def act_as(actor: str) -> None:
-    """Attribute the following changes in this task to ``actor``."""
+    """Attribute all further changes in this task to ``actor``."""
     _actor.set(actor)
 
 
@@ -40,9 +40,9 @@ async def note(
     before: Mapping[str, Any] | None = None,
     after: Mapping[str, Any] | None = None,
 ) -> None:
-    """Record that the current actor did ``action`` (such as ``policy.update``) to ``target``, an id or name.
+    """Record that the current actor performed ``action`` (such as ``policy.update``) on ``target``, an id or name.
 
-    ``before`` and ``after`` are plain JSON, and hold no secret; None: it was not there.
+    ``before`` and ``after`` describe the target as plain JSON without secrets; None means that it didn't exist.
     """
     row = {
         "id": f"aud_{uuid4().hex}",
@@ -58,7 +58,7 @@ async def note(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFilter:
-    """Which lines; None matches any. ``since`` is inclusive, ``until`` exclusive."""
+    """Selects entries; None matches any value. ``since`` is inclusive, ``until`` exclusive."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -70,7 +70,7 @@ class AuditFilter:
 async def entries(
     database: Database, filter: AuditFilter, *, limit: int, after: tuple[datetime, str] | None = None
 ) -> Sequence[dict[str, Any]]:
-    """Up to ``limit`` lines, newest first, starting after ``after`` (time and id).
+    """Return up to ``limit`` entries, newest first, starting after ``after`` (time and id).
 
     Raises DatabaseUnavailableError.
     """

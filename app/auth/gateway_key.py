@@ -17,23 +17,23 @@ _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 
 
 def new_key() -> str:
-    """A new key: ``gl-``, eight characters that identify it, and a secret of 256 random bits."""
+    """Create a key: ``gl-``, eight characters that identify it, and a secret of 256 random bits."""
     return f"gl-{''.join(secrets.choice(_ALPHABET) for _ in range(8))}-{secrets.token_urlsafe(32)}"
 
 
 def is_key(text: str) -> bool:
-    """Whether ``text`` has the format of a gateway key; so does one with a truncated or mistyped secret."""
+    """Whether ``text`` has the format of a gateway key, even if its secret is truncated or mistyped."""
     return _PREFIX.match(text) is not None
 
 
 def prefix_of(text: str) -> str:
-    """The public part of a key, which identifies it. Empty if ``text`` isn't a key."""
+    """Return the public part of a key, which identifies it, or "" if ``text`` isn't a key."""
     found = _PREFIX.match(text)
     return found.group() if found else ""
 
 
 def hash_key(text: str) -> bytes:
-    """The hash that is stored for a key.
+    """Compute the hash that is stored for a key.
 
     Slow hashes protect passwords that people choose. A key has 256 random bits, which can't be guessed however fast the
     hash is, and a slow hash per request would make denial of service easy.
@@ -55,11 +55,11 @@ class GatewayKey:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names that the scope of a policy can match."""
+        """The names that a policy's scope can match."""
         return (self.name, self.prefix)
 
     def check_model(self, model: str | None, *, param: str = "model") -> None:
-        """Raises KeyLimitError unless the key allows ``model``."""
+        """Check that the key allows ``model``. Raises KeyLimitError."""
         if not self.models or (model is not None and _any(self.models, model)):
             return
         if model is None:
@@ -69,7 +69,7 @@ class GatewayKey:
         raise KeyLimitError(message, code="model_not_allowed", param=param)
 
     def check_body(self, body: Mapping[str, Any]) -> None:
-        """Checks every model that ``body`` names: ``model``, and the fallbacks that some upstreams support. Raises
+        """Check every model that ``body`` names: ``model``, and the fallbacks that some upstreams support. Raises
         KeyLimitError."""
         model = body.get("model")
         self.check_model(model if isinstance(model, str) else None)
@@ -85,13 +85,13 @@ class GatewayKey:
             raise self._collection_error(path, f"is in {collection!r:.200}")
 
     def check_stored_documents(self, path: str) -> None:
-        """``path`` is what follows ``/v1``. Raises KeyLimitError if it is for texts that an upstream stores, in
-        collections that nobody knows, and the key is limited to some."""
+        """Check that the key may use ``path`` (the part after ``/v1``). Raises KeyLimitError if the key is limited to
+        certain collections and the path gives access to documents stored upstream, whose collections are unknown."""
         first, _, rest = path.lstrip("/").partition("/")
         if self.collections and (
             first == "vector_stores" or (first == "files" and rest.rstrip("/").endswith("content"))
         ):
-            raise self._collection_error("path", "leads to documents without a collection")
+            raise self._collection_error("path", "gives access to documents without a collection")
 
     def _collection_error(self, path: str, told: str) -> KeyLimitError:
         return KeyLimitError(
@@ -101,7 +101,8 @@ class GatewayKey:
         )
 
     def permits(self, document: Chunk, *, unnamed: bool = False) -> bool:
-        """Whether the key allows the document's collection; ``unnamed``: or it has none."""
+        """Whether the key allows the document's collection. With ``unnamed``, documents without a collection are
+        allowed too."""
         if not self.collections:
             return True
         return unnamed if document.collection is None else _any(self.collections, document.collection)
@@ -109,10 +110,10 @@ class GatewayKey:
     def check_documents(
         self, documents: Sequence[Chunk], path_of: Callable[[int], str], *, unnamed: bool = False
     ) -> None:
-        """Raises KeyLimitError for the first document whose collection the key doesn't allow, or that has none, unless
-        ``unnamed`` ones are allowed.
+        """Check that the key permits all ``documents``, with ``unnamed`` as in ``permits``. ``path_of`` maps a
+        document's index to its path in the request.
 
-        ``path_of`` returns the path in the request of the document with an index.
+        Raises KeyLimitError for the first document that the key doesn't permit.
         """
         for index, document in enumerate(documents if self.collections else ()):
             if not self.permits(document, unnamed=unnamed):

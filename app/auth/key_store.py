@@ -1,4 +1,4 @@
-"""The gateway keys: looked up in memory for every request, created and revoked in the database."""
+"""Stores gateway keys: lookups read memory, and changes are written to the database."""
 
 import asyncio
 import hmac
@@ -57,8 +57,9 @@ _SHOWN = tuple(api_keys.c[each.name] for each in fields(StoredKey))
 class KeyStore:
     """All keys of one database. Lookups use memory, so requests don't need the database.
 
-    ``refresh`` reads them; whoever owns the store calls it at the start and when others have changed something. The
-    store's own changes raise DatabaseUnavailableError, and are in force in this process when they return.
+    ``refresh`` reads the keys; the store's owner calls it at startup and when another process has changed a key.
+    Changes made through the store take effect in this process before the method returns. They raise
+    DatabaseUnavailableError.
     """
 
     def __init__(self, database: Database) -> None:
@@ -67,7 +68,7 @@ class KeyStore:
         self._loading = asyncio.Lock()
 
     def find(self, text: str) -> GatewayKey | None:
-        """The active key ``text``, or None. Takes constant time."""
+        """Return the active key ``text``, or None. The comparison takes constant time."""
         key = self._in_force.get(prefix_of(text))
         same = hmac.compare_digest(hash_key(text), _NOBODY if key is None else key.digest)
         return key if same else None
@@ -102,8 +103,8 @@ class KeyStore:
         after: tuple[str, str] | None = None,
         limit: int = 50,
     ) -> Sequence[StoredKey]:
-        """Up to ``limit`` keys by name, starting after ``after`` (name and prefix). ``prefix``: how the prefix
-        starts."""
+        """Return up to ``limit`` keys, sorted by name, starting after ``after`` (name and prefix). ``prefix`` selects
+        keys whose prefix starts with it."""
         columns = api_keys.c
         query = select(*_SHOWN).order_by(columns.name, columns.prefix).limit(limit)
         if prefix is not None:
@@ -118,14 +119,14 @@ class KeyStore:
             return [_stored(row) for row in (await connection.execute(query)).all()]
 
     async def get(self, key: str) -> StoredKey:
-        """The key of that id or prefix. Raises NotFoundError."""
+        """Return the key with this id or prefix. Raises NotFoundError."""
         async with self._database.read() as connection:
             return await _get(connection, key)
 
     # Changing.
 
     async def create(self, draft: KeyDraft) -> tuple[StoredKey, str]:
-        """Create a key. Returns what is stored, and the key, which can't be read again."""
+        """Create a key. Return its stored form and the key itself, which can't be read again."""
         async with self._changing() as connection:
             text = new_key()
             while await _taken(connection, prefix_of(text)):
@@ -142,11 +143,12 @@ class KeyStore:
         return made, text
 
     async def change(self, key: str, changes: Mapping[str, Any]) -> StoredKey:
-        """Change fields of a KeyDraft, but not the key. Raises NotFoundError."""
+        """Change the name or limits (fields of a KeyDraft) of a key. The key itself stays the same. Raises
+        NotFoundError."""
         return await self._update(key, changes, "key.update")
 
     async def revoke(self, key: str) -> StoredKey:
-        """Revoke the key with that id or prefix, if it isn't revoked yet. Raises NotFoundError."""
+        """Revoke the key with this id or prefix, unless it's already revoked. Raises NotFoundError."""
         return await self._update(key, {"revoked_at": datetime.now(UTC)}, "key.revoke", only_in_force=True)
 
     async def _update(
@@ -169,7 +171,7 @@ class KeyStore:
         try:
             await self.refresh()
         except DatabaseUnavailableError:
-            _log.warning("key_refresh_failed")  # the change is made; the next look will see it
+            _log.warning("key_refresh_failed")  # The change is stored; the next refresh loads it.
 
 
 async def _get(connection: AsyncConnection, key: str) -> StoredKey:

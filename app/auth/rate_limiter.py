@@ -1,4 +1,4 @@
-"""Rate limits of keys, as token buckets in memory."""
+"""Per-key rate limits, as token buckets in memory."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,12 +7,13 @@ from typing import Protocol
 
 _MINUTE_S = 60.0
 ONE = 1 - 1e-6
-"""A token, less a rounding error: a client that waits as long as it was told to must succeed."""
+"""One token, minus a rounding error: a client that waits as long as it was told must succeed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """Whether a request is allowed. ``wait_s``: seconds until the next one is; ``full_s``: until all of them are."""
+    """Whether a request is allowed. ``wait_s`` is the time until the next request is allowed, and ``full_s`` the time
+    until the whole limit is available again, both in seconds."""
 
     allowed: bool
     limit: int
@@ -22,21 +23,21 @@ class Allowance:
 
 
 class RateLimiter(Protocol):
-    """Counts requests."""
+    """Counts requests and limits their rate."""
 
     async def take(self, key: str, per_minute: int) -> Allowance:
-        """Count one request of ``key``, which is allowed ``per_minute``. Never raises."""
+        """Count one request by ``key``, whose limit is ``per_minute`` requests. Never raises."""
         ...
 
     async def fault(self) -> str | None:
-        """The current problem with the storage of the counts, if any."""
+        """The current problem with storing the counts, or None."""
         ...
 
     async def aclose(self) -> None: ...
 
 
 def allowance_of(per_minute: int, tokens: float, *, allowed: bool) -> Allowance:
-    """The allowance of a request after which ``tokens`` are left."""
+    """Build the allowance for a request that leaves ``tokens`` tokens in the bucket."""
     rate = per_minute / _MINUTE_S
     return Allowance(
         allowed=allowed,
@@ -54,8 +55,8 @@ class _Bucket:
 
 
 class InMemoryRateLimiter:
-    """A token bucket for each key in this process: all requests of a minute may come at once, and one more every
-    ``60 / per_minute`` seconds. ``clock`` returns seconds.
+    """A token bucket per key, in this process: a minute's worth of requests may arrive at once, followed by one every
+    ``60 / per_minute`` seconds. ``clock`` returns the time in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:

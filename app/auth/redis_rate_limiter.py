@@ -13,7 +13,7 @@ from app.settings import SettingsError
 _log = structlog.stdlib.get_logger(__name__)
 _SETTING = "GROUNDLANE_REDIS_URL"
 _ANSWER_S = 0.25
-"""How long a request waits at most for Redis."""
+"""Maximum time that a request waits for Redis."""
 _CONNECTIONS = 32
 _FIRST_RETRY_S, _LAST_RETRY_S = 0.5, 10.0
 _MICROSECONDS = 1e6
@@ -35,7 +35,7 @@ return {allowed and 1 or 0, full - now}
 
 
 def check_redis(url: SecretStr | None) -> None:
-    """Raises SettingsError for an invalid URL, or if the library is missing."""
+    """Check the Redis URL. Raises SettingsError if it is invalid or the Redis library is missing."""
     if url is None:
         return
     try:
@@ -49,7 +49,7 @@ def check_redis(url: SecretStr | None) -> None:
 
 
 def open_rate_limiter(url: SecretStr | None, *, counted_alone: Callable[[], None] = lambda: None) -> RateLimiter:
-    """Limits in Redis, or in the memory of this process without a ``url``. Raises SettingsError.
+    """Open a rate limiter that counts in Redis or, without a ``url``, in this process's memory. Raises SettingsError.
 
     ``counted_alone`` is called for each request that could not be counted in Redis.
     """
@@ -62,8 +62,8 @@ def open_rate_limiter(url: SecretStr | None, *, counted_alone: Callable[[], None
 class RedisRateLimiter:
     """Like ``InMemoryRateLimiter``, in Redis: one atomic step and one round trip per request.
 
-    While Redis is unavailable or slow, this process counts on its own and logs that once. From time to time one request
-    tries Redis again. ``answer_s``: how long a request waits at most, in seconds.
+    While Redis is unavailable or slow, this process counts on its own, and logs this once. From time to time, one
+    request tries Redis again. ``answer_s`` is the maximum time that a request waits for Redis, in seconds.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class RedisRateLimiter:
         from redis.asyncio.retry import Retry
         from redis.backoff import NoBackoff
 
-        # One deadline holds for all of it, in place of those that the library has for each part.
+        # A single deadline covers the whole operation, instead of the library's timeouts for each part.
         pool = BlockingConnectionPool.from_url(
             url,
             max_connections=_CONNECTIONS,
@@ -88,7 +88,7 @@ class RedisRateLimiter:
         self._answer_s = answer_s
         self._retry_s = _FIRST_RETRY_S
         self._retry_at: float | None = None
-        """When to try Redis again; None while it works."""
+        """When to try Redis again; None while it is available."""
 
     async def take(self, key: str, per_minute: int) -> Allowance:
         if self._may_try():
@@ -113,7 +113,7 @@ class RedisRateLimiter:
             return True
         if now < self._retry_at:
             return False
-        self._retry_at = now + self._retry_s  # this request tries, and the next ones do not wait for it
+        self._retry_at = now + self._retry_s  # This request tries Redis; later ones don't wait for it.
         return True
 
     def _lost(self, error: Exception, *, again: bool) -> None:
@@ -123,11 +123,11 @@ class RedisRateLimiter:
         elif again:
             self._retry_s = min(self._retry_s * 2, _LAST_RETRY_S)
         else:
-            return  # one of those that found it out at the same time
+            return  # A concurrent request has already noticed the failure.
         self._retry_at = asyncio.get_running_loop().time() + self._retry_s
 
     async def _ask(self, ask: Callable[[], Any]) -> Any:
-        """Redis' answer; None if there is none."""
+        """Return Redis's response, or None if it didn't respond."""
         from redis.exceptions import RedisError
 
         was_away = self._retry_at is not None

@@ -1,7 +1,7 @@
-"""Secrets, such as the keys of upstreams: encrypted in the database, readable in the memory of who serves.
+"""Secrets, such as upstream API keys: encrypted in the database, and decrypted only in the gateway's memory.
 
-They are encrypted with Fernet (AES-128-CBC and HMAC-SHA256) under the key of ``GROUNDLANE_SECRET_KEY``, which is not in
-the database. It may hold several keys: the first encrypts, all decrypt.
+They are encrypted with Fernet (AES-128-CBC and HMAC-SHA256) with the key in ``GROUNDLANE_SECRET_KEY``, which is not in
+the database. The setting may contain several keys: the first encrypts, and all of them decrypt.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,16 +35,16 @@ class SecretInfo:
 
 
 def new_secret_key() -> str:
-    """A new key for the setting."""
+    """Create a new key for ``GROUNDLANE_SECRET_KEY``."""
     return Fernet.generate_key().decode()
 
 
 class Vault:
     """All secrets of one database.
 
-    ``keys`` is the setting: one or more Fernet keys, separated by commas; without it there is no secret, and changes
-    raise ConflictError. ``refresh`` reads the secrets; whoever owns the vault calls it at the start and when others
-    have changed something. Raises SettingsError for a key that is none.
+    ``keys`` is the setting: one or more Fernet keys, separated by commas. Without it, there are no secrets, and changes
+    raise ConflictError. ``refresh`` reads the secrets; the vault's owner calls it at startup and when another process
+    has changed a secret. Raises SettingsError for an invalid Fernet key.
     """
 
     def __init__(self, database: Database, keys: SecretStr | None) -> None:
@@ -53,11 +53,11 @@ class Vault:
         self._values: Mapping[str, str] = {}
 
     def key(self, name: str) -> str | None:
-        """The secret of that name, from memory; None if there is none."""
+        """Return the secret with this name, or None. Reads only memory."""
         return self._values.get(name)
 
     async def refresh(self) -> None:
-        """Read the secrets now. One that the keys cannot decrypt is skipped and logged.
+        """Read the secrets now. Secrets that the keys cannot decrypt are logged and skipped.
 
         Raises DatabaseUnavailableError.
         """
@@ -74,7 +74,7 @@ class Vault:
         self._values = values
 
     async def list(self) -> Sequence[SecretInfo]:
-        """The secrets by name, without their values. Raises ConflictError or DatabaseUnavailableError."""
+        """List the secrets by name, without their values. Raises ConflictError or DatabaseUnavailableError."""
         self._open()
         columns = (secrets.c.name, secrets.c.created_at, secrets.c.updated_at)
         async with self._database.read() as connection:
@@ -82,7 +82,7 @@ class Vault:
         return [SecretInfo(**row._mapping) for row in found]
 
     async def put(self, name: str, value: str) -> SecretInfo:
-        """Store ``value`` under ``name``, replacing an earlier one. Raises ConflictError or
+        """Store ``value`` under ``name``, replacing any previous value. Raises ConflictError or
         DatabaseUnavailableError."""
         encrypted, now = self._open().encrypt(value.encode()).decode(), datetime.now(UTC)
         async with self._database.write() as connection:
@@ -99,7 +99,7 @@ class Vault:
         return SecretInfo(name=name, created_at=created_at or now, updated_at=now)
 
     async def delete(self, name: str) -> None:
-        """Raises NotFoundError, ConflictError or DatabaseUnavailableError."""
+        """Delete the secret. Raises NotFoundError, ConflictError or DatabaseUnavailableError."""
         self._open()
         async with self._database.write() as connection:
             await announce_change(self._database, connection, SECRET_REVISION)
@@ -109,9 +109,10 @@ class Vault:
         await self._refresh()
 
     async def rotate(self) -> int:
-        """Re-encrypt every secret with the first key, so that the others can be removed. Returns the number of secrets.
+        """Re-encrypt every secret with the first key, so that the others can be removed. Return the number of secrets.
 
-        Raises ConflictError, also if one cannot be opened (nothing is changed then), or DatabaseUnavailableError.
+        Raises ConflictError, in particular if a secret cannot be decrypted, or DatabaseUnavailableError. After an
+        error, nothing has changed.
         """
         cipher = self._open()
         async with self._database.write() as connection:
@@ -135,11 +136,11 @@ class Vault:
         try:
             await self.refresh()
         except DatabaseUnavailableError:
-            _log.warning("secret_refresh_failed")  # the change is made; the next look will see it
+            _log.warning("secret_refresh_failed")  # The change is stored; the next refresh loads it.
 
 
 def check_secret_keys(keys: SecretStr | None) -> None:
-    """Raises SettingsError for an invalid Fernet key."""
+    """Check the Fernet keys. Raises SettingsError if one is invalid."""
     if keys is not None:
         _cipher(keys.get_secret_value())
 

@@ -1,7 +1,7 @@
-"""The TOML file in ``GROUNDLANE_CONFIG``: upstreams, and policies that are applied at startup.
+"""The TOML file named in ``GROUNDLANE_CONFIG``: upstreams, and policies to apply at startup.
 
-Without the file there is one upstream, from the settings. The file names the environment variables of keys, so it
-contains no secrets.
+Without a file, the settings define a single upstream. The file contains no API keys, only the names of the environment
+variables or secrets that hold them.
 """
 
 from app.config.loader import load_config, parse_policies, read_config

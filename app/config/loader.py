@@ -19,15 +19,16 @@ _SETTING = "GROUNDLANE_CONFIG"
 
 
 class _ConfigKeyError(ValueError):
-    """The message names the key."""
+    """A key in the file is invalid. The message names the key."""
 
 
 def load_config(settings: Settings) -> Config:
-    """Read the file in the settings, if any. Raises SettingsError with one line that names the invalid key."""
+    """Read the configuration file named in the settings, if any. Raises SettingsError with one line that names the
+    invalid key."""
     if settings.config is None:
         config = Config(upstreams=(_from_settings(settings),))
     else:
-        # The .env file may contain keys, just like settings.
+        # The .env file may contain API keys as well as settings.
         known = {name: value for name, value in dotenv_values(".env").items() if value is not None} | dict(os.environ)
         config = read_config(Path(settings.config), known)
     named = [upstream.secret for upstream in config.upstreams if upstream.secret is not None]
@@ -37,7 +38,8 @@ def load_config(settings: Settings) -> Config:
 
 
 def read_config(path: Path, environment: Mapping[str, str]) -> Config:
-    """Read a file; ``environment`` contains the keys that it names. Raises SettingsError."""
+    """Read a configuration file. ``environment`` holds the API keys under the names used in the file. Raises
+    SettingsError."""
     try:
         document = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -140,7 +142,7 @@ def _cycle_from(
 
 
 def parse_policies(tables: Sequence[Any]) -> tuple[PolicyDraft, ...]:
-    """Validate the policies of a file. Raises ValueError with one line that names the key."""
+    """Validate the policies in a file. Raises ValueError with one line that names the invalid key."""
     drafts: list[PolicyDraft] = []
     for index, table in enumerate(tables):
         try:

@@ -1,4 +1,4 @@
-"""The database: one engine, read and write transactions, for SQLite and PostgreSQL alike."""
+"""The database: read and write transactions on one engine, with the same API for SQLite and PostgreSQL."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
-_MIGRATION_LOCK = 0x67726F756E64  # any number, the same in every process
+_MIGRATION_LOCK = 0x67726F756E64  # An arbitrary number, the same in every process.
 _Result = TypeVar("_Result")
 
 
@@ -30,10 +30,10 @@ class DatabaseUnavailableError(Exception):
 class Database:
     """Connections to one database.
 
-    ``url``: ``sqlite+aiosqlite:///file`` or ``postgresql+asyncpg://…``. ``durable``: commits survive a power loss (on
-    SQLite; PostgreSQL is configured by its owner). ``busy_timeout_s``: how long to wait for a locked or unresponsive
-    database. ``command_timeout_s``: how long a statement may take on PostgreSQL; None: no limit. Raises
-    DatabaseUrlError.
+    ``url`` is ``sqlite+aiosqlite:///file`` or ``postgresql+asyncpg://…``. With ``durable``, commits on SQLite survive a
+    power loss (on PostgreSQL, the server's configuration decides). ``busy_timeout_s`` is how long to wait for a locked
+    or unresponsive database, and ``command_timeout_s`` how long a statement on PostgreSQL may take (None: no limit).
+    Raises DatabaseUrlError.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Database:
             raise DatabaseUrlError("invalid database URL") from None
         self.dialect = parsed.get_backend_name()
         self.path: Path | None = None
-        # SQLite has one writer at a time. This lock is fair and cheap; waiting inside SQLite would be a busy loop.
+        # SQLite allows one writer at a time. This lock is fair and cheap; SQLite itself would wait in a busy loop.
         self._writer: asyncio.Lock | None = None
         arguments: dict[str, Any]
         match parsed.drivername:
@@ -54,7 +54,7 @@ class Database:
                     raise DatabaseUrlError("an SQLite database needs a file: sqlite+aiosqlite:///groundlane.db")
                 self.path = Path(str(parsed.database)).absolute()
                 self._writer = asyncio.Lock()
-                # Without an isolation level the driver starts no transactions itself; the listener below does.
+                # Without an isolation level, the driver doesn't start transactions itself; the listener below does.
                 arguments = {
                     "timeout": busy_timeout_s,
                     "isolation_level": None,
@@ -79,15 +79,16 @@ class Database:
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
-        """A read transaction. Raises DatabaseUnavailableError."""
+        """Open a read transaction. Raises DatabaseUnavailableError."""
         async with self._transaction("BEGIN") as connection:
             yield connection
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
-        """A write transaction: committed at the end, rolled back on an error. Raises DatabaseUnavailableError.
+        """Open a write transaction, which is committed at the end or rolled back on an error. Raises
+        DatabaseUnavailableError.
 
-        On SQLite it holds the write lock from the start, so that what it reads cannot change before it writes.
+        On SQLite, it holds the write lock from the start, so that the rows it reads cannot change before it writes.
         """
         async with AsyncExitStack() as stack:
             if self._writer is not None:
@@ -97,8 +98,8 @@ class Database:
     async def transact(self, work: Callable[[Connection], _Result], *, writes: bool = True) -> _Result:
         """Run ``work`` in a write or read transaction and return its result. Raises DatabaseUnavailableError.
 
-        For frequent work: on SQLite it costs a fraction of an asynchronous connection, which wakes a thread for each
-        statement; here one thread does everything.
+        Use this for frequent work. On SQLite, it runs all statements in one thread, at a fraction of the cost of an
+        asynchronous connection, which wakes a thread for each statement.
         """
         if self._threaded is None:
             async with self.write() if writes else self.read() as connection:
@@ -121,7 +122,7 @@ class Database:
     @asynccontextmanager
     async def _transaction(self, begin: str) -> AsyncIterator[AsyncConnection]:
         async with AsyncExitStack() as stack:
-            with _unavailable(Exception):  # drivers raise all kinds of errors here, from OSError to their own types
+            with _unavailable(Exception):  # Drivers raise all kinds of errors here, from OSError to their own types.
                 connection = await stack.enter_async_context(self.engine.connect())
             with _unavailable(*_UNAVAILABLE):
                 await connection.execution_options(sqlite_begin=begin)
@@ -129,12 +130,12 @@ class Database:
                     yield connection
 
     def insert_ignore(self, table: Table) -> Any:
-        """An INSERT into ``table`` that ignores rows whose key already exists."""
+        """Build an INSERT into ``table`` that skips rows whose key already exists."""
         insert = sqlite.insert if self.dialect == "sqlite" else postgresql.insert
         return insert(table).on_conflict_do_nothing()
 
     async def ping(self) -> None:
-        """Raises DatabaseUnavailableError unless the database answers."""
+        """Check that the database responds. Raises DatabaseUnavailableError if it doesn't."""
         async with self.read() as connection:
             await connection.execute(text("SELECT 1"))
 
@@ -145,7 +146,7 @@ class Database:
 
     @asynccontextmanager
     async def migrating(self) -> AsyncIterator[AsyncConnection]:
-        """A write transaction that only one process at a time can hold."""
+        """Open a write transaction that only one process at a time can hold."""
         async with self.write() as connection:
             if self.dialect == "postgresql":
                 await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
@@ -153,7 +154,7 @@ class Database:
 
 
 class _SqliteConnection(aiosqlite.Connection):
-    """Keeps the future of its thread's end."""
+    """A connection that keeps the future for the end of its thread."""
 
     stopped: asyncio.Future[Any] | None = None
 
@@ -169,14 +170,15 @@ async def _open_sqlite(path: str, **arguments: Any) -> aiosqlite.Connection:
     try:
         return await connection
     except sqlite3.Error:
-        # The thread still reports its end to this loop, which may be closed a moment later.
+        # The thread still reports its end to this loop, which may close right after.
         if connection.stopped is not None:
             await connection.stopped
         raise
 
 
 def _threaded(url: URL, busy_timeout_s: float) -> Engine:
-    """For ``Database.transact``; a connection is used by one thread at a time, but not always the same one."""
+    """Create the engine for ``Database.transact``. Each connection is used by one thread at a time, but not always by
+    the same one."""
     arguments = {"timeout": busy_timeout_s, "isolation_level": None, "check_same_thread": False}
     path = str(url.database)
     return create_engine(url.set(drivername="sqlite"), creator=lambda: _connect(path, **arguments))
@@ -218,7 +220,7 @@ _UNAVAILABLE = (OperationalError, InterfaceError, OSError, TimeoutError)
 
 @contextmanager
 def _unavailable(*errors: type[Exception]) -> Iterator[None]:
-    """Turn ``errors`` into DatabaseUnavailableError."""
+    """Convert ``errors`` to DatabaseUnavailableError."""
     try:
         yield
     except errors as error:
@@ -226,6 +228,6 @@ def _unavailable(*errors: type[Exception]) -> Iterator[None]:
 
 
 def _line(error: BaseException) -> str:
-    """The first line of the driver's own message; SQLAlchemy's contains the statement and its parameters."""
+    """Return the first line of the driver's message. SQLAlchemy's message contains the statement and its parameters."""
     cause = getattr(error, "orig", None) or error
     return (str(cause).strip() or type(cause).__name__).splitlines()[0]

@@ -1,9 +1,9 @@
 """Creates and drops the monthly partitions of the event log.
 
-On PostgreSQL its tables are partitioned by the request's time, in UTC, so that a month can be dropped at once. On
-SQLite there is nothing to do. A row without a partition for its month goes to the default partition, and is moved when
-the partition is created. Locks are awaited only briefly, because other transactions wait meanwhile; then the operation
-backs off and retries.
+On PostgreSQL, its tables are partitioned by the request's time, in UTC, so that a month can be dropped at once. On
+SQLite, these functions do nothing. A row whose month has no partition goes to the default partition, and is moved when
+the partition is created. Lock timeouts are short, because other transactions queue behind a waiting one; after a
+timeout, the operation backs off and retries.
 """
 
 import asyncio
@@ -29,10 +29,10 @@ T = TypeVar("T")
 _AHEAD = 2
 """The number of future months with partitions."""
 _EVERY_S, _RETRY_S = 86_400.0, 60.0
-_LOCK = 0x6D6F6E746873  # any number, the same in every process
+_LOCK = 0x6D6F6E746873  # An arbitrary number, the same in every process.
 _LOCK_TIMEOUT_MS = 100
-"""How long to wait for a lock. Eight of these are shorter than PostgreSQL's deadlock timeout, so a deadlock ends here
-and costs neither an event nor a query."""
+"""How long to wait for a lock. Eight of these waits are shorter than PostgreSQL's deadlock timeout, so a deadlock is
+resolved here and costs neither an event nor a query."""
 _ATTEMPTS = 5
 _PAUSE_S = 0.1
 _IN_USE = ("55P03", "40P01")
@@ -44,10 +44,10 @@ class MonthInUseError(Exception):
 
 
 async def create_months(database: Database, now: datetime) -> list[datetime]:
-    """Create the partitions of this month, of future months, and of all months with rows in the default partition.
+    """Create the partitions for this month, for future months, and for all months with rows in the default partition.
 
-    Returns the beginnings of the months created; none if another process is doing it. Raises MonthInUseError or
-    DatabaseUnavailableError.
+    Return the first day of each month created; the list is empty if another process is already creating them. Raises
+    MonthInUseError or DatabaseUnavailableError.
     """
     made: list[datetime] = []
     if database.dialect == "sqlite":
@@ -59,10 +59,11 @@ async def create_months(database: Database, now: datetime) -> list[datetime]:
 
 
 async def drop_months(database: Database, before: datetime, *, keep_marked: bool) -> int:
-    """Drop the partitions of months that ended by ``before``, with their feedback. Returns the number of requests.
+    """Drop the partitions of months that ended by ``before``, with their feedback. Return the number of requests
+    deleted.
 
-    Months that stay locked are kept, and so are months with feedback if ``keep_marked``: their rows must be deleted one
-    by one. Raises DatabaseUnavailableError.
+    Months that stay locked are kept. With ``keep_marked``, so are months with feedback, whose other rows must be
+    deleted one by one. Raises DatabaseUnavailableError.
     """
     if database.dialect == "sqlite":
         return 0
@@ -82,12 +83,12 @@ async def drop_months(database: Database, before: datetime, *, keep_marked: bool
 
 
 def month_of(time: datetime) -> datetime:
-    """The beginning of the month of ``time``, in UTC."""
+    """Return the beginning of the month that contains ``time``, in UTC."""
     return time.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
 def next_month(month: datetime) -> datetime:
-    """The beginning of the month after ``month``."""
+    """Return the beginning of the month after ``month``."""
     return month_of(month + timedelta(days=31))
 
 
@@ -103,15 +104,15 @@ async def _with_retries(action: Callable[[], Awaitable[T]]) -> T:
 
 
 async def _lock(connection: AsyncConnection) -> bool:
-    """Keep other processes from creating or dropping partitions until the transaction ends. False if one already
-    does."""
+    """Keep other processes from creating or dropping partitions until the transaction ends. Return False if another
+    process holds this lock."""
     await connection.execute(text(f"SET LOCAL lock_timeout = {_LOCK_TIMEOUT_MS}"))
     taken = await connection.execute(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": _LOCK})
     return bool(taken.scalar_one())
 
 
 async def _months(connection: AsyncConnection) -> Mapping[datetime, set[str]]:
-    """The months that have partitions, with the names of the tables."""
+    """Return the months that have partitions, with the names of the tables."""
     query = text(
         "SELECT child.relname FROM pg_inherits JOIN pg_class child ON child.oid = inhrelid"
         " WHERE inhparent = to_regclass(:name)"
@@ -122,7 +123,7 @@ async def _months(connection: AsyncConnection) -> Mapping[datetime, set[str]]:
             try:
                 month = datetime.strptime(name, f"{table}_%Y_%m").replace(tzinfo=UTC)
             except ValueError:
-                continue  # the default partition, or one created by somebody else
+                continue  # The default partition, or one that this module didn't create.
             found[month].add(table)
     return found
 
@@ -151,7 +152,8 @@ async def _create_month(connection: AsyncConnection, month: datetime, tables: Se
     await _execute(connection, f"LOCK TABLE {_only(_named(table, 'default') for table in tables)}")
     for table in tables:
         default, partition = _named(table, "default"), _named(table, _suffix(month))
-        # Created separately and attached once the misplaced rows are in it, so readers of other months can continue.
+        # The partition is created separately and attached once the misplaced rows are in it, so that readers of other
+        # months can continue.
         await _execute(connection, f"CREATE TABLE {partition} (LIKE {table} INCLUDING ALL)")
         strays = delete(default).where(default.c.ts >= month, default.c.ts < end).returning(*default.c).cte("strays")
         await connection.execute(insert(partition).from_select([*partition.c.keys()], select(strays)))
@@ -160,7 +162,7 @@ async def _create_month(connection: AsyncConnection, month: datetime, tables: Se
 
 
 async def _drop(database: Database, month: datetime, keep_marked: bool) -> int | None:
-    """The number of requests dropped; None if the month is kept or does not exist."""
+    """Drop a month. Return the number of requests deleted, or None if the month is kept or does not exist."""
     old = [_named(table, _suffix(month)) for table in EVENT_TABLES]
     marked = feedback.c.request_id.in_(select(old[0].c.request_id))
     async with database.write() as connection:
@@ -182,7 +184,7 @@ def _suffix(month: datetime) -> str:
 
 
 def _named(table: Table, suffix: str) -> Table:
-    """The partition of ``table`` with ``suffix``."""
+    """Return the partition of ``table`` with ``suffix``."""
     return table.to_metadata(MetaData(), name=f"{table.name}_{suffix}")
 
 
@@ -216,7 +218,7 @@ class PartitionKeeper:
             wait_s = await self._create()
 
     async def _create(self) -> float:
-        """Create missing partitions. Returns the seconds until the next time."""
+        """Create missing partitions. Return the number of seconds until the next attempt."""
         try:
             await create_months(self._database, datetime.now(UTC))
         except (DatabaseUnavailableError, MonthInUseError, SQLAlchemyError) as error:

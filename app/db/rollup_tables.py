@@ -12,9 +12,9 @@ from sqlalchemy import Boolean, Column, ColumnElement, Double, Integer, String, 
 from app.db.tables import UTCDateTime, metadata
 
 HOUR, DAY = 3_600, 86_400
-"""Values of ``step``: the seconds that a row covers from ``start`` on, in UTC."""
+"""Values of ``step``: the number of seconds that a row covers, beginning at ``start`` (UTC)."""
 NONE = ""
-"""In a key: no agent, no model or no reason code; for the policy: all policies."""
+"""Stands for "no agent", "no model" or "no reason code" in a key; in the policy column, it stands for all policies."""
 
 _LONGEST_NAME = 200
 
@@ -23,18 +23,19 @@ BOUNDS_MS = tuple(2.0**power for power in range(-4, 17))
 BINS = range(len(BOUNDS_MS) + 1)
 
 PARTS = ("total", "upstream", "judge", "gateway")
-"""The parts of a request's time. ``gateway`` is the total without upstream and judge."""
+"""The parts of a request's time. ``gateway`` is the total minus ``upstream`` and ``judge``."""
 VERDICTS = ("supported", "has_contradictions", "has_unverifiable", "no_claims", "no_sources", "not_checked")
 STATUSES = ("completed", "blocked", "cancelled", "incomplete", "upstream_error", "failed")
 
 
 def bin_of(latency_ms: float) -> int:
-    """The bin of a latency; an upper bound belongs to its bin."""
+    """Return the histogram bin for a latency; a bin includes its upper bound."""
     return bisect_left(BOUNDS_MS, latency_ms)
 
 
 def key_of(name: str | None) -> str:
-    """An agent or model as part of a key: ``NONE`` if there is none, cut to fit into an index if it is long."""
+    """Convert an agent or model name to its form in a key: ``NONE`` for no name; long names are truncated to fit the
+    index."""
     return (name or NONE)[:_LONGEST_NAME]
 
 
@@ -43,7 +44,7 @@ def _number(name: str, kind: type[Integer | Double[float]] = Integer) -> Column[
 
 
 def _latency(part: str) -> list[Column[Any]]:
-    """The columns of a latency: count, sum and maximum (in milliseconds), and the count in each bin."""
+    """Build the columns for one latency: count, sum and maximum (in milliseconds), and the count in each bin."""
     return [
         _number(f"{part}_count"),
         _number(f"{part}_ms", Double),
@@ -52,7 +53,7 @@ def _latency(part: str) -> list[Column[Any]]:
     ]
 
 
-# A row with a policy counts the requests that the policy decided on, enforced or in shadow.
+# A row for a policy counts the requests that the policy decided on, whether enforced or in shadow.
 request_statistics = Table(
     "request_statistics",
     metadata,
@@ -65,7 +66,7 @@ request_statistics = Table(
     _number("requests"),
     *(_number(f"verdict_{verdict}") for verdict in VERDICTS),
     *(_number(f"status_{status}") for status in STATUSES),
-    # Whole numbers, but an upstream may report more than an integer can hold.
+    # These are whole numbers, but an upstream may report more than an integer column can hold.
     _number("prompt_tokens", Double),
     _number("completion_tokens", Double),
     _number("trust_count"),
@@ -95,5 +96,5 @@ STATISTICS = (request_statistics, decision_statistics)
 
 
 def in_days(table: Table, since: datetime, until: datetime) -> tuple[ColumnElement[bool], ...]:
-    """Conditions that select the rows of whole days, from ``since`` until ``until``."""
+    """Build the conditions that select whole-day rows from ``since`` until ``until``."""
     return table.c.step.in_((HOUR, DAY)), table.c.start >= since, table.c.start < until

@@ -1,4 +1,4 @@
-"""Is the schema up to date? Upgrading it, and checking it at startup, with the Alembic migrations."""
+"""Upgrades the schema with the Alembic migrations, and checks at startup that it is up to date."""
 
 import re
 import threading
@@ -20,15 +20,15 @@ _PARTITION = re.compile(
     rf"({'|'.join(table.name for table in EVENT_TABLES)})_(default|\d+_\d\d)"
     rf"|({'|'.join(table.name for table in STATISTICS)})_(hours|days)(_all|_each)?"
 )
-_UPGRADING = threading.Lock()  # Alembic keeps its context in module globals
+_UPGRADING = threading.Lock()  # Alembic keeps its context in module globals.
 
 
 class SchemaError(Exception):
-    """The schema is not that of this version. The message is one line that says what to do."""
+    """The schema does not match this version. The message is one line that says what to do."""
 
 
 def alembic_config(url: str) -> Config:
-    """Alembic's configuration for the database at ``url``. Raises SchemaError."""
+    """Build Alembic's configuration for the database at ``url``. Raises SchemaError."""
     # Located through the package rather than the working directory, so that it works from a wheel.
     spec = find_spec("migrations")
     if spec is None or spec.origin is None:
@@ -42,8 +42,8 @@ def alembic_config(url: str) -> Config:
 def upgrade(url: str) -> None:
     """Create the tables at ``url``, or upgrade them to this version. Processes may run it concurrently.
 
-    Runs its own event loop: from a coroutine, call it in a thread. Raises DatabaseUrlError, DatabaseUnavailableError,
-    or SchemaError if a later version created the tables.
+    It runs its own event loop, so call it in a thread from a coroutine. Raises DatabaseUrlError,
+    DatabaseUnavailableError, or SchemaError if a later version created the tables.
     """
     with _UPGRADING:
         try:
@@ -53,8 +53,8 @@ def upgrade(url: str) -> None:
 
 
 def autogenerate_options(dialect: str) -> dict[str, Any]:
-    """Options for Alembic's comparison of a database with the tables: partitions are part of their table, and objects
-    of another dialect are not missing."""
+    """Return the options for Alembic's comparison of a database with the tables: partitions belong to their table, and
+    objects that only another dialect has don't count as missing."""
     return {
         "include_name": lambda name, kind, _parents: kind != "table" or _PARTITION.fullmatch(name or "") is None,
         "include_object": lambda thing, *_: getattr(thing, "info", {}).get(ONE_DIALECT, dialect) == dialect,
@@ -62,7 +62,7 @@ def autogenerate_options(dialect: str) -> dict[str, Any]:
 
 
 async def check_schema(database: Database) -> None:
-    """Raises SchemaError if the schema is not that of this version, or DatabaseUnavailableError."""
+    """Check that the schema matches this version. Raises SchemaError if it doesn't, or DatabaseUnavailableError."""
     head = ScriptDirectory.from_config(alembic_config("")).get_current_head()
     async with database.read() as connection:
         found = await connection.run_sync(lambda sync: MigrationContext.configure(sync).get_current_revision())

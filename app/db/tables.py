@@ -1,7 +1,7 @@
 """The tables, in SQLAlchemy Core. Every column that the admin API filters by has an index in keyset order.
 
-Events are written once and never changed. Their keys derive from the request, so writing one twice adds nothing. On
-PostgreSQL the event log is partitioned by month; see ``app.db.partitions``.
+Events are written once and never changed. Their keys derive from the request, so writing an event twice adds nothing.
+On PostgreSQL, the event log is partitioned by month; see ``app.db.partitions``.
 """
 
 from datetime import UTC, datetime
@@ -60,12 +60,12 @@ Json = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresq
 
 
 ONE_DIALECT = "one_dialect"
-"""Key in the ``info`` of a constraint that only one dialect has: that dialect."""
+"""Key in a constraint's ``info`` that names the only dialect that has the constraint."""
 
 
 def _of_request() -> ForeignKeyConstraint:
-    # A table partitioned by time has no key on the request id alone, so PostgreSQL has no such foreign key. An event is
-    # written in one transaction, and deleting requests deletes their rows in other tables.
+    # A table partitioned by time has no key on the request id alone, so PostgreSQL allows no foreign key to it. An
+    # event is written in one transaction, and deleting requests deletes their rows in other tables.
     key = ForeignKeyConstraint(
         ["request_id"], ["requests.request_id"], ondelete="CASCADE", info={ONE_DIALECT: "sqlite"}
     )
@@ -89,7 +89,7 @@ policies = Table(
     Column("updated_at", UTCDateTime, nullable=False),
 )
 
-# No foreign key: the versions of a deleted policy are kept, because events refer to them.
+# This is not a foreign key, because events refer to the versions of deleted policies, which are kept.
 policy_versions = Table(
     "policy_versions",
     metadata,
@@ -276,7 +276,7 @@ secrets = Table(
     Column("updated_at", UTCDateTime, nullable=False),
 )
 
-# Entries are written in the transaction of the change, never changed, and outlive their target.
+# Entries are written in the same transaction as the change, are never modified, and outlive their target.
 audit = Table(
     "audit",
     metadata,
@@ -318,7 +318,7 @@ workers = Table(
 meta = Table("meta", metadata, Column("key", String, primary_key=True), Column("value", Text, nullable=False))
 
 POLICY_REVISION = "policy_revision"
-"""Key in ``meta`` of the counter that every policy change increments; the first migration creates it."""
+"""The key in ``meta`` for the counter that every policy change increments. The first migration creates it."""
 
 KEY_REVISION, SECRET_REVISION = "key_revision", "secret_revision"
-"""The same for gateway keys and secrets; the first change creates them."""
+"""The same for gateway keys and secrets. The first change creates the counter."""

@@ -1,1 +1,1 @@
-"""Runs: the steps of an agent, evaluated together."""
+"""Runs: several steps of an agent that the policies evaluate together."""

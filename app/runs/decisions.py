@@ -1,4 +1,4 @@
-"""The decisions of a run's policies at each of its steps. Pure: policies and data in, decisions out."""
+"""Policy decisions at each step of a run, as pure functions of the policies and the recorded data."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +16,9 @@ from policies.types import Action, Decision, Phase, Policy, PolicyInputs, strict
 class StepOutcome:
     """The decisions of one step.
 
-    ``decisions`` are plain JSON; ``made`` are the same as objects, if they were made now rather than read.
-    ``blocked_by`` is the first that blocks; ``abstention_response`` is its policy's text to show instead of an answer.
+    ``decisions`` is plain JSON; ``made`` holds the same decisions as objects if they were made now rather than read
+    from the database. ``blocked_by`` is the first blocking decision; ``abstention_response`` is the text that its
+    policy provides to show instead of an answer.
     """
 
     action: Action
@@ -41,26 +42,27 @@ class StepOutcome:
 
 
 def decide_start(policies: PolicySet) -> StepOutcome:
-    """The run starts: bind the rules."""
+    """Decide on the start of a run, which binds the rules."""
     inputs = PolicyInputs(final=False, of_run=True)
     return _outcome(policies, policies.evaluate("grounding", Phase.BEFORE_WORKFLOW, inputs).decisions)
 
 
 def decide_document(policies: PolicySet, chunk: Chunk, number: int) -> StepOutcome:
-    """A document is recorded, the last of ``number``: check it, and that there are not too many."""
+    """Decide on a newly recorded document, the last of ``number``: check the document, and that there are not too
+    many."""
     # Earlier documents were checked when they were recorded; only their number matters.
     inputs = PolicyInputs(chunks=(chunk,) * number, final=False, of_run=True)
     return _outcome(policies, policies.evaluate_documents(inputs, Phase.MID_EXECUTION).decisions)
 
 
 def decide_scores(policies: PolicySet, scores: Sequence[float]) -> StepOutcome:
-    """Scores are reported: check those of one report as a set."""
+    """Decide on the scores in one report, checked as a set."""
     inputs = PolicyInputs(reported_scores=scores, judged=False, final=False, of_run=True)
     return _outcome(policies, policies.evaluate("grounding", Phase.MID_EXECUTION, inputs).decisions)
 
 
 def decide_completion(policies: PolicySet, run_record: RunRecord) -> StepOutcome:
-    """The run is complete: make the decisions that need all of it."""
+    """Make the decisions that need the complete run."""
     inputs = run_record.policy_inputs()
     retrieval = policies.evaluate_documents(inputs, Phase.AFTER_WORKFLOW)
     # The documents' scores are complete only now; reported and judged scores were checked when they were recorded.

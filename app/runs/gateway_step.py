@@ -1,4 +1,4 @@
-"""The step that a gateway request adds to its run: documents used, claims, citations."""
+"""The step that a gateway request adds to its run, with the documents used, claims and citations."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,8 +12,8 @@ from policies.types import Citation
 
 
 def call_data(record: RequestRecord, run_id: str) -> dict[str, Any]:
-    """The data of the step, as ``app.runs.steps`` reads it. Without a reply (the request was blocked, or the upstream
-    failed) it has no documents and no claims."""
+    """Build the step's data in the form that ``app.runs.steps`` reads. If there was no reply, because the request was
+    blocked or the upstream failed, it has no documents and no claims."""
     retrieval, choices = record.retrieval, record.choice_logs()
     kept = [place for place in range(len(retrieval.chunks)) if place not in retrieval.dropped] if choices else []
     places = {position: place for place, position in enumerate(kept)}
@@ -36,7 +36,7 @@ def call_data(record: RequestRecord, run_id: str) -> dict[str, Any]:
 
 
 def _claims(choice: ChoiceLog, places: Mapping[int, int], sentences: int) -> Iterator[ClaimVerdict]:
-    """The claims that were sent to the client."""
+    """Yield the claims that were sent to the client."""
     for verdict in choice.inputs.claims:
         if choice.inputs.judged and verdict.claim.sentence_index in choice.delivered:
             claim = replace(verdict.claim, sentence_index=verdict.claim.sentence_index + sentences)
@@ -52,7 +52,8 @@ def _claims(choice: ChoiceLog, places: Mapping[int, int], sentences: int) -> Ite
 
 
 def _support(verdict: ClaimVerdict, choice: ChoiceLog) -> dict[int, float]:
-    """How well each document of the choice supports a claim: the better score of its evidence and its citations."""
+    """Return how well each of the choice's documents supports a claim: the higher of its evidence and citation
+    scores."""
     cited = choice.inputs.cited_support.items()
     by_citation = {index: score for (span, index), score in cited if span == verdict.claim.span}
     both = [*verdict.support.items(), *by_citation.items()]
@@ -64,7 +65,8 @@ def _source(source: Source | None, choice: ChoiceLog, places: Mapping[int, int])
 
 
 def _citations(choice: ChoiceLog, places: Mapping[int, int], sentences: int) -> Iterator[Citation]:
-    """The citations that were sent to the client. Markers without a document concern only the request itself."""
+    """Yield the citations that were sent to the client. Citation markers without a document concern only the request
+    itself."""
     for citation in choice.inputs.citations if choice.delivered else ():
         index, sentence = citation.document_index, citation.sentence_index
         shown = sentence is None or sentence in choice.delivered
@@ -77,13 +79,13 @@ def _citations(choice: ChoiceLog, places: Mapping[int, int], sentences: int) -> 
 
 
 def _contradictions(choice: ChoiceLog) -> Sequence[Contradiction]:
-    """Contradictions between claims of the reply, or with claims of earlier replies of the run."""
+    """Return the contradictions between claims in the reply, or with claims in the run's earlier replies."""
     found = choice.inputs.consistency
     return () if found is None else found.contradictions
 
 
 def _reported(choices: Sequence[ChoiceLog]) -> dict[str, Any]:
-    """The caller's reports with the request, the same for every choice."""
+    """Return what the caller reported with the request, which is the same for every choice."""
     if not choices:
         return {}
     inputs = choices[0].inputs

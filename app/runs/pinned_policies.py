@@ -1,4 +1,4 @@
-"""The policies of a run, pinned by version at its start."""
+"""A run's policies, whose versions are pinned at its start."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -21,15 +21,15 @@ _MOST_CACHED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class PinnedPolicies:
-    """The policies that a run started with. They do not change with later changes to the policies."""
+    """The policies that a run started with. Later policy changes don't affect them."""
 
     policies: tuple[Policy, ...]
     engine: PolicyEngine
 
     @classmethod
     def at_start(cls, enabled: Sequence[Policy], *, agent: str | None, key: Aliases) -> "PinnedPolicies":
-        """Those of ``enabled`` for a run of ``agent``, whatever their models: the model is known only with each
-        request."""
+        """Select the ``enabled`` policies that apply to a run of ``agent``, whatever models they are scoped to, because
+        each request names its own model."""
         policies = (
             policy for policy in enabled if replace(policy.scope, models=()).covers(agent=agent, model=None, key=key)
         )
@@ -40,19 +40,19 @@ class PinnedPolicies:
         return cls(policies, PolicyEngine(policies))
 
     def in_scope(self, run: RunRow) -> PolicySet:
-        """The policies for what the run itself records. The run is the unit of canary assignment."""
+        """Select the policies that apply to the run's own records. The run is the unit of canary assignment."""
         return self.engine.in_scope(agent=run.agent, model=run.model, key=run.key, unit=run.run_id)
 
 
 @dataclass(slots=True)
 class PolicyVersions:
-    """Reads versions of policies. A version never changes, so the latest read are cached."""
+    """Reads policy versions. A version never changes, so the most recently read ones are cached."""
 
     _read: dict[tuple[str, int], Policy] = field(default_factory=dict)
 
     async def of(self, connection: AsyncConnection, run: RunRow) -> PinnedPolicies:
-        """The policies that ``run`` started with. Raises RunError if one can no longer be read: the run must not
-        continue without it."""
+        """Return the policies that ``run`` started with. Raises RunError if one can no longer be read, because the run
+        must not continue without it."""
         missing = [policy for policy in run.policies if policy not in self._read]
         fresh = await self._fetch(connection, missing) if missing else {}
         found = [self._read.get(policy) or fresh.get(policy) for policy in run.policies]

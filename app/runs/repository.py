@@ -1,4 +1,4 @@
-"""Reads and writes the rows of runs within the caller's transaction."""
+"""Reads and writes the database rows for runs, within the caller's transaction."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,9 +18,9 @@ COMPLETED = "completed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """A run. ``version`` is the number of its last step, ``size`` the bytes of all steps; ``policies`` are those it
-    started with, by id and version; ``key`` are the names of its gateway key; ``counts`` are the numbers of recorded
-    items."""
+    """A run. ``version`` is the number of its last step, and ``size`` the total size of its steps in bytes.
+    ``policies`` lists the policies it started with (id and version), ``key`` the names of its gateway key, and
+    ``counts`` the number of recorded items of each kind."""
 
     run_id: str
     agent: str | None
@@ -43,7 +43,8 @@ async def create(connection: AsyncConnection, run: RunRow, first: RunStep) -> No
 
 
 async def find(connection: AsyncConnection, run_id: str, *, lock: bool = False) -> RunRow | None:
-    """The run; None if it does not exist. ``lock``: no other transaction can change it until this one ends."""
+    """Return the run, or None if it does not exist. With ``lock``, no other transaction can change it until this one
+    ends."""
     query = select(runs).where(runs.c.run_id == run_id)
     row = (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
     if row is None:
@@ -57,14 +58,14 @@ async def find(connection: AsyncConnection, run_id: str, *, lock: bool = False) 
 
 
 async def steps(connection: AsyncConnection, run_id: str) -> list[RunStep]:
-    """The steps of a run, in order."""
+    """Return a run's steps, in order."""
     query = select(run_steps).where(run_steps.c.run_id == run_id).order_by(run_steps.c.seq)
     found = (await connection.execute(query)).all()
     return [_step(row._mapping) for row in found]
 
 
 async def step_with_key(connection: AsyncConnection, run_id: str, key: str) -> RunStep | None:
-    """The step of a run with the idempotency key ``key``, if there is one."""
+    """Return the run's step with the idempotency key ``key``, or None."""
     query = select(run_steps).where(run_steps.c.run_id == run_id, run_steps.c.key == key)
     row = (await connection.execute(query)).first()
     return None if row is None else _step(row._mapping)
@@ -79,11 +80,11 @@ async def append(
     counts: Mapping[str, int],
     status: str = OPEN,
 ) -> RunRow:
-    """Add a step to a locked run; return the updated run, with ``counts``."""
+    """Add a step to a locked run, and return the updated run with ``counts``."""
     changed = replace(run, version=step.seq, size=run.size + size, counts=counts, status=status, updated_at=step.ts)
     of_version = (runs.c.run_id == run.run_id) & (runs.c.version == run.version)
     await connection.execute(update(runs).where(of_version).values(_columns(changed)))
-    # The primary key is the step's number: without the lock this would fail rather than overwrite.
+    # The step number is part of the primary key, so without the lock this would fail rather than overwrite a step.
     await connection.execute(insert(run_steps), _step_row(run.run_id, step))
     return changed
 
@@ -95,7 +96,7 @@ async def replace_data(connection: AsyncConnection, run_id: str, step: RunStep) 
 
 
 async def policies(connection: AsyncConnection, wanted: Sequence[tuple[str, int]]) -> list[StoredPolicy]:
-    """The given versions of policies."""
+    """Return the given policy versions."""
     key = tuple_(policy_versions.c.policy_id, policy_versions.c.version)
     found = (await connection.execute(select(policy_versions).where(key.in_(wanted)))).all()
     return [_stored(PolicyVersion(**row._mapping)) for row in found]

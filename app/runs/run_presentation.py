@@ -12,7 +12,7 @@ _RATIO_DIGITS = 4
 
 
 def step_to_dict(result: StepResult) -> dict[str, Any]:
-    """The response to a call: its decisions and the state of the run."""
+    """Build the response to a call: its decisions and the state of the run."""
     outcome = result.outcome
     shown = {
         "run_id": result.run.run_id,
@@ -31,7 +31,7 @@ def step_to_dict(result: StepResult) -> dict[str, Any]:
 
 
 def run_to_dict(view: RunView) -> dict[str, Any]:
-    """A run with everything recorded in it, and all decisions so far."""
+    """Build the JSON for a run, with everything recorded in it and all decisions so far."""
     record = RunRecord.of(view.steps)
     decisions = [_decision(decision, step) for step in view.steps for decision in step.decisions]
     end = next((step for step in view.steps if step.kind == StepKind.COMPLETE), None)

@@ -1,4 +1,4 @@
-"""Parses the requests of the runs API: start, documents, grounding reports, completion.
+"""Parses requests to the runs API: start, documents, grounding reports, completion.
 
 Invalid input raises InvalidRequestError, which names the field.
 """
@@ -42,7 +42,7 @@ class RunCompletion(BaseModel):
 
 
 def read_run_start(raw: bytes, headers: Mapping[str, str]) -> RunStart:
-    """``headers`` have lower-case names; the agent may be given there."""
+    """Parse the start of a run. ``headers``, with lower-case names, may name the agent."""
     body = _object(raw)
     if body.get("agent") is None and headers.get("x-groundlane-agent"):
         body = {**body, "agent": headers["x-groundlane-agent"]}
@@ -50,8 +50,8 @@ def read_run_start(raw: bytes, headers: Mapping[str, str]) -> RunStart:
 
 
 def read_run_document(raw: bytes) -> Chunk:
-    """A document, with any field names that requests accept. Its text is optional, and so is its id (empty if
-    missing)."""
+    """Parse a document with any of the field names that requests accept. Its text and id are optional; a missing id
+    becomes ""."""
     found = read_document(_object(raw), "", default_id="", now=datetime.now(UTC), needs_text=False).chunk
     for name in ("id", "source", "collection", "title", "url"):
         value = getattr(found, name)
@@ -61,13 +61,13 @@ def read_run_document(raw: bytes) -> Chunk:
 
 
 def read_grounding_report(raw: bytes) -> dict[str, Any]:
-    """A report with every field; null fields count as omitted."""
+    """Parse a report. The result has every field; null fields count as omitted."""
     body = {name: value for name, value in _object(raw).items() if value is not None}
     return _validated(Reported, body).model_dump()
 
 
 def read_run_completion(raw: bytes) -> RunCompletion:
-    """The completion. Its result must be portable JSON: integers have at most 64 bits."""
+    """Parse the completion of a run. Its result must be portable JSON, with integers of at most 64 bits."""
     closing = _validated(RunCompletion, _object(raw))
     try:
         orjson.dumps(closing.result)
@@ -77,7 +77,7 @@ def read_run_completion(raw: bytes) -> RunCompletion:
 
 
 def _object(raw: bytes) -> dict[str, Any]:
-    """The body; an empty body is an empty object."""
+    """Parse the body as a JSON object; an empty body counts as an empty object."""
     return parse_json(raw) if raw.strip() else {}
 
 

@@ -1,7 +1,7 @@
-"""Runs: what an agent retrieves, reports and asks in several steps, evaluated together by the policies of its start.
+"""Runs: records what an agent retrieves, reports and asks in several steps, and evaluates all of it together.
 
-Each step is committed when the call returns. The policies are pinned by version at the start, so that no run is
-evaluated by a mix of versions.
+Each step is committed when the call returns. Policy versions are pinned at the start, so that every step of a run is
+evaluated by the same versions.
 """
 
 import asyncio
@@ -38,17 +38,17 @@ from policies.types import Decision, Policy
 _log = structlog.stdlib.get_logger(__name__)
 
 _PATIENCE_S = 5.0
-"""How long a gateway request waits, at most, for the database to read or store its run."""
+"""Maximum time that a gateway request waits for the database to read or store its run."""
 _RUN_ID = re.compile(r"run_[0-9a-f]{32}")
 MOST_STEPS = 10_000
 LARGEST_RUN = 4 * 1024 * 1024
-"""The maximum size of all steps, in bytes of JSON."""
+"""The maximum total size of a run's steps, in bytes of JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCaller:
-    """The caller of a run: its gateway key and, in ``repeat``, its ``Idempotency-Key``. A call with a known idempotency
-    key changes nothing."""
+    """The caller of the runs API: its gateway key and, in ``repeat``, its ``Idempotency-Key``. Repeating a call with
+    the same idempotency key changes nothing."""
 
     key: GatewayKey | None = None
     repeat: str | None = None
@@ -72,8 +72,8 @@ class RunView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """The result of the step with the number ``step``. ``request_id`` is that of its event; None if the call was a
-    repetition."""
+    """The result of the step with number ``step``. ``request_id`` is the id of the step's event, or None if the call
+    was a repetition."""
 
     run: RunRow
     policies: Sequence[Policy]
@@ -84,7 +84,7 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StepInput:
-    """The input of a step: its data, the items it counts, and how policies decide on it."""
+    """The input for a step: its data, the number of items it adds, and the function that decides on it."""
 
     data: Mapping[str, Any]
     decide: Callable[[PolicySet], StepOutcome]
@@ -93,15 +93,15 @@ class _StepInput:
 
 
 _ReadInput = Callable[[RunRow, Sequence[RunStep]], _StepInput]
-"""Makes the input from the run so far and, if it is to be completed, all of its steps."""
+"""Builds the input from the run so far and, for a completion, from all of its steps."""
 
 
 @dataclass(slots=True, kw_only=True)
 class RunService:
-    """The runs of one database. ``engine`` returns the policies in force; ``observers`` receive every event.
+    """The runs in one database. ``engine`` returns the policies in force; ``observers`` receive every event.
 
-    All methods raise DatabaseUnavailableError, and RunError for a run that does not exist (for this key), is complete
-    or is full.
+    All methods raise DatabaseUnavailableError, and RunError if the run does not exist (or belongs to another key), is
+    complete, or is full.
     """
 
     database: Database
@@ -112,7 +112,7 @@ class RunService:
     _versions: PolicyVersions = field(default_factory=PolicyVersions)
 
     async def start(self, *, agent: str | None, model: str | None = None, caller: RunCaller = ANYONE) -> StepResult:
-        """Start a run of ``agent``. With ``model``, the policies scoped to that model also apply to what it records."""
+        """Start a run of ``agent``. With ``model``, policies scoped to that model also apply to the run's records."""
         now = datetime.now(UTC)
         names = None if caller.key is None else caller.key.names
         pinned = PinnedPolicies.at_start(self.engine().enabled, agent=agent, key=names)
@@ -140,7 +140,7 @@ class RunService:
         return StepResult(run=run, policies=pinned.policies, outcome=outcome, step=0, request_id=recorder.request_id)
 
     async def record_document(self, run_id: str, chunk: Chunk, *, caller: RunCaller = ANYONE) -> StepResult:
-        """Record a retrieved document, whatever the policies decide on it."""
+        """Record a retrieved document, regardless of what the policies decide on it."""
 
         def read(run: RunRow, _steps: Sequence[RunStep]) -> _StepInput:
             number = run.counts["documents"] + 1
@@ -169,7 +169,7 @@ class RunService:
         return await self._add_step(run_id, StepKind.GROUNDING, read, caller)
 
     async def complete(self, run_id: str, result: Any, *, caller: RunCaller = ANYONE) -> StepResult:
-        """Complete the run and make the decisions that need all of it."""
+        """Complete the run, and make the decisions that need the complete run."""
         text = None if result is None else orjson.dumps(result, option=orjson.OPT_SORT_KEYS).decode()
         kept = result if self.settings.store_text is StoreText.FULL else stored(text, self.settings.store_text)
 
@@ -180,7 +180,7 @@ class RunService:
         return await self._add_step(run_id, StepKind.COMPLETE, read, caller)
 
     async def get(self, run_id: str, *, caller: RunCaller = ANYONE) -> RunView:
-        """A run with everything recorded in it."""
+        """Return a run with everything recorded in it."""
         async with self.database.read() as connection:
             run = await _found(connection, run_id, caller)
             steps = await repository.steps(connection, run_id)
@@ -188,10 +188,11 @@ class RunService:
         return RunView(run=run, policies=pinned.policies, steps=steps)
 
     async def join(self, run_id: str | None, *, agent: str | None, key: GatewayKey | None) -> "JoinedRun | None":
-        """The run that a gateway request of ``agent`` belongs to.
+        """Return the run that a request by ``agent`` belongs to.
 
-        None for an id of the caller's own, which is only logged, and while the database is unavailable: the policies in
-        force then apply to the request. Raises RunError, and InvalidRequestError if the run belongs to another agent.
+        Return None, so that the policies in force apply to the request, if ``run_id`` is the caller's own id, which is
+        only logged, or while the database is unavailable. Raises RunError, and InvalidRequestError if the run belongs
+        to another agent.
         """
         if run_id is None or _RUN_ID.fullmatch(run_id) is None:
             return None
@@ -209,7 +210,7 @@ class RunService:
         return JoinedRun(runs=self, run_id=run_id, agent=run.agent, engine=pinned.engine)
 
     async def add_call(self, run_id: str, record: RequestRecord) -> None:
-        """Record a gateway request that joined the run and has ended."""
+        """Record a finished gateway request that joined the run."""
         data = call_data(record, run_id)
         decisions = [decision_to_dict(decision) for decision in record.stored(record.decisions)]
         async with self.database.write() as connection:
@@ -217,7 +218,7 @@ class RunService:
             if run is None or run.status != OPEN:
                 raise RunError(f"The run {run_id} is complete.", code="run_completed", status=HTTPStatus.CONFLICT)
             step = RunStep(seq=run.version + 1, ts=record.info.ts, kind=StepKind.CALL, data=data, decisions=decisions)
-            # Only all steps together show which of its documents the run already has.
+            # Which of the request's documents the run already has depends on all of its steps.
             run_record = RunRecord.of([*await repository.steps(connection, run_id), step])
             await repository.append(connection, run, step, size=_size(step), counts=run_record.counts)
 
@@ -250,7 +251,7 @@ class RunService:
         )
 
     def _check_accepts(self, run: RunRow, kind: StepKind) -> None:
-        """Raises RunError unless ``run`` accepts another step. A full run can still be completed."""
+        """Check that ``run`` accepts another step; a full run can still be completed. Raises RunError."""
         _check_open(run, may_be_full=kind is StepKind.COMPLETE)
         if kind is StepKind.RETRIEVAL and run.counts["documents"] >= self.settings.max_documents:
             raise RunError(
@@ -260,7 +261,7 @@ class RunService:
             )
 
     async def _forget_texts(self, connection: AsyncConnection, run_id: str, steps: Sequence[RunStep]) -> None:
-        """Remove the texts of ``steps`` that the settings do not allow to be stored; the decisions are made."""
+        """Remove texts that the settings don't allow to be stored from ``steps``, once all decisions are made."""
         if self.settings.store_text is StoreText.FULL:
             return
         for step in steps:
@@ -282,7 +283,7 @@ class RunService:
     async def _log(
         self, recorder: RequestRecorder, outcome: StepOutcome, shadow: StepOutcome, *, documents: Sequence[Chunk] = ()
     ) -> None:
-        """``shadow`` are the decisions of shadow policies."""
+        """Log the step's event. ``shadow`` holds the decisions of shadow policies."""
         recorder.retrieval = RetrievalOutcome(chunks=documents, decisions=outcome.made)
         if outcome.blocked_by is not None:
             recorder.block()
@@ -295,7 +296,7 @@ class RunService:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedRun:
-    """The run that a gateway request belongs to. ``engine`` has the policies that the run started with."""
+    """The run that a gateway request belongs to. ``engine`` holds the policies that the run started with."""
 
     runs: RunService
     run_id: str
@@ -303,7 +304,7 @@ class JoinedRun:
     engine: PolicyEngine
 
     async def claims(self) -> Sequence[Claim]:
-        """The claims of its replies so far, in order; none while the database is unavailable."""
+        """Return the claims in the run's replies so far, in order; empty while the database is unavailable."""
         try:
             async with self.runs.database.read() as connection:
                 steps = await repository.steps(connection, self.run_id)
@@ -334,7 +335,7 @@ async def _found(
 
 
 def _check_open(run: RunRow, *, may_be_full: bool = False, param: str = "run_id") -> None:
-    """Raises RunError unless ``run`` accepts another step."""
+    """Check that ``run`` accepts another step. Raises RunError."""
     if run.status == COMPLETED:
         raise RunError(
             f"The run {run.run_id} is complete.", code="run_completed", status=HTTPStatus.CONFLICT, param=param

@@ -1,4 +1,4 @@
-"""The steps of a run and its record, the sum of them. Steps are only added, so concurrent calls cannot overwrite each
+"""A run's steps, and its record, which sums them up. Steps are only added, so concurrent calls cannot overwrite each
 other."""
 
 import hashlib
@@ -21,13 +21,13 @@ class StepKind(StrEnum):
     RETRIEVAL = "retrieval"
     GROUNDING = "grounding"
     CALL = "call"
-    """A gateway request that names the run."""
+    """The kind of step that is a gateway request naming the run."""
     COMPLETE = "complete"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStep:
-    """A step of a run. ``data`` and ``decisions`` are plain JSON; ``key`` is the caller's idempotency key."""
+    """A step in a run. ``data`` and ``decisions`` are plain JSON; ``key`` is the caller's idempotency key."""
 
     seq: int
     ts: datetime
@@ -41,9 +41,9 @@ class RunStep:
 class RunRecord:
     """Everything recorded in a run. The order of the reports does not affect decisions.
 
-    ``cited`` are the names that the caller reports, ``citations`` those found in replies of the run, ``contradictions``
-    those between the claims of its replies. ``output_confidence`` is the lowest reported: a later report cannot undo
-    it.
+    ``cited`` holds the source names that the caller reported, ``citations`` the citations found in the run's replies,
+    and ``contradictions`` the contradictions between claims in its replies. ``output_confidence`` is the lowest value
+    reported, so a later report cannot raise it.
     """
 
     chunks: tuple[Chunk, ...] = ()
@@ -77,14 +77,14 @@ class RunRecord:
 
     @property
     def trust_score(self) -> float | None:
-        """The share of judged claims that are supported; None if none was judged."""
+        """The ratio of supported claims among the judged ones, or None if no claim was judged."""
         claims = [claim for claim in self.claims if claim.label is not Label.NOT_A_CLAIM]
         if not claims:
             return None
         return sum(claim.label is Label.SUPPORTED for claim in claims) / len(claims)
 
     def policy_inputs(self) -> PolicyInputs:
-        """What policies read when the run is complete."""
+        """Return the inputs for the policies that evaluate the complete run."""
         return PolicyInputs(
             chunks=self.chunks,
             strippable=False,
@@ -101,7 +101,7 @@ class RunRecord:
 
 
 def document_json(chunk: Chunk, run_id: str) -> dict[str, Any]:
-    """What a run stores of a document: not its text, only a digest to recognise it."""
+    """Build the JSON that a run stores for a document: instead of its text, only a digest for recognizing it."""
     kept = ("id", "source", "collection", "relevance_score", "age_days", "title", "url")
     document = {name: getattr(chunk, name) for name in kept}
     if chunk.text:
@@ -111,7 +111,7 @@ def document_json(chunk: Chunk, run_id: str) -> dict[str, Any]:
 
 
 def claim_json(verdict: ClaimVerdict) -> dict[str, Any]:
-    """What a run stores of a verdict."""
+    """Build the JSON that a run stores for a verdict."""
     return {
         "text": verdict.claim.text,
         "sentence": verdict.claim.sentence_index,
@@ -127,7 +127,7 @@ def claim_json(verdict: ClaimVerdict) -> dict[str, Any]:
 
 
 def citation_json(citation: Citation) -> dict[str, Any]:
-    """What a run stores of a citation."""
+    """Build the JSON that a run stores for a citation."""
     return {
         "marker": citation.marker,
         "document": citation.document_index,
@@ -137,12 +137,12 @@ def citation_json(citation: Citation) -> dict[str, Any]:
 
 
 def contradiction_json(found: Contradiction) -> dict[str, Any]:
-    """What a run stores of two statements that contradict each other."""
+    """Build the JSON that a run stores for two statements that contradict each other."""
     return {"texts": [found.first.text, found.second.text], "score": found.score}
 
 
 def with_texts(data: Mapping[str, Any], change: Callable[[str], str | None]) -> dict[str, Any]:
-    """``data`` of a step with ``change`` applied to each text of a reply or its author."""
+    """Return a step's ``data`` with ``change`` applied to every text that the model or the caller wrote."""
     changed = dict(data)
     if "unsupported_claims" in data:
         changed["unsupported_claims"] = [change(text) or "" for text in data["unsupported_claims"]]
@@ -161,7 +161,7 @@ def with_texts(data: Mapping[str, Any], change: Callable[[str], str | None]) -> 
 
 
 def texts_of(data: Mapping[str, Any]) -> list[str]:
-    """The texts that ``with_texts`` changes."""
+    """Return the texts that ``with_texts`` changes."""
     return [
         *data.get("unsupported_claims", ()),
         *(claim["text"] for claim in data.get("claims", ())),
@@ -187,7 +187,7 @@ def _source_json(source: Source | None) -> dict[str, Any] | None:
 
 
 class _RecordBuilder:
-    """Sums up the steps of a run, added in order."""
+    """Sums up a run's steps, which must be added in order."""
 
     def __init__(self) -> None:
         self._chunks: list[Chunk] = []
@@ -263,7 +263,7 @@ class _RecordBuilder:
         self._sentences += data["sentences"]
 
     def _known(self, document: Mapping[str, Any]) -> int:
-        """The position of a document in the run, by id, source and text; it is added if it is new."""
+        """Return a document's position in the run, identified by id, source and text. A new document is added."""
         digest = document.get("digest")
         for place in self._named.get((document["id"], document["source"]), ()):
             if self._digests[place] in (None, digest):
@@ -273,7 +273,8 @@ class _RecordBuilder:
 
 
 def _verdict(data: Mapping[str, Any], places: Sequence[int], sentences: int) -> ClaimVerdict:
-    """A verdict with the run's document positions (``places``), numbered after its sentences so far."""
+    """Read a verdict, with document positions mapped by ``places`` and its sentence numbered after the run's sentences
+    so far."""
     return ClaimVerdict(
         claim=Claim(text=data["text"], span=_NOWHERE, sentence_index=data["sentence"] + sentences),
         label=Label(data["label"]),
