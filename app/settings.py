@@ -178,6 +178,14 @@ class Settings(BaseSettings):
     max_reply_bytes: Annotated[Count, Field(description="Maximum size of a non-streamed reply, decompressed")] = (
         64 * 1024 * 1024
     )
+    max_reply_mb: Annotated[
+        float,
+        Field(
+            gt=0,
+            allow_inf_nan=False,
+            description="Maximum text of a reply under a policy, in million characters",
+        ),
+    ] = 8.0
     upstream_connections: Annotated[
         Count, Field(description="Maximum number of concurrent connections to the upstream")
     ] = 1_000

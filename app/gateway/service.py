@@ -323,6 +323,7 @@ class Gateway:
         options = GuardOptions(
             mode=mode,
             expected=parsed.choices,
+            max_chars=int(self.settings.max_reply_mb * _MB) if policies.in_category("grounding") else None,
             holds_calls=policies.grounding_settings.tool_call_action == "hold",
             wants_usage=parsed.include_usage,
             regeneration=self._regeneration(retrieval, scope),
@@ -459,6 +460,7 @@ class OneBody(httpx.AsyncByteStream):
         yield self._body
 
 
+_MB = 1_000_000
 _STREAM_HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
     "cache-control": "no-cache",

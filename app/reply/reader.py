@@ -10,7 +10,7 @@ from contextlib import aclosing, suppress
 from enum import StrEnum
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from app.concurrency import TaskScope
 from app.errors import GatewayError, UpstreamConnectError
@@ -134,7 +134,8 @@ class Choices:
 class ReplyReader:
     """Reads one upstream call's reply, either by ``pass_through`` or by ``start`` and ``next``.
 
-    ``max_choices``: how many choices the client asked for; None: any number. ``holds_calls``: a tool call waits for the
+    ``max_choices``: how many choices the client asked for; None: any number. ``max_chars``: after so much text, the
+    reply ends as if the upstream had ended it with ``length``. ``holds_calls``: a tool call waits for the
     verdict on the text before it even if the text itself does not (``live``).
     """
 
@@ -146,6 +147,7 @@ class ReplyReader:
         recorder: RequestRecorder,
         choices: Choices,
         max_choices: int | None = None,
+        max_chars: int | None = None,
         holds_calls: bool = False,
     ) -> None:
         self.usage: Usage | None = None
@@ -155,6 +157,7 @@ class ReplyReader:
         self._recorder = recorder
         self._choices = choices
         self._max_choices = max_choices
+        self._chars_left = max_chars
         self._holds_calls = holds_calls
         self._failed = False
         self._late_usage: list[Usage] = []
@@ -288,6 +291,8 @@ class ReplyReader:
                     return part
             if self._is_surplus(event):
                 continue
+            if self._is_too_long(event):
+                return await self._cut_off(event)
             if self._mode is Mode.LIVE and self._passes_whole(event):
                 await self._queue.put(_whole(event))
                 for part in event.parts:
@@ -307,6 +312,27 @@ class ReplyReader:
             if isinstance(part, Passthrough) and part.call and self._holds_calls:
                 return False
         return True
+
+    def _is_too_long(self, event: UpstreamEvent) -> bool:
+        if self._chars_left is None:
+            return False
+        length = sum(len(part.text) for part in event.parts if isinstance(part, TextDelta))
+        if length > self._chars_left:
+            return True
+        self._chars_left -= length
+        return False
+
+    async def _cut_off(self, event: UpstreamEvent) -> EndOfReply:
+        """The reply ends within the text of ``event``, with ``length``; nothing more is read."""
+        for part in event.parts:
+            if isinstance(part, TextDelta):
+                text = part.text[: self._chars_left]
+                self._chars_left = (self._chars_left or 0) - len(text)
+                await self._forward(structs.replace(part, text=text, remainder=None))
+        for choice in self._choices:
+            if choice.finish is None:
+                choice.finish = ChoiceFinish(choice=choice.index, reason="length", frame=choice.frame, cut=True)
+        return EndOfReply(last=True)
 
     def _is_surplus(self, event: UpstreamEvent) -> bool:
         """Whether an event belongs to a choice that the client did not ask for: it is not judged, so not released."""

@@ -43,7 +43,8 @@ DEFAULT_REPLACEMENT = "I can't give an answer that the provided documents suppor
 class GuardOptions(Struct, frozen=True, kw_only=True):
     """How a reply is guarded.
 
-    ``expected``: how many choices the client asked for; None: the reply is one, of any number of parts.
+    ``expected``: how many choices the client asked for; None: the reply is one, of any number of parts. ``max_chars``:
+    after so much text, the reply ends.
     ``holds_calls``: a tool call waits for the verdict on the text before it, in every mode.
     ``wants_usage``: the client asked for a usage chunk, so a blocked reply has one too. ``regeneration`` has the
     upstream continue a reply; None: no policy wants that. ``shadow_check`` judges a reply that passes untouched; None:
@@ -52,6 +53,7 @@ class GuardOptions(Struct, frozen=True, kw_only=True):
 
     mode: Mode
     expected: int | None = None
+    max_chars: int | None = None
     holds_calls: bool = False
     wants_usage: bool = False
     regeneration: Regeneration | None = None
@@ -139,6 +141,7 @@ class StreamGuard:
             recorder=self._recorder,
             choices=self._choices,
             max_choices=self._options.expected,
+            max_chars=self._options.max_chars,
             holds_calls=self._options.holds_calls,
         )
         reader.start()
