@@ -66,7 +66,8 @@ class JudgedSentence:
         """The verdict of what was delivered: without the parts that were left out."""
         if not self.left_out:
             return self.verdict
-        return replace(self.verdict, parts=tuple(part for part in self.verdict.parts if part.span not in self.left_out))
+        gone = frozenset(self.left_out)
+        return replace(self.verdict, parts=tuple(part for part in self.verdict.parts if part.span not in gone))
 
     @property
     def letters(self) -> int:
