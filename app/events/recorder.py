@@ -3,8 +3,7 @@
 import os
 import re
 import sys
-from collections import deque
-from collections.abc import Mapping
+from collections import Counter, deque
 from datetime import UTC, datetime
 from time import perf_counter, time_ns
 
@@ -174,7 +173,7 @@ class RequestRecorder:
         self.reply = ReplyOutcome()
         self.usage = TokenUsage(len(prompt))
         self.sent_model: str | None = None
-        self.dropped: Mapping[str, int] = {}
+        self.dropped: Counter[str] = Counter()
         self.status = "completed"
         self._http_status = 200
         self._error: str | None = None

@@ -325,6 +325,7 @@ class Gateway:
             expected=parsed.choices,
             max_chars=int(self.settings.max_reply_mb * _MB) if policies.in_category("grounding") else None,
             holds_calls=policies.grounding_settings.tool_call_action == "hold",
+            reasoning=policies.grounding_settings.reasoning_action,
             wants_usage=parsed.include_usage,
             regeneration=self._regeneration(retrieval, scope),
             judge_fault=self.checker.fault or self.checker.error if retrieval.kept else None,

@@ -21,6 +21,7 @@ from app.reply.context import ReplyContext
 from app.reply.edits import DeliveredText, OutgoingText, corrected, correction
 from app.reply.final_checks import WholeReply, run_final_checks
 from app.reply.grounding_object import Repairs, reasons_of, summary_of, without_withheld
+from app.reply.inline_reasoning import InlineReasoning
 from app.reply.judged_sentence import JudgedSentence, policy_claims
 from app.reply.text_buffer import TextBuffer
 from judges.checker import ReplyCheck
@@ -42,8 +43,8 @@ class Choice:
     Text comes in by ``hold`` and ``push``, and goes out by ``deliver``, ``correct``, ``strip``, ``withhold`` or
     ``replace``; ``pass_on`` is for text that nobody decides about. ``decide`` and ``decide_end`` ask the policies.
 
-    ``held`` are outputs that wait for the end of the reply. ``not_regenerated``: why the upstream was not asked to
-    continue, although a policy wants that.
+    ``inline`` separates reasoning from the answer; None once the answer has begun. ``held`` are outputs that wait for
+    the end of the reply. ``not_regenerated``: why the upstream was not asked to continue, although a policy wants that.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Choice:
         self.frame = _EMPTY_FRAME
         self.received = 0
         self.held: list[Output] = []
+        self.inline: InlineReasoning | None = InlineReasoning()
         self.not_regenerated: str | None = None
         self.findings = ChoiceFindings(index, context)
         self._context = context
@@ -72,6 +74,7 @@ class Choice:
         self._check = check
         self._buffer = TextBuffer()
         self._delivered = DeliveredText()
+        self._reasoned = 0
         self._repairs = Repairs()
         self._times: dict[int, tuple[float, float]] = {}
         self._starts_over = False
@@ -83,15 +86,16 @@ class Choice:
     # Text in
 
     def hold(self, part: TextDelta) -> None:
-        self._hear(part)
+        self.hear(part)
         self._buffer.add(part)
 
     def pass_on(self, part: TextDelta) -> None:
         """The text goes to the client as it comes."""
-        self._hear(part)
+        self.hear(part)
         self._delivered.add(part.text)
 
-    def _hear(self, part: TextDelta) -> None:
+    def hear(self, part: TextDelta) -> None:
+        """Note that text came, whatever becomes of it."""
         self.frame = part.frame
         if not self.received:
             self._timings.mark("first_text")
@@ -229,7 +233,7 @@ class Choice:
     @property
     def emptied(self) -> bool:
         """There were sentences, and every one was left out."""
-        return bool(self.findings.sentences) and not self._delivered
+        return bool(self.findings.sentences) and self._delivered.length == self._reasoned
 
     def deliver(
         self, verdict: SentenceVerdict, text: OutgoingText, left_out: tuple[Span, ...] = ()
@@ -263,6 +267,11 @@ class Choice:
         self._add(judged)
         return text, self.findings.claims_shown((judged,))
 
+    def reason(self, text: str) -> None:
+        """Reasoning that nobody judges, or the tags around it, goes to the client."""
+        self._delivered.add(text)
+        self._reasoned += len(text)
+
     def trail(self, text: str) -> bool:
         """White space ends the reply: it goes to the client if the sentence before it did."""
         sentences = self.findings.sentences
@@ -288,10 +297,11 @@ class Choice:
         self.blocked = True
         for judged in self.findings.sentences if shown else ():
             if judged.offset is None:
-                judged.offset = judged.verdict.sentence.span.start
+                judged.offset = judged.verdict.sentence.span.start + self._reasoned
         if self.held:
             self.held.clear()
             self._delivered.clear()
+            self._reasoned = 0
             for judged in self.findings.sentences:
                 judged.offset = judged.corrected = None
         if not self._decided:
@@ -324,6 +334,7 @@ class Choice:
         self._evaluation.retract(verdict.claims, self._unjudged_texts(verdict))
         self._repairs.regenerations += 1
         self._starts_over = True
+        self.inline = InlineReasoning()
         self.finish, self.closing, self.received = None, False, 0
         if self._check is not None:
             self._buffer = TextBuffer(self._check.restart(verdict.sentence.index))

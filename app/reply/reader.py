@@ -15,6 +15,7 @@ from msgspec import Struct, structs
 from app.concurrency import TaskScope
 from app.errors import GatewayError, UpstreamConnectError
 from app.events.recorder import RequestRecorder
+from app.protocols.common.known_fields import REASONING
 from app.protocols.common.stream_events import (
     ChoiceFinish,
     EndOfReply,
@@ -35,6 +36,7 @@ from app.protocols.common.stream_events import (
     Usage,
 )
 from app.reply.choice import Choice
+from app.reply.inline_reasoning import Part, Piece
 from app.reply.shadow_check import ShadowCheck
 from judges.concurrency import Turns
 from judges.types import Chunk, Sentence, SentenceVerdict
@@ -74,6 +76,13 @@ class TextPause(Struct, frozen=True, kw_only=True):
     slices: Sequence[TextSlice]
 
 
+class ReasoningText(Struct, frozen=True, kw_only=True):
+    """Reasoning in the text of a choice, or the tags around it, which pass unjudged."""
+
+    choice: Choice
+    slices: Sequence[TextSlice]
+
+
 class EndOfText(Struct, frozen=True, kw_only=True):
     """The text of a choice has ended."""
 
@@ -85,7 +94,7 @@ class _Crash(Struct, frozen=True):
     error: Exception
 
 
-Item = Output | PendingSentence | TextPause | EndOfText
+Item = Output | PendingSentence | TextPause | ReasoningText | EndOfText
 """What passes, and what is to be decided on."""
 
 
@@ -135,8 +144,9 @@ class ReplyReader:
     """Reads one upstream call's reply, either by ``pass_through`` or by ``start`` and ``next``.
 
     ``max_choices``: how many choices the client asked for; None: any number. ``max_chars``: after so much text, the
-    reply ends as if the upstream had ended it with ``length``. ``holds_calls``: a tool call waits for the
-    verdict on the text before it even if the text itself does not (``live``).
+    reply ends as if the upstream had ended it with ``length``. ``holds_calls``: a tool call waits for the verdict on
+    the text before it even if the text itself does not (``live``). ``reasoning``: what becomes of reasoning in the
+    text.
     """
 
     def __init__(
@@ -149,6 +159,7 @@ class ReplyReader:
         max_choices: int | None = None,
         max_chars: int | None = None,
         holds_calls: bool = False,
+        reasoning: str = "pass",
     ) -> None:
         self.usage: Usage | None = None
         """The token counts, once the upstream reports them."""
@@ -159,6 +170,7 @@ class ReplyReader:
         self._max_choices = max_choices
         self._chars_left = max_chars
         self._holds_calls = holds_calls
+        self._reasoning = reasoning
         self._failed = False
         self._late_usage: list[Usage] = []
         self._queue: asyncio.Queue[Item | _Crash | None]
@@ -311,6 +323,8 @@ class ReplyReader:
                 return False
             if isinstance(part, Passthrough) and part.call and self._holds_calls:
                 return False
+            if self._reasoning == "drop" and isinstance(part, TextDelta) and self._choices[part.choice].inline:
+                return False  # it may be, or contain, what is left out
         return True
 
     def _is_too_long(self, event: UpstreamEvent) -> bool:
@@ -355,14 +369,52 @@ class ReplyReader:
             case _:
                 self._note(part)
 
-    async def _hear(self, part: TextDelta) -> None:
+    async def _hear(self, part: TextDelta, *, show: bool = False) -> None:
+        """Take in text. ``show``: the client is to get it before its verdict."""
         choice = self._choices[part.choice]
         if choice.closing:
             choice.findings.unchecked.add("text_after_end")
+        elif choice.inline is None:
+            await self._hear_answer(choice, part, show=show)
         else:
-            choice.hold(part)
-            for sentence in await choice.push(part.text):
-                await self._start_check(choice, sentence, part.frame)
+            await self._hear_pieces(choice, choice.inline.take(part), show=show)
+
+    async def _hear_answer(self, choice: Choice, part: TextDelta, *, show: bool = False) -> None:
+        if show:
+            await self._queue.put(_unjudged(part))
+        choice.hold(part)
+        for sentence in await choice.push(part.text):
+            await self._start_check(choice, sentence, part.frame)
+
+    async def _hear_pieces(self, choice: Choice, pieces: Sequence[Piece], *, show: bool) -> None:
+        """Text at the beginning of a choice: reasoning, the answer, or both."""
+        judged = self._reasoning == "judge"
+        if choice.inline is not None and choice.inline.over:
+            choice.inline = None
+        for piece in pieces:
+            if piece.part is Part.ANSWER or (piece.part is Part.REASONING and judged):
+                for part in piece.deltas:
+                    await self._hear_answer(choice, part, show=show)
+                continue
+            for part in piece.deltas:
+                choice.hear(part)
+            if self._reasoning == "drop":
+                self._recorder.dropped[REASONING] += piece.length
+                continue
+            if judged and choice.holds_text:
+                await self._pause(choice)  # no sentence goes from the reasoning into the answer
+            elif not judged:
+                choice.findings.unchecked.add(REASONING)
+            await self._queue.put(ReasoningText(choice=choice, slices=[_slice_of(part) for part in piece.deltas]))
+
+    @property
+    def _shows_pieces(self) -> bool:
+        """Text is shown before its verdict, but not before it is known whether it is reasoning."""
+        return self._mode is Mode.LIVE and self._reasoning == "drop"
+
+    async def _settle_inline(self, choice: Choice) -> None:
+        if choice.inline is not None:
+            await self._hear_pieces(choice, choice.inline.flush(), show=self._shows_pieces)
 
     async def _forward(self, part: ReplyPart) -> None:
         """Take in a part and pass on what may be released of it now.
@@ -373,14 +425,14 @@ class ReplyReader:
         if isinstance(part, TextDelta):
             if part.remainder is not None:
                 await self._queue.put(FrameRemainder(choice=part.choice, json=part.remainder))
-            if self._mode is Mode.LIVE:
+            if self._mode is Mode.LIVE and not self._shows_pieces:
                 await self._queue.put(_unjudged(part))
-            await self._hear(part)
+            await self._hear(part, show=self._shows_pieces)
             return
         if isinstance(part, Passthrough) and part.choice is not None and (part.call or part.unchecked in _AFTER_TEXT):
             # A call must not overtake the text before it: that is settled first.
             choice = self._choices[part.choice]
-            if choice.holds_text:
+            if choice.holds_text or (choice.inline is not None and choice.inline.pending):
                 await self._pause(choice)
         await self._take(part)
         if isinstance(part, ReplyError) or (isinstance(part, Passthrough) and not part.opaque):
@@ -402,6 +454,7 @@ class ReplyReader:
         )
 
     async def _pause(self, choice: Choice) -> None:
+        await self._settle_inline(choice)
         for sentence in choice.pause():
             await self._start_check(choice, sentence, choice.frame)
         await self._queue.put(TextPause(choice=choice, slices=choice.cut()))
@@ -409,6 +462,7 @@ class ReplyReader:
     async def _end_text(self, choice: Choice, *, truncated: bool = False) -> None:
         if choice.closing:
             return
+        await self._settle_inline(choice)
         choice.closing = True
         finish = choice.finish
         frame = finish.frame if finish else choice.frame
@@ -433,8 +487,11 @@ class ReplyReader:
 
 def _unjudged(part: TextDelta) -> ReleasedText:
     """Text that is shown before its verdict, in a frame of its own."""
-    piece = TextSlice(frame=part.frame, text=part.text, tokens=part.frame.tokens or ())
-    return ReleasedText(choice=part.choice, text=part.text, slices=(piece,))
+    return ReleasedText(choice=part.choice, text=part.text, slices=(_slice_of(part),))
+
+
+def _slice_of(part: TextDelta) -> TextSlice:
+    return TextSlice(frame=part.frame, text=part.text, tokens=part.frame.tokens or ())
 
 
 def _whole(event: UpstreamEvent) -> Passthrough:

@@ -29,7 +29,17 @@ from app.protocols.common.stream_events import (
 from app.reply.choice import Choice
 from app.reply.edits import OutgoingText, outgoing_text, without_spans
 from app.reply.grounding_object import worst
-from app.reply.reader import ChoiceOpener, Choices, EndOfText, Item, Mode, PendingSentence, ReplyReader, TextPause
+from app.reply.reader import (
+    ChoiceOpener,
+    Choices,
+    EndOfText,
+    Item,
+    Mode,
+    PendingSentence,
+    ReasoningText,
+    ReplyReader,
+    TextPause,
+)
 from app.reply.regeneration import Regeneration
 from app.reply.shadow_check import ShadowCheck
 from judges.concurrency import run
@@ -46,6 +56,7 @@ class GuardOptions(Struct, frozen=True, kw_only=True):
     ``expected``: how many choices the client asked for; None: the reply is one, of any number of parts. ``max_chars``:
     after so much text, the reply ends.
     ``holds_calls``: a tool call waits for the verdict on the text before it, in every mode.
+    ``reasoning``: what becomes of reasoning in the text.
     ``wants_usage``: the client asked for a usage chunk, so a blocked reply has one too. ``regeneration`` has the
     upstream continue a reply; None: no policy wants that. ``shadow_check`` judges a reply that passes untouched; None:
     no shadow policy wants that. ``judge_fault``: why a judge that should look at the reply is missing.
@@ -55,6 +66,7 @@ class GuardOptions(Struct, frozen=True, kw_only=True):
     expected: int | None = None
     max_chars: int | None = None
     holds_calls: bool = False
+    reasoning: str = "pass"
     wants_usage: bool = False
     regeneration: Regeneration | None = None
     shadow_check: ShadowCheck | None = None
@@ -143,6 +155,7 @@ class StreamGuard:
             max_choices=self._options.expected,
             max_chars=self._options.max_chars,
             holds_calls=self._options.holds_calls,
+            reasoning=self._options.reasoning,
         )
         reader.start()
         return reader
@@ -153,6 +166,8 @@ class StreamGuard:
                 return await self._decide_sentence(item)
             case TextPause():
                 return self._pause(item)
+            case ReasoningText():
+                return self._reason(item)
             case EndOfText():
                 return await self._decide_end(item)
             case Usage():
@@ -189,6 +204,8 @@ class StreamGuard:
         if self.mode is Mode.LIVE:
             judged = JudgedClaims(choice=choice.index, claims=claims, frame=item.frame, support=support)
             return (judged,) if claims or support else ()
+        if not text.text and not claims:
+            return ()
         released = ReleasedText(
             choice=choice.index, text=text.text, slices=text.slices, claims=claims, support=support, lead=text.lead
         )
@@ -224,6 +241,15 @@ class StreamGuard:
     def _pause(self, item: TextPause) -> Sequence[Output]:
         choice, text = item.choice, "".join(piece.text for piece in item.slices)
         if choice.blocked or not choice.trail(text) or self.mode is Mode.LIVE:
+            return ()
+        return self._release_output(choice, ReleasedText(choice=choice.index, text=text, slices=item.slices))
+
+    def _reason(self, item: ReasoningText) -> Sequence[Output]:
+        choice, text = item.choice, "".join(piece.text for piece in item.slices)
+        if choice.blocked:
+            return ()
+        choice.reason(text)
+        if self.mode is Mode.LIVE:
             return ()
         return self._release_output(choice, ReleasedText(choice=choice.index, text=text, slices=item.slices))
 

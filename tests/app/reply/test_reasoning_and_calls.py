@@ -16,7 +16,9 @@ from tests.support.in_process_gateway import (
     chunk,
     finish_of,
     policy,
+    said,
     sse,
+    summary_of,
     text_of,
     whole,
 )
@@ -66,25 +68,26 @@ def order(made: list[Any]) -> list[str]:
 @pytest.mark.parametrize("mode", ["hold", "live", "final"])
 @pytest.mark.parametrize(("name", "rule"), KINDS)
 async def test_a_kind_is_left_out_of_a_stream(name: str, rule: str, mode: str) -> None:
-    said = {**REASONS, **CALLS}[name]
+    given = {**REASONS, **CALLS}[name]
     end = name if name in CALLS else "stop"
     answer = sse(
-        chunk({"role": "assistant", name: said}), chunk({"content": f"{TRUE} ", name: said}), chunk({name: said}, end)
+        chunk({"role": "assistant", name: given}),
+        chunk({"content": f"{TRUE} ", name: given}),
+        chunk({name: given}, end),
     )
     b = await bench(answer, rules(stream_mode=mode, **{rule: "drop"}))
     made = await streamed(b)
     assert name not in json.dumps([frame["choices"] for frame in made if isinstance(frame, dict)])
     assert (text_of(made).strip(), finish_of(made)) == (TRUE, ["stop"])
     kind = "reasoning" if name in REASONS else "tool_calls"
-    assert b.event.request.extra["dropped"] == {kind: 3 * (len(said) if kind == "reasoning" else 1)}
-    summary = next(f["grounding"] for f in made if isinstance(f, dict) and "verdict" in f.get("grounding", {}))
-    assert "not_checked" not in summary
+    assert b.event.request.extra["dropped"] == {kind: 3 * (len(given) if kind == "reasoning" else 1)}
+    assert "not_checked" not in summary_of(made)
 
 
 @pytest.mark.parametrize(("name", "rule"), KINDS)
 async def test_a_kind_is_left_out_of_a_whole_reply(name: str, rule: str) -> None:
-    said = {**REASONS, "tool_calls": [CALL], "function_call": FUNCTION}[name]
-    answer = whole(TRUE, **{name: said})
+    given = {**REASONS, "tool_calls": [CALL], "function_call": FUNCTION}[name]
+    answer = whole(TRUE, **{name: given})
     if name in CALLS:
         answer["choices"][0]["finish_reason"] = name
     body = await unary(await bench(answer, rules(**{rule: "drop"})))
@@ -102,8 +105,7 @@ async def test_kinds_in_one_frame_leave_in_order(mode: str, action: str) -> None
     if (mode, action) != ("live", "pass"):
         assert [name for name in order(made) if name != "annotations"] == ["reasoning_content", "content", "tool_calls"]
     assert (text_of(made), finish_of(made)) == (TRUE, ["tool_calls"])
-    summary = next(f["grounding"] for f in made if isinstance(f, dict) and "verdict" in f.get("grounding", {}))
-    assert summary["not_checked"] == ["reasoning_content", "tool_calls"]
+    assert summary_of(made)["not_checked"] == ["reasoning_content", "tool_calls"]
 
 
 @pytest.mark.parametrize(
@@ -127,3 +129,93 @@ async def test_no_call_is_in_a_reply_that_is_blocked_at_its_end(action: str) -> 
     assert "look_up" not in json.dumps(made)
     body = await unary(await bench(whole(FALSE, tool_calls=[CALL]), given))
     assert "look_up" not in json.dumps(body)
+
+
+# Reasoning in the text
+
+THOUGHTS = [
+    ("<think>It says 40 days.</think>", "\n\n"),
+    ("<thinking>It says 40 days.</thinking>", " "),
+    ("<THINK>It says < 40 days </b>.</THINK>", ""),
+    (" <think></think>\n<think>It says 40 days.</think>", "\n"),
+]
+
+
+def pieces(text: str, size: int) -> list[str]:
+    return [text[at : at + size] for at in range(0, len(text), size)]
+
+
+@pytest.mark.parametrize("size", [1, 4, 1000])
+@pytest.mark.parametrize("mode", ["hold", "live", "final", "whole"])
+@pytest.mark.parametrize(("thought", "space"), THOUGHTS)
+async def test_thoughts_in_the_text_pass_or_are_left_out(thought: str, space: str, mode: str, size: int) -> None:
+    text = f"{thought}{space}{TRUE}"
+    for action in ("pass", "drop"):
+        given = rules(
+            stream_mode="hold" if mode == "whole" else mode,
+            reasoning_action=action,
+            unjudged_action="warn" if action == "pass" else "block" if mode != "live" else "warn",
+            min_coverage=1.0,
+        )
+        if mode == "whole":
+            b = await bench(whole(text), given)
+            body = await unary(b)
+            delivered, summary = body["choices"][0]["message"]["content"], body["grounding"]
+            annotations = body["choices"][0]["message"]["annotations"]
+        else:
+            b = await bench(said(*pieces(text, size)), given)
+            made = await streamed(b)
+            delivered, summary = text_of(made), summary_of(made)
+            annotations = [f["choices"][0]["delta"] for f in made if isinstance(f, dict) and f.get("choices")][-1][
+                "annotations"
+            ]
+        assert delivered == (text if action == "pass" else TRUE)
+        assert (summary["action"], summary["coverage"], summary["is_trusted"]) == ("allow", 1.0, True)
+        (claim,) = summary["claims"]
+        assert delivered[claim["span"]["start"] : claim["span"]["end"]] == TRUE
+        cited = annotations[0]["url_citation"]
+        assert delivered[cited["start_index"] : cited["end_index"]] == TRUE
+        assert summary.get("not_checked") == (["reasoning"] if action == "pass" else None)
+        dropped = {} if action == "pass" else {"dropped": {"reasoning": len(thought + space)}}
+        assert {k: v for k, v in b.event.request.extra.items() if k == "dropped"} == dropped
+
+
+@pytest.mark.parametrize("size", [1, 4, 1000])
+async def test_thoughts_are_judged_like_the_answer_and_make_no_sentence_with_it(size: int) -> None:
+    good = f"<think>{TRUE} And so</think>{TRUE}"
+    made = await streamed(await bench(said(*pieces(good, size)), rules(reasoning_action="judge")))
+    claims = [claim["claim"] for claim in summary_of(made)["claims"]]
+    assert text_of(made) == good
+    assert claims[0] == claims[-1] == TRUE
+    made = await streamed(
+        await bench(said(*pieces(f"<think>{FALSE}</think>{TRUE}", size)), rules(reasoning_action="judge"))
+    )
+    assert FALSE not in text_of(made)
+    assert finish_of(made) == ["content_filter"]
+
+
+@pytest.mark.parametrize("mode", ["hold", "live", "final"])
+@pytest.mark.parametrize("action", ["pass", "drop"])
+@pytest.mark.parametrize("text", ["<think>It says 40 days. </thi", "<think>", "<thinking>\n\nWell <b>, "])
+async def test_thoughts_without_an_end_are_all_of_the_text(text: str, action: str, mode: str) -> None:
+    for size in (1, 1000):
+        b = await bench(said(*pieces(text, size), finish="length"), rules(reasoning_action=action, stream_mode=mode))
+        made = await streamed(b)
+        assert text_of(made) == (text if action == "pass" else "")
+
+
+@pytest.mark.parametrize("mode", ["hold", "live", "final"])
+@pytest.mark.parametrize("action", ["pass", "drop", "judge"])
+@pytest.mark.parametrize("text", [f"< {TRUE}", "<thin", "  ", f"<thinker> {TRUE}", f"{TRUE} <think>{TRUE}</think>"])
+async def test_other_text_is_the_answer(text: str, action: str, mode: str) -> None:
+    for size in (1, 3, 1000):
+        b = await bench(said(*pieces(text, size)), rules(reasoning_action=action, stream_mode=mode))
+        made = await streamed(b)
+        assert text_of(made).strip() == text.strip()
+        assert "not_checked" not in summary_of(made)
+
+
+async def test_a_call_waits_for_text_that_may_be_a_thought() -> None:
+    frames = [chunk({"content": "<thi"}), chunk({"tool_calls": CALLS["tool_calls"]}), chunk({}, "tool_calls")]
+    made = await streamed(await bench(sse(*frames), rules()))
+    assert [name for name in order(made) if name != "annotations"] == ["content", "tool_calls"]

@@ -1,0 +1,113 @@
+"""Reasoning that a model writes at the beginning of its text, as ``<think>…</think>`` or ``<thinking>…</thinking>``."""
+
+import re
+from collections.abc import Sequence
+from enum import Enum, auto
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.protocols.common.stream_events import TextDelta
+from app.reply.text_buffer import TextBuffer
+
+_TAGS = ("<think>", "<thinking>")
+_OPEN = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
+_SPACE = re.compile(r"\s+")
+_CLOSE = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+_MOST_SPACE = 256
+"""How much white space there may be before the first tag."""
+_LONGEST = len("</thinking>")
+_CLOSE_BEGUN = re.compile(r"<[a-z/]{0,10}\Z", re.IGNORECASE)
+
+
+class Part(Enum):
+    """What a piece of text is: the tags around reasoning with the white space after them, reasoning, or the answer."""
+
+    TAG = auto()
+    REASONING = auto()
+    ANSWER = auto()
+
+
+class Piece(Struct, frozen=True):
+    part: Part
+    deltas: Sequence[TextDelta]
+
+    @property
+    def length(self) -> int:
+        return sum(len(delta.text) for delta in self.deltas)
+
+
+class InlineReasoning:
+    """Tells reasoning from the answer, however the text is cut into parts. Several blocks of it may follow each other.
+
+    White space after a block belongs to it; a block that is never closed has all of the text. Once the answer has begun
+    (``over``), the rest of the text is the answer.
+    """
+
+    def __init__(self) -> None:
+        self.over = False
+        self._held = TextBuffer()
+        self._text = ""
+        self._at = 0
+        """Where in ``_text`` the text begins of which it isn't known yet what it is."""
+        self._choice = 0
+        self._inside = self._found = False
+
+    @property
+    def pending(self) -> bool:
+        """There is text of which it isn't known yet what it is."""
+        return bool(self._text)
+
+    def take(self, delta: TextDelta) -> list[Piece]:
+        """The next part of the text; what is known by now, in order."""
+        self._choice = delta.choice
+        self._held.add(delta)
+        self._text += delta.text
+        pieces: list[Piece] = []
+        while self._at < len(self._text) and (known := self._inner() if self._inside else self._outer()):
+            pieces.append(self._cut(*known))
+        self._text, self._at = self._text[self._at :], 0
+        return [piece for piece in pieces if piece.deltas]
+
+    def flush(self) -> list[Piece]:
+        """No text follows for now, so what is pending is what it seems to be."""
+        if not self._text:
+            return []
+        self.over = not self._inside
+        piece = self._cut(Part.REASONING if self._inside else Part.ANSWER, len(self._text))
+        self._text, self._at = "", 0
+        return [piece]
+
+    def _outer(self) -> tuple[Part, int] | None:
+        """The next piece outside of reasoning, and where it ends; None if more text must come first."""
+        space = _SPACE.match(self._text, self._at)
+        if space is not None and self._found:
+            return Part.TAG, space.end()
+        start = space.end() if space is not None else self._at
+        if opened := _OPEN.match(self._text, start):
+            self._inside = self._found = True
+            return Part.TAG, opened.end()
+        begun = self._text[start : start + _LONGEST].lower()
+        if start - self._at < _MOST_SPACE and any(tag.startswith(begun) for tag in _TAGS):
+            return None
+        self.over = True
+        return Part.ANSWER, len(self._text)
+
+    def _inner(self) -> tuple[Part, int] | None:
+        """The next piece of reasoning or its end, and where it ends."""
+        closed = _CLOSE.search(self._text, self._at)
+        if closed is not None and closed.start() == self._at:
+            self._inside = False
+            return Part.TAG, closed.end()
+        end = closed or _CLOSE_BEGUN.search(self._text, max(self._at, len(self._text) - _LONGEST))
+        at = end.start() if end is not None else len(self._text)
+        return (Part.REASONING, at) if at > self._at else None
+
+    def _cut(self, part: Part, end: int) -> Piece:
+        slices = self._held.cut(self._held.taken + end - self._at if end < len(self._text) else None)
+        self._at = end
+        deltas = [
+            TextDelta(choice=self._choice, text=piece.text, frame=replace(piece.frame, tokens=piece.tokens or None))
+            for piece in slices
+        ]
+        return Piece(part, deltas)
