@@ -44,6 +44,8 @@ from judges.types import Chunk, Sentence, SentenceVerdict
 _AHEAD = 128
 """How many items may wait to be released. Beyond it the upstream is not read: a slow client slows down its upstream."""
 _DRAIN_S = 1.0
+_DROPPED = 8
+"""How many times ``max_chars`` is read and dropped until the upstream ends its reply by itself."""
 _OF_A_CHOICE = (TextDelta, Passthrough, ChoiceFinish)
 _AFTER_TEXT = frozenset({"refusal", "audio", "reasoning", "reasoning_content", "reasoning_details"})
 """Content of other kinds that stays behind the text before it, as tool calls do."""
@@ -168,7 +170,9 @@ class ReplyReader:
         self._recorder = recorder
         self._choices = choices
         self._max_choices = max_choices
-        self._chars_left = max_chars
+        self._max_chars = self._chars_left = max_chars
+        self._cut = False
+        """Text of the reply was left out because there was too much."""
         self._holds_calls = holds_calls
         self._reasoning = reasoning
         self._failed = False
@@ -182,7 +186,8 @@ class ReplyReader:
             case Passthrough(choice=int(index), unchecked=str(kind)):
                 self._choices[index].findings.unchecked.add(kind)
             case ChoiceFinish():
-                self._choices[part.choice].finish = part
+                finish = structs.replace(part, reason="length", cut=True) if self._cut else part
+                self._choices[part.choice].finish = finish
             case UpstreamCitation():
                 self._choices[part.choice].findings.cite(part)
             case Usage():
@@ -303,9 +308,10 @@ class ReplyReader:
                     return part
             if self._is_surplus(event):
                 continue
-            if self._is_too_long(event):
-                return await self._cut_off(event)
-            if self._mode is Mode.LIVE and self._passes_whole(event):
+            event = self._limited(event)
+            if self._max_chars is not None and (self._chars_left or 0) < -_DROPPED * self._max_chars:
+                return self._end_early()
+            if self._mode is Mode.LIVE and not self._cut and self._passes_whole(event):
                 await self._queue.put(_whole(event))
                 for part in event.parts:
                     await self._take(part)
@@ -327,22 +333,26 @@ class ReplyReader:
                 return False  # it may be, or contain, what is left out
         return True
 
-    def _is_too_long(self, event: UpstreamEvent) -> bool:
-        if self._chars_left is None:
-            return False
-        length = sum(len(part.text) for part in event.parts if isinstance(part, TextDelta))
-        if length > self._chars_left:
-            return True
-        self._chars_left -= length
-        return False
-
-    async def _cut_off(self, event: UpstreamEvent) -> EndOfReply:
-        """The reply ends within the text of ``event``, with ``length``; nothing more is read."""
+    def _limited(self, event: UpstreamEvent) -> UpstreamEvent:
+        """``event`` without the text that the reply may no longer have."""
+        left = self._chars_left
+        if left is None:
+            return event
+        self._chars_left = left - sum(len(part.text) for part in event.parts if isinstance(part, TextDelta))
+        if self._chars_left >= 0:
+            return event
+        self._cut = True
+        parts: list[ReplyPart] = []
         for part in event.parts:
-            if isinstance(part, TextDelta):
-                text = part.text[: self._chars_left]
-                self._chars_left = (self._chars_left or 0) - len(text)
-                await self._forward(structs.replace(part, text=text, remainder=None))
+            if not isinstance(part, TextDelta):
+                parts.append(part)
+            elif left > 0:
+                parts.append(structs.replace(part, text=part.text[:left], remainder=None))
+                left -= len(part.text)
+        return structs.replace(event, parts=tuple(parts))
+
+    def _end_early(self) -> EndOfReply:
+        """The upstream doesn't stop: the reply ends without it."""
         for choice in self._choices:
             if choice.finish is None:
                 choice.finish = ChoiceFinish(choice=choice.index, reason="length", frame=choice.frame, cut=True)
