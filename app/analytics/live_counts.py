@@ -1,4 +1,4 @@
-"""Statistics counted from the event rows: exact, for any filter, and as slow as there are many rows."""
+"""Statistics counted from the event rows: exact and possible for any filter, but slow if there are many rows."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -23,7 +23,7 @@ from app.events.queries import EventFilter, decisions_matching, requests_matchin
 from app.events.rollups.request_stats import PERCENT, DecisionStats, LatencyStats, RequestStats
 
 By = Literal["agent", "model", "policy"] | int | None
-"""What requests are grouped by; a number: by time, in steps of that many seconds."""
+"""What requests are grouped by. A number groups them by time, in steps of that many seconds."""
 Group = str | int | None
 
 _of = requests.c
@@ -39,7 +39,7 @@ LATENCIES: Mapping[str, ColumnElement[Any]] = {
 async def count_requests(
     connection: AsyncConnection, dialect: str, filter: EventFilter, by: By, found: dict[Group, RequestStats]
 ) -> None:
-    """Add the requests that match to ``found``, by group."""
+    """Count the requests that match ``filter``, and add them to ``found`` by group."""
     query, groups = _grouped(dialect, filter, by)
     kinds = [_unindexed(_of.action), _of.verdict, _of.status]
     query = query.add_columns(*kinds, *_sums()).group_by(*groups, *kinds)
@@ -72,14 +72,14 @@ async def request_percentiles(
 
 
 def group_of(key: Sequence[Any]) -> Group:
-    """The group of a row. An empty name is the same as none."""
+    """Return the group that a row belongs to. An empty name counts as no name."""
     return (key[0] or None if isinstance(key[0], str) else key[0]) if key else None
 
 
 async def count_decisions(
     connection: AsyncConnection, filter: EventFilter, names: Sequence[str], found: dict[tuple[Any, ...], DecisionStats]
 ) -> None:
-    """Add the decisions that match to ``found``, grouped by the columns ``names``."""
+    """Count the decisions that match ``filter``, and add them to ``found``, grouped by the columns ``names``."""
     keys = [_key(name) for name in names]
     kinds = [*keys, _unindexed(decisions.c.action), _unindexed(decisions.c.reason_code)]
     query = decisions_matching(filter, *kinds, func.count()).group_by(*kinds)
@@ -99,13 +99,13 @@ async def decision_percentiles(
 
 
 async def names_of_policies(connection: AsyncConnection, filter: EventFilter) -> dict[str, str]:
-    """The name of each policy, by its id."""
+    """Return the name of each policy, by id."""
     query = decisions_matching(filter, decisions.c.policy_id, func.max(decisions.c.policy_name))
     return {row[0]: row[1] for row in await connection.execute(query.group_by(decisions.c.policy_id))}
 
 
 def _grouped(dialect: str, filter: EventFilter, by: By) -> tuple[Select[Any], list[ColumnElement[Any]]]:
-    """A query for the groups of the requests that match, and the columns to group by: none or one."""
+    """Build a query for the groups of matching requests. Also return the columns to group by, at most one."""
     match by:
         case None:
             return requests_matching(filter), []
@@ -127,8 +127,8 @@ def _grouped(dialect: str, filter: EventFilter, by: By) -> tuple[Select[Any], li
 
 
 def _unindexed(text: ColumnElement[Any]) -> ColumnElement[Any]:
-    """A text to group by, empty instead of null. Without this SQLite would scan the whole index of the text to avoid
-    sorting, although the time range has few rows."""
+    """Wrap a text column for grouping, with "" instead of null. Otherwise SQLite would scan the column's whole index to
+    avoid sorting, even if the time range has few rows."""
     return func.coalesce(text, literal_column("''")).label(str(text.key))
 
 
@@ -138,9 +138,9 @@ def _key(name: str) -> ColumnElement[Any]:
 
 
 def _epoch(dialect: str, time: ColumnElement[Any], step: int) -> ColumnElement[Any]:
-    """``time`` as seconds since 1970, rounded down to a multiple of ``step``."""
+    """Convert ``time`` to seconds since 1970, rounded down to a multiple of ``step``."""
     if dialect == "sqlite":
-        # Without the fraction, because SQLite would round up.
+        # The fraction is dropped, because SQLite would round up.
         seconds: ColumnElement[Any] = cast(func.strftime("%s", func.substr(time, 1, 19)), Integer)
     else:
         seconds = cast(func.floor(extract("epoch", time)), BigInteger)
@@ -154,8 +154,8 @@ def _sums() -> list[ColumnElement[Any]]:
 
 
 def _percentiles(values: Select[Any], groups: Sequence[ColumnElement[Any]]) -> Select[Any]:
-    """The percentiles (nearest rank) of the column ``value`` in each group. By window functions, because SQLite has no
-    percentile functions."""
+    """Build a query for the percentiles (nearest rank) of the column ``value`` in each group. It uses window functions,
+    because SQLite has no percentile functions."""
     plain = values.subquery()
     keys = [column for column in plain.c if column.key != "value"]
     within = keys or None
@@ -175,7 +175,7 @@ def _percentiles(values: Select[Any], groups: Sequence[ColumnElement[Any]]) -> S
 
 
 def _read(rows: Any, groups: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """The groups of each row, then its percentiles by name. Rows without values are left out."""
+    """Return, for each row, its groups followed by its percentiles by name. Rows without values are left out."""
     names = [f"p{percent}" for percent in PERCENT] + ["max"]
     return [
         (*row[: len(groups)], {name: round(value, 3) for name, value in zip(names, row[len(groups) :], strict=True)})

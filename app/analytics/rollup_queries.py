@@ -1,4 +1,4 @@
-"""Statistics read from the rollups of whole hours and days, at a cost independent of the number of requests."""
+"""Statistics read from hourly and daily rollups, at a cost independent of the number of requests."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -37,24 +37,25 @@ _SOME = 200
 
 @dataclass(frozen=True, slots=True)
 class RollupSpan:
-    """A part of a filter's time range, and the ``step`` of the rollups to read; None: read the events."""
+    """A part of a filter's time range. ``step`` selects the rollups to read; None means that the events must be
+    read."""
 
     step: int | None
     filter: EventFilter
 
 
 def has_requests(filter: EventFilter) -> bool:
-    """Whether the rollups of requests can answer ``filter``."""
+    """Whether ``filter`` can be evaluated with the request rollups."""
     return filter.run_id is None and filter.phase is None and filter.reason_code is None and filter.shadow is None
 
 
 def has_decisions(filter: EventFilter) -> bool:
-    """Whether the rollups of decisions can answer ``filter``."""
+    """Whether ``filter`` can be evaluated with the decision rollups."""
     return filter.run_id is None
 
 
 def spans(filter: EventFilter, *, largest: int = DAY) -> list[RollupSpan]:
-    """The time range of ``filter`` in whole days and hours, and the remainders at its ends."""
+    """Split the time range of ``filter`` into whole days, whole hours, and the remainders at its ends."""
     return [
         RollupSpan(step, replace(filter, since=since, until=until))
         for step, since, until in _parts(filter.since, filter.until, (DAY, HOUR) if largest == DAY else (HOUR,))
@@ -62,7 +63,7 @@ def spans(filter: EventFilter, *, largest: int = DAY) -> list[RollupSpan]:
 
 
 def whole(filter: EventFilter) -> EventFilter:
-    """``filter`` with its time range extended to whole hours."""
+    """Return ``filter`` with its time range extended to whole hours."""
     since, until = filter.since, filter.until
     return replace(filter, since=since and _floor(since, HOUR), until=until and _ceiling(until, HOUR))
 
@@ -96,14 +97,14 @@ def _ceiling(time: datetime, step: int) -> datetime:
     try:
         return floor if floor == time else floor + timedelta(seconds=step)
     except OverflowError:
-        return floor  # the last hours of the calendar; nothing is later
+        return floor  # These are the last hours that datetime can represent.
 
 
 class RequestRollups:
-    """Statistics of requests by group, summed up from rollups.
+    """Request statistics by group, summed up from rollups.
 
-    ``parts``: the parts of the time to include. ``brief``: only counts, actions, trust and times. ``percentiles``:
-    include percentiles, from the histograms of all hours that the time range touches.
+    ``parts`` lists the latency parts to include. With ``brief``, only counts, actions, trust and times are computed.
+    With ``percentiles``, percentiles are estimated from the histograms of all hours that the time range touches.
     """
 
     def __init__(self, connection: AsyncConnection, by: By, *, parts: Sequence[str], brief: bool, percentiles: bool):
@@ -113,7 +114,7 @@ class RequestRollups:
         self._bins: dict[tuple[Group, str], _Histogram] = defaultdict(_Histogram)
 
     async def add(self, span: RollupSpan, step: int) -> None:
-        """Add the requests of ``span`` and their histograms."""
+        """Add the requests in ``span`` and their histograms."""
         group, counts = _group(self._by), len(self._counts)
         columns: list[ColumnElement[Any]] = [func.sum(_requests[name]) for name in self._counts]
         for part in self._parts:
@@ -168,7 +169,7 @@ def _add(numbers: RequestStats, action: str, counts: Mapping[str, Any]) -> None:
 
 
 class DecisionRollups:
-    """Statistics of decisions grouped by the columns ``names``, summed up from rollups, with percentiles. If grouped by
+    """Decision statistics grouped by the columns ``names``, summed up from rollups, with percentiles. If grouped by
     policy, ``called`` has the policies' names."""
 
     def __init__(self, connection: AsyncConnection, names: Sequence[str]) -> None:
@@ -178,7 +179,7 @@ class DecisionRollups:
         self._bins: dict[tuple[Any, ...], _Histogram] = defaultdict(_Histogram)
 
     async def add(self, span: RollupSpan, step: int) -> None:
-        """Add the decisions of ``span`` and their histograms."""
+        """Add the decisions in ``span`` and their histograms."""
         kinds = [_decisions.action, _decisions.reason_code]
         for of, (action, reason_code, count, *others) in await self._read(
             span.filter, step, kinds, func.sum(_decisions.decisions)
@@ -217,9 +218,9 @@ class DecisionRollups:
 
 
 async def more_than(connection: AsyncConnection, filter: EventFilter, few: int) -> bool:
-    """Whether there are more than ``few`` requests in total in the hours that ``filter`` touches."""
+    """Whether the hours that ``filter`` touches have more than ``few`` requests in total."""
     hours = spans(whole(EventFilter(since=filter.since, until=filter.until)))
-    # Every row counts at least one request, and most count many: reading a few is usually enough.
+    # Every row counts at least one request, and most count many, so reading a few rows is usually enough.
     for most in (min(few, _SOME), few + 1):
         count = 0
         for span in hours:
@@ -236,7 +237,7 @@ class _Histogram:
         self.largest = 0.0
 
     def add(self, largest: float | None, bins: Sequence[int | None]) -> None:
-        """Add a maximum and the counts of the bins; null if there are no rows."""
+        """Add a maximum and the bin counts, which are null if there are no rows."""
         self.largest = max(self.largest, largest or 0.0)
         self.counts = [count + int(more or 0) for count, more in zip(self.counts, bins, strict=True)]
 

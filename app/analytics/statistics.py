@@ -1,4 +1,4 @@
-"""The gateway's statistics: requests, their outcomes and latencies, and the decisions of policies."""
+"""The gateway's statistics: requests, their outcomes and latencies, and policy decisions."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,14 +31,14 @@ __all__ = ["DecisionStats", "LatencyStats", "RequestStats", "Statistics"]
 
 _MOST_GROUPS = 100
 _FEW = 5_000
-"""Up to this many requests, counting rows is as fast as summing up rollups."""
+"""The number of requests up to which counting rows is as fast as summing up rollups."""
 
 
 class Statistics:
-    """The statistics of one database. All methods raise DatabaseUnavailableError.
+    """Statistics over one database. All methods raise DatabaseUnavailableError.
 
-    Filters by time, agent, model, action and policy are answered from hourly and daily rollups, at a cost independent
-    of the number of requests. The time before and after whole hours is counted row by row, and so is everything with
+    Filters by time, agent, model, action and policy use hourly and daily rollups, at a cost independent of the number
+    of requests. Partial hours at the ends of the time range are counted row by row, and so is everything if there are
     other filters. Counts and sums are exact. Percentiles are exact if the time range has at most ``few`` requests;
     otherwise they are estimated from the histograms of all hours that it touches, whose bins double in size.
     """
@@ -47,15 +47,15 @@ class Statistics:
         self._database, self._few = database, few
 
     async def totals(self, filter: EventFilter) -> RequestStats:
-        """All requests that match, with percentiles."""
+        """Compute the statistics of all requests that match, with percentiles."""
         return (await self._counted(filter, None)).get(None, RequestStats())
 
     async def groups(
         self, filter: EventFilter, by: Literal["agent", "model", "policy"], *, brief: bool = False
     ) -> list[tuple[str | None, RequestStats]]:
-        """The requests by ``agent``, by ``model``, or by the id of each ``policy`` that decided on them (a request
-        counts for all of them), the largest groups first, at most a hundred. ``brief``: only counts, actions, trust and
-        total time."""
+        """Group the requests by ``agent``, ``model``, or the id of each ``policy`` that decided on them (a request
+        counts for every such policy). Return at most a hundred groups, largest first. With ``brief``, only counts,
+        actions, trust and total time are computed."""
         found = await self._counted(filter, by, brief=brief)
         largest = sorted(found.items(), key=lambda item: (-item[1].requests, item[0] or ""))[:_MOST_GROUPS]
         return [(None if key is None else str(key), numbers) for key, numbers in largest]
@@ -63,20 +63,21 @@ class Statistics:
     async def buckets(
         self, filter: EventFilter, seconds: int, start: datetime, end: datetime
     ) -> list[tuple[datetime, RequestStats]]:
-        """The requests by time, from ``start`` to ``end`` in steps of ``seconds``, including empty steps, without
-        percentiles. A step is a minute, a number of hours that divides a day, or a day; steps are aligned to UTC."""
+        """Group the requests by time, from ``start`` to ``end`` in steps of ``seconds``, including empty steps, without
+        percentiles. A step must be a minute, a number of hours that divides a day, or a day; steps are aligned to
+        UTC."""
         found = await self._counted(replace(filter, since=start, until=end), seconds, percentiles=False)
         first, last = (int(time.timestamp()) // seconds * seconds for time in (start, end))
         steps = range(first, last + (seconds if int(end.timestamp()) % seconds else 0), seconds)
         return [(datetime.fromtimestamp(at, UTC), found.get(at, RequestStats())) for at in steps]
 
     async def phases(self, filter: EventFilter) -> list[DecisionStats]:
-        """The decisions by category and phase: actions, reason codes and latencies, the most frequent first.
-        ``filter.action`` is that of the decision."""
+        """Group the decisions by category and phase, with actions, reason codes and latencies, most frequent first.
+        ``filter.action`` selects the action of the decision."""
         return await self._decided(filter, ("category", "phase"))
 
     async def policies(self, filter: EventFilter) -> list[DecisionStats]:
-        """The decisions by policy (id and name) and ``shadow``; at most a hundred."""
+        """Group the decisions by policy (id and name) and ``shadow``. Return at most a hundred groups."""
         return (await self._decided(filter, ("policy_id", "shadow")))[:_MOST_GROUPS]
 
     async def _counted(

@@ -1,4 +1,4 @@
-"""Finds a threshold from the scores of good requests, and shows what it would have blocked."""
+"""Derives a threshold from the scores of good requests, and computes what it would have blocked."""
 
 import asyncio
 from bisect import bisect_left
@@ -26,7 +26,7 @@ Good = Literal["allowed", "marked"]
 
 @dataclass(frozen=True, slots=True)
 class ScoredRequest:
-    """A judged request and its score. ``flagged``: an enforced policy did not allow it."""
+    """A judged request and its score. ``flagged`` means that an enforced policy did not allow it."""
 
     request_id: str
     score: float
@@ -42,12 +42,12 @@ async def calibrate(
     percentile: float,
     most: int = MOST_REQUESTS,
 ) -> dict[str, Any]:
-    """The scores of good and bad requests, the threshold at the given percentile of the good ones, and what other
-    thresholds would block.
+    """Return the scores of good and bad requests, the threshold at the given percentile of the good scores, and what
+    other thresholds would block.
 
-    ``score``: the score of a request, like ``score_eval_mode`` (``lowest`` for ``all``). ``good``: requests that were
-    ``allowed`` without feedback that this was wrong, or only those ``marked`` as right. ``most``: the maximum number of
-    requests, the newest first. Raises DatabaseUnavailableError.
+    ``score`` selects how a request's scores are combined, like ``score_eval_mode`` (``lowest`` for ``all``). ``good``
+    selects the good requests: those ``allowed`` without feedback that this was wrong, or only those ``marked`` as
+    right. At most ``most`` requests are read, newest first. Raises DatabaseUnavailableError.
     """
     scored = await _scored_requests(database, filter, score, most)
     marks = await FeedbackStore(database).verdicts([one.request_id for one in scored])
@@ -67,7 +67,7 @@ async def _scored_requests(database: Database, filter: EventFilter, score: Score
         select(newest.c.request_id, newest.c.action, value)
         .join(claims, and_(claims.c.request_id == newest.c.request_id, claims.c.ts == newest.c.ts))
         .where(*within(filter, claims.c.ts))
-        # As in the score check of policies: claims without a verdict do not count.
+        # As in the policies' score check, claims without a verdict don't count.
         .where(claims.c.label != Label.NOT_A_CLAIM.value, claims.c.reason.is_(None), claims.c.score.is_not(None))
         .group_by(newest.c.request_id, newest.c.action)
     )
@@ -120,7 +120,8 @@ def _is_good(one: ScoredRequest, correct: bool | None, good: Good) -> bool:
 
 
 def _is_bad(one: ScoredRequest, correct: bool | None) -> bool:
-    """Flagged, unless feedback says that this was wrong; or allowed, and feedback says that this was wrong."""
+    """Whether the request is bad: flagged, unless feedback says that this was wrong, or allowed, although feedback says
+    that this was wrong."""
     return one.flagged if correct is None else correct is one.flagged
 
 

@@ -1,1 +1,1 @@
-"""The judges of the settings: for the gateway, for commands, and as an HTTP server."""
+"""Builds the judges from the settings, for the gateway, for commands, and as an HTTP server."""

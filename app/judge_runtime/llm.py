@@ -1,4 +1,4 @@
-"""The LLM judge of the process: its endpoints, keys and prices from the settings, and its scores of whole replies."""
+"""The process's LLM judge: its endpoints, keys and prices from the settings, and its scores for whole replies."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -18,8 +18,8 @@ _AZURE_V1 = "/openai/v1"
 
 
 class LlmKeys:
-    """The keys of the LLM judge: from the provider's setting, else the secret of that name, else the upstream of that
-    name or on the same host."""
+    """API keys for the LLM judge. The key for an endpoint comes from the first of these that exists: the provider's
+    setting, the secret with the endpoint's name, the upstream with that name, an upstream on the same host."""
 
     def __init__(self, settings: Settings, upstreams: Sequence[UpstreamSpec], secrets: LlmKeySource) -> None:
         self._secrets = secrets
@@ -32,7 +32,7 @@ class LlmKeys:
         self._upstreams |= {spec.name: [spec] for spec in upstreams}
 
     def key(self, name: str) -> str | None:
-        """The key for the endpoint ``name``; None if there is none."""
+        """Return the key for the endpoint ``name``, or None."""
         own = self._own.get(name)
         if own is not None:
             return own.get_secret_value()
@@ -50,8 +50,8 @@ class LlmKeys:
 def open_llm_judge(
     settings: Settings, upstreams: Sequence[UpstreamSpec], secrets: LlmKeySource, observe: Observe
 ) -> LlmJudge:
-    """The judge that ``settings`` describe. Any upstream can serve it too, as ``upstream/model``. ``observe`` receives
-    every call. Nothing is called or imported yet. Raises SettingsError for an invalid price file."""
+    """Build the judge described by ``settings``, without calling or importing anything yet. Any upstream can serve it
+    too, as ``upstream/model``. ``observe`` receives every call. Raises SettingsError for an invalid price file."""
     return LlmJudge(
         keys=LlmKeys(settings, upstreams, secrets),
         model=settings.llm_judge_model,
@@ -67,7 +67,7 @@ def open_llm_judge(
 
 
 def open_prices(settings: Settings) -> PriceTable:
-    """The prices of calls. Raises SettingsError for an invalid price file."""
+    """Load the prices of LLM calls. Raises SettingsError for an invalid price file."""
     try:
         return PriceTable.read(Path(settings.llm_judge_prices)) if settings.llm_judge_prices else PriceTable()
     except ValueError as error:
@@ -75,7 +75,7 @@ def open_prices(settings: Settings) -> PriceTable:
 
 
 def llm_scores(judge: LlmJudge) -> FinalCheck:
-    """Asks ``judge`` for the scores of a whole reply that policies request."""
+    """Build the check that asks ``judge`` for the scores of a whole reply that policies request."""
 
     async def ask(reply: WholeReply) -> Mapping[str, Any]:
         requests = reply.settings.score_requests
@@ -93,7 +93,7 @@ def _endpoint(spec: UpstreamSpec) -> Endpoint:
         name=spec.name,
         base_url=spec.base_url,
         api_version=None if spec.base_url.endswith(_AZURE_V1) else spec.api_version,
-        # A self-hosted server may need no key. The caller's key is for the caller's request only.
+        # A self-hosted server may need no key. The caller's key must not be used beyond the caller's request.
         needs_key=known or spec.secret is not None or spec.api is not UpstreamApi.OPENAI,
         headers=spec.headers,
     )

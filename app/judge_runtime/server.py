@@ -1,8 +1,8 @@
-"""Serves the judge of the settings over HTTP, for remote gateways.
+"""Serves the judge from the settings over HTTP, for remote gateways.
 
-It speaks the protocol of ``judges.cross_encoder.remote.groundlane_protocol``.
+It uses the protocol in ``judges.cross_encoder.remote.groundlane_protocol``.
 
-An ASGI app that any server runs: ``uvicorn --factory groundlane_server.judge_server:build_app``. On Ray Serve:
+Any ASGI server can run it: ``uvicorn --factory groundlane_server.judge_server:build_app``. For Ray Serve, use
 ``groundlane_server.ray_serve``.
 """
 
@@ -37,17 +37,17 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 def build_app() -> Starlette:
-    """The application of one process, with the settings of the environment. Raises SettingsError."""
+    """Build the application for one process, with settings from the environment. Raises SettingsError."""
     settings = load_settings()
     configure_logging(settings.log_level, settings.log_format)
     return judge_app(settings)
 
 
 def judge_app(settings: Settings) -> Starlette:
-    """The application; its lifespan loads and closes the judge. It serves the cross-encoder of ``settings``, with their
-    threads, queue limit and cache. If they have a judge API key, callers must send it.
+    """Build the application, whose lifespan loads and closes the judge. It serves the cross-encoder from ``settings``,
+    with the configured threads, queue limit and cache. If a judge API key is set, callers must send it.
 
-    Raises SettingsError if they name no judge or a remote one.
+    Raises SettingsError if the settings name no judge or a remote one.
     """
     scorer = _open(settings)
     judge = JudgeStack(settings, scorer).scorer
@@ -96,7 +96,7 @@ class _Server:
         if body is None:
             return _refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {_MAX_BODY_BYTES} bytes")
         try:
-            # Not orjson, which rejects lone surrogates; a judge must not fail for them.
+            # Not orjson, which rejects lone surrogates; a judge must accept them.
             pairs = parse_judge_request(json.loads(body), batch=_PAIRS)
         except (ValueError, RecursionError) as error:
             told = error if type(error) is ValueError else "the body is not JSON"
@@ -131,7 +131,7 @@ def _guarded(handler: Handler, key: str | None) -> Handler:
 
 
 async def _body(request: Request) -> bytes | None:
-    """The body; None if it is too long. Reading stops at the limit."""
+    """Read the body, or return None if it is too long. Reading stops at the limit."""
     body = bytearray()
     async for piece in request.stream():
         body += piece

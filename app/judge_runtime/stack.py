@@ -1,4 +1,5 @@
-"""The cross-encoder as a process runs it: a cache and batching in front of the model; and the checker over it."""
+"""The cross-encoder as used in a process, with a cache and batching in front of the model, and the checker that uses
+it."""
 
 from app.observability import JudgeTotals
 from app.settings import Settings
@@ -11,7 +12,8 @@ from judges.protocols import PairScorer
 
 
 class JudgeStack:
-    """``backend`` with the queue limit and the cache of ``settings``. ``backend`` is None without a cross-encoder."""
+    """``backend`` with the queue limit and cache from ``settings``. ``backend`` is None if there is no
+    cross-encoder."""
 
     def __init__(self, settings: Settings, backend: PairScorer | None) -> None:
         self._batcher = None if backend is None else BatchingScorer(backend, queue_limit=settings.judge_queue_limit)
@@ -21,11 +23,11 @@ class JudgeStack:
 
     @property
     def scorer(self) -> PairScorer | None:
-        """The scorer to use; None without a cross-encoder."""
+        """The scorer to use, or None if there is no cross-encoder."""
         return self._batcher if self._cache is None else self._cache
 
     def totals(self) -> JudgeTotals:
-        """Its counters for the metrics."""
+        """Return the counters for the metrics."""
         batcher, cache = self._batcher, self._cache
         return JudgeTotals(
             queue_depth=0 if batcher is None else batcher.queue_depth,
@@ -41,8 +43,8 @@ class JudgeStack:
 
 
 def open_checker(settings: Settings, scorer: PairScorer | None, llm: LlmJudge, *, stands_in: bool) -> GroundingChecker:
-    """The checker over ``scorer`` and ``llm``. ``stands_in``: the scorer is not the one in the settings, so their
-    languages do not apply to it."""
+    """Build the checker that uses ``scorer`` and ``llm``. ``stands_in`` means that the scorer is not the one in the
+    settings, so the settings' languages don't apply to it."""
     return GroundingChecker(
         scorer,
         llm=llm,

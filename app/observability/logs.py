@@ -1,4 +1,4 @@
-"""Structured logging through one handler, without secrets and without texts that people or models wrote."""
+"""Structured logging through one handler, without secrets or texts written by people or models."""
 
 import logging
 import re
@@ -44,11 +44,11 @@ _MAYBE_SECRET = re.compile(r"(?i)bearer|basic|://|(?:sk|gl|pk)-|\[parameters: |i
 
 
 def redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Mask secrets and texts at any depth: a structlog processor.
+    """Mask secrets and texts at any depth. This is a structlog processor.
 
-    Values are masked if their key names a secret (``authorization``, ``x-api-key``, ``admin_token``) or a text that
-    people or models wrote (``messages``, ``content``, ``text``, ``prompt``). Bearer tokens, passwords in URLs and API
-    keys in the usual formats are masked wherever they occur.
+    Values are masked if their key names a secret (``authorization``, ``x-api-key``, ``admin_token``) or a text written
+    by people or models (``messages``, ``content``, ``text``, ``prompt``). Bearer tokens, passwords in URLs and API keys
+    in the usual formats are masked wherever they occur.
     """
     return {key: _clean(key, value) for key, value in event.items()}
 
@@ -89,7 +89,7 @@ def _clean(key: str, value: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def _substitute(key: str) -> str | None:
-    """What replaces the value of ``key``; None: the value itself is examined."""
+    """Return the replacement for the value of ``key``, or None if the value itself must be examined."""
     if _SECRET_KEY.search(key):
         return MASK
     return REDACTED if key.lower() in _TEXT_KEYS else None
@@ -97,10 +97,10 @@ def _substitute(key: str) -> str | None:
 
 def mask(text: str) -> str:
     """Mask bearer tokens, API keys and URL passwords in ``text``."""
-    if text.isidentifier():  # fast, and true for most values
+    if text.isidentifier():  # Fast, and sufficient for most values.
         return text
     if not text.isascii():
-        text = text.encode("utf-8", "replace").decode()  # a lone surrogate would fail the whole write
+        text = text.encode("utf-8", "replace").decode()  # A lone surrogate would make the whole write fail.
     if _MAYBE_SECRET.search(text) is None:
         return text
     for pattern, replacement in _SECRET_VALUES:
@@ -109,9 +109,9 @@ def mask(text: str) -> str:
 
 
 def log_often(logger: str, event: str, lines: Iterable[tuple[datetime, Mapping[str, Any]]]) -> None:
-    """Log ``event`` at info level for each of ``lines``, a timestamp and the line's fields (bound context variables are
-    not added). Meant for lines logged on every request: with JSON output and no other handler it bypasses structlog,
-    which is much faster."""
+    """Log ``event`` at info level for each of ``lines``, which are pairs of a timestamp and the line's fields. Bound
+    context variables are not added. Use this for lines logged on every request: with JSON output and no other handler,
+    it bypasses structlog, which is much faster."""
     direct = _direct
     if direct is None or logging.root.handlers != [direct] or not logging.getLogger(logger).isEnabledFor(logging.INFO):
         log = structlog.stdlib.get_logger(logger)
@@ -140,7 +140,7 @@ def _cached_clean(name: str, value: Any) -> Any:
 
 
 _SHORT = 32
-"""In characters. Shorter values tend to repeat, unlike ids, so their cleaned form is cached."""
+"""In characters. Values shorter than this tend to repeat, unlike ids, so their cleaned form is cached."""
 
 
 @lru_cache(maxsize=4096)
@@ -149,7 +149,7 @@ def _clean_short(name: str, text: str) -> Any:
 
 
 _direct: "logging.StreamHandler[TextIO] | None" = None
-"""The handler, if its output is JSON."""
+"""The handler if its output is JSON, otherwise None."""
 
 
 def configure_logging(level: str, format: str, *, stream: TextIO | None = None) -> None:
@@ -203,7 +203,7 @@ def configure_logging(level: str, format: str, *, stream: TextIO | None = None) 
         logger.handlers = []
         # The gateway logs each request itself, in more detail.
         logger.propagate = name != "uvicorn.access"
-    # These log every request or statement at info, and their contents, texts included, at debug.
+    # These loggers log every request or statement at info level, and full contents, including texts, at debug level.
     for name in _NOISY_LOGGERS:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
 

@@ -16,12 +16,12 @@ from prometheus_client.process_collector import ProcessCollector
 from app.events.records import RequestEvent, RequestRow
 from judges.types import LlmCall
 
-_MULTIPROCESS: Any = multiprocess  # its functions carry no types
+_MULTIPROCESS: Any = multiprocess  # Its functions have no type annotations.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeTotals:
-    """The judge's counters since the start; ``queue_depth`` (pairs) and ``cache_bytes`` are current values."""
+    """The judge's counters since startup. ``queue_depth`` (in pairs) and ``cache_bytes`` are current values."""
 
     queue_depth: int = 0
     cache_bytes: int = 0
@@ -36,7 +36,7 @@ class JudgeTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventTotals:
-    """The event writer's counters since the start; ``queue_depth`` and ``journal_bytes`` are current values."""
+    """The event writer's counters since startup. ``queue_depth`` and ``journal_bytes`` are current values."""
 
     queue_depth: int = 0
     journal_bytes: int = 0
@@ -63,7 +63,7 @@ class _BoundedLabel:
 
 
 _SAMPLED_S = 0.25
-"""How old another worker's gauges may be at a scrape."""
+"""Maximum age of another worker's gauges at a scrape."""
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
 
@@ -71,7 +71,7 @@ class Metrics:
     """The gateway's Prometheus metrics. Each app has its own registry.
 
     With several workers, each process writes its values to files in ``PROMETHEUS_MULTIPROC_DIR`` (set by ``groundlane
-    serve --workers``), and any worker that is scraped answers for all.
+    serve --workers``), and a scrape of any worker returns the metrics of all.
     """
 
     def __init__(
@@ -82,8 +82,8 @@ class Metrics:
         before: Callable[[], None] = lambda: None,
         lag_s: float = 0.0,
     ) -> None:
-        """``judge`` and ``events`` are read at each scrape. ``before`` runs first, to count pending events; ``lag_s``
-        is how long events may stay pending in another worker."""
+        """``judge`` and ``events`` are read at each scrape. ``before`` is called first, to count pending events;
+        ``lag_s`` is the maximum time that events stay pending in another worker, in seconds."""
         self._multiprocess = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
         self._registry = CollectorRegistry()
         if not self._multiprocess:
@@ -104,7 +104,7 @@ class Metrics:
         of_decision = ("category", "action", "reason_code")
         self._decisions = self._counter("decisions", "Policy decisions", *of_decision)
         self._shadow = self._counter("shadow_decisions", "Decisions of policies in shadow mode", *of_decision)
-        # Looked up on every request; they have few label values.
+        # These are looked up on every request; they have few label values.
         self._took = cache(self._request_seconds.labels)
         self._upstream_took, self._judge_took = cache(self._upstream_seconds.labels), cache(self._judge_seconds.labels)
         self._regenerations = self._counter("regenerations", "Replies regenerated after a sentence failed", "api")
@@ -169,7 +169,7 @@ class Metrics:
             self._regenerations.labels(api).inc(row.regenerations)
 
     def _series(self, event: RequestEvent) -> Iterator[tuple[Any, ...]]:
-        """The counters that the event increments, each with its labels."""
+        """Yield the counters that the event increments, each with its labels."""
         row = event.request
         yield self._requests, self._api(row.api), row.action, self._outcome(row.verdict), self._outcome(row.status)
         for claim in event.claims:
@@ -193,7 +193,8 @@ class Metrics:
         self._admin_tokens_wrong.inc()
 
     def observe_dropped_field(self, api: str, field: str) -> None:
-        """Count a field of a reply that was left out because no table of known fields has it; names are few."""
+        """Count a reply field that was left out because it is not in the tables of known fields. There are few such
+        names."""
         self._dropped_fields.labels(api, field).inc()
 
     def observe_limit_alone(self) -> None:
@@ -218,23 +219,24 @@ class Metrics:
             self._open_streams.dec()
 
     async def keep_sampled(self) -> None:
-        """With several workers, publish the judge's and the event writer's values regularly for scrapes of others."""
+        """With several workers, regularly publish the judge's and the event writer's values, for scrapes of other
+        workers."""
         while self._multiprocess:
             self._sample()
             await asyncio.sleep(_SAMPLED_S)
 
     async def scraped(self) -> bytes:
-        """``render``, after waiting until every worker has counted the requests that have ended by now."""
+        """Like ``render``, but waits until every worker has counted the requests that have ended by now."""
         if self._multiprocess:
             await asyncio.sleep(self._lag_s)
         return self.render()
 
     def render(self) -> bytes:
-        """The metrics in Prometheus' text format; serve them as ``prometheus_client.CONTENT_TYPE_LATEST``."""
+        """Format the metrics in Prometheus's text format. Serve them as ``prometheus_client.CONTENT_TYPE_LATEST``."""
         return generate_latest(self._collected())
 
     def readings(self) -> Mapping[str, float]:
-        """The values of all metrics without labels, by name, summed over all workers."""
+        """Return the values of all metrics without labels, by name, summed over all workers."""
         found = (sample for metric in self._collected().collect() for sample in metric.samples)
         return {sample.name: sample.value for sample in found if not sample.labels}
 

@@ -43,7 +43,7 @@ _NS_PER_S = 1_000_000_000
 
 @dataclass(slots=True)
 class _Call:
-    """The tracing state of a call in progress."""
+    """The tracing state of a pending call."""
 
     span: Span
     context: Context
@@ -72,10 +72,10 @@ _CALL: ContextVar[_Call | None] = ContextVar("groundlane_traced_call", default=N
 
 
 def configured(exporters: Sequence[str], environment: Mapping[str, str]) -> "OtelTracing":
-    """Set up tracing from OpenTelemetry's environment variables, or with the provider that an instrumentation of the
-    process has installed.
+    """Set up tracing from OpenTelemetry's environment variables, or with the provider that the process's
+    instrumentation has installed.
 
-    Raises ValueError for exporters other than ``otlp`` and ``console``, ImportError if a package is missing.
+    Raises ValueError for exporters other than ``otlp`` and ``console``, and ImportError if a package is missing.
     """
     installed = trace.get_tracer_provider()
     if isinstance(installed, TracerProvider):
@@ -104,7 +104,8 @@ def _exporter(name: str, environment: Mapping[str, str]) -> SpanExporter:
 
 
 class OtelTracing:
-    """One per process. ``provider`` creates the spans; it is shut down with this object if it is ``owned``."""
+    """Creates spans with ``provider``; there is one instance per process. An ``owned`` provider is shut down with this
+    object."""
 
     def __init__(self, provider: TracerProvider, *, owned: bool = True) -> None:
         self._provider, self._owned = provider, owned
@@ -137,7 +138,7 @@ class OtelTracing:
         return traced
 
     def sending(self, request: UpstreamRequest) -> tuple[UpstreamRequest, Span | None]:
-        """``request`` with trace context headers, and its span, which ends with the reply."""
+        """Return ``request`` with trace context headers, and its span, which ends with the reply."""
         call = _CALL.get()
         if call is None:
             return request, None
@@ -204,7 +205,7 @@ class OtelTracing:
     def _begin(self, scope: Scope) -> _Call:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         parent = trace.get_current_span()
-        # If an instrumentation of the server has started a span, nest in it.
+        # If the server's instrumentation has started a span, nest in it.
         outer = None if parent.get_span_context().is_valid else propagate.extract(headers)
         attributes = {"http.request.method": scope["method"], "url.path": scope["path"]}
         began = time_ns()
@@ -224,7 +225,8 @@ class OtelTracing:
         self._decided(call, "policies retrieval", decisions, (0.0, asked), attributes)
 
     def _upstream(self, call: _Call, row: RequestRow, marks: Mapping[str, float]) -> None:
-        """Reply attributes belong to the last upstream call; token counts cover all calls of a regenerated reply."""
+        """Create the upstream spans. Reply attributes belong to the last upstream call; token counts cover all calls
+        for a regenerated reply."""
         if not call.upstream:
             return
         span = call.upstream[-1]
@@ -237,7 +239,8 @@ class OtelTracing:
         span.end(call.at(marks.get("upstream_ended", row.total_ms)))
 
     def _judge(self, call: _Call, event: RequestEvent) -> None:
-        """A span from the first sentence sent to the judge to the last verdict, with an event per verdict."""
+        """Create a span from the first sentence sent to the judge to the last verdict, with a span event for each
+        verdict."""
         row = event.request
         if row.judge_ms is None:
             return
@@ -295,7 +298,7 @@ class OtelTracing:
 
 
 class TracedUpstreamClient(UpstreamClient):
-    """UpstreamClient that propagate the call's trace with every request."""
+    """An UpstreamClient that propagates the call's trace with every request."""
 
     tracing: OtelTracing
 

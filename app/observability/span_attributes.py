@@ -1,4 +1,4 @@
-"""Span attributes of a request, named after the GenAI semantic conventions where possible. They contain no texts."""
+"""Span attributes for a request, named after the GenAI semantic conventions where possible. They contain no texts."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -33,7 +33,7 @@ def request_attributes(row: RequestRow) -> dict[str, Any]:
 
 
 def model_attributes(row: RequestRow) -> dict[str, Any]:
-    """Attributes of the GenAI semantic conventions."""
+    """Return the attributes defined by the GenAI semantic conventions."""
     return without_none(
         {
             "gen_ai.operation.name": operation(row),

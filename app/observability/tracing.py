@@ -19,25 +19,25 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT
 
 
 class Tracing(Protocol):
-    """The hooks of tracing. A process without tracing has none of them in its request path."""
+    """The tracing hooks. Without tracing, none of them is in the request path."""
 
     def app(self, app: ASGIApp) -> ASGIApp:
-        """Wrap ``app`` so that each call of ``/v1`` and ``/mcp`` gets a span that continues the caller's trace."""
+        """Wrap ``app`` so that each call to ``/v1`` and ``/mcp`` gets a span that continues the caller's trace."""
         ...
 
     def upstreams(self, specs: Sequence[UpstreamSpec], **options: Any) -> UpstreamClient:
-        """UpstreamClient that propagate the trace and have spans for their requests."""
+        """Build an UpstreamClient that propagates the trace and creates a span for each request."""
         ...
 
     def message(
         self, name: str, attributes: Mapping[str, Any], meta: Mapping[str, Any]
     ) -> AbstractContextManager[Callable[[str], None]]:
-        """A span for an MCP message while it is answered, in the trace named by its ``_meta`` or else in the call's.
+        """Open a span for handling an MCP message, in the trace named by its ``_meta``, or else in the call's trace.
         Yields a function that records the type of an error."""
         ...
 
     def observe(self, record: RecordedRequest) -> None:
-        """Create spans from a request's record. Call it in the task that handles the request."""
+        """Create spans from a request's record. Call this in the task that handles the request."""
         ...
 
     def shutdown(self) -> None:
@@ -46,8 +46,8 @@ class Tracing(Protocol):
 
 
 def open_tracing(environment: Mapping[str, str] = os.environ) -> Tracing | None:
-    """Set up tracing from the environment. None unless ``OTEL_TRACES_EXPORTER`` names an exporter or an endpoint is
-    set. Errors are logged as a warning, and the gateway runs without tracing."""
+    """Set up tracing from the environment. Return None unless ``OTEL_TRACES_EXPORTER`` names an exporter or an endpoint
+    is set. An error is logged as a warning, and the gateway runs without tracing."""
     wanted = environment.get("OTEL_TRACES_EXPORTER", "").strip().lower()
     if not wanted and any(environment.get(name) for name in _ENDPOINTS):
         wanted = "otlp"

@@ -1,1 +1,1 @@
-"""Managing policies: documents, the store, versions, bootstrap."""
+"""Policy management: documents, the store, versions, and bootstrapping from a file."""

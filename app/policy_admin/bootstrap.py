@@ -1,4 +1,4 @@
-"""Creates the policies of the configuration file at startup."""
+"""Creates the policies from the configuration file at startup."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,8 @@ _ATTEMPTS = 5
 async def bootstrap_policies(drafts: Sequence[PolicyDraft], store: PolicyStore) -> None:
     """Create each policy, or replace the one with its name if it differs. A second run changes nothing.
 
-    Raises DatabaseUnavailableError; ConflictError or PreconditionError if others keep changing the same policies.
+    Raises DatabaseUnavailableError, or ConflictError or PreconditionError if other processes keep changing the same
+    policies.
     """
     with acting_as("config"):
         for draft in drafts:

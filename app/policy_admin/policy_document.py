@@ -1,4 +1,4 @@
-"""The document form of a policy: in requests to the admin API, in files, in earlier versions."""
+"""A policy as a document, as used in requests to the admin API, in files, and in stored versions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -30,7 +30,7 @@ class ScopeDocument(BaseModel):
 
 
 class PolicyDocument(BaseModel):
-    """A policy as a client writes it. ``rules`` are validated by their category."""
+    """A policy as a client writes it. ``rules`` are validated according to the category."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -94,7 +94,8 @@ class StoredPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedPolicy(StoredPolicy):
-    """A policy as the admin API returns it when it is saved. ``warnings``: what it cannot do although it is valid."""
+    """A policy as the admin API returns it after saving it. ``warnings`` says which of its valid rules cannot take
+    effect."""
 
     warnings: tuple[RuleWarning, ...] = ()
 
@@ -106,7 +107,7 @@ class SavedPolicy(StoredPolicy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyVersion:
-    """A version of a policy. ``change``: ``create``, ``update``, ``rollback`` or ``delete``."""
+    """A version of a policy. ``change`` is ``create``, ``update``, ``rollback`` or ``delete``."""
 
     policy_id: str
     version: int
@@ -123,7 +124,8 @@ class PolicyVersion:
 
 
 def warnings_of(policy: PolicyDraft, facts: GatewayFacts) -> tuple[RuleWarning, ...]:
-    """What ``policy`` cannot do on a gateway of which ``facts`` are known, although it is valid."""
+    """Return warnings about the rules of ``policy`` that are valid but cannot take effect on a gateway described by
+    ``facts``."""
     return policy_warnings(parse_rules(policy.category, policy.rules), policy.scope.get("models", ()), facts)
 
 
@@ -150,7 +152,7 @@ def parse_document(document: Any) -> PolicyDraft:
 
 
 def _wrong_rules(document: Any) -> Sequence[Mapping[str, Any]]:
-    """The errors in the rules of a document that has errors elsewhere."""
+    """Return the errors in the rules of a document that also has errors elsewhere."""
     match document:
         case {"category": str() as category, "rules": Mapping() as rules} if category in CATEGORIES:
             try:
@@ -161,7 +163,7 @@ def _wrong_rules(document: Any) -> Sequence[Mapping[str, Any]]:
 
 
 def patched(current: PolicyDraft, patch: Mapping[str, Any]) -> PolicyDraft:
-    """``current`` with a JSON merge patch (RFC 7396) applied: objects are merged key by key, and null resets a field or
+    """Apply a JSON merge patch (RFC 7396) to ``current``: objects are merged key by key, and null resets a field or
     rule to its default. A default that depends on another rule follows it. Raises InvalidAdminRequestError."""
     document = asdict(current)
     document["rules"] = without_derived(current.category, current.rules)
@@ -182,7 +184,7 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def document_error(errors: Any) -> InvalidAdminRequestError:
-    """The error for an invalid document: all ``errors`` by field, and the first as its message."""
+    """Build the error for an invalid document, with all ``errors`` by field and the first one as the message."""
     shown = [{"loc": list(error["loc"]), "msg": error["msg"]} for error in errors]
     first = shown[0]
     where = ".".join(str(part) for part in first["loc"]) or "body"

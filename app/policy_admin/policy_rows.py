@@ -1,4 +1,4 @@
-"""Reads and writes the rows of policies within the caller's transaction."""
+"""Reads and writes the database rows for policies, within the caller's transaction."""
 
 from dataclasses import asdict, fields
 
@@ -14,7 +14,7 @@ from policies.types import Policy, Scope
 
 
 async def get(connection: AsyncConnection, policy_id: str, expected: int | None = None) -> StoredPolicy:
-    """The policy. ``expected``: the version it must have. Raises NotFoundError or PreconditionError."""
+    """Return the policy. Raises NotFoundError, or PreconditionError if its version is not ``expected``."""
     row = (await connection.execute(select(policies).where(policies.c.id == policy_id))).one_or_none()
     if row is None:
         raise policy_not_found(policy_id)
@@ -25,7 +25,7 @@ async def get(connection: AsyncConnection, policy_id: str, expected: int | None 
 
 
 async def check_name(connection: AsyncConnection, policy: StoredPolicy) -> None:
-    """Raises ConflictError if another policy has the name."""
+    """Check that no other policy has the same name. Raises ConflictError."""
     query = select(policies.c.id).where(policies.c.name == policy.name, policies.c.id != policy.id)
     if (await connection.execute(query)).first() is not None:
         raise ConflictError(f"a policy named {policy.name!r} already exists")
@@ -47,7 +47,7 @@ async def keep_version(
 
 
 def as_policy(stored: StoredPolicy) -> Policy:
-    """``stored`` in the form that the engine evaluates. Raises RulesError."""
+    """Convert ``stored`` to the form that the engine evaluates. Raises RulesError."""
     scope = Scope(**{field.name: tuple(stored.scope.get(field.name, ())) for field in fields(Scope)})
     rules = parse_rules(stored.category, stored.rules)
     values = asdict(stored.draft()) | {"rules": rules, "scope": scope}
@@ -55,5 +55,5 @@ def as_policy(stored: StoredPolicy) -> Policy:
 
 
 def policy_not_found(policy_id: str) -> NotFoundError:
-    """The error for a policy that does not exist."""
+    """Build the error for a policy that does not exist."""
     return NotFoundError(f"policy {policy_id!r} does not exist")

@@ -1,4 +1,5 @@
-"""The policies: requests read them from memory; changes are stored in the database and announced to all workers."""
+"""Stores policies: requests read them from memory, and changes are written to the database and announced to all
+workers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -26,7 +27,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 class PolicyStore:
-    """All policies of one database. Requests read them from memory and need no database.
+    """All policies in one database. Requests read them from memory and don't need the database.
 
     The owner of the store calls ``refresh`` at startup (a gateway must not serve without its policies) and when another
     process has changed a policy. Changes through the store take effect in this worker before they return. They raise
@@ -54,7 +55,7 @@ class PolicyStore:
 
     @property
     def unreadable(self) -> Mapping[str, str]:
-        """Errors of the stored policies whose rules this version cannot read, by policy id."""
+        """Errors in stored policies whose rules this version cannot read, by policy id."""
         return dict(self._unreadable)
 
     @property
@@ -63,7 +64,7 @@ class PolicyStore:
         return {policy.id: policy.version for policy in self._loaded.values()}
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` each time policies have been loaded. They are in force by then."""
+        """Call ``callback`` each time policies have been loaded and are in force."""
         self._watchers.append(callback)
 
     async def refresh(self) -> None:
@@ -102,7 +103,7 @@ class PolicyStore:
         after: str | None = None,
         limit: int = 50,
     ) -> Sequence[StoredPolicy]:
-        """Up to ``limit`` policies by name, starting after the name ``after``."""
+        """Return up to ``limit`` policies, sorted by name, starting after the name ``after``."""
         query = select(policies).order_by(policies.c.name).limit(limit)
         for column, value in ((policies.c.category, category), (policies.c.enabled, enabled), (policies.c.name, name)):
             if value is not None:
@@ -113,12 +114,13 @@ class PolicyStore:
             return [StoredPolicy(**row._mapping) for row in (await connection.execute(query)).all()]
 
     async def get(self, policy_id: str) -> StoredPolicy:
-        """The policy. Raises NotFoundError."""
+        """Return the policy. Raises NotFoundError."""
         async with self._database.read() as connection:
             return await policy_rows.get(connection, policy_id)
 
     async def versions(self, policy_id: str, *, before: int | None = None, limit: int = 50) -> Sequence[PolicyVersion]:
-        """Up to ``limit`` versions, newest first, starting below ``before``; also of a deleted policy.
+        """Return up to ``limit`` versions, newest first, starting below ``before``. Deleted policies keep their
+        versions.
 
         Raises NotFoundError.
         """
@@ -131,7 +133,7 @@ class PolicyStore:
             raise policy_rows.policy_not_found(policy_id)
         return [PolicyVersion(**row._mapping) for row in found]
 
-    # Changing. ``expected`` is the version the caller has seen; PreconditionError if it is no longer the newest.
+    # Changing. ``expected`` is the version that the caller has seen; if it is outdated, PreconditionError is raised.
 
     async def create(self, draft: PolicyDraft) -> StoredPolicy:
         """Create a policy. Raises ConflictError if the name is taken."""
@@ -163,7 +165,7 @@ class PolicyStore:
         if row is None:
             raise NotFoundError(f"policy {policy_id!r} has no version {version}")
         earlier = {field.name: row._mapping[field.name] for field in fields(PolicyDraft)}
-        # The empty patch validates it against the current rules.
+        # The empty patch validates the old version against the current rules.
         return await self._update(policy_id, lambda _: patched(PolicyDraft(**earlier), {}), expected, "rollback")
 
     async def delete(self, policy_id: str, *, expected: int | None = None) -> None:
@@ -199,4 +201,4 @@ class PolicyStore:
         try:
             await self.refresh()
         except DatabaseUnavailableError:
-            _log.warning("policy_refresh_failed")  # the change is stored; the next refresh loads it
+            _log.warning("policy_refresh_failed")  # The change is stored; the next refresh loads it.

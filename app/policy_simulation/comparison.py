@@ -1,4 +1,4 @@
-"""Compares the decisions before and after, and sums them up."""
+"""Compares the decisions before and after a change, and sums them up."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -36,7 +36,7 @@ class DecisionBrief:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedOutcome:
-    """The decisions on a request: the ``action`` of the whole, and each decision that is not ``allow``."""
+    """The decisions on a request: the overall ``action``, and each decision other than ``allow``."""
 
     action: str
     decisions: Sequence[DecisionBrief]
@@ -48,7 +48,8 @@ class SimulatedOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedRequest:
-    """The decisions on a request before and after. ``doubts``: why a live request could have another outcome."""
+    """The decisions on a request before and after. ``doubts`` says why a live request could have a different
+    outcome."""
 
     request_id: str | None
     ts: datetime | None
@@ -91,8 +92,8 @@ class SimulationSummary:
                 self.items.append(request)
 
     def summary(self) -> dict[str, Any]:
-        """``actions`` counts requests by their action before and then after; ``reason_codes`` counts decisions that are
-        not ``allow``."""
+        """Return the summary. ``actions`` counts requests by their actions before and after; ``reason_codes`` counts
+        decisions other than ``allow``."""
         actions: dict[str, dict[str, int]] = {}
         for (before, after), count in sorted(self._actions.items()):
             actions.setdefault(before, {})[after] = count

@@ -1,4 +1,4 @@
-"""Simulates a policy on given requests, each with the reply of an upstream. They go through the gateway itself, twice;
+"""Simulates a policy on given requests with given upstream replies. Each request passes through the gateway twice, but
 nothing is sent or logged."""
 
 import json
@@ -24,7 +24,7 @@ from policies.types import Policy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveRequest:
-    """``body`` is the body of a request to ``/v1/chat/completions``, ``reply`` the text of its reply."""
+    """A request to simulate. ``body`` is the body for ``/v1/chat/completions``, and ``reply`` the text of the reply."""
 
     body: Mapping[str, Any]
     reply: str = ""
@@ -48,7 +48,7 @@ class _Kept:
 async def simulate_live(
     gateway: Gateway, engine: PolicyEngine, candidate: Policy, given: Sequence[LiveRequest], *, show: int
 ) -> SimulationSummary:
-    """Evaluate each of ``given`` with ``engine``, and again with ``candidate`` instead of the policy with its id.
+    """Evaluate each of ``given`` with ``engine``, and again with ``candidate`` in place of the policy with the same id.
 
     Raises InvalidRequestError for a body that the gateway would reject.
     """
@@ -77,7 +77,7 @@ async def _decided(gateway: Gateway, engine: PolicyEngine, given: LiveRequest) -
     try:
         await dry.respond(GatewayRequest(adapter=ChatAdapter(), parsed=parsed, headers=[]))
     except PolicyBlockedError:
-        pass  # the event has the decision
+        pass  # The event has the decision.
     finally:
         await upstream.aclose()
     return log.events[-1]

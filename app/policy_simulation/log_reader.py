@@ -23,7 +23,7 @@ _CLAIM_EXTRA = cast(claims.c.extra, Text).label("extra")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedRequest:
-    """A request with the decisions of enforced policies. ``unit``: the unit of canary assignment."""
+    """A request with the decisions of enforced policies. ``unit`` is the unit of canary assignment."""
 
     request_id: str
     ts: datetime
@@ -51,7 +51,7 @@ class RawPage:
         return row.ts, row.request_id
 
     def parse(self) -> list[LoggedRequest]:
-        """The requests, in order. Slow: call it in a thread."""
+        """Parse the requests, in order. This is slow, so call it in a thread."""
         claims_of: dict[str, list[tuple[int, str]]] = defaultdict(list)
         for request_id, choice, extra in self.claims:
             claims_of[request_id].append((choice, extra))
@@ -111,14 +111,14 @@ def _chunk(
 async def read_pages(
     database: Database, filter: EventFilter, *, limit: int, after: Key | None = None
 ) -> AsyncIterator[RawPage]:
-    """Up to ``limit`` requests that match, newest first. No transaction is open between pages.
+    """Yield up to ``limit`` matching requests in pages, newest first. No transaction is open between pages.
 
     Raises DatabaseUnavailableError.
     """
     columns = requests.c
     wanted = (columns.request_id, columns.ts, columns.agent, columns.model, columns.key_prefix, columns.run_id)
     query = requests_matching(filter, *wanted, columns.action, columns.status, columns.stream, _EXTRA)
-    # Steps of runs and texts checked on demand are not replies; policies evaluate them differently.
+    # Run steps and text checks are not replies; policies evaluate them differently.
     query = query.where(columns.api.not_like("runs.%"), columns.api != "grounding.check")
     query = query.order_by(columns.ts.desc(), columns.request_id.desc())
     while limit > 0:

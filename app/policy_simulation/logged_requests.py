@@ -1,4 +1,4 @@
-"""Simulates a policy on requests of the event log."""
+"""Simulates a policy on requests in the event log."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from policies.replay import replay
 from policies.types import Aliases, Policy
 
 KeyNames = Callable[[str | None], Aliases]
-"""The names of a gateway key that the scope of a policy may match, by its prefix."""
+"""Returns the names that a policy's scope may match, for a gateway key given by its prefix."""
 
 
 async def simulate_logged(
@@ -28,8 +28,9 @@ async def simulate_logged(
     key_names: KeyNames,
     after: Key | None = None,
 ) -> tuple[SimulationSummary, Key | None]:
-    """Replay up to ``limit`` requests with ``candidate`` enforced instead of the policy with its id, together with the
-    other policies of ``engine``. The second value is the key to continue from; None if there are no more requests.
+    """Replay up to ``limit`` requests with the policies in ``engine``, with ``candidate`` enforced in place of the
+    policy with the same id. Return the comparison and the key to continue from, which is None if there are no more
+    requests.
 
     The work is done in a thread, page by page. Raises DatabaseUnavailableError.
     """
@@ -44,7 +45,8 @@ async def simulate_logged(
 
 
 def with_candidate(engine: PolicyEngine, candidate: Policy) -> PolicyEngine:
-    """``engine`` with ``candidate`` enforced on every request in its scope, instead of the policy with its id."""
+    """Return ``engine`` with ``candidate`` enforced on every request in its scope, in place of the policy with the same
+    id."""
     others = [policy for policy in engine.enabled if policy.id != candidate.id]
     return PolicyEngine([*others, replace(candidate, enabled=True, mode="enforce", canary_percent=100)])
 

@@ -1,4 +1,4 @@
-"""The result of a text check as JSON: the same over HTTP, over MCP and on the command line."""
+"""Formats the result of a text check as JSON, in the same way for HTTP, MCP and the command line."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ _DIGITS = 4
 
 
 def check_to_dict(checked: Checked) -> dict[str, Any]:
-    """The answer to a check as plain JSON values."""
+    """Build the response to a check, as plain JSON values."""
     report = checked.report
     shown = {"grounded": checked.grounded, **report_to_dict(report)}
     if report.verdict is ReplyVerdict.NO_SOURCES:
@@ -28,7 +28,7 @@ def check_to_dict(checked: Checked) -> dict[str, Any]:
 
 
 def report_to_dict(report: GroundingReport) -> dict[str, Any]:
-    """A report with the names of ``POST /v1/grounding/check``."""
+    """Convert a report to JSON, with the field names of ``POST /v1/grounding/check``."""
     return {
         "verdict": report.verdict.value,
         "claims": [claim_to_dict(claim) for claim in report.claims],
@@ -43,7 +43,7 @@ def report_to_dict(report: GroundingReport) -> dict[str, Any]:
 
 
 def claim_to_dict(verdict: ClaimVerdict) -> dict[str, Any]:
-    """A claim with the source that decided; ``reason`` is set if there is no verdict."""
+    """Convert a claim to JSON, with the source that decided its verdict. ``reason`` is set if there is no verdict."""
     source = verdict.deciding_source
     shown: dict[str, Any] = {
         "claim": verdict.claim.text,

@@ -1,4 +1,4 @@
-"""The request of a text check."""
+"""Parses the request for a text check."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,9 +17,8 @@ _FIELDS = frozenset({"text", "sources", "documents", "policy", "options"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRequest:
-    """``policy`` is the id or name of a policy, ``options`` are rules to use instead; at most one of them is set.
-
-    ``paths`` are the fields of the request that contain ``chunks``.
+    """A request for a text check. ``policy`` is a policy's id or name, and ``options`` are rules to use instead; at
+    most one of them is set. ``paths`` names the request field that each of ``chunks`` came from.
     """
 
     text: str
@@ -33,7 +32,7 @@ class CheckRequest:
 
 
 def read_check(body: Mapping[str, Any], limits: Limits) -> CheckRequest:
-    """Read a check from decoded JSON. Raises InvalidRequestError, which names the field."""
+    """Parse a check from decoded JSON. Raises InvalidRequestError, which names the field."""
     for name in body:
         if name not in _FIELDS:
             where = join_path("", [name])

@@ -41,8 +41,8 @@ _OPTIONS = "options"
 class Checked:
     """The result of a check.
 
-    ``decisions`` are those of the given policy or rules; without either there are none. ``judge_ms``: milliseconds in
-    which at least one sentence was being judged; None if there was no judge.
+    ``decisions`` come from the given policy or rules; without either, there are no decisions. ``judge_ms`` is the time
+    in milliseconds during which at least one sentence was being judged, or None if there was no judge.
     """
 
     request_id: str
@@ -58,7 +58,7 @@ class Checked:
 
     @property
     def grounded(self) -> bool:
-        """Whether the text was judged, nothing is contradicted, and the ratio of unverifiable claims is within the
+        """Whether the text was judged, no claim is contradicted, and the ratio of unverifiable claims is within the
         limit. True for a text without claims."""
         judged = self.report.verdict not in (ReplyVerdict.NO_SOURCES, ReplyVerdict.NOT_CHECKED)
         unverifiable = self.report.unverifiable_ratio
@@ -67,7 +67,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judged:
-    """A text with its verdicts, before the policy decides. ``by`` is the name of the judge; None without a judge."""
+    """A text with its verdicts, before the policy decides. ``by`` is the judge's name, or None if there is no judge."""
 
     request: CheckRequest
     policy: Policy | None
@@ -128,8 +128,8 @@ class _Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextChecks:
-    """One per process. ``engine`` returns the active policies, ``final_checks`` are those for whole replies, and
-    ``observers`` receive every event."""
+    """Performs text checks; there is one instance per process. ``engine`` returns the active policies, ``final_checks``
+    are the checks on whole replies, and ``observers`` receive every event."""
 
     settings: Settings
     checker: GroundingChecker
@@ -139,7 +139,8 @@ class TextChecks:
     observers: Sequence[Callable[[RecordedRequest], None]] = ()
 
     async def check(self, body: Mapping[str, Any], *, key: GatewayKey | None = None) -> Checked:
-        """The check that ``body``, decoded JSON, requests; ``key`` is the caller's. Cancel it to stop the check.
+        """Perform the check requested by ``body``, which is decoded JSON. ``key`` is the caller's gateway key.
+        Cancelling the call stops the check.
 
         Raises InvalidRequestError, which names the field, KeyLimitError for a document or an LLM that the key does not
         allow, and LlmCheckError for an LLM judge that the caller may not ask for.
@@ -273,7 +274,7 @@ def _check_scope(policy: Policy, key: GatewayKey | None) -> None:
 
 
 async def _judge_all(reply: ReplyCheck, text: str) -> list[SentenceVerdict]:
-    """The verdicts on all sentences, in order. Sentences are judged concurrently."""
+    """Judge all sentences concurrently, and return the verdicts in order."""
 
     def split() -> Sequence[Sentence]:
         return [*reply.push(text), *reply.flush()]

@@ -1,4 +1,5 @@
-"""Checks without a gateway: what ``POST /v1/grounding/check`` answers, from the settings alone. Nothing is recorded."""
+"""Text checks without a gateway: the same results as ``POST /v1/grounding/check``, from the settings alone. Nothing is
+recorded."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -25,7 +26,7 @@ from policies.types import Policy
 
 
 class StandaloneChecks:
-    """Answers checks as the gateway does. Policies of the file in ``GROUNDLANE_CONFIG`` are known by their names.
+    """Performs checks like the gateway. Policies in the file that ``GROUNDLANE_CONFIG`` names can be used by name.
 
     Use it as an async context manager. The first check loads the judge.
     """
@@ -36,7 +37,7 @@ class StandaloneChecks:
 
     @classmethod
     def open(cls, settings: Settings, scorer: PairScorer | None = None) -> Self:
-        """The checks of ``settings``; ``scorer`` replaces the judge that they name. Raises SettingsError."""
+        """Build the checks from ``settings``. ``scorer`` replaces the judge in the settings. Raises SettingsError."""
         llm = open_llm(settings)
         timeout_s = settings.judge_timeout_ms / 1e3
         judge = JudgeStack(settings, open_cross_encoder(settings) if scorer is None else scorer)
@@ -64,7 +65,7 @@ class StandaloneChecks:
         await self._llm.aclose()
 
     async def answer(self, body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-        """The HTTP status and the JSON body of the gateway's answer to ``body``."""
+        """Return the HTTP status and JSON body with which the gateway would respond to ``body``."""
         try:
             return HTTPStatus.OK, check_to_dict(await self._checks.check(body))
         except GatewayError as error:

@@ -1,1 +1,1 @@
-"""How worker processes keep in sync: change notifications for policies, keys and secrets, and worker heartbeats."""
+"""Keeps worker processes in sync: change notifications for policies, keys and secrets, and worker heartbeats."""

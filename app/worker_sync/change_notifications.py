@@ -1,4 +1,4 @@
-"""Tells all workers of a change to policies, keys or secrets: a revision counter for each in the database."""
+"""Notifies all workers of changes to policies, keys and secrets, with a revision counter for each in the database."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,11 +17,12 @@ _log = structlog.stdlib.get_logger(__name__)
 _CLOSE_S = 1.0
 
 Reload = Callable[[], Awaitable[None]]
-"""Reloads the data that a counter stands for. Raises DatabaseUnavailableError."""
+"""Reloads the data that a counter tracks. Raises DatabaseUnavailableError."""
 
 
 async def announce_change(database: Database, connection: AsyncConnection, name: str) -> None:
-    """Announce a change to all workers. Call it first in the transaction: its lock serialises changes on PostgreSQL."""
+    """Announce a change to all workers. Call this first in the transaction: its lock serializes changes on
+    PostgreSQL."""
     await connection.execute(database.insert_ignore(meta), [{"key": name, "value": "0"}])
     next_revision = cast(cast(meta.c.value, Integer) + 1, String)
     await connection.execute(update(meta).where(meta.c.key == name).values(value=next_revision))
@@ -31,8 +32,8 @@ async def announce_change(database: Database, connection: AsyncConnection, name:
 class ChangeWatcher:
     """Reloads data whenever its counter changes.
 
-    On PostgreSQL it is notified and checks at once. In addition, and on SQLite only, it checks every ``poll_s``
-    seconds. While the database is unavailable, workers continue with the data they have.
+    On PostgreSQL, a notification makes it check at once. On either database, it also checks every ``poll_s`` seconds.
+    While the database is unavailable, workers continue with the data they have.
     """
 
     def __init__(self, database: Database, reloads: Mapping[str, Reload], *, poll_s: float = 0.5) -> None:
@@ -70,7 +71,7 @@ class ChangeWatcher:
         while not await self._stopped():
             try:
                 await self._check()
-            except Exception as error:  # whatever the error, a stopped watcher would miss all later changes
+            except Exception as error:  # Any error is survived, because a stopped watcher would miss all later changes.
                 if not failing:
                     _log.warning("change_check_failed", error=type(error).__name__)
                 failing = True
@@ -80,7 +81,7 @@ class ChangeWatcher:
                 failing = False
 
     async def _check(self) -> None:
-        # Counters are read first: a change in between is then seen twice rather than missed.
+        # Counters are read before the data, so that a change in between is seen twice rather than missed.
         for name, revision in (await self._stored()).items():
             if revision != self._seen.get(name):
                 await self._reloads[name]()
@@ -92,7 +93,7 @@ class ChangeWatcher:
         return {key: value for key, value in rows}
 
     async def _stopped(self) -> bool:
-        """Wait until the next check is due. True if the watcher is to stop."""
+        """Wait until the next check is due. Return True if the watcher must stop."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._poll_s):
                 await self._wake.wait()

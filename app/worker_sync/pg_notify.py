@@ -1,4 +1,4 @@
-"""PostgreSQL's LISTEN and NOTIFY: processes learn of a change as soon as it is committed."""
+"""PostgreSQL's LISTEN and NOTIFY, which inform processes of a change as soon as it is committed."""
 
 import asyncio
 import random
@@ -26,11 +26,12 @@ async def notify(database: Database, connection: AsyncConnection, payload: str) 
 
 
 class NotifyListener:
-    """Calls ``callback`` on every notification, and when it starts to listen, because earlier ones were missed.
+    """Calls ``callback`` on every notification, and whenever it starts listening, because earlier notifications were
+    missed.
 
-    It uses its own connection, outside the pool, and reconnects when that is lost, at intervals that grow within
-    ``retry_s`` (seconds). Every ``probe_s`` seconds it checks the connection. Notifications can still be missed (a
-    proxy that pools by transaction delivers none), so do not rely on them alone.
+    It uses its own connection, outside the pool, and checks it every ``probe_s`` seconds. If the connection is lost, it
+    reconnects at intervals that grow within ``retry_s`` (shortest and longest, in seconds). Notifications can still be
+    missed (a proxy that pools by transaction delivers none), so don't rely on them alone.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class NotifyListener:
         self._scope = TaskScope()
 
     def start(self) -> None:
-        """Start listening; returns at once. Retries while the database is unavailable."""
+        """Start listening and return at once. While the database is unavailable, it keeps retrying."""
         self._scope.start(self._run())
 
     async def aclose(self) -> None:
@@ -70,17 +71,17 @@ class NotifyListener:
                     failing, retry_s = False, self._first_retry_s
                     self._callback()
                     await self._until(lost, connection)
-            except Exception as error:  # drivers raise all kinds of errors; changes are polled meanwhile
+            except Exception as error:  # Drivers raise all kinds of errors. Meanwhile, changes are found by polling.
                 if not failing:
                     _log.warning("change_notifications_lost", error=type(error).__name__)
                 failing = True
-            # All workers lose the database at the same moment but must not all reconnect at the same moment.
+            # All workers lose the database at the same moment, but must not all reconnect at once.
             await asyncio.sleep(retry_s * _RANDOM.uniform(0.5, 1.0))
             retry_s = min(retry_s * 2, self._last_retry_s)
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[tuple[Any, asyncio.Event]]:
-        """The driver's listening connection, and an event that is set when it is lost."""
+        """Open the driver's listening connection, and yield it with an event that is set when it is lost."""
         lost = asyncio.Event()
         async with self._engine.connect() as connection:
             driver: Any = (await connection.get_raw_connection()).driver_connection
@@ -89,7 +90,7 @@ class NotifyListener:
                 await driver.add_listener(_CHANNEL, lambda *_: self._callback())
                 yield driver, lost
             finally:
-                await connection.invalidate()  # do not wait for an unavailable server
+                await connection.invalidate()  # Don't wait for an unavailable server.
 
     async def _until(self, lost: asyncio.Event, connection: Any) -> None:
         while not lost.is_set():

@@ -1,4 +1,4 @@
-"""The live worker processes, and the policy versions that each of them has loaded."""
+"""Tracks the live worker processes and the policy versions that each has loaded."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ _CLOSE_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveWorker:
-    """A worker process. ``versions``: the policy versions it has loaded, by policy id, since ``loaded_at``."""
+    """A worker process. ``versions`` maps policy ids to the versions that it loaded at ``loaded_at``."""
 
     id: str
     host: str
@@ -51,15 +51,15 @@ class LoadedPolicies(Protocol):
 
 
 async def live_workers(database: Database) -> Sequence[LiveWorker]:
-    """The workers with a recent heartbeat, the oldest first. Raises DatabaseUnavailableError."""
+    """Return the workers with a recent heartbeat, oldest first. Raises DatabaseUnavailableError."""
     query = select(workers).where(workers.c.seen_at >= datetime.now(UTC) - _ALIVE).order_by(workers.c.started_at)
     async with database.read() as connection:
         return [LiveWorker(**row._mapping) for row in (await connection.execute(query)).all()]
 
 
 class WorkerHeartbeat:
-    """Keeps this worker's row up to date: at once when policies are loaded, and every ``renew_s`` seconds to show that
-    it is alive. Retries while the database is unavailable; nothing else depends on it."""
+    """Keeps this worker's row up to date: immediately after policies are loaded, and every ``renew_s`` seconds to show
+    that the worker is alive. While the database is unavailable, it keeps retrying; nothing else waits for it."""
 
     def __init__(self, database: Database, policies: LoadedPolicies, *, renew_s: float = RENEW_S) -> None:
         self._database, self._policies, self._renew_s = database, policies, renew_s
@@ -72,12 +72,12 @@ class WorkerHeartbeat:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start; returns at once."""
+        """Start, and return at once."""
         self._policies.watch(self._note)
         self._task = self._scope.start(self._run())
 
     async def aclose(self) -> None:
-        """Remove the row. Does not wait long for an unavailable database."""
+        """Remove the row, without waiting long for an unavailable database."""
         self._stopping = True
         self._wake.set()
         if self._task is not None:
@@ -113,7 +113,7 @@ class WorkerHeartbeat:
         async with self._database.write() as connection:
             changes = {"seen_at": now} if loaded == self._written else {"seen_at": now, **loaded}
             mine = update(workers).where(workers.c.id == self.id).values(changes)
-            # The row does not exist at first, nor after others have deleted it as stale.
+            # The row doesn't exist at first, or after another worker has deleted it as stale.
             if (await connection.execute(mine)).rowcount == 0:
                 row = {"id": self.id, "host": socket.gethostname(), "pid": os.getpid(), "started_at": self._started_at}
                 await connection.execute(insert(workers), row | {"seen_at": now, **loaded})
