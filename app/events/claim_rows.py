@@ -1,4 +1,4 @@
-"""The sentences of a reply as rows of the event log."""
+"""Converts a reply's sentences to rows of the event log."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -13,9 +13,11 @@ from judges.types import ClaimVerdict, SentenceVerdict
 
 
 class SentenceRecord(Struct, frozen=True, kw_only=True):
-    """A sentence of the reply. ``delivered``: the client got it. ``retracted``: a further upstream call replaced it.
+    """A sentence in the reply. ``delivered`` means that the client received it; ``retracted``, that another upstream
+    call replaced it.
 
-    ``times``: when it was complete and when it was judged, in milliseconds since the request came; None if unknown.
+    ``times`` says when it was complete and when it was judged, in milliseconds since the request arrived; None if
+    unknown.
     """
 
     verdict: SentenceVerdict
@@ -27,10 +29,10 @@ class SentenceRecord(Struct, frozen=True, kw_only=True):
 def claim_rows(
     sentences: Sequence[SentenceRecord], *, choice: int, positions: Sequence[int], store_text: StoreText, first: int = 0
 ) -> Iterator[ClaimRow]:
-    """A row for each claim, and one for each sentence without claims.
+    """Yield a row for each claim, and one for each sentence without claims.
 
-    ``first`` is the position of the first row in its request; ``positions`` says where in the request each document
-    stands that the judge saw.
+    ``first`` is the position of the first row in its request. ``positions`` maps each document that the judge saw to
+    its position in the request.
     """
     verdicts = [(each, verdict) for each in sentences for verdict in each.verdict.claims or (None,)]
     for position, (each, verdict) in enumerate(verdicts, first):
@@ -61,6 +63,6 @@ def claim_rows(
 def _extra(sentence: SentenceRecord, verdict: ClaimVerdict | None, store_text: StoreText) -> Mapping[str, Any]:
     at = {"at": [round(ms, 1) for ms in sentence.times]} if sentence.times else {}
     if sentence.retracted:
-        # It was never part of the reply, so a replay of the decisions leaves it out.
+        # It was never part of the reply, so replaying the decisions must ignore it.
         return {"retracted": True, **at}
     return {**claim_extra(verdict, store_text), **at} if verdict else at

@@ -22,7 +22,7 @@ _ALLOW = Action.ALLOW.value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedbackMark:
-    """Feedback that a decision, or the outcome of a request as a whole, was right (``correct``) or wrong."""
+    """Feedback on a decision, or on the outcome of a whole request. ``correct`` says whether it was right."""
 
     id: str
     request_id: str
@@ -34,7 +34,7 @@ class FeedbackMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyOutcome:
-    """A policy's decisions on a request. ``flagged``: at least one of them is not ``allow``."""
+    """A policy's decisions on a request. ``flagged`` means that at least one of them is not ``allow``."""
 
     request_id: str
     policy_id: str
@@ -46,8 +46,9 @@ class PolicyOutcome:
 
 @dataclass(slots=True, kw_only=True)
 class PolicyQuality:
-    """How well a policy flags bad requests, by the feedback. ``precision``: the share of flagged requests that were
-    bad. ``recall``: the share of bad requests that were flagged. None if there are none."""
+    """How well a policy flags bad requests, according to feedback. ``precision`` is the ratio of flagged requests that
+    were bad (None if none was flagged), and ``recall`` the ratio of bad requests that were flagged (None if none was
+    bad)."""
 
     policy_id: str
     policy_name: str
@@ -58,7 +59,7 @@ class PolicyQuality:
     false_negatives: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """As the admin API returns it."""
+        """Convert to the JSON object that the admin API returns."""
         found = self.true_positives
         return asdict(self) | {
             "precision": _ratio(found, found + self.false_positives),
@@ -73,8 +74,8 @@ class FeedbackStore:
         self._database = database
 
     async def add(self, request_id: str, *, decision_id: str | None, correct: bool, note: str | None) -> FeedbackMark:
-        """Store feedback. Raises NotFoundError if the request is not in the event log (yet), InvalidAdminRequestError
-        if the decision does not belong to it."""
+        """Store feedback. Raises NotFoundError if the request is not (or not yet) in the event log, and
+        InvalidAdminRequestError if the decision belongs to a different request."""
         mark = FeedbackMark(
             id=f"fb_{uuid4().hex}",
             request_id=request_id,
@@ -84,7 +85,7 @@ class FeedbackStore:
             created_at=datetime.now(UTC),
         )
         async with self._database.write() as connection:
-            # Locked, so that the request cannot be deleted before its feedback is stored.
+            # The row is locked, so that the request cannot be deleted before its feedback is stored.
             known = select(requests.c.ts).where(requests.c.request_id == request_id)
             ts = (await connection.execute(known.with_for_update(key_share=True, read=True))).scalar()
             if ts is None:
@@ -99,7 +100,7 @@ class FeedbackStore:
                         f"decision_id: {detail}", errors=[{"loc": ["decision_id"], "msg": detail}]
                     )
             await connection.execute(insert(feedback), asdict(mark))
-            # Without the note: it may quote the request, and the audit entry outlives the request.
+            # The note is left out: it may quote the request, and the audit entry outlives the request.
             after = {"id": mark.id, "decision_id": decision_id, "correct": correct}
             await audit_log.note(connection, "feedback.create", request_id, after=after)
         return mark
@@ -107,7 +108,7 @@ class FeedbackStore:
     async def marks(
         self, *, request_id: str | None = None, correct: bool | None = None, limit: int, after: Key | None = None
     ) -> Sequence[FeedbackMark]:
-        """Up to ``limit`` pieces of feedback, newest first."""
+        """Return up to ``limit`` feedback marks, newest first."""
         columns = feedback.c
         query = select(feedback).order_by(columns.created_at.desc(), columns.id.desc()).limit(limit)
         for column, value in ((columns.request_id, request_id), (columns.correct, correct)):
@@ -120,7 +121,7 @@ class FeedbackStore:
             return [FeedbackMark(**row._mapping) for row in (await connection.execute(query)).all()]
 
     async def quality(self, *, since: datetime | None, until: datetime | None) -> list[dict[str, Any]]:
-        """Precision and recall of each policy over the requests with feedback in that time."""
+        """Compute each policy's precision and recall over the requests with feedback in the given time range."""
         marks = await self._marks(since, until)
         ids = sorted({mark.request_id for mark in marks})
         decided: list[PolicyOutcome] = []
@@ -132,7 +133,8 @@ class FeedbackStore:
         return [quality.to_dict() for quality in found]
 
     async def verdicts(self, ids: Sequence[str]) -> Mapping[str, bool]:
-        """Whether the outcome of each request was right, for those of ``ids`` with feedback on the whole request."""
+        """Return whether the outcome of each request was right, for the requests in ``ids`` with feedback on the whole
+        request."""
         query = select(feedback.c.request_id, feedback.c.correct).where(feedback.c.decision_id.is_(None))
         query = query.order_by(feedback.c.created_at, feedback.c.id)
         found: dict[str, bool] = {}
@@ -143,7 +145,7 @@ class FeedbackStore:
         return found
 
     async def _marks(self, since: datetime | None, until: datetime | None) -> list[FeedbackMark]:
-        # Starts from the feedback, which is little: a join might start from the requests, which are many.
+        # Start from the feedback, which is small: a join might start from the requests, of which there are many.
         of_that_time = exists().where(
             requests.c.request_id == feedback.c.request_id,
             *within(EventFilter(since=since, until=until), requests.c.ts),
@@ -175,11 +177,13 @@ class FeedbackStore:
 
 
 def policy_quality(marks: Iterable[FeedbackMark], decided: Sequence[PolicyOutcome]) -> list[PolicyQuality]:
-    """The quality of each policy. ``marks`` are sorted oldest first; the latest for a decision or request counts.
+    """Compute the quality of each policy. ``marks`` must be sorted oldest first; the latest mark on a decision or
+    request counts.
 
-    Feedback on a decision concerns only its policy. Feedback on a request says whether it was bad: right and flagged,
-    or wrong and allowed. It counts for every policy that decided on the request, in shadow or not. But a policy that
-    allowed what another rightly flagged was not wrong, because it may check something else.
+    Feedback on a decision concerns only that decision's policy. Feedback on a request says whether the request was bad,
+    which it was if it was rightly flagged or wrongly allowed. It counts for every policy that decided on the request,
+    in shadow mode or not. However, a policy that allowed a request rightly flagged by another policy was not wrong,
+    because it may check something else.
     """
     by_request: dict[str, bool] = {}
     by_decision: dict[str, bool] = {}
@@ -213,7 +217,7 @@ def policy_quality(marks: Iterable[FeedbackMark], decided: Sequence[PolicyOutcom
 def _was_bad(
     one: PolicyOutcome, by_request: Mapping[str, bool], by_decision: Mapping[str, bool], flagged: set[str]
 ) -> bool | None:
-    """Whether the request was bad as far as the policy is concerned; None if there is no feedback on that."""
+    """Return whether the request was bad from the policy's point of view, or None without feedback on that."""
     own = [by_decision[decision] for decision in sorted(one.decision_ids) if decision in by_decision]
     if own:
         return one.flagged == own[-1]

@@ -1,4 +1,4 @@
-"""The filter of requests and decisions."""
+"""The filter for requests and decisions."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,9 +8,9 @@ from datetime import datetime
 class EventFilter:
     """Selects requests or decisions; None matches any value. ``since`` is inclusive, ``until`` exclusive.
 
-    A request matches ``policy``, ``phase`` and ``reason_code`` if one of its decisions matches all of them. ``action``
-    is that of the whole request for requests, and of the decision for decisions. ``shadow`` selects the decisions of
-    shadow policies (True) or of enforced ones (False).
+    A request matches ``policy``, ``phase`` and ``reason_code`` if one of its decisions matches all of them. For
+    requests, ``action`` is the action of the whole request; for decisions, that of the decision. ``shadow`` selects
+    decisions by shadow policies (True) or by enforced ones (False).
     """
 
     since: datetime | None = None

@@ -1,4 +1,4 @@
-"""The usage of LLM judges, summed up for replies and the event log."""
+"""LLM judge usage, summed up for replies and the event log."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,8 +10,8 @@ _USD_DIGITS = 8
 
 
 def llm_usage(calls: Sequence[LlmCall]) -> dict[str, Any]:
-    """The number of calls, their models, and their total tokens, cost and time. ``cost_usd`` is None if the price of a
-    model is unknown."""
+    """Sum up the number of calls, their models, and their total tokens, cost and time. ``cost_usd`` is None if a
+    model's price is unknown."""
     costs = [call.cost_usd for call in calls]
     known = [cost for cost in costs if cost is not None]
     return {

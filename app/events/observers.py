@@ -1,4 +1,4 @@
-"""Passes events to observers, several at once: observing each one in its own request would cost a multiple."""
+"""Passes events to observers in batches: observing each event in its own request would cost several times as much."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ Observer = Callable[[Sequence[RequestEvent]], None]
 
 
 def _event_of(record: RecordedRequest) -> RequestEvent | None:
-    """The event of ``record``; None if building it fails, a bug of ours that is logged."""
+    """Build the event of ``record``. A failure is a bug, which is logged; the result is then None."""
     try:
         return record.event()
     except Exception as error:
@@ -23,8 +23,8 @@ def _event_of(record: RecordedRequest) -> RequestEvent | None:
 
 
 class Observers:
-    """Passes every event to each of ``observers``, in order, at most ``linger_s`` after it arrived and at most
-    ``at_once`` at a time. An observer that fails does not affect the others."""
+    """Passes every event to each of ``observers``, in order, within ``linger_s`` seconds of its arrival and at most
+    ``at_once`` events at a time. A failing observer does not affect the others."""
 
     def __init__(self, observers: Sequence[Observer], *, linger_s: float, at_once: int = 64) -> None:
         self._observers, self._at_once, self._linger_s = observers, at_once, linger_s
@@ -37,7 +37,7 @@ class Observers:
             self.flush()
         elif not self._timed:
             self._timed = True
-            # An empty context, so that the variables of the first request are not bound for all of them.
+            # The context is empty, so that the first request's variables are not bound for all of them.
             asyncio.get_running_loop().call_later(self._linger_s, self._late, context=Context())
 
     def _late(self) -> None:
@@ -45,7 +45,7 @@ class Observers:
         self.flush()
 
     def flush(self) -> None:
-        """Pass on waiting events now."""
+        """Pass on pending events now."""
         waiting, self._waiting = self._waiting, []
         events = [event for record in waiting if (event := _event_of(record)) is not None]
         for observer in self._observers if events else ():
@@ -55,6 +55,6 @@ class Observers:
                 _log.exception("observer_failed")
 
     async def aclose(self) -> None:
-        """Pass on waiting events, and from now on each event at once."""
+        """Pass on pending events. Later events are passed on immediately."""
         self._closed = True
         self.flush()

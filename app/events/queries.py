@@ -1,4 +1,4 @@
-"""Reads the event log: pages in keyset order, newest first, and the whole trace of one request."""
+"""Reads the event log: pages in keyset order, newest first, and complete traces of single requests."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,16 +18,17 @@ from judges.types import LABELS_WORST_FIRST
 _TIMES = {"requests": requests.c.ts, "decisions": decisions.c.ts}
 _EXPORT_PAGE = 500
 _REQUESTS_AT_ONCE = 100
-"""Each request has any number of claims."""
+"""Requests read at a time for their claims, of which each request may have any number."""
 _TEXTS = ("prompt", "reply")
 _INTERNAL = "extra"
-"""Read only by the simulation of policies."""
+"""The column that only policy simulation reads."""
 _EXPOSED = ("llm", "judge_fault", "judging", "marks", "dropped")
-"""The exceptions, which traces show: LLM usage, why the cross-encoder was missing, its options, and the timeline."""
+"""The values in that column that traces do include: LLM usage, why the cross-encoder was missing, its options, and the
+timeline."""
 _REQUESTS = tuple(column for column in requests.c if column.name not in (*_TEXTS, _INTERNAL))
 _EVENTS = tuple(column for column in decisions.c if column.name != "position")
 _LAST = "zzzz"
-"""Sorts after any rest of an id in every collation: ids consist of letters and digits."""
+"""Sorts after every possible suffix of an id in any collation, because ids consist of letters and digits."""
 _OF_REQUEST = ("request_id", "ts", "run_id", "agent", "model")
 REQUEST_COLUMNS, EVENT_COLUMNS = (tuple(column.name for column in columns) for columns in (_REQUESTS, _EVENTS))
 _OF_CLAIM = ("request_id", "seq", "ts")
@@ -36,12 +37,12 @@ CLAIM_COLUMNS = (*_OF_REQUEST, *(column.name for column in claims.c if column.na
 
 
 Key = tuple[datetime, str]
-"""The end of a page: time and id of its last row."""
+"""The end of a page: the time and id of its last row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Rows, and the key to pass as ``after`` for the next page; None on the last page."""
+    """A page of rows, with the key to pass as ``after`` for the next page, which is None on the last page."""
 
     items: Sequence[dict[str, Any]]
     next: Key | None
@@ -54,13 +55,13 @@ class EventQueries:
         self._database = database
 
     async def requests(self, filter: EventFilter, *, limit: int, after: Key | None = None) -> Page:
-        """Up to ``limit`` requests, without their texts."""
+        """Return up to ``limit`` requests, without their texts."""
         query = requests_matching(filter, *_REQUESTS)
         return await self._page(query, requests.c.request_id, filter, "requests", limit, after)
 
     async def requests_named(self, prefix: str, *, limit: int, after: str | None = None) -> Page:
-        """Up to ``limit`` requests whose id starts with ``prefix``, by id, starting after the id ``after``. For the
-        next page pass the id of ``next``."""
+        """Return up to ``limit`` requests whose id starts with ``prefix``, sorted by id, starting after the id
+        ``after``. For the next page, pass the id in ``next``."""
         id = requests.c.request_id
         # The bounds use the index; the last condition corrects for the collation.
         wanted = [id >= prefix, id <= prefix + _LAST, func.substr(id, 1, len(prefix)) == prefix]
@@ -74,12 +75,12 @@ class EventQueries:
         return Page(items=shown, next=(shown[-1]["ts"], shown[-1]["request_id"]) if more else None)
 
     async def events(self, filter: EventFilter, *, limit: int, after: Key | None = None) -> Page:
-        """Up to ``limit`` decisions."""
+        """Return up to ``limit`` decisions."""
         query = select(*_EVENTS).where(*_shared(filter, decisions), *_of_decisions(filter))
         return await self._page(query, decisions.c.id, filter, "decisions", limit, after)
 
     async def all_requests(self, filter: EventFilter) -> AsyncIterator[dict[str, Any]]:
-        """All requests. No transaction is open between pages, however slow the reader is."""
+        """Yield all requests. No transaction is open between pages, however slow the reader is."""
         after: Key | None = None
         while True:
             page = await self.requests(filter, limit=_EXPORT_PAGE, after=after)
@@ -89,7 +90,7 @@ class EventQueries:
                 return
 
     async def all_events(self, filter: EventFilter) -> AsyncIterator[dict[str, Any]]:
-        """All decisions, like ``all_requests``."""
+        """Yield all decisions; see ``all_requests``."""
         after: Key | None = None
         while True:
             page = await self.events(filter, limit=_EXPORT_PAGE, after=after)
@@ -99,7 +100,8 @@ class EventQueries:
                 return
 
     async def all_claims(self, filter: EventFilter) -> AsyncIterator[dict[str, Any]]:
-        """All claims of the requests that match, like ``all_requests``; per request in text order."""
+        """Yield all claims in matching requests, with the claims of each request in text order; see
+        ``all_requests``."""
         after: Key | None = None
         while True:
             page = await self.requests(filter, limit=_REQUESTS_AT_ONCE, after=after)
@@ -117,8 +119,8 @@ class EventQueries:
                 return
 
     async def trace(self, request_id: str) -> dict[str, Any]:
-        """Everything stored about one request: ``request`` (with its stored texts and the ``_EXPOSED`` values, None if
-        absent), ``documents``, ``decisions`` and ``sentences``, each with its claims. Raises NotFoundError."""
+        """Return everything stored about one request: ``request`` (with its stored texts and the ``_EXPOSED`` values,
+        None if absent), ``documents``, ``decisions``, and ``sentences`` with their claims. Raises NotFoundError."""
         async with self._database.read() as connection:
             request = (await connection.execute(select(requests).where(requests.c.request_id == request_id))).first()
             if request is None:
@@ -157,7 +159,7 @@ class EventQueries:
 
 
 def trace_of(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
-    """The result of ``EventQueries.trace``, from the rows of one request by table."""
+    """Build the result of ``EventQueries.trace`` from one request's rows by table."""
     return {
         "request": _with_exposed(rows["requests"][0]),
         "documents": [_without(row, "request_id", "ts") for row in rows["documents"]],
@@ -171,7 +173,7 @@ def _with_exposed(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def requests_matching(filter: EventFilter, *columns: ColumnElement[Any]) -> Select[Any]:
-    """A query for ``columns`` of the requests that match, unordered."""
+    """Build a query for ``columns`` of the requests that match ``filter``, unordered."""
     query = select(*columns).where(*_shared(filter, requests))
     if on_decisions := _of_decisions(filter):
         same = decisions.c.request_id == requests.c.request_id, decisions.c.ts == requests.c.ts
@@ -180,13 +182,13 @@ def requests_matching(filter: EventFilter, *columns: ColumnElement[Any]) -> Sele
 
 
 def decisions_matching(filter: EventFilter, *columns: ColumnElement[Any]) -> Select[Any]:
-    """A query for ``columns`` of the decisions that match, unordered."""
+    """Build a query for ``columns`` of the decisions that match ``filter``, unordered."""
     return select(*columns).where(*_shared(filter, decisions), *_of_decisions(filter))
 
 
 def within(filter: EventFilter, ts: ColumnElement[Any]) -> list[ColumnElement[bool]]:
-    """The conditions of ``filter`` on the time column ``ts``. Joined tables need them too: PostgreSQL skips partitions
-    only by conditions on the table itself."""
+    """Build the conditions of ``filter`` on the time column ``ts``. Joined tables need them too, because PostgreSQL
+    prunes partitions only by conditions on the table itself."""
     wanted = []
     if filter.since is not None:
         wanted.append(ts >= filter.since)
@@ -196,8 +198,8 @@ def within(filter: EventFilter, ts: ColumnElement[Any]) -> list[ColumnElement[bo
 
 
 def before_key(after: Key, ts: ColumnElement[Any], id: ColumnElement[Any]) -> list[ColumnElement[bool]]:
-    """Conditions for the rows after that key, newest first."""
-    # The second condition is sufficient; the first lets PostgreSQL skip partitions.
+    """Build the conditions for the rows that follow the key ``after``, newest first."""
+    # The second condition is sufficient; the first lets PostgreSQL prune partitions.
     return [ts <= after[0], tuple_(ts, id) < tuple_(*after, types=[ts.type, id.type])]
 
 

@@ -1,4 +1,4 @@
-"""Records one request while it is answered. Each stage hands over its values; at the end they make one record."""
+"""Records one request while it is handled. Each stage adds its values; at the end, they form a single record."""
 
 import os
 import re
@@ -23,18 +23,18 @@ from app.settings import StoreText
 from policies.replay import JudgeOptions
 
 _CHARS_PER_TOKEN = 4
-"""A rule of thumb for today's tokenizers, for usage that an upstream had no time to report."""
+"""A rule of thumb for today's tokenizers, used to estimate usage that an upstream had no time to report."""
 _REASON = re.compile(r"[A-Za-z_-]{1,40}")
 _SEVERITY = {"blocked": 3, "upstream_error": 2, "failed": 2, "incomplete": 1, "cancelled": 1}
 
 _RANDOM_DIGITS: deque[str] = deque()
-"""Drawn in advance: one system call per id would cost as much as the rest of a record."""
-if sys.platform != "win32":  # there, no process forks
+"""Random digits drawn in advance, because one system call per id would cost as much as the rest of a record."""
+if sys.platform != "win32":  # Windows has no fork.
     os.register_at_fork(after_in_child=_RANDOM_DIGITS.clear)
 
 
 def new_request_id() -> str:
-    """A new id. It begins with the time in milliseconds, so that new ids are neighbours in an index."""
+    """Create an id. It begins with the time in milliseconds, so that new ids are adjacent in an index."""
     try:
         digits = _RANDOM_DIGITS.pop()
     except IndexError:
@@ -44,10 +44,12 @@ def new_request_id() -> str:
 
 
 class Timings:
-    """The clock of one request. ``marks`` says when something first happened, in milliseconds since it came.
+    """The clock of one request. ``marks`` says when each event first happened, in milliseconds since the request
+    arrived.
 
-    The marks: ``upstream_asked``; ``upstream_answered``, the status has arrived; ``first_text`` of the reply;
-    ``first_out``, text leaves for the client; ``upstream_ended``, the reply has been read to its end.
+    The events are ``upstream_asked`` (the request is sent upstream), ``upstream_answered`` (the status has arrived),
+    ``first_text`` (the reply's first text has arrived), ``first_out`` (the first text is sent to the client) and
+    ``upstream_ended`` (the reply has been read to its end).
     """
 
     def __init__(self) -> None:
@@ -60,7 +62,7 @@ class Timings:
         return (perf_counter() - self._started) * 1e3
 
     def mark(self, name: str) -> None:
-        """It happens now, unless it happened before."""
+        """Record that the event ``name`` happens now, unless it is already recorded."""
         if name not in self.marks:
             self.marks[name] = self.elapsed_ms()
 
@@ -69,11 +71,11 @@ class Timings:
         self.mark("upstream_asked")
 
     def end_reply(self) -> None:
-        """The upstream's reply has been read to its end; that of the last call counts."""
+        """Record that the upstream's reply has been read to its end. The last call counts."""
         self.marks["upstream_ended"] = self.elapsed_ms()
 
     def end_upstream(self) -> None:
-        """The upstream is done with the request; the last call counts."""
+        """Record that the upstream has finished the request. The last call counts."""
         if self._upstream_started is not None:
             self._upstream_ms = (perf_counter() - self._upstream_started) * 1e3
 
@@ -83,7 +85,7 @@ class Timings:
 
 
 class TokenUsage:
-    """Counts the tokens of one request over all of its upstream calls."""
+    """Counts a request's tokens over all of its upstream calls."""
 
     def __init__(self, prompt_chars: int) -> None:
         self.prompt: int | None = None
@@ -93,13 +95,13 @@ class TokenUsage:
         self._earlier = TokenCounts(prompt=0, completion=0)
 
     def report(self, prompt: int | None, completion: int | None) -> None:
-        """The upstream reports the tokens of the current call."""
+        """Record the token counts that the upstream reports for the current call."""
         self.prompt = None if prompt is None else prompt + (self._earlier.prompt or 0)
         self.completion = None if completion is None else completion + (self._earlier.completion or 0)
         self._estimated = self._earlier.estimated
 
     def estimate(self, completion_chars: int) -> tuple[int, int]:
-        """Estimate the tokens of a reply that ended before the upstream reported them."""
+        """Estimate the tokens of a reply that ended before the upstream reported its usage."""
         if self.prompt is None:
             self.prompt = _tokens(self._prompt_chars) + (self._earlier.prompt or 0)
         self.completion = _tokens(completion_chars) + (self._earlier.completion or 0)
@@ -107,7 +109,8 @@ class TokenUsage:
         return self.prompt, self.completion
 
     def begin_next_call(self, completion_chars: int) -> tuple[int, int]:
-        """One more call begins. Return the tokens of the last one, estimated if the upstream had no time to report."""
+        """Begin another call. Return the tokens of the previous one, estimated if the upstream had no time to report
+        them."""
         if self.prompt is None or self.completion is None:
             self.estimate(completion_chars)
         earlier = self._earlier
@@ -135,10 +138,10 @@ def _tokens(chars: int) -> int:
 
 
 class RequestRecorder:
-    """Records one request while it is answered; ``record`` makes the record of it.
+    """Records one request while it is handled; ``record`` builds the record.
 
-    Stages set ``governing``, ``judging``, ``retrieval`` and ``reply``. ``sent_model``: the model that the upstream was
-    asked for. ``dropped``: how much content of each kind the policies leave out.
+    The stages set ``governing``, ``judging``, ``retrieval`` and ``reply``. ``sent_model`` is the model requested from
+    the upstream. ``dropped``: how much content of each kind the policies leave out.
     """
 
     def __init__(
@@ -186,44 +189,47 @@ class RequestRecorder:
 
     @property
     def action(self) -> str:
-        """What happened to the request so far: ``allow``, ``warn`` or ``block``."""
+        """The overall action on the request so far: ``allow``, ``warn`` or ``block``."""
         return overall_action(self.status, [*self.retrieval.decisions, *self.reply.decisions])
 
     def name_agent(self, agent: str | None) -> None:
-        """The run of the request names its agent."""
+        """Set the agent, as named by the request's run."""
         self.info = replace(self.info, agent=agent)
 
     def start_reply(self, model: str | None, prompt_tokens: int | None) -> None:
-        """The upstream's reply begins and names its model (the first name counts) and the tokens of the prompt."""
+        """Record the start of the upstream's reply, with the model it names (the first name counts) and the prompt's
+        tokens."""
         if self._reply_model is None:
             self._reply_model = model
         if prompt_tokens is not None:
             self.usage.prompt = prompt_tokens
 
     def fail(self, status: str, error: str, *, http_status: int | None = None) -> None:
-        """The request failed. A more severe status, once set, stays."""
+        """Record that the request failed. A more severe status that is already set is kept."""
         if _SEVERITY.get(status, 0) > _SEVERITY.get(self.status, 0):
             self.status, self._error = status, error
         if http_status is not None:
             self._http_status = http_status
 
     def fail_upstream(self, message: str) -> None:
-        """The upstream reports an error in its reply. The message may quote prompts and keys, so it counts as text."""
+        """Record an error that the upstream reported in its reply. The message may quote prompts and keys, so it is
+        treated as text."""
         full = self.store_text is StoreText.FULL
         self.fail("upstream_error", message if full else "the upstream reported an error")
 
     def block(self, *, http_status: int | None = None) -> None:
-        """A policy blocked the request."""
+        """Record that a policy blocked the request."""
         self.status = "blocked"
         if http_status is not None:
             self._http_status = http_status
 
     def finish(self, reason: str | None) -> None:
-        """A choice ended, for ``reason``. An upstream may put anything there, so only the form of a reason is kept."""
+        """Record that a choice ended with the finish reason ``reason``. An upstream may send anything, so a value that
+        does not look like a finish reason is not kept."""
         self._finish_reason = reason if reason is None or _REASON.fullmatch(reason) else "unknown"
 
     def record(self) -> RequestRecord:
-        """The record of the request as it stands."""
+        """Build the record of the request in its current state."""
         return RequestRecord(
             info=self.info,
             store_text=self.store_text,

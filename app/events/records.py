@@ -1,4 +1,4 @@
-"""The rows of the event log, as frozen values. The gateway creates them, the writer stores them unchanged."""
+"""The rows of the event log, as frozen values. The gateway creates them, and the writer stores them unchanged."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from policies.types import Decision
 
 
 class RequestRow(Struct, frozen=True, kw_only=True):
-    """One request. ``http_status`` is what the client received; times are in milliseconds.
+    """A request. ``http_status`` is the status that the client received; times are in milliseconds.
 
     ``status`` is ``completed``, ``blocked``, ``cancelled`` (the client disconnected), ``incomplete`` (the upstream's
-    reply broke off), ``upstream_error`` (it answered with an error) or ``failed`` (it was unreachable, or an internal
-    error occurred).
+    reply broke off), ``upstream_error`` (the upstream returned an error) or ``failed`` (the upstream was unreachable,
+    or an internal error occurred).
     """
 
     request_id: str
@@ -43,16 +43,17 @@ class RequestRow(Struct, frozen=True, kw_only=True):
     finish_reason: str | None
     error: str | None
     prompt: str | None = None
-    """The prompt text, its hash or nothing, depending on ``GROUNDLANE_STORE_TEXT``; likewise for every text below."""
+    """The prompt text, its hash, or None, depending on ``GROUNDLANE_STORE_TEXT``. The same holds for every text
+    below."""
     reply: str | None = None
     extra: Mapping[str, Any] = {}
-    """The data beside documents and claims that a replay of the decisions needs; see ``app.events.replay_data``."""
+    """The data needed to replay the decisions, apart from documents and claims; see ``app.events.replay_data``."""
     regenerations: int = 0
-    """How often the reply was regenerated from a failed sentence."""
+    """How often the reply was regenerated, starting from a failed sentence."""
 
 
 class DocumentRow(Struct, frozen=True, kw_only=True):
-    """A document of the request. ``kept``: it was used; otherwise ``reason`` says why not."""
+    """A document in the request. ``kept`` means that it was used; otherwise ``reason`` says why not."""
 
     position: int
     document_id: str
@@ -68,7 +69,7 @@ class DocumentRow(Struct, frozen=True, kw_only=True):
 
 
 class ClaimRow(Struct, frozen=True, kw_only=True):
-    """A claim of a sentence and its verdict, or just the sentence if it makes no claim."""
+    """A claim in a sentence and its verdict, or only the sentence if it makes no claim."""
 
     position: int
     choice: int
@@ -92,9 +93,9 @@ class ClaimRow(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestEvent:
-    """Everything logged about one request: its row, decisions, claims and documents. Stored whole or not at all.
+    """Everything logged about one request: its row, decisions, claims and documents, stored as a whole or not at all.
 
-    ``shadow``: the decisions of shadow policies.
+    ``shadow`` holds the decisions of shadow policies.
     """
 
     request: RequestRow
@@ -104,7 +105,7 @@ class RequestEvent:
     shadow: tuple[Decision, ...] = ()
 
     def event(self) -> "RequestEvent":
-        """Itself: an event is a record whose rows are built already."""
+        """Return itself, because an event is a record whose rows are already built."""
         return self
 
 
@@ -112,14 +113,14 @@ class RecordedRequest(Protocol):
     """The record of a finished request."""
 
     def event(self) -> RequestEvent:
-        """Its event. Building it takes time, so the log does that after the reply has been sent."""
+        """Build the event. This takes time, so the log does it after the reply has been sent."""
         ...
 
 
 class EventLog(Protocol):
-    """A destination of events."""
+    """A destination for events."""
 
     async def append(self, record: RecordedRequest, /) -> None:
-        """Log the event of a request. With ``sync`` durability it is committed when this returns; with ``batched`` this
-        neither waits for the database nor raises."""
+        """Log a request's event. With ``sync`` durability, the event is committed when this returns. With ``batched``
+        durability, this neither waits for the database nor raises."""
         ...

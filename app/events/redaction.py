@@ -1,4 +1,5 @@
-"""How the event log keeps texts: in full, hashed or not at all, and what it leaves out of decisions that quote them."""
+"""Redacts the event log: stores texts in full, hashed or not at all, and removes them from decisions that quote
+them."""
 
 import hashlib
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from policies.types import Citation, Decision, PolicyInputs
 
 
 def stored(text: str | None, how: StoreText) -> str | None:
-    """What the event log keeps of a text."""
+    """Return the form in which the event log stores a text."""
     if not text or how is StoreText.NONE:
         return None
     if how is StoreText.FULL:
@@ -20,14 +21,14 @@ def stored(text: str | None, how: StoreText) -> str | None:
 
 
 def stored_decisions(decisions: Sequence[Decision], how: StoreText) -> tuple[Decision, ...]:
-    """The decisions as the event log keeps them: without the texts that they quote, unless texts are stored in full."""
+    """Return the decisions as the event log stores them: without quoted texts, unless texts are stored in full."""
     if how is StoreText.FULL:
         return tuple(decisions)
     return tuple(without_text(decision) for decision in decisions)
 
 
 def redact_inputs(inputs: PolicyInputs) -> PolicyInputs:
-    """The policy inputs without the texts in them. Claims are stored elsewhere."""
+    """Remove the texts from policy inputs. Claims are stored elsewhere."""
     if not (
         inputs.citations
         or inputs.reported_unsupported
@@ -49,7 +50,7 @@ def redact_inputs(inputs: PolicyInputs) -> PolicyInputs:
 
 
 def redact_consistency(found: Consistency | None) -> Consistency | None:
-    """The contradictions without the statements that contradict each other."""
+    """Remove the contradicting statements from the contradictions."""
     if found is None:
         return None
     contradictions = [
@@ -61,7 +62,7 @@ def redact_consistency(found: Consistency | None) -> Consistency | None:
 
 def _redact_citation(citation: Citation) -> Citation:
     if citation.reported and citation.document_index is None:
-        # Only how many different ones were reported counts.
+        # Only the number of different values reported matters.
         return replace(citation, marker=_digest(citation.marker.strip()))
     return replace(citation, marker=redacted_marker(citation.marker))
 

@@ -1,6 +1,7 @@
-"""The data that a replay of a request's decisions needs: written to the event log's rows, and read back.
+"""The data needed to replay a request's decisions: written to the event log's rows, and read back.
 
-Texts are stored depending on ``GROUNDLANE_STORE_TEXT``. Otherwise an ellipsis replaces each, as in logged decisions.
+``GROUNDLANE_STORE_TEXT`` decides whether texts are stored. If not, each is replaced by an ellipsis, as in logged
+decisions.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -30,12 +31,13 @@ class _StoredChoice:
     skipped: int = 0
     documents: int = 0
     cited_support: tuple[tuple[int, int, int, float], ...] = ()
-    """``PolicyInputs.cited_support``, whose keys JSON cannot represent: start and end of the claim, document, score."""
+    """``PolicyInputs.cited_support`` as (start and end of the claim, document, score), because JSON cannot represent
+    its keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StoredRequest:
-    """``requests.extra``. ``v`` is 0 in rows of versions that stored nothing here."""
+    """The content of ``requests.extra``. ``v`` is 0 in rows written by versions that stored nothing here."""
 
     v: int = 0
     late: int = 0
@@ -48,7 +50,7 @@ class _StoredRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StoredClaim:
-    """``claims.extra``."""
+    """The content of ``claims.extra``."""
 
     verdict: ClaimVerdict | None = None
 
@@ -61,11 +63,11 @@ _ELSEWHERE: Mapping[Any, Set[str]] = {
     ChoiceLog: {"inputs", "positions", "delivered"},
     RequestLog: {"chunks", "dropped", "stream", "blocked", "choices"},
 }
-"""Fields stored in rows of their own, or elsewhere in these. The user's question is not stored."""
+"""Fields that are stored in separate rows or columns. The user's question is not stored."""
 
 
 def request_extra(log: RequestLog, how: StoreText) -> dict[str, Any]:
-    """``requests.extra`` of a request: what its documents and claims do not contain."""
+    """Build ``requests.extra``: the data that the request's document and claim rows do not contain."""
     if how is not StoreText.FULL and log.conflicts is not None:
         log = replace(log, conflicts=redact_consistency(log.conflicts))
     found: dict[str, Any] = {"v": _VERSION, **_to_json(log)}
@@ -85,7 +87,7 @@ def _choice(choice: ChoiceLog, how: StoreText) -> dict[str, Any]:
 
 
 def claim_extra(verdict: ClaimVerdict, how: StoreText) -> dict[str, Any]:
-    """``claims.extra`` of a claim: the whole verdict. The text of its evidence has its own column."""
+    """Build ``claims.extra``: the whole verdict, except for the text of its evidence, which has its own column."""
     stored: dict[str, Any] = _to_json(verdict)
     stored["claim"].pop("context", None)
     for name in ("best_source", "contradicting_source"):
@@ -100,8 +102,8 @@ def claim_extra(verdict: ClaimVerdict, how: StoreText) -> dict[str, Any]:
 
 
 def _to_json(value: Any) -> Any:
-    """``value`` as JSON that ``TypeAdapter`` can read, without defaults. Runs for every request and claim, in a tenth
-    of the time that ``TypeAdapter`` needs."""
+    """Convert ``value`` to JSON that ``TypeAdapter`` can read, without default values. This runs for every request and
+    claim, and takes a tenth of the time that ``TypeAdapter`` needs."""
     kind: Any = type(value)
     if kind in _PLAIN:
         return value
@@ -123,7 +125,7 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 @cache
 def _fields(kind: Any) -> Sequence[tuple[str, Any]] | None:
-    """The fields to store, each with its default; None if ``kind`` is not a dataclass."""
+    """Return the fields to store, each with its default, or None if ``kind`` is not a dataclass."""
     if not is_dataclass(kind):
         return None
     left_out = _ELSEWHERE.get(kind, frozenset())
@@ -138,8 +140,8 @@ def _fields(kind: Any) -> Sequence[tuple[str, Any]] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedRows:
-    """The rows of one request, as far as its decisions depend on them. ``extra`` and ``claims`` (each with its choice)
-    are JSON text; ``documents`` say whether each was kept."""
+    """The parts of one request's rows that its decisions depend on. ``extra`` and ``claims`` (each with its choice) are
+    JSON text; ``documents`` says whether each document was kept."""
 
     extra: str
     stream: bool
@@ -149,7 +151,7 @@ class LoggedRows:
 
 
 def read_log(rows: LoggedRows) -> RequestLog | None:
-    """The log of a request; None if its rows are from a version that did not store one."""
+    """Read the log of a request, or return None if its rows were written by a version that stored none."""
     stored = _REQUEST.validate_json(rows.extra)
     if stored.v != _VERSION:
         return None

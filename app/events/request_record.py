@@ -1,4 +1,4 @@
-"""The record of one request: plain values, built once at its end, and the event that is made from them."""
+"""The record of one request: plain values, collected once at its end, and the event built from them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -22,7 +22,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 
 class RequestInfo(Struct, frozen=True, kw_only=True):
-    """What was asked for, and by whom."""
+    """What was requested, and by whom."""
 
     request_id: str
     ts: datetime
@@ -36,9 +36,9 @@ class RequestInfo(Struct, frozen=True, kw_only=True):
 
 
 class GoverningPolicies(Struct, frozen=True, kw_only=True):
-    """The policies in scope of the request, as they were when it came.
+    """The policies that applied when the request arrived.
 
-    ``tools``: whether they count tool messages among the documents; None if that is not for policies to decide.
+    ``tools`` says whether they count tool messages among the documents; None if that isn't up to the policies.
     """
 
     policies: PolicySet
@@ -46,11 +46,11 @@ class GoverningPolicies(Struct, frozen=True, kw_only=True):
 
 
 class RetrievalOutcome(Struct, frozen=True, kw_only=True):
-    """The documents of the request, and what the retrieval policies decided about them.
+    """The request's documents, and what the retrieval policies decided about them.
 
-    ``dropped``: the reason for each document that they dropped, by its position in ``chunks``. ``late``: how many of
-    the last ``chunks`` came with the reply. ``conflicts``: the result of comparing the documents; None if they were not
-    compared.
+    ``dropped`` maps the position in ``chunks`` of each dropped document to the reason. ``late`` is the number of
+    documents, at the end of ``chunks``, that arrived with the reply. ``conflicts`` is the result of comparing the
+    documents, or None if they were not compared.
     """
 
     chunks: Sequence[Chunk] = ()
@@ -62,10 +62,10 @@ class RetrievalOutcome(Struct, frozen=True, kw_only=True):
 
 
 class ChoiceRecord(Struct, frozen=True, kw_only=True):
-    """One choice of the reply at its end.
+    """The final state of one of the reply's choices.
 
-    ``positions``: where in the request each of its documents stands. ``log`` gives what its decisions
-    depend on; it takes time, so it is not called before the reply has left unless something waits for it.
+    ``positions`` maps each of its documents to its position in the request. ``log`` returns the data that its decisions
+    depend on. It takes time, so it is called only after the reply has been sent, unless something waits for it.
     """
 
     text: str
@@ -78,7 +78,7 @@ class ChoiceRecord(Struct, frozen=True, kw_only=True):
 
 
 class ReplyOutcome(Struct, frozen=True, kw_only=True):
-    """The reply as a whole. ``judge_fault``: why a judge that should have looked at it was missing."""
+    """The reply as a whole. ``judge_fault`` says why a judge that should have judged it was unavailable."""
 
     choices: Sequence[ChoiceRecord] = ()
     verdict: str = ReplyVerdict.NOT_CHECKED.value
@@ -92,7 +92,8 @@ class ReplyOutcome(Struct, frozen=True, kw_only=True):
 
 
 class TokenCounts(Struct, frozen=True, kw_only=True):
-    """Tokens of all upstream calls for the reply. ``estimated``: an upstream had no time to report them."""
+    """Token counts over all upstream calls for the reply. ``estimated`` means that an upstream had no time to report
+    its usage."""
 
     prompt: int | None = None
     completion: int | None = None
@@ -101,7 +102,7 @@ class TokenCounts(Struct, frozen=True, kw_only=True):
 
 
 class UpstreamOutcome(Struct, frozen=True, kw_only=True):
-    """What is known of the upstream call. ``model`` is the one that the reply names, or else the one asked for."""
+    """The outcome of the upstream call. ``model`` is the model named in the reply, or else the requested one."""
 
     model: str | None = None
     finish_reason: str | None = None
@@ -110,10 +111,11 @@ class UpstreamOutcome(Struct, frozen=True, kw_only=True):
 
 
 class RequestRecord(Struct, kw_only=True):
-    """A finished request. ``event`` makes its rows; the event log calls it after the reply has left.
+    """A finished request. ``event`` builds its rows; the event log calls it after the reply has been sent.
 
-    ``judging``: how the policies have the reply judged; None if it is not judged. ``marks``: when something first
-    happened, in milliseconds after the request came. ``dropped``: how much content of each kind the policies left out.
+    ``judging`` says how the policies require the reply to be judged; None if it is not judged. ``marks`` says when each
+    event first happened, in milliseconds since the request arrived. ``dropped``: how much content of each kind the
+    policies left out.
     """
 
     info: RequestInfo
@@ -137,18 +139,18 @@ class RequestRecord(Struct, kw_only=True):
 
     @property
     def action(self) -> str:
-        """What happened to the request as a whole: ``allow``, ``warn`` or ``block``."""
+        """The overall action on the request: ``allow``, ``warn`` or ``block``."""
         return overall_action(self.status, self.decisions)
 
     def stored(self, decisions: Sequence[Decision]) -> tuple[Decision, ...]:
-        """``decisions`` as the event log keeps them."""
+        """Return ``decisions`` as the event log stores them."""
         return stored_decisions(decisions, self.store_text)
 
     def choice_logs(self) -> list[ChoiceLog]:
         return [choice.log() for choice in self.reply.choices if choice.log is not None]
 
     def event(self) -> RequestEvent:
-        """The rows of the request, made once. Two threads may ask at the same time: they get equal events."""
+        """Build the request's rows, and cache them. Threads that call this concurrently get equal events."""
         if self._event is None:
             self._event = self._make_event()
         return self._event
@@ -203,8 +205,8 @@ class RequestRecord(Struct, kw_only=True):
         )
 
     def _replay_data(self) -> tuple[dict[str, Any], tuple[Decision, ...]]:
-        """The data to replay the decisions from, and the decisions of shadow policies. A fault here must not cost the
-        rest of the event."""
+        """Return the data for replaying the decisions, and the decisions of shadow policies. An error here must not
+        lose the rest of the event."""
         if self.governing is None:
             return {}, ()
         try:
@@ -262,7 +264,8 @@ class RequestRecord(Struct, kw_only=True):
 
 
 def overall_action(status: str, decisions: Sequence[Decision]) -> str:
-    """``allow``, ``warn`` or ``block``: what ``decisions`` come to for a request that ended with ``status``."""
+    """Return the overall action (``allow``, ``warn`` or ``block``) of ``decisions`` on a request that ended with
+    ``status``."""
     if status == "blocked":
         return Action.BLOCK.value
     action = strictest([decision.action for decision in decisions])

@@ -1,4 +1,4 @@
-"""Converts an event to rows that both a table and a line of JSON can hold."""
+"""Converts an event to rows that can be stored in tables or as a line of JSON."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,8 @@ _INT64 = 2**63
 
 
 def event_rows(event: RequestEvent) -> Rows:
-    """The rows of ``event``. Keys derive from the request's id and the position: the same event has the same keys."""
+    """Build the rows of ``event``. Keys derive from the request's id and the position, so the same event always has the
+    same keys."""
     request = event.request
     row = _columns(request)
     request_id = row["request_id"]
@@ -56,7 +57,7 @@ def event_rows(event: RequestEvent) -> Rows:
 
 
 def _columns(row: Struct) -> dict[str, Any]:
-    """The fields of a row, made plain except for its time."""
+    """Return a row's fields, made plain except for its time."""
     found = asdict(row)
     for name, value in found.items():
         # Most values are one of these; checking here saves a call.
@@ -68,9 +69,10 @@ def _columns(row: Struct) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """``value`` in a form that every database accepts: no NUL or lone surrogate in a text, no NaN, only JSON types.
+    """Convert ``value`` to a form that every database accepts: no NUL or lone surrogate in a text, no NaN, only JSON
+    types.
 
-    An invalid character in a reply must not cost the event, nor the others of its batch.
+    An invalid character in a reply must not lose the event, or other events in its batch.
     """
     kind = type(value)
     if kind is str:
@@ -83,8 +85,8 @@ def plain(value: Any) -> Any:
 
 
 def _is_sound(value: dict[str, Any]) -> bool:
-    """Whether ``value`` is valid JSON as it is, checked by encoding it. A null may stand for a NaN, so it does not
-    count."""
+    """Whether ``value`` can be stored as it is, checked by encoding it. A null in the encoding may stand for a NaN, so
+    the result is then False."""
     try:
         encoded = orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME)
     except TypeError:
@@ -115,14 +117,14 @@ def _text(text: str) -> str:
 
 
 def dump(rows: Rows) -> bytes:
-    """``rows`` as one line of JSON."""
+    """Serialize ``rows`` as one line of JSON."""
     return orjson.dumps(rows)
 
 
 def load(line: bytes) -> Rows:
-    """The rows that ``dump`` wrote."""
+    """Read the rows that ``dump`` wrote."""
     rows: dict[str, list[dict[str, Any]]] = orjson.loads(line)
-    # Every row has the request's time. Lines of earlier versions have it for requests and decisions only.
+    # Every row has the request's time. In lines from earlier versions, only requests and decisions have it.
     ts = datetime.fromisoformat(rows["requests"][0]["ts"])
     for table in rows.values():
         for row in table:

@@ -1,1 +1,1 @@
-"""Rollups: statistics by hour and day, updated as events are stored."""
+"""Rollups: hourly and daily statistics, updated as events are stored."""

@@ -1,7 +1,7 @@
-"""The hours that have rows for a filter that no single index covers, found in the rollups.
+"""Uses the rollups to find the hours that have rows for a filter that no single index covers.
 
-Otherwise a filter by two columns, or by a request's decisions, would scan all rows that match one of them, down to the
-oldest if few match.
+Otherwise, a filter by two columns, or by a request's decisions, would scan all rows that match one of them; if few
+match, that means all rows down to the oldest.
 """
 
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ _STEP = {HOUR: timedelta(hours=1), DAY: timedelta(days=1)}
 def needs_hours(filter: EventFilter, kind: Kind) -> bool:
     """Whether no single index covers ``filter``."""
     if filter.run_id is not None:
-        return False  # a run has few rows, and an index for them
+        return False  # A run has few rows, and there is an index for them.
     of_decisions = filter.policy, filter.phase, filter.reason_code
     wanted = [value for value in (filter.agent, filter.model, filter.action) if value is not None]
     decided = [value for value in of_decisions if value is not None]
@@ -37,8 +37,8 @@ def needs_hours(filter: EventFilter, kind: Kind) -> bool:
 async def hours_with(
     connection: AsyncConnection, filter: EventFilter, kind: Kind, until: datetime | None
 ) -> AsyncIterator[tuple[datetime, datetime]]:
-    """The time ranges (start, end) that have matching rows, the latest first: an hour, or consecutive hours of one day.
-    Ranges that start after ``until`` are left out."""
+    """Yield the time ranges (start, end) that have matching rows, latest first. Each is one hour, or consecutive hours
+    in one day. Ranges that start after ``until`` are left out."""
     most = 1
     until = None if until is None or until == _LAST else until + _TICK
     while True:
@@ -92,7 +92,7 @@ def _of_requests(filter: EventFilter, step: int) -> list[ColumnElement[bool]]:
     if filter.action is not None:
         wanted.append(_requests.action == filter.action)
     if (filter.phase, filter.reason_code, filter.shadow) != (None, None, None):
-        # One decision matches all of these; the action of the request is independent of them.
+        # A single decision must match all of these; the request's action is independent of them.
         wanted.append(_requests.start.in_(select(_decisions.start).where(*_of_decisions(filter, step, None))))
     return wanted
 

@@ -1,4 +1,4 @@
-"""Statistics of requests and decisions, summed up from rows or from rollups."""
+"""Request and decision statistics, summed up from rows or from rollups."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ PERCENT = (50, 95, 99)
 
 @dataclass(slots=True, kw_only=True)
 class LatencyStats:
-    """Latencies: their count, sum and maximum, in milliseconds."""
+    """The count, sum and maximum of latencies, in milliseconds."""
 
     count: int = 0
     sum_ms: float = 0.0
@@ -31,11 +31,11 @@ class LatencyStats:
 
 @dataclass(slots=True, kw_only=True)
 class RequestStats:
-    """Statistics of requests.
+    """Statistics on requests.
 
-    ``times``: latencies by part (``total``, ``upstream``, ``judge``, ``gateway``; the last is the total without the
-    other two). ``latency_ms``: percentiles by part (``p50``, ``p95``, ``p99``, ``max``), if requested. Both omit parts
-    that no request had.
+    ``times`` has the latencies by part (``total``, ``upstream``, ``judge``, and ``gateway``, which is the total minus
+    ``upstream`` and ``judge``). ``latency_ms`` has the percentiles by part (``p50``, ``p95``, ``p99``, ``max``), if
+    requested. Both omit parts that no request had.
     """
 
     requests: int = 0
@@ -51,11 +51,11 @@ class RequestStats:
 
     @property
     def trust_score(self) -> float | None:
-        """The mean over the requests that have one."""
+        """The mean trust score of the requests that have one, or None."""
         return self.trust_sum / self.trust_count if self.trust_count else None
 
     def rate(self, action: str) -> float | None:
-        """The share of requests with that action, 0–1; None if there are no requests."""
+        """Return the ratio of requests with this action, 0 to 1, or None if there are no requests."""
         return share(self.actions[action], self.requests)
 
     def to_dict(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class RequestStats:
 
 @dataclass(slots=True, kw_only=True)
 class DecisionStats:
-    """Statistics of decisions of one kind. ``of``: the values they have in common, by column."""
+    """Statistics on a group of decisions. ``of`` has the values that they have in common, by column."""
 
     of: Mapping[str, Any]
     decisions: int = 0
@@ -108,10 +108,10 @@ def share(count: int, of: int) -> float | None:
 
 
 def percentiles(bins: Sequence[int | None], largest: float) -> dict[str, float]:
-    """The percentiles of a histogram by name, estimated from its bins; empty if it has no values.
+    """Estimate the percentiles of a histogram from its bins, by name. The result is empty if there are no values.
 
-    Within a bin, values are assumed denser towards the neighbouring bin that has more. For typical latencies the error
-    is a few percent; it is never more than a bin.
+    Within a bin, values are assumed to be denser towards the neighbouring bin with the higher count. For typical
+    latencies, the error is a few percent; it never exceeds the width of a bin.
     """
     counts = [int(count or 0) for count in bins]
     total = sum(counts)
@@ -133,7 +133,7 @@ def _at(counts: Sequence[int], rank: int) -> float:
 
 
 def _part(counts: Sequence[int], bin: int, rank: int) -> float:
-    """The position of a rank within its bin, 0–1, if the density is linear."""
+    """Return the position of a rank within its bin, 0 to 1, assuming a linear density."""
     count = counts[bin]
     left, right = (counts[beside] if beside in BINS else 0 for beside in (bin - 1, bin + 1))
     slope = max(-2 * count, min(2 * count, (right - left) / 2))

@@ -26,7 +26,8 @@ from app.db.rollup_tables import (
 from app.events.serialization import Rows
 
 _ROWS_AT_ONCE = 25
-"""A row has about a hundred numbers, and the event loop may block while the parameters of a statement are prepared."""
+"""Rows per statement. A row has about a hundred numbers, and preparing a statement's parameters may block the event
+loop."""
 
 ROLLED_UP_COLUMNS = {
     "requests": (
@@ -38,13 +39,13 @@ ROLLED_UP_COLUMNS = {
         "latency_ms",
     ),
 }
-"""The columns that rollups are computed from, by table."""
+"""The columns from which rollups are computed, by table."""
 
 Key = tuple[Any, ...]
 
 
 class _Layout:
-    """The layout of a table's rows: ``step``, the rest of the key, a name, then numbers."""
+    """The column layout of a rollup table: ``step``, the rest of the key, a name, then numbers."""
 
     def __init__(self, table: Table) -> None:
         names = [column.name for column in table.c if not column.primary_key and column.name != "policy_name"]
@@ -57,7 +58,7 @@ _OF_REQUESTS, _OF_DECISIONS = _Layout(request_statistics), _Layout(decision_stat
 
 
 class _Sums:
-    """Increments for the rows of one table, by their key without ``step``."""
+    """Increments for the rows of one table, by key without ``step``."""
 
     def __init__(self, layout: _Layout) -> None:
         self.layout = layout
@@ -71,7 +72,7 @@ class _Sums:
         return row
 
     def days(self) -> "_Sums":
-        """The same increments by day."""
+        """Return the same increments summed up by day."""
         found = _Sums(self.layout)
         for (start, *rest), row in self.rows.items():
             key = (start.replace(hour=0), *rest)
@@ -85,7 +86,7 @@ class _Sums:
         return found
 
     def rows_of(self, step: int) -> list[tuple[Any, ...]]:
-        """As rows of the table, sorted by key so that all writers lock them in the same order."""
+        """Convert to rows of the table, sorted by key so that all writers lock them in the same order."""
         return [(step, *key, *self.names[key], *self.rows[key]) for key in sorted(self.rows)]
 
 
@@ -98,7 +99,7 @@ _DECISIONS = _OF_DECISIONS.place["decisions"]
 
 
 def increments(events: Iterable[Rows], sign: int = 1) -> list[tuple[Table, list[tuple[Any, ...]]]]:
-    """The rows that ``events`` add to each rollup table; with a ``sign`` of -1, those they subtract."""
+    """Compute the rows that ``events`` add to each rollup table or, with a ``sign`` of -1, subtract from it."""
     of_requests: dict[Key, list[Mapping[str, Any]]] = defaultdict(list)
     of_decisions: dict[Key, list[Mapping[str, Any]]] = defaultdict(list)
     for event in events:
@@ -151,20 +152,20 @@ def _count_times(layout: _Layout, numbers: list[float], part: str, values: Seque
     place = layout.place
     numbers[place[f"{part}_count"]] = sign * len(values)
     numbers[place[f"{part}_ms"]] = sign * sum(values)
-    # The maximum cannot be restored once it is subtracted.
+    # A maximum cannot be subtracted.
     numbers[place[f"{part}_max"]] = max(values) if sign > 0 else 0.0
     for bin, count in Counter(map(bin_of, values)).items():
         numbers[place[f"{part}_{bin:02d}"]] = sign * count
 
 
 def add_to_rollups(connection: Connection, events: Iterable[Rows]) -> None:
-    """Add ``events``, which have just been stored."""
+    """Add newly stored ``events`` to the rollups."""
     _change(connection, increments(events))
 
 
 def subtract_from_rollups(connection: Connection, events: Iterable[Rows]) -> None:
-    """Subtract ``events``, which are being deleted; the rows of their first two tables are enough. The maximum latency
-    of an hour or day is kept while it has other events."""
+    """Subtract ``events`` that are being deleted from the rollups; the rows of their first two tables are sufficient.
+    The maximum latency of an hour or day stays unchanged as long as it has other events."""
     changes = increments(events, -1)
     _change(connection, changes)
     for table, rows in changes:
@@ -179,7 +180,7 @@ def _change(connection: Connection, changes: Iterable[tuple[Table, list[tuple[An
     for table, rows in changes:
         for piece in _pieces(rows):
             if dialect.name == "sqlite":
-                # In the format of SQLAlchemy's own type.
+                # Uses the format of SQLAlchemy's own type.
                 piece = [(row[0], f"{row[1]:%Y-%m-%d %H:%M:%S.%f}", *row[2:]) for row in piece]
             connection.exec_driver_sql(_statement(dialect, table), piece)
 
@@ -190,12 +191,13 @@ def _pieces(rows: list[tuple[Any, ...]]) -> Iterable[list[tuple[Any, ...]]]:
 
 @lru_cache(maxsize=16)
 def _statement(dialect: Dialect, table: Table) -> str:
-    """Compiled once, as text: SQLAlchemy's cache compares a statement by its parts, and this one has hundreds."""
+    """Compile the statement once, as text: SQLAlchemy's cache compares a statement part by part, and this one has
+    hundreds."""
     return str(_adding(dialect.name, table).compile(dialect=dialect))
 
 
 def _adding(dialect: str, table: Table) -> Any:
-    """An INSERT that adds its numbers to those of an existing row."""
+    """Build an INSERT that adds its numbers to those of an existing row."""
     insert: Any = sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
     larger = func.max if dialect == "sqlite" else func.greatest
 

@@ -1,1 +1,1 @@
-"""Storing events: the writer, the journal, inserts and retention."""
+"""Stores events: the writer, the journal, inserts and retention."""

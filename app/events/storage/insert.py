@@ -1,4 +1,5 @@
-"""Inserts events: a batch in one transaction, nothing twice, and no invalid event at the expense of others."""
+"""Inserts events, one batch per transaction. No event is stored twice, and an invalid event doesn't affect the
+others."""
 
 from collections.abc import Iterator, Sequence
 
@@ -20,7 +21,7 @@ _ROWS_AT_ONCE = 100
 async def store(database: Database, batch: Sequence[Rows]) -> list[Rows]:
     """Store ``batch``; return the events whose content the database rejects. Existing rows are ignored.
 
-    Raises DatabaseUnavailableError; part of the batch may be stored then.
+    Raises DatabaseUnavailableError; part of the batch may have been stored by then.
     """
     try:
         await _insert(database, batch)
@@ -41,7 +42,7 @@ async def _insert(database: Database, batch: Sequence[Rows]) -> None:
     try:
         await database.transact(insert)
     except ProgrammingError as error:
-        # A table or column is missing: the fault is the database's, not the event's.
+        # A table or column is missing: the database is at fault, not the event.
         raise DatabaseUnavailableError(str(error.orig)) from error
 
 
@@ -59,7 +60,7 @@ def _insert_postgresql(connection: Connection, batch: Sequence[Rows]) -> set[str
     for table in EVENT_TABLES:
         statement = postgresql.insert(table).on_conflict_do_nothing()
         rows = [row for event in batch for row in event[table.name]]
-        # In pieces, because the event loop blocks while the parameters of a statement are prepared.
+        # Insert in pieces, because preparing a statement's parameters blocks the event loop.
         for start in range(0, len(rows), _ROWS_AT_ONCE):
             piece = rows[start : start + _ROWS_AT_ONCE]
             if table is requests:
@@ -70,7 +71,7 @@ def _insert_postgresql(connection: Connection, batch: Sequence[Rows]) -> set[str
 
 
 def _added(batch: Sequence[Rows], ids: set[str]) -> Iterator[Rows]:
-    """The events whose requests are among ``ids``, without duplicates."""
+    """Yield the events whose requests are among ``ids``, without duplicates."""
     for event in batch:
         if (request_id := event["requests"][0]["request_id"]) in ids:
             ids.remove(request_id)

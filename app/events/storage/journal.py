@@ -1,7 +1,8 @@
-"""Keeps events while the database is unavailable: fsynced files of checksummed lines, replayed later, then emptied.
+"""Stores events while the database is unavailable, in fsynced files of checksummed lines that are replayed and emptied
+later.
 
-Every process writes its own file and holds a lock on it. The lock ends with the process, so a file that can be locked
-has no owner any more; the first process that finds it adopts it.
+Every process writes its own file and holds a lock on it. The lock is released when the process exits, so a file that
+can be locked no longer has an owner; the first process that finds it adopts it.
 
 A line is ``<CRC-32 in hex> <length> <payload>``. A line that is incomplete after a crash fails the check and is
 skipped.
@@ -34,7 +35,8 @@ class JournalFile:
 
     @classmethod
     def open(cls, path: Path, *, create: bool = False) -> "JournalFile | None":
-        """Open and lock ``path``. None if another process holds it, or it no longer exists. Raises OSError."""
+        """Open and lock ``path``. Return None if another process has locked it, or if it no longer exists. Raises
+        OSError."""
         try:
             descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
         except FileNotFoundError:
@@ -62,7 +64,8 @@ class JournalFile:
         return self._size - self._replayed
 
     def append(self, payloads: Sequence[bytes]) -> None:
-        """Append ``payloads`` (without line breaks) and fsync. Raises OSError; none of them is appended then."""
+        """Append ``payloads``, which must not contain line breaks, and fsync. Raises OSError, in which case none is
+        appended."""
         block = b"".join(b"%08x %d %b\n" % (crc32(payload), len(payload), payload) for payload in payloads)
         with self._lock:
             try:
@@ -77,14 +80,14 @@ class JournalFile:
             self._size += len(block)
 
     def read(self, limit: int) -> tuple[list[bytes], int]:
-        """Up to ``limit`` waiting payloads, and the mark to pass to ``replayed``. Corrupt lines are skipped."""
+        """Return up to ``limit`` pending payloads, and the mark to pass to ``replayed``. Corrupt lines are skipped."""
         payloads: list[bytes] = []
         mark = self._replayed
         with open(os.dup(self._descriptor), "rb") as file:
             file.seek(mark)
             while len(payloads) < limit and mark < self._size:
                 if not (line := file.readline()):
-                    mark = self._size  # somebody truncated the file; there is nothing more to read
+                    mark = self._size  # The file was truncated from outside, so there is nothing more to read.
                     break
                 mark += len(line)
                 payload = _payload(line)
@@ -95,7 +98,7 @@ class JournalFile:
         return payloads, mark
 
     def replayed(self, mark: int) -> None:
-        """Everything up to ``mark`` is stored. If nothing follows it, the file is emptied. Raises OSError."""
+        """Record that everything up to ``mark`` is stored. If nothing follows, the file is emptied. Raises OSError."""
         with self._lock:
             self._replayed = mark
             if mark >= self._size:
@@ -124,13 +127,13 @@ def _payload(line: bytes) -> bytes | None:
 
 
 def _nothing() -> None:
-    """Nothing was read, so there is nothing to mark as replayed."""
+    """Do nothing: if nothing was read, there is nothing to mark as replayed."""
 
 
 class Journal:
-    """The journal files of one gateway: this process's own, created on first use, and those adopted from others.
+    """The journal files of one gateway: this process's own file, created on first use, and those adopted from others.
 
-    ``path``: its files are ``<path>.*.jsonl``. The methods block: call them in a thread.
+    Its files are named ``<path>.*.jsonl``. The methods block: call them in a thread.
     """
 
     def __init__(self, path: Path) -> None:
@@ -140,7 +143,7 @@ class Journal:
         self._lock = threading.Lock()
 
     def append(self, payloads: Sequence[bytes]) -> None:
-        """Append ``payloads`` and fsync. Raises OSError; none of them is appended then."""
+        """Append ``payloads`` and fsync. Raises OSError, in which case none is appended."""
         with self._lock:
             if self._own is None:
                 self._own = self._create()
@@ -154,7 +157,7 @@ class Journal:
             os.fsync(file.fileno())
 
     def adopt(self) -> None:
-        """Adopt the files of processes that have ended. Raises OSError."""
+        """Adopt the files of processes that have exited. Raises OSError."""
         for path in sorted(self._path.parent.glob(f"{self._path.name}.*.jsonl")):
             if any(path == file.path for file in self._files()):
                 continue
@@ -167,7 +170,7 @@ class Journal:
         return sum(file.waiting for file in self._files())
 
     def replay(self, limit: int) -> tuple[list[bytes], Callable[[], None]]:
-        """Up to ``limit`` waiting payloads, and the function to call once they are stored. Raises OSError."""
+        """Return up to ``limit`` pending payloads, and the function to call once they are stored. Raises OSError."""
         for file in self._files():
             if file.waiting > 0:
                 payloads, mark = file.read(limit)

@@ -1,5 +1,5 @@
-"""Deletes expired events: whole months at once if the event log is partitioned, the rest in small batches so that
-nothing waits for it."""
+"""Deletes expired events: whole months at once if the event log is partitioned, and the rest in small batches so that
+other work doesn't have to wait."""
 
 import asyncio
 from collections import defaultdict
@@ -25,11 +25,11 @@ from app.events.serialization import Rows
 _log = structlog.stdlib.get_logger(__name__)
 _BATCH = 500
 _PAUSE_S = 0.02
-"""Between two batches, so that a waiting writer gets its turn."""
+"""The pause between two batches, so that a waiting writer gets its turn."""
 _EVERY_S = 3600.0
 _LAST_RUN = "retention_at"
 _JUMP = timedelta(minutes=10)
-"""A larger difference to the monotonic clock means that the system clock was changed."""
+"""A larger deviation from the monotonic clock means that the system clock was changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +44,11 @@ class Pruned:
 async def prune(
     database: Database, before: datetime, *, keep_marked: bool = False, dry_run: bool = False, batch: int = _BATCH
 ) -> Pruned:
-    """Delete the requests from ``before`` that time with their dependent rows, and the runs not changed since.
+    """Delete requests older than ``before``, with their dependent rows, and runs that have not changed since then.
 
-    ``keep_marked``: keep requests with feedback. ``dry_run``: only count. Each month and each ``batch`` is its own
-    transaction; if one fails, earlier ones stay deleted. Deletions are recorded in the audit log. Raises
-    DatabaseUnavailableError.
+    With ``keep_marked``, requests with feedback are kept. With ``dry_run``, rows are only counted. Each month, and each
+    batch of ``batch`` requests, is deleted in its own transaction; if one fails, earlier ones stay deleted. Deletions
+    are recorded in the audit log. Raises DatabaseUnavailableError.
     """
     old_requests = select(requests.c.request_id, requests.c.ts).where(requests.c.ts < before).order_by(requests.c.ts)
     if keep_marked:
@@ -100,12 +100,12 @@ async def _delete_requests(connection: AsyncConnection, found: Sequence[Any]) ->
         deleted = delete(table).where(*of_these).returning(*_rolled_up(table))
         gone[table.name] = [{**row} for row in (await connection.execute(deleted)).mappings()]
     await connection.run_sync(subtract_from_rollups, _events(gone))
-    # After the requests: from now on none of them can get feedback.
+    # Feedback is deleted after the requests, which can then no longer receive any.
     await connection.execute(delete(feedback).where(feedback.c.request_id.in_(ids)))
 
 
 def _rolled_up(table: Table) -> list[Column[Any]]:
-    """The columns that rollups need."""
+    """Return the columns that rollups need."""
     return [table.c[name] for name in ROLLED_UP_COLUMNS.get(table.name, ["request_id"])]
 
 
@@ -121,10 +121,10 @@ async def _delete_runs(connection: AsyncConnection, found: Sequence[Any]) -> Non
 
 
 class Retention:
-    """Prunes once an hour. Of all processes on a database, one does it each time.
+    """Prunes once an hour, in one of the processes that share a database.
 
-    If the system clock was changed since the last time, nothing is deleted until the next time: the clock may be wrong,
-    and corrected by then.
+    If the system clock has changed since the last pruning, nothing is deleted until the next one: the clock may be
+    wrong, and may be corrected by then.
     """
 
     def __init__(self, database: Database, *, days: int, every_s: float = _EVERY_S) -> None:
@@ -160,7 +160,7 @@ class Retention:
         return True
 
     async def _turn(self) -> bool:
-        """Whether this process is to prune now: the last time, by any process, was long enough ago."""
+        """Whether this process should prune now: the last pruning, by any process, was long enough ago."""
         now = datetime.now(UTC)
         due = (now - timedelta(seconds=self._every_s / 2)).isoformat()
         # A process whose clock is ahead must not postpone pruning for all others until then.

@@ -1,4 +1,4 @@
-"""Bulk inserts into SQLite: values are encoded by hand, because SQLAlchemy's processing costs several times as much as
+"""Bulk inserts into SQLite. Values are encoded by hand, because SQLAlchemy's processing costs several times as much as
 the insert itself."""
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,7 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[Row]) -> No
 
 
 def known_requests(connection: Connection, ids: Sequence[str]) -> set[str]:
-    """Those of ``ids`` that are in the event log."""
+    """Return the members of ``ids`` that are in the event log."""
     return set(connection.exec_driver_sql(_KNOWN, (orjson.dumps(ids).decode(),)).scalars())
 
 
@@ -38,7 +38,7 @@ def known_requests(connection: Connection, ids: Sequence[str]) -> set[str]:
 def _prepared(
     table: Table, names: tuple[str, ...]
 ) -> tuple[str, Callable[[Row], tuple[Any, ...]], Sequence[tuple[int, Callable[[Any], Any]]]]:
-    """The statement, the getter of its parameters from a row, and encoders of some parameters by position."""
+    """Return the statement, the function that gets its parameters from a row, and parameter encoders by position."""
     insert = sqlite.insert(table).on_conflict_do_nothing()
     compiled = insert.compile(dialect=sqlite.dialect(paramstyle="qmark"), column_keys=names)
     order = names if compiled.positiontup is None else compiled.positiontup
@@ -47,14 +47,15 @@ def _prepared(
 
 
 def _encoder(table: Table, name: str) -> Callable[[Any], Any] | None:
-    """The encoding of SQLAlchemy's own types, so that they can read it."""
+    """Return the encoder for a column, or None. It encodes like SQLAlchemy's own types, so that those can read the
+    values."""
     kind = table.c[name].type
     if isinstance(kind, UTCDateTime):
         return _stamp
     return _json if kind is Json else None
 
 
-@lru_cache(maxsize=1024)  # all rows of an event have the same time
+@lru_cache(maxsize=1024)  # All rows of an event have the same time.
 def _stamp(value: datetime | None) -> str | None:
     return None if value is None else value.astimezone(UTC).isoformat(" ", "microseconds")[:26]
 

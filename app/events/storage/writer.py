@@ -21,20 +21,20 @@ from app.settings import EventDurability
 
 _log = structlog.stdlib.get_logger(__name__)
 _SPILL_WAIT_S = 0.004
-"""How long a reply waits if both queues are full; then its event is dropped and counted."""
+"""How long a reply waits if both queues are full. After that, its event is dropped and counted."""
 _DRAIN_S = 5.0
 _CLOSE_S = 5.0
-"""How long closing waits for an unresponsive database before the journal takes the remaining events."""
+"""How long closing waits for an unresponsive database before writing the remaining events to the journal."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
     record: RecordedRequest
     stored: asyncio.Future[None] | None
-    """Completed once the event is stored; None if nobody waits."""
+    """Completed once the event is stored; None if no caller waits for it."""
 
     def rows(self) -> Rows | None:
-        """None if the conversion fails, a bug of ours that must not cost other events."""
+        """Convert the event to rows, or return None if that fails: a bug, which must not lose other events."""
         try:
             return event_rows(self.record.event())
         except Exception as error:
@@ -51,33 +51,35 @@ class _Entry:
 
 
 def _rows_of(batch: Sequence[_Entry]) -> tuple[list[Rows], list[_Entry]]:
-    """The rows of ``batch``, and the entries whose conversion fails."""
+    """Return the rows of ``batch``, and the entries whose conversion failed."""
     found = [(entry, entry.rows()) for entry in batch]
     return [rows for _, rows in found if rows is not None], [entry for entry, rows in found if rows is None]
 
 
 def default_journal(database: Database) -> Path:
-    """The default path of the journal: beside the database, or in the working directory."""
+    """Return the journal's default path: next to the database file, or in the working directory."""
     return (
         Path("groundlane.events") if database.path is None else database.path.with_name(database.path.name + ".events")
     )
 
 
 class EventWriter:
-    """An ``EventLog``. It accepts events before ``start`` and after ``aclose`` too; they wait for the next start.
+    """An ``EventLog`` on a database. It also accepts events before ``start`` and after ``aclose``; they wait for the
+    next start.
 
-    ``batched``: ``append`` returns at once. A batch has up to ``batch_limit`` events or waits ``linger_s``.
-    ``sync``: ``append`` returns once the event is committed; concurrent events share a commit. While the database is
-    unavailable, or does not respond for ``patience_s``, it returns once the event is fsynced to the journal instead.
+    With ``batched`` durability, ``append`` returns at once; a batch is written when it has ``batch_limit`` events or
+    after ``linger_s`` seconds. With ``sync`` durability, ``append`` returns once the event is committed; concurrent
+    events share a commit. If the database is unavailable, or does not respond for ``patience_s`` seconds, ``append``
+    returns once the event is fsynced to the journal instead.
 
-    A batch that the database does not accept goes to the journal, and so do events beyond ``queue_limit``. If the
-    journal fails too, events wait in memory, as long as there is room, until either accepts them. The journal is
-    replayed at startup and, at intervals that grow within ``retry_s``, when the database is available again. Keys
-    derive from the request's id, which must be unique, so a replay adds nothing twice. An event whose content the
-    database rejects is stored in ``<journal>.rejected``.
+    Batches that the database does not accept, and events beyond ``queue_limit``, go to the journal. If the journal
+    fails too, events wait in memory, as long as there is room, until either accepts them. The journal is replayed at
+    startup and when the database is available again, which is tried at intervals that grow within ``retry_s``. Keys
+    derive from the request's id, which must be unique, so a replay adds nothing twice. Events whose content the
+    database rejects are stored in ``<journal>.rejected``.
 
-    Counters, in events since the start: ``written`` to the database, ``journaled``, ``dropped`` (lost, because the
-    journal failed too), ``rejected``; and ``failures``, the number of batches that the database did not accept.
+    The counters count events since startup: ``written`` to the database, ``journaled``, ``dropped`` (lost, because the
+    journal failed too) and ``rejected``. ``failures`` is the number of batches that the database did not accept.
     """
 
     def __init__(
@@ -103,7 +105,7 @@ class EventWriter:
         self._spill_space, self._ending = asyncio.Event(), asyncio.Event()
         self._patience_s = patience_s
         self._disk_full = False
-        """The last write to the journal failed."""
+        """Whether the last write to the journal failed."""
         self._first_retry_s, self._last_retry_s = retry_s
         self._retry_s = self._first_retry_s
         self._retry_at: float | None = None
@@ -119,7 +121,7 @@ class EventWriter:
 
     @property
     def journal_bytes(self) -> int:
-        """The size of the journal that is to be replayed."""
+        """The number of bytes in the journal that are yet to be replayed."""
         return self._journal.waiting
 
     async def start(self) -> None:
@@ -128,8 +130,8 @@ class EventWriter:
         self._tasks = {self._scope.start(self._write()), self._scope.start(self._write_spilled())}
 
     async def append(self, record: RecordedRequest, /) -> None:
-        """Log the event of ``record``. ``batched``: neither waits for the database nor raises. ``sync``: see above;
-        raises EventLostError."""
+        """Log the event of ``record``. With ``batched`` durability, this neither waits for the database nor raises.
+        With ``sync``, it waits as described above, and raises EventLostError if the event cannot be stored."""
         stored = asyncio.get_running_loop().create_future() if self._sync else None
         entry = _Entry(record, stored)
         if self._closed:
@@ -169,7 +171,7 @@ class EventWriter:
         self._spill.set()
 
     async def aclose(self) -> None:
-        """Write waiting events to the database or the journal, and stop."""
+        """Write pending events to the database or the journal, and stop."""
         self._closing = True
         for event in (self._wake, self._full, self._spill, self._ending):
             event.set()
@@ -183,7 +185,7 @@ class EventWriter:
             self._journal.close()
 
     def _keep(self, left: Sequence[_Entry]) -> None:
-        """Journal events that are left because the tasks never ran or were cancelled, without waiting for a thread."""
+        """Journal, without using a thread, the events left over because the tasks never ran or were cancelled."""
         self._pending.clear()
         self._spilled.clear()
         try:
@@ -209,8 +211,8 @@ class EventWriter:
             await self._attempt(self._replay)
 
     async def _store_pending(self) -> bool:
-        """Store the next batch; return whether that succeeded. Its records, whose texts are large, live no longer than
-        this."""
+        """Store the next batch and return whether that succeeded. Its records, whose texts are large, are released on
+        return."""
         batch = list(islice(self._pending, self._batch_limit))
         stored = not batch or await self._store(batch)
         for _ in batch if stored else ():
@@ -218,7 +220,7 @@ class EventWriter:
         return stored
 
     async def _wait(self) -> None:
-        """Wait for a batch, for the time to replay, or for the end."""
+        """Wait until a batch is due, a replay is due, or the writer is closing."""
         if not self._pending and not self._closing and not self._replay_due():
             try:
                 async with asyncio.timeout_at(self._retry_at if self._journal.waiting else None):
@@ -233,7 +235,7 @@ class EventWriter:
         self._full.clear()
 
     async def _rest(self) -> None:
-        """Pause, because neither the database nor the journal accepts anything."""
+        """Pause, because neither the database nor the journal accepts events."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._first_retry_s):
                 await self._ending.wait()
@@ -258,8 +260,8 @@ class EventWriter:
     # Storing.
 
     async def _store(self, batch: Sequence[_Entry]) -> bool:
-        """Store ``batch`` in the database or the journal. False if both fail. Waiting callers are notified either
-        way."""
+        """Store ``batch`` in the database or the journal. Return False if both fail. Waiting callers are notified in
+        any case."""
         if self._due() and await self._attempt(lambda: self._insert(batch)):
             for entry in batch:
                 entry.settle()
@@ -271,7 +273,7 @@ class EventWriter:
         return False
 
     async def _insert(self, batch: Sequence[_Entry]) -> None:
-        # In a thread and as a batch, which costs a fraction of doing it one by one while requests are served.
+        # Converting the batch in a thread costs a fraction of converting events one by one while serving requests.
         rows, unmade = await asyncio.to_thread(_rows_of, batch)
         await self._insert_rows(rows)
         self._reject(unmade)
@@ -296,10 +298,10 @@ class EventWriter:
         return self._journal.waiting > 0 and self._due()
 
     async def _attempt(self, action: Callable[[], Awaitable[None]]) -> bool:
-        """Run ``action``; return whether it succeeded. Also tracks whether the database is available."""
+        """Run ``action`` and return whether it succeeded. This also tracks whether the database is available."""
         try:
             await action()
-        except Exception as error:  # whatever the error, the events are kept and the writer continues
+        except Exception as error:  # Whatever the error, the events are kept and the writer continues.
             self.failures += 1
             if self._retry_at is None:
                 _log.warning("event_database_unavailable", error=f"{type(error).__name__}: {error}")
@@ -325,7 +327,8 @@ class EventWriter:
         return True
 
     def _journal_rows(self, batch: Sequence[_Entry]) -> list[_Entry]:
-        """Journal ``batch``; return the entries whose conversion fails. Call it in a thread, except at the end."""
+        """Journal ``batch`` and return the entries whose conversion failed. Call this in a thread, except when
+        closing."""
         rows, unmade = _rows_of(batch)
         self._journal.append([dump(each) for each in rows])
         return unmade
@@ -342,7 +345,7 @@ class EventWriter:
             entry.settle(EventLostError())
 
     async def _spill_now(self, batch: Sequence[_Entry]) -> None:
-        """Journal ``batch``, or drop it: there is no room in memory."""
+        """Journal ``batch``, or drop it if that fails, because there is no room in memory."""
         if not await self._to_journal(batch):
             self._lose(batch, OSError("the journal is not writable"))
 
