@@ -17,6 +17,7 @@ from app.errors import GatewayError, UpstreamConnectError
 from app.events.recorder import RequestRecorder
 from app.protocols.common.known_fields import REASONING
 from app.protocols.common.stream_events import (
+    TOO_LONG,
     ChoiceFinish,
     EndOfReply,
     FoundDocuments,
@@ -186,7 +187,7 @@ class ReplyReader:
             case Passthrough(choice=int(index), unchecked=str(kind)):
                 self._choices[index].findings.unchecked.add(kind)
             case ChoiceFinish():
-                finish = structs.replace(part, reason="length", cut=True) if self._cut else part
+                finish = structs.replace(part, reason=TOO_LONG, cut=True) if self._cut else part
                 self._choices[part.choice].finish = finish
             case UpstreamCitation():
                 self._choices[part.choice].findings.cite(part)
@@ -355,7 +356,7 @@ class ReplyReader:
         """The upstream doesn't stop: the reply ends without it."""
         for choice in self._choices:
             if choice.finish is None:
-                choice.finish = ChoiceFinish(choice=choice.index, reason="length", frame=choice.frame, cut=True)
+                choice.finish = ChoiceFinish(choice=choice.index, reason=TOO_LONG, frame=choice.frame, cut=True)
         return EndOfReply(last=True)
 
     def _is_surplus(self, event: UpstreamEvent) -> bool:

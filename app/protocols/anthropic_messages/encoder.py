@@ -16,6 +16,7 @@ from app.protocols.anthropic_messages.event_types import (
     parse_event,
 )
 from app.protocols.common.stream_events import (
+    TOO_LONG,
     ChoiceEnd,
     EndOfReply,
     EstimatedUsage,
@@ -239,6 +240,8 @@ class MessageEncoder:
         event = {"type": "message_delta", "delta": {}, **source}
         if ended.blocked:
             event["delta"] = {**event["delta"], **_REFUSED}
+        elif ended.reason == TOO_LONG:
+            event["delta"] = {**event["delta"], "stop_reason": "max_tokens"}
         if ended.summary is not None:
             event["grounding"] = ended.summary
         return event_bytes(event)

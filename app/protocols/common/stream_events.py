@@ -60,6 +60,10 @@ class ReplyStart(Struct, frozen=True, kw_only=True):
     prompt_tokens: int | None = None
 
 
+TOO_LONG = "length"
+"""The reason of a reply that ended because of its length, whether the upstream or the gateway ended it."""
+
+
 class ChoiceFinish(Struct, frozen=True, kw_only=True):
     """A choice has ended. ``final``: certainly, so its held text is settled now; otherwise text may still follow, and
     it waits for the end of the reply. ``cut``: the text stops in mid-sentence."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.protocols.common.stream_events import (
+    TOO_LONG,
     ChoiceEnd,
     EndOfReply,
     EstimatedUsage,
@@ -59,7 +60,7 @@ class ResponseEncoder:
         self._frames = EventNumbering(reader)
         self._summaries: list[Mapping[str, Any]] = []
         self._usage: Mapping[str, Any] | None = None
-        self._blocked = False
+        self._blocked = self._too_long = False
         self._over = False
         self._own: TextPart | None = None
 
@@ -177,6 +178,7 @@ class ResponseEncoder:
     # Ends
 
     def _ended(self, ended: ChoiceEnd) -> bytes:
+        self._too_long = self._too_long or ended.reason == TOO_LONG
         known = ended.choice < len(self._reader.texts.parts)
         if ended.summary is not None:
             part = self._reader.texts.parts[ended.choice] if known else None
@@ -244,6 +246,10 @@ class ResponseEncoder:
 
     def _last(self, event: dict[str, Any]) -> bytes:
         self.final = self._with_summary(self._delivered(object_of(event.get("response"))))
+        if self._too_long:
+            cut_off = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+            self.final = {**self.final, **cut_off}
+            event = {**event, "type": INCOMPLETE}
         return self._frames.emit({**(self._clean(event) or {}), "response": self.final})
 
     def _delivered(self, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,11 +1,13 @@
 """A reply under a grounding policy has an end: what came until then is judged, and it ends with ``length``."""
 
+import json
 from collections.abc import Callable
 
 import pytest
 
+from tests.support import messages_api, responses_api
 from tests.support.live_gateway import Gateway
-from tests.support.mock_upstream import Reply
+from tests.support.mock_upstream import Reply, json_reply
 from tests.support.scripted_answers import answer, chunk
 
 DOCUMENT = {"text": "The limit is 500."}
@@ -49,3 +51,36 @@ def test_a_reply_without_a_policy_has_no_such_end(start_gateway: Callable[..., G
     ) as call:
         choice = call.json()["choices"][0]
     assert (choice["finish_reason"], choice["message"]["content"].count("500")) == ("stop", 100)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_the_other_apis_end_in_their_own_way(start_gateway: Callable[..., Gateway], stream: bool) -> None:
+    gateway = start_gateway(max_reply_mb=0.001)
+    agent = gateway.agent(grounding={"min_grounding_score": 0.0, "min_citations": 0})
+    common = {"model": "m", "stream": stream, "documents": [DOCUMENT], "grounding": {"agent": agent}}
+    cut = (SENTENCE * 200)[:1_000]
+
+    whole = responses_api.response(responses_api.message(SENTENCE * 200))
+    streamed = Reply(chunks=[responses_api.said(*[SENTENCE] * 200)])
+    gateway.upstream.script(streamed if stream else json_reply(whole))
+    with gateway.call({**common, "input": "What is the limit?"}, path="/v1/responses") as call:
+        raw = call.read_all()
+    last = responses_api.read(raw)[-1] if stream else {"type": "response.incomplete", "response": json.loads(raw)}
+    assert last["type"] == "response.incomplete"
+    assert last["response"]["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert responses_api.output_text(last["response"]).strip() == cut.strip()
+
+    message = messages_api.text(SENTENCE * 200)
+    streamed = Reply(chunks=[messages_api.streamed(messages_api.text(*[SENTENCE] * 200))])
+    gateway.upstream.script(streamed if stream else json_reply(messages_api.whole(message)))
+    messages = [{"role": "user", "content": "What is the limit?"}]
+    with gateway.call({**common, "max_tokens": 9, "messages": messages}, path="/v1/messages") as call:
+        raw = call.read_all()
+    if stream:
+        events = messages_api.parsed(raw)
+        assert messages_api.is_well_formed(events)
+        (reason,) = [event["delta"]["stop_reason"] for event in events if event["type"] == "message_delta"]
+    else:
+        reason = json.loads(raw)["stop_reason"]
+        assert messages_api.text_of(json.loads(raw)).strip() == cut.strip()
+    assert reason == "max_tokens"
