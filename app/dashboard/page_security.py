@@ -99,7 +99,7 @@ async def _admit(request: Request, needs_operator: bool) -> None:
 
 async def _check_csrf(request: Request, expected: str | None) -> None:
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        raise _RefusedError(403, "This request came from another site. Nothing was changed.")
+        raise _RefusedError(403, "This request came from a different site. Nothing was changed.")
     length = request.headers.get("content-length", "")
     if not length.isdecimal():
         raise _RefusedError(411, "The request has no Content-Length. Nothing was changed.")

@@ -92,7 +92,7 @@ async def change_policy(request: Request, resources: ResourcesDep, store: Polici
     try:
         editor.policy = await store.get(policy_id)
     except NotFoundError as error:
-        editor.errors = {"": "This policy has been deleted meanwhile. To keep it, create it as a new policy."}
+        editor.errors = {"": "This policy has been deleted in the meantime. To keep it, create it as a new policy."}
         return await _form(request, resources, editor, status=error.status)
     if editor.policy.category == editor.category:
         editor.saved = stored_entries(editor.policy)

@@ -53,39 +53,47 @@ def _before(id: str, about: str, told: Told = UNREACHED) -> UpstreamFault:
 
 
 UPSTREAM_FAULTS = (
-    _before("reset-before-head", "resets the connection before it answers"),
-    _before("closed-before-head", "closes the connection before it answers"),
-    _before("reset-in-head", "resets the connection within the headers"),
-    _before("not-http", "doesn't speak HTTP"),
+    _before("reset-before-head", "resets the connection before it responds"),
+    _before("closed-before-head", "closes the connection before it responds"),
+    _before("reset-in-head", "resets the connection while it sends headers"),
+    _before("not-http", "doesn't respond with HTTP"),
     _before("endless-header", "sends an endless header"),
     _before("endless-headers", "sends endless headers"),
     _before("endless-interim", "sends endless `100 Continue` responses"),
-    _before("odd-status", "answers with an invalid status (999)"),
+    _before("odd-status", "responds with an invalid status (999)"),
     _before("length-no-number", "sends a `content-length` that isn't a number"),
     _before("two-lengths", "sends two different `content-length` headers"),
     _before("silent-before-head", "sends nothing", LATE),
-    _before("silent-in-head", "stops sending within the headers", LATE),
+    _before("silent-in-head", "stops sending in the middle of the headers", LATE),
     _before("dripping-head", "sends its headers byte by byte, exceeding the time limit", LATE),
     _before("silent-after-hints", "stops sending after `103 Early Hints`", LATE),
     UpstreamFault(
         id="silent-before-body", about="stops sending after the headers", whole=LATE, stream=SILENT, hasty=True
     ),
-    UpstreamFault(id="silent-in-body", about="stops sending within the reply", whole=LATE, stream=SILENT, hasty=True),
-    UpstreamFault(id="reset-in-body", about="resets the connection within the reply", whole=UNREACHED, stream=BROKEN),
-    UpstreamFault(id="closed-in-body", about="closes the connection within the reply", whole=UNREACHED, stream=BROKEN),
-    UpstreamFault(id="reset-in-chunk", about="resets the connection within a chunk", whole=UNREACHED, stream=BROKEN),
+    UpstreamFault(
+        id="silent-in-body", about="stops sending in the middle of the reply", whole=LATE, stream=SILENT, hasty=True
+    ),
+    UpstreamFault(
+        id="reset-in-body", about="resets the connection in the middle of the reply", whole=UNREACHED, stream=BROKEN
+    ),
+    UpstreamFault(
+        id="closed-in-body", about="closes the connection in the middle of the reply", whole=UNREACHED, stream=BROKEN
+    ),
+    UpstreamFault(
+        id="reset-in-chunk", about="resets the connection in the middle of a chunk", whole=UNREACHED, stream=BROKEN
+    ),
     UpstreamFault(id="bad-chunk", about="sends a malformed chunk", whole=UNREACHED, stream=BROKEN),
     UpstreamFault(
         id="ends-early", about="ends the response before the reply is complete", whole=UNREACHED, stream=BROKEN
     ),
-    UpstreamFault(id="not-json", about="answers with an HTML page", whole=UNREACHED, stream=BROKEN),
+    UpstreamFault(id="not-json", about="responds with an HTML page", whole=UNREACHED, stream=BROKEN),
     UpstreamFault(id="bad-gzip", about="declares gzip but doesn't send it", whole=UNREACHED, stream=BROKEN),
     UpstreamFault(id="endless-body", about="sends an endless reply or event", whole=UNREACHED, stream=BROKEN),
     UpstreamFault(id="dripping-body", about="sends its reply a few bytes at a time", whole=FINE, stream=FINE),
     UpstreamFault(id="bad-utf8", about="sends bytes that aren't valid UTF-8", whole=FINE, stream=FINE),
     UpstreamFault(id="bytes-after-end", about="sends data after the reply", whole=FINE, stream=FINE),
     UpstreamFault(
-        id="never-closes", about="sends all of the reply but doesn't close the stream", whole=FINE, stream=FINE
+        id="never-closes", about="sends the whole reply but doesn't close the stream", whole=FINE, stream=FINE
     ),
 )
 
@@ -104,9 +112,9 @@ CONNECTION_FAULTS = (
     ConnectionFault(id="unknown-name", about="its host name doesn't resolve", detail="upstream.invalid"),
     ConnectionFault(id="self-signed", about="its certificate is self-signed", detail="self-signed certificate"),
     ConnectionFault(id="expired", about="its certificate has expired", detail="certificate has expired"),
-    ConnectionFault(id="wrong-host", about="its certificate is for another host", detail="IP address mismatch"),
-    ConnectionFault(id="no-tls", about="it doesn't speak TLS", detail="SSL"),
-    ConnectionFault(id="silent-tls", about="it doesn't answer the TLS handshake", detail="Timeout"),
+    ConnectionFault(id="wrong-host", about="its certificate is for a different host", detail="IP address mismatch"),
+    ConnectionFault(id="no-tls", about="it doesn't support TLS", detail="SSL"),
+    ConnectionFault(id="silent-tls", about="it doesn't respond to the TLS handshake", detail="Timeout"),
 )
 
 
@@ -126,24 +134,24 @@ DATABASE_FAULTS = (
     Fault(
         id="database-away",
         about="PostgreSQL is stopped or unreachable",
-        client="Normal service; policies and keys come from memory, and calls of a run use the policies in force. "
+        client="Normal service; policies and keys come from memory, and calls in a run use the policies in force. "
         "Calls that need the database (the admin API, `/v1/runs`): 503.",
         seen="`event_database_unavailable`, then `event_database_recovered`; `groundlane_events_journaled_total`; "
-        "`/readyz`: `degraded` (`sync`: 503); `run_unavailable`, `run_call_lost` for calls of a run",
-        kept="Events go to the journal and are replayed later. None is lost or duplicated.",
+        "`/readyz`: `degraded` (`sync`: 503); `run_unavailable`, `run_call_lost` for calls in a run",
+        kept="Events go to the journal and are replayed later. No event is lost or duplicated.",
         test="test_database.py::test_a_server_that_is_away",
     ),
     Fault(
         id="database-silent",
-        about="PostgreSQL accepts data but doesn't answer",
+        about="PostgreSQL accepts data but doesn't respond",
         client="`batched`: normal service. `sync`: the end of a reply waits up to 10 s, then the journal is used.",
-        seen="As above; `/readyz` says `no answer in time`",
-        kept="The same.",
+        seen="As above; `/readyz`: `no answer in time`",
+        kept="As above.",
         test="test_database.py::test_a_server_that_is_away",
     ),
     Fault(
         id="database-silent-at-the-end",
-        about="the gateway is stopped while PostgreSQL doesn't answer",
+        about="the gateway is stopped while PostgreSQL doesn't respond",
         client="The port closes; open streams have their grace period.",
         seen="–",
         kept="After 5 s, waiting events go to the journal, for the next start.",
@@ -152,7 +160,7 @@ DATABASE_FAULTS = (
     Fault(
         id="database-slow",
         about="PostgreSQL is slow",
-        client="`batched`: normal service. `sync`: each reply ends when its event is committed.",
+        client="`batched`: normal service. `sync`: each reply ends once its event is committed.",
         seen="`groundlane_events_queue_depth` grows; above `GROUNDLANE_EVENT_QUEUE_LIMIT`, events go to the journal",
         kept="All events.",
         test="test_database.py::test_a_server_that_is_slow",
@@ -168,7 +176,7 @@ DATABASE_FAULTS = (
     Fault(
         id="disk-full",
         about="the disk is full, so neither the database nor the journal can be written",
-        client="`batched`: normal service. `sync`: 503 `event_not_stored`; on a stream, an error with that code.",
+        client="`batched`: normal service. `sync`: 503 `event_not_stored`; in a stream, an error with that code.",
         seen="`event_database_unavailable` and `event_journal_unwritable`; if the memory queue is full too, "
         "`events_lost` and `groundlane_events_dropped_total`",
         kept="Up to `GROUNDLANE_EVENT_QUEUE_LIMIT` events wait in memory until there is space.",
@@ -192,7 +200,7 @@ DATABASE_FAULTS = (
     ),
     Fault(
         id="replay-side-by-side",
-        about="two gateways replay the same events at once",
+        about="two gateways replay the same events at the same time",
         client="–",
         seen="–",
         kept="Each event is stored once.",
@@ -203,16 +211,16 @@ DATABASE_FAULTS = (
 JUDGE_FAULTS = (
     Fault(
         id="judge-crash",
-        about="an inference fails with any exception, including out of memory",
-        client="The reply, with claims `unverifiable`, reason `judge_error`; policies decide based on that.",
+        about="an inference raises any exception, including an out-of-memory error",
+        client="The reply, with claims `unverifiable`, reason `judge_error`; policies decide on that basis.",
         seen="A log line with the error; `groundlane_judge_failed_total`, `groundlane_unjudged_total`",
         kept="The event, with verdict and reasons. The next inference is attempted normally.",
         test="test_judge.py::test_a_judge_that_crashes",
     ),
     Fault(
         id="judge-crash-blocks",
-        about="the same, under a policy that requires supported claims",
-        client="The policy's action for unverifiable claims: here, a block.",
+        about="an inference fails under a policy that requires supported claims",
+        client="The policy's action for unverifiable claims; in the test, a block.",
         seen="The decision",
         kept="The decision.",
         test="test_judge.py::test_a_judge_that_crashes_under_a_policy_that_blocks",
@@ -220,7 +228,7 @@ JUDGE_FAULTS = (
     Fault(
         id="judge-hang",
         about="an inference never ends",
-        client="Each sentence after `GROUNDLANE_JUDGE_TIMEOUT_MS`, as `unverifiable`, reason `timeout`.",
+        client="Each sentence after `GROUNDLANE_JUDGE_TIMEOUT_MS`, `unverifiable` with the reason `timeout`.",
         seen='`groundlane_unjudged_total{reason="timeout"}`; after 30 s `/readyz`: `has not answered for`',
         kept="The event.",
         test="test_judge.py::test_a_judge_that_never_answers_shows_in_health",
@@ -243,7 +251,7 @@ JUDGE_FAULTS = (
     ),
     Fault(
         id="judge-elsewhere",
-        about="a remote judge resets the connection or doesn't answer",
+        about="a remote judge resets the connection or doesn't respond",
         client="The reply, with claims `unverifiable`, reason `judge_error` or `timeout`.",
         seen="As for a failed inference",
         kept="The event. The judge is called again for the next sentence.",
@@ -252,7 +260,7 @@ JUDGE_FAULTS = (
     Fault(
         id="judge-missing",
         about="the judge can't be loaded",
-        client="Replies marked `not_checked`, or blocked if `on_judge_unavailable` says so.",
+        client="Replies with the verdict `not_checked`; with `on_judge_unavailable: block`, blocked replies.",
         seen="`judge_unavailable` at startup; `/readyz`: `degraded`",
         kept="The event, with `judge_fault`.",
         test="test_judge.py::test_a_judge_that_cannot_be_loaded",
@@ -264,8 +272,8 @@ PROCESS_FAULTS = (
         id="sigterm",
         about="SIGTERM under load",
         client="Requests in flight have `GROUNDLANE_SHUTDOWN_GRACE_S` to finish; new connections are refused.",
-        seen="Requests that are cut are `cancelled`",
-        kept="Every request whose reply was completed, with `batched` too.",
+        seen="Requests that are cut off have the status `cancelled`",
+        kept="Every request whose reply was completed, even with `batched`.",
         test="test_signals.py::test_sigterm_under_load",
     ),
     Fault(
@@ -273,14 +281,15 @@ PROCESS_FAULTS = (
         about="`kill -9`, or the kernel's out-of-memory killer, under load",
         client="Connections break.",
         seen="–",
-        kept="`sync`: every block that a client received. `batched`: all but events of the last fraction of a second.",
+        kept="`sync`: every block that a client received. `batched`: all events except those of the last fraction of a "
+        "second.",
         test="../e2e/test_kill.py::test_no_acknowledged_block_is_missing_after_kill_9",
     ),
     Fault(
         id="clock-durations",
-        about="the clock is set by hours or years during a reply",
+        about="the clock is changed by hours or years during a reply",
         client="No effect.",
-        seen="Durations are right; `ts` is the time of the request by the clock at that moment",
+        seen="Durations are correct; `ts` is the request's time by the clock at that moment",
         kept="All events.",
         test="test_clock.py::test_a_request_is_timed_by_a_clock_that_only_counts",
     ),
@@ -294,10 +303,10 @@ PROCESS_FAULTS = (
     ),
     Fault(
         id="clock-retention",
-        about="the clock jumps ahead, so that the whole log seems too old",
+        about="the clock jumps ahead, so the whole log appears too old",
         client="–",
         seen="`clock_changed`",
-        kept="Nothing is deleted until the next run, an hour later.",
+        kept="Nothing is deleted until the next pruning, an hour later.",
         test="test_clock.py::test_a_clock_that_was_set_deletes_nothing",
     ),
     Fault(
@@ -305,7 +314,7 @@ PROCESS_FAULTS = (
         about="a gateway pruned while its clock was ahead",
         client="–",
         seen="–",
-        kept="The others prune as scheduled.",
+        kept="Other gateways prune as scheduled.",
         test="test_clock.py::test_who_pruned_with_a_clock_ahead_does_not_put_off_the_others",
     ),
 )

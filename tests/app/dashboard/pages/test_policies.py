@@ -191,7 +191,7 @@ def test_deleting_asks_first_and_versions_can_be_restored(gateway: Gateway, clie
     assert client.post(f"{url}/delete", data={"version": "1"}).status_code == 303
     assert client.get(url).status_code == 404
     late = client.post(f"{url}/edit", data=edited)
-    assert (late.status_code, "deleted meanwhile" in late.text) == (404, True)
+    assert (late.status_code, "deleted in the meantime" in late.text) == (404, True)
     versions = client.get(f"{url}/versions").text
     assert f"new?like={policy['id']}&amp;version=1" in versions
     assert "Roll back" not in versions

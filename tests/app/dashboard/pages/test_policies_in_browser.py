@@ -81,7 +81,7 @@ def test_a_change_is_simulated_saved_and_rolled_back(page: Any, gateway: Gateway
     gateway.admin.patch(f"/policies/{policy['id']}", json={"priority": 4})
     ratio.fill("0.1")
     page.get_by_role("button", name="Save").last.click()
-    page.get_by_role("region", name="Not saved: someone else saved version 2 meanwhile").wait_for()
+    page.get_by_role("region", name="Not saved: someone else has saved version 2 in the meantime").wait_for()
     check_everywhere(page)
     page.get_by_role("button", name="Save").last.click()
     page.wait_for_url(f"**{url}?done=saved")
