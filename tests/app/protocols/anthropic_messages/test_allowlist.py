@@ -361,4 +361,4 @@ async def test_a_title_that_no_document_has_is_not_quoted_in_a_decision() -> Non
     b = await bench(answer, policy(**RULES, require_valid_citations=True))
     await stream_bytes(b)
     assert MARK not in repr(b.events.written)
-    assert "char_location 9" in repr(b.events.written)
+    assert "Citation … names no document" in repr(b.events.written)
