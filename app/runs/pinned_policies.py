@@ -39,6 +39,14 @@ class PinnedPolicies:
     def of(cls, policies: tuple[Policy, ...]) -> "PinnedPolicies":
         return cls(policies, PolicyEngine(policies))
 
+    def joined(self, enabled: Sequence[Policy], *, agent: str | None, key: Aliases) -> "PinnedPolicies":
+        """These and, for what comes now, those of ``enabled`` that were made or changed since the start: with both
+        versions of a policy in force, the stricter decides."""
+        known = [replace(policy, version=0) for policy in self.policies]
+        current = PinnedPolicies.at_start(enabled, agent=agent, key=key).policies
+        newer = tuple(policy for policy in current if replace(policy, version=0) not in known)
+        return PinnedPolicies.of((*self.policies, *newer)) if newer else self
+
     def in_scope(self, run: RunRow) -> PolicySet:
         """Select the policies that apply to the run's own records. The run is the unit of canary assignment."""
         return self.engine.in_scope(agent=run.agent, model=run.model, key=run.key, unit=run.run_id)

@@ -200,7 +200,9 @@ class RunService:
             async with asyncio.timeout(_PATIENCE_S), self.database.read() as connection:
                 run = await _found(connection, run_id, RunCaller(key=key), param="grounding.run_id")
                 _check_open(run, param="grounding.run_id")
-                pinned = await self._versions.of(connection, run)
+                pinned = (await self._versions.of(connection, run)).joined(
+                    self.engine().enabled, agent=run.agent, key=run.key
+                )
         except (DatabaseUnavailableError, TimeoutError) as error:
             _log.warning("run_unavailable", run_id=run_id, error=str(error) or "no answer in time")
             return None
@@ -230,13 +232,14 @@ class RunService:
         async with self.database.write() as connection:
             run = await _found(connection, run_id, caller, lock=True)
             pinned = await self._versions.of(connection, run)
+            joined = pinned.joined(self.engine().enabled, agent=run.agent, key=run.key)
             if (earlier := await _repeated_step(connection, run, kind, caller.repeat)) is not None:
-                outcome = StepOutcome.of(earlier.decisions, pinned.policies)
+                outcome = StepOutcome.of(earlier.decisions, joined.policies)
                 return StepResult(run=run, policies=pinned.policies, outcome=outcome, step=earlier.seq, request_id=None)
             self._check_accepts(run, kind)
             steps = await repository.steps(connection, run_id) if ends else ()
             given = read(run, steps)
-            policies = pinned.in_scope(run)
+            policies = joined.in_scope(run)
             outcome, shadow = given.decide(policies), given.decide(PolicySet(policies.shadow))
             recorder = self._recorder(run, kind, now)
             made = _redacted_json(recorder, outcome.made)

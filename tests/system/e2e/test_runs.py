@@ -43,10 +43,18 @@ def test_a_run_is_judged_by_the_policies_of_its_start(gateway: Gateway) -> None:
     assert [run.started["policies"][0]["version"] for run in (before, after)] == [1, 2]
 
 
-def test_a_policy_made_during_a_run_is_not_for_it(gateway: Gateway) -> None:
+def test_a_policy_made_or_tightened_during_a_run_is_for_what_comes(gateway: Gateway) -> None:
     with Run(gateway, "agent-late") as run:
-        gateway.policy("retrieval", {"max_source_age_days": 1}, scope={"agents": ["agent-late"]})
         assert run.retrieved(age_days=400)["decisions"] == []
+        policy = gateway.policy("retrieval", {"max_source_age_days": 300}, scope={"agents": ["agent-late"]})
+        assert run.retrieved(age_days=400)["action"] == "block"
+        assert run.retrieved(age_days=100)["action"] == "allow"
+        with Run(gateway, "agent-late") as second:
+            patch = {"rules": {"max_source_age_days": 30}}
+            assert gateway.admin.patch(f"/policies/{policy['id']}", json=patch).status_code == 200
+            answer = second.retrieved(age_days=100)
+        assert [decision["policy_version"] for decision in answer["decisions"]] == [1, 2]
+        assert answer["action"] == "block"
 
 
 def test_a_policy_for_a_model_is_for_runs_of_that_model(gateway: Gateway) -> None:
