@@ -1,4 +1,4 @@
-"""Parsed evidence, kept from one reply to the next."""
+"""Caches parsed evidence between replies."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -8,8 +8,8 @@ from judges.features import Prepared
 
 
 class FeatureCache:
-    """Keeps what ``prepare`` made of the ``max_texts`` texts used last, about 17 KiB each: the same documents return,
-    and parsing one takes longer than comparing a claim with it. Safe to use from several threads."""
+    """Caches the results of ``prepare`` for the ``max_texts`` most recently used texts, about 17 KiB each. The same
+    documents recur, and parsing one takes longer than comparing a claim with it. Thread-safe."""
 
     def __init__(self, prepare: Callable[[str], Prepared], *, max_texts: int = 512) -> None:
         self._prepare = prepare
@@ -21,7 +21,7 @@ class FeatureCache:
         return all(text in self._entries for text in texts)
 
     def get(self, texts: Sequence[str]) -> Sequence[Prepared]:
-        """``texts`` parsed, in order; those not cached are parsed now."""
+        """Return the parsed ``texts``, in order, and parse those that aren't cached."""
         found = []
         for text in texts:
             prepared = self._entries.pop(text, None) or self._prepare(text)

@@ -1,4 +1,4 @@
-"""The evidence of one request: its windows, ranked for a claim."""
+"""Indexes the evidence in one request, and ranks its windows for a claim."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -13,13 +13,14 @@ CountTokens = Callable[[str], int]
 
 
 class EvidenceIndex:
-    """The windows of a request's chunks, most relevant chunk first. Made by ``judges.evidence.windowing.build_index``.
+    """The windows of a request's chunks, most relevant chunk first. ``judges.evidence.windowing.build_index`` creates
+    it.
 
     Args:
         windows: the evidence.
-        sentences: of each window, the texts of its sentences.
+        sentences: for each window, the texts of its sentences.
         window_tokens: the longest window's limit, in tokens.
-        chunks: the chunks that the windows are from, in the order of the request.
+        chunks: the chunks that the windows come from, in request order.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class EvidenceIndex:
         self.chunks = chunks
         self.window_tokens = window_tokens
         """No window has more tokens than this."""
-        # Keyed by identity: hashing a window hashes its texts, which takes as long as a search through them.
+        # Keyed by identity, because hashing a window hashes its texts, which takes as long as searching them.
         self._place = {id(window): place for place, window in enumerate(windows)}
         self._sentences = sentences
         self._postings: dict[int, Mapping[str, Sequence[int]]] = {}
@@ -46,29 +47,30 @@ class EvidenceIndex:
         return len(self.windows)
 
     def select(self, claim: str, k: int) -> Sequence[Evidence]:
-        """The ``k`` windows with the highest BM25 score for ``claim``, best first; ties go to the more relevant chunk.
-        All windows if there are fewer."""
+        """Return the ``k`` windows (or all, if there are fewer) with the highest BM25 scores for ``claim``, best first.
+        Ties go to the more relevant chunk."""
         scores = self._bm25.scores(_terms_of(claim))
         ranked = sorted(range(len(scores)), key=lambda place: (-scores[place], place))
         return [self.windows[place] for place in ranked[:k]]
 
     def affinities(self, windows: Sequence[Evidence], claim: str) -> list[float]:
-        """For each of ``windows``, how far one of its sentences is about the same thing as ``claim``, 0–1: the weighted
-        share of the claim's words in its best sentence. Short words weigh little."""
+        """Return, for each of ``windows``, how closely one of its sentences matches the topic of ``claim``, 0 to 1: the
+        weighted share of the claim's words in the best sentence. Short words weigh little."""
         weights = {term: substance(term) for term in _terms_of(claim)}
         total = sum(weights.values()) or 1.0
         return [self._best_sentence(weights, window) / total for window in windows]
 
     def best_pair(self, windows: Sequence[Evidence], claim: str) -> tuple[Evidence, Evidence] | None:
-        """The two of ``windows``, from different chunks, that together cover most of the claim's words; None if all are
-        from one chunk."""
+        """Return the two ``windows`` from different chunks that together cover most of the claim's words, or None if
+        all come from one chunk."""
         weights = self._weights(claim)
         pairs = [(a, b) for a, b in combinations(windows, 2) if a.chunk_index != b.chunk_index]
         present = {window: frozenset(terms(window.judged_text)) for window in windows}
         return max(pairs, key=lambda pair: _share(weights, present[pair[0]] | present[pair[1]]), default=None)
 
     def join(self, pair: tuple[Evidence, Evidence], claim: str, *, tokens: int, count: CountTokens) -> str:
-        """One text of two windows within ``tokens`` tokens: whole, or else the sentences nearest to ``claim``."""
+        """Join two windows to one text of at most ``tokens`` tokens: in full if they fit, otherwise the sentences
+        closest to ``claim``."""
         whole = "\n".join(window.judged_text for window in pair)
         if count(whole) <= tokens:
             return whole
@@ -87,7 +89,7 @@ class EvidenceIndex:
         return self._sentences[self._place[id(window)]]
 
     def _best_sentence(self, weights: Mapping[str, float], window: Evidence) -> float:
-        """The most of ``weights`` that a single sentence of ``window`` has."""
+        """Return the highest total of ``weights`` in a single sentence of ``window``."""
         sentences = self._sentences_of(window)
         postings = self._postings_of(window)
         shares = [0.0] * len(sentences)
@@ -97,7 +99,8 @@ class EvidenceIndex:
         return max(shares, default=0.0)
 
     def _postings_of(self, window: Evidence) -> Mapping[str, Sequence[int]]:
-        """For each term, the sentences of ``window`` that have it. Two threads may both build it."""
+        """Return, for each term, the sentences of ``window`` that contain it. Two threads may build this
+        concurrently."""
         place = self._place[id(window)]
         if (known := self._postings.get(place)) is not None:
             return known
@@ -113,7 +116,7 @@ class EvidenceIndex:
 
 @lru_cache(maxsize=64)
 def _terms_of(claim: str) -> tuple[str, ...]:
-    """Cached, because a claim is looked up more than once."""
+    """Extract the terms of a claim. Cached, because a claim is looked up more than once."""
     return tuple(terms(claim))
 
 

@@ -1,4 +1,4 @@
-"""Passages for an LLM, which reads more than a cross-encoder's window: windows with their neighbours."""
+"""Builds passages for an LLM, which can read more than a cross-encoder: windows extended by their neighbours."""
 
 from collections.abc import Sequence
 
@@ -6,12 +6,12 @@ from judges.evidence.index import EvidenceIndex
 from judges.types import Evidence, Span
 
 _REACH = 2
-"""Neighbouring windows on either side; a pronoun's noun, a condition or an exception is usually that near."""
+"""Neighbouring windows on either side. The noun for a pronoun, a condition or an exception is usually within them."""
 
 
 def passages_for(index: EvidenceIndex, claim: str, k: int, *, reach: int = _REACH) -> Sequence[Evidence]:
-    """The ``k`` windows nearest to ``claim``, nearest first, each with ``reach`` windows of its chunk on either side.
-    Passages that touch are merged."""
+    """Return the ``k`` windows closest to ``claim``, closest first, each extended by ``reach`` windows of its chunk on
+    either side. Adjacent and overlapping passages are merged."""
     place = {window: number for number, window in enumerate(index.windows)}
     ranges: list[tuple[int, int]] = []
     for window in index.select(claim, k):
@@ -27,7 +27,8 @@ def passages_for(index: EvidenceIndex, claim: str, k: int, *, reach: int = _REAC
 
 
 def _add(ranges: list[tuple[int, int]], new: tuple[int, int], windows: Sequence[Evidence]) -> list[tuple[int, int]]:
-    """``ranges`` with ``new`` merged into those of its chunk that it touches, at the position of the first of them."""
+    """Add ``new`` to ``ranges``. If it touches ranges of the same chunk, merge them at the position of the first
+    one."""
     first, last = new
     chunk = windows[first].chunk_index
     touching = [r for r in ranges if windows[r[0]].chunk_index == chunk and r[0] <= last + 1 and first <= r[1] + 1]
@@ -44,7 +45,7 @@ def _join(windows: Sequence[Evidence]) -> Evidence:
         if window.span.end <= end:
             continue
         if text and window.span.start > end:
-            text += " "  # there is only white space between windows that do not overlap
+            text += " "  # There is only white space between windows that do not overlap.
         text += window.text[max(0, end - window.span.start) :]
         end = window.span.end
     return Evidence(

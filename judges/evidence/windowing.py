@@ -1,4 +1,4 @@
-"""Chunks cut into windows of whole sentences."""
+"""Cuts chunks into windows of whole sentences."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +14,7 @@ _CLAIM_TOKENS = 94
 
 _BLANK_LINE = re.compile(r"\n\s*\n")
 _OVERLAP_OF_PIECES = 8
-"""Words that two neighbouring pieces of one over-long sentence share."""
+"""Number of words shared by two neighbouring pieces of an over-long sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,8 @@ class Windowing:
     whichever comes first, and repeats the last ``overlap`` sentences of the window before it.
 
     The defaults are those the embedded model was trained with. It reads a claim against several windows at once, so
-    they don't need to overlap."""
+    they don't need to overlap.
+    """
 
     sentences: int = 12
     tokens: int = 128
@@ -55,9 +56,9 @@ def build_index(
     score come last, in the order given.
 
     Args:
-        splitter: makes the splitter of one chunk.
-        count: returns the length of a text in tokens.
-        max_tokens: the limit for evidence and claim together. A window leaves room for a claim, at most half of it.
+        splitter: creates the sentence splitter for one chunk.
+        count: returns a text's length in tokens.
+        max_tokens: the limit for evidence and claim together. A window leaves room for the claim, up to half the limit.
         windowing: how chunks are cut.
     """
     windowing = windowing or Windowing()
@@ -85,7 +86,7 @@ def build_index(
 
 
 def split_long(text: str, limit: int, count: CountTokens) -> Sequence[str]:
-    """``text`` itself, or overlapping pieces of it of at most ``limit`` tokens each."""
+    """Return ``text`` itself or, if it is longer than ``limit`` tokens, overlapping pieces within the limit."""
     return [text[unit.start : unit.end] for unit in _pieces(text, 0, limit, count)]
 
 
@@ -94,8 +95,8 @@ def _rank(chunk: Chunk) -> float:
 
 
 def _sentences(text: str, splitter: SentenceSplitter, limit: int, count: CountTokens) -> list[_Unit]:
-    """The sentences of ``text`` without surrounding white space; one longer than ``limit`` tokens in pieces. Table rows
-    are verbalised."""
+    """Split ``text`` into sentences without surrounding white space, and sentences longer than ``limit`` tokens into
+    pieces. Table rows are verbalised."""
     units: list[_Unit] = []
     table = _Table()
     for sentence in [*splitter.push(text), *splitter.flush()]:
@@ -104,7 +105,7 @@ def _sentences(text: str, splitter: SentenceSplitter, limit: int, count: CountTo
         if not (stripped := raw.strip()):
             continue
         verbalised = table.verbalise(raw)
-        if table.header_ended:  # the delimiter line has no text, and the header is not a row of the table above
+        if table.header_ended:  # The delimiter line has no text, and the header is not a row of the table above.
             last = units.pop()
             header = text[last.start : last.end]
             units.append(_Unit(last.start, start + len(stripped), count(header), header))
@@ -122,10 +123,10 @@ class _Table:
         self._last: Sequence[str] = ()
         self._header: Sequence[str] = ()
         self.header_ended = False
-        """The line read last is the delimiter line below a header."""
+        """Whether the last line read is the delimiter line below a header."""
 
     def verbalise(self, raw: str) -> str:
-        """A row of the table in words; "" for anything else, and for the header."""
+        """Return a table row in words, or "" for the header and anything that is not a row."""
         values = cells(raw) if ROW.match(raw) else []
         self.header_ended = bool(self._last) and not values and ROW.match(raw) is not None
         if self.header_ended:
@@ -147,7 +148,7 @@ def _pieces(text: str, offset: int, limit: int, count: CountTokens) -> list[_Uni
 
 
 def _words(text: str, offset: int, limit: int, count: CountTokens) -> Iterator[_Unit]:
-    """The words of ``text``; one over the limit (a script without spaces, a hash) is halved until it fits."""
+    """Split ``text`` into words. A word above the limit (a script without spaces, a hash) is halved until it fits."""
     place = 0
     for word in text.split():
         place = text.index(word, place)
@@ -166,8 +167,9 @@ def _halves(word: str, offset: int, limit: int, count: CountTokens) -> Iterator[
 
 
 def _tile(units: Sequence[_Unit], *, limit: int, most: int, overlap: int) -> Iterator[Sequence[_Unit]]:
-    """Runs of neighbouring units that cover all of them, each within ``limit`` tokens and ``most`` units. A run starts
-    ``overlap`` units before the end of the one before, or fewer if it would otherwise make no progress."""
+    """Yield runs of neighbouring units that together cover all units, each within ``limit`` tokens and ``most`` units.
+    A run starts ``overlap`` units before the end of the previous run, or fewer if it would otherwise make no
+    progress."""
     start = end = 0
     while end < len(units):
         covered = end

@@ -13,13 +13,12 @@ _ORDER = (Label.SUPPORTED, Label.CONTRADICTED, Label.UNVERIFIABLE, Label.NOT_A_C
 
 
 def merge_labels(labels: Sequence[Label]) -> Label | None:
-    """The label that takes precedence; None for no labels."""
+    """Return the label that takes precedence, or None if there are no labels."""
     return min(labels, key=_ORDER.index, default=None)
 
 
 def merge_verdicts(verdicts: Sequence[LlmVerdict]) -> LlmVerdict:
-    """Of the verdicts with the label that takes precedence, the one with the highest confidence. ``verdicts``: at least
-    one."""
+    """Return the most confident of the verdicts whose label takes precedence. ``verdicts`` must not be empty."""
     readable = [verdict for verdict in verdicts if verdict.readable]
     if not readable:
         return verdicts[0]
@@ -28,7 +27,8 @@ def merge_verdicts(verdicts: Sequence[LlmVerdict]) -> LlmVerdict:
 
 
 async def gather(awaitables: Sequence[Awaitable[T]]) -> list[T]:
-    """All results, in order. Raises the first error, after the other tasks are cancelled and have ended."""
+    """Await all ``awaitables`` and return their results in order. Raises the first error, after cancelling the other
+    tasks and waiting for them to end."""
     tasks = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
     try:
         return list(await asyncio.gather(*tasks))

@@ -1,4 +1,4 @@
-"""Judges a claim by passages, in one call or, if they do not fit, in several."""
+"""Judges a claim against passages, in one LLM call or, if they don't fit, in several."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ Numbered = tuple[int, Evidence]
 
 
 class ClaimVerifier:
-    """Asks an LLM for verdicts on claims. ``budget``: tokens of text in one call."""
+    """Asks an LLM for verdicts on claims. ``budget`` is the maximum number of text tokens per call."""
 
     def __init__(self, client: LlmClient, fence: Callable[[], Fence], *, budget: int) -> None:
         self._client = client
@@ -27,7 +27,7 @@ class ClaimVerifier:
     async def judge(
         self, model: str, claim: str, context: str, passages: Sequence[Evidence], record: Observe
     ) -> LlmVerdict:
-        """As ``LlmJudge.judge``, by ``model``."""
+        """Judge ``claim`` with ``model``; see ``LlmJudge.judge``."""
         room = max(self._budget // 4, self._budget - estimate_tokens(claim) - estimate_tokens(context))
         numbered = list(enumerate(passages, 1))
         groups = batches(numbered, room, _tokens) or [[]]

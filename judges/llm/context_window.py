@@ -1,4 +1,4 @@
-"""Fits sources into an LLM's context: estimates tokens, orders sources, and splits what is too long."""
+"""Fits sources into an LLM's context: estimates tokens, orders sources, and splits long ones."""
 
 from collections.abc import Callable, Sequence
 from math import ceil
@@ -15,20 +15,20 @@ _EVERY_SENTENCE = 1 << 30
 
 
 def estimate_tokens(text: str) -> int:
-    """The approximate number of tokens in ``text``, rather over- than underestimated, for any tokenizer. A character
-    beyond ASCII counts as one token, which is the worst case in most scripts."""
+    """Estimate the number of tokens in ``text`` for any tokenizer, erring on the high side. A non-ASCII character
+    counts as one token, which is the worst case in most scripts."""
     wide = sum(not ch.isascii() for ch in text)
     return ceil((len(text) - wide) / _CHARS_PER_TOKEN) + wide
 
 
 def best_at_ends(ranked: Sequence[T]) -> list[T]:
-    """``ranked`` (best first) reordered so that the best two are at the ends, which models read best (Liu et al., 2023,
-    "Lost in the Middle")."""
+    """Reorder ``ranked`` (best first) so that the best two items are at the ends, which models read best (Liu et al.,
+    2023, "Lost in the Middle")."""
     return list(ranked) if len(ranked) < 3 else [ranked[0], *ranked[2:], ranked[1]]
 
 
 def whole_sources(chunks: Sequence[Chunk]) -> list[Evidence]:
-    """``chunks`` uncut, most relevant first; those without a score come last."""
+    """Return ``chunks`` uncut, most relevant first; chunks without a score come last."""
     order = sorted(range(len(chunks)), key=lambda place: -_rank(chunks[place]))
     return [
         Evidence(
@@ -43,10 +43,10 @@ def whole_sources(chunks: Sequence[Chunk]) -> list[Evidence]:
 
 
 def split_sources(chunks: Sequence[Chunk], limit: int) -> Sequence[Evidence]:
-    """``chunks`` cut into pieces of whole sentences, most relevant chunk first.
+    """Cut ``chunks`` into pieces of whole sentences, most relevant chunk first.
 
-    Each piece has at most ``limit`` tokens, not counting white space; neighbouring pieces share one sentence, and the
-    pieces cover each chunk.
+    Each piece has at most ``limit`` tokens, not counting white space. Neighbouring pieces share one sentence, and
+    together the pieces cover each chunk completely.
     """
     return build_index(
         chunks,
@@ -58,7 +58,8 @@ def split_sources(chunks: Sequence[Chunk], limit: int) -> Sequence[Evidence]:
 
 
 def batches(items: Sequence[T], budget: int, size: Callable[[T], int]) -> list[list[T]]:
-    """``items`` in the fewest consecutive batches of at most ``budget`` tokens each; a longer item is alone."""
+    """Divide ``items`` into the fewest consecutive batches of at most ``budget`` tokens. An item above the budget gets
+    its own batch."""
     made: list[list[T]] = []
     room = 0
     for item in items:

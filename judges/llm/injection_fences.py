@@ -1,4 +1,4 @@
-"""Fences around all text from users, models and documents, so that the LLM can tell it from its instructions.
+"""Fences around all text from users, models and documents, so that the LLM can distinguish it from its instructions.
 
 The fences contain a nonce that is new for each call, so no text can close them. Text that looks like a fence, or like
 the control tokens of a chat template, is defused.
@@ -21,17 +21,17 @@ _TEMPLATE = re.compile(
 
 
 class Fence:
-    """The fence of one call. ``nonce`` must be new and unpredictable."""
+    """The fence for one call. ``nonce`` must be fresh and unpredictable."""
 
     def __init__(self, nonce: str) -> None:
         self.nonce = nonce
 
     def wrap(self, kind: str, text: str) -> str:
-        """``text`` inside a fence labelled ``kind``, which must be our own word."""
+        """Enclose ``text`` in a fence labelled ``kind``, which must not come from untrusted input."""
         return f"<data-{self.nonce} {kind}>\n{self.defuse(text)}\n</data-{self.nonce}>"
 
     def defuse(self, text: str) -> str:
-        """``text`` without invisible characters, and with fences and control tokens made harmless."""
+        """Remove invisible characters from ``text``, and make fences and control tokens harmless."""
         text = _INVISIBLE.sub("", text).replace(self.nonce, "…")
         return _TEMPLATE.sub(_softer, _MARK.sub("‹", text))
 

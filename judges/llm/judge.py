@@ -25,21 +25,21 @@ def _ignore(_call: LlmCall) -> None:
 
 
 class LlmJudge:
-    """One per process. Implements ``judges.protocols.LlmClaimJudge``.
+    """The LLM judge; there is one instance per process. Implements ``judges.protocols.LlmClaimJudge``.
 
     Args:
         keys: provides the API keys of the endpoints.
-        model: judges claims and decomposes sentences; None to only score replies, each by the model of its request.
+        model: judges claims and decomposes sentences; None to only score replies, each with the model in its request.
         endpoints: the services, by name.
         prices: for ``cost_usd``.
-        timeout_s: seconds for each call, including the wait for a free slot.
-        token_budget: tokens of text in one call; longer input is split over several calls, never truncated.
-        concurrency: calls at the same time.
-        scoring_mode: the scale for scores of replies.
-        include_reasoning: whether a score has a reasoning; a verdict on a claim always has.
+        timeout_s: seconds per call, including the wait for a free slot.
+        token_budget: maximum text tokens per call; longer input is split over several calls, never truncated.
+        concurrency: maximum number of concurrent calls.
+        scoring_mode: the scale for reply scores.
+        include_reasoning: whether scores include the reasoning; verdicts on claims always do.
         observe: is called with every call.
         chat: replaces the ``openai`` client library.
-        nonce: makes the nonce of a call's fences.
+        nonce: creates the nonce for a call's fences.
     """
 
     def __init__(
@@ -83,21 +83,22 @@ class LlmJudge:
 
     @property
     def name(self) -> str:
-        """The model that judges claims; ``none`` if there is none."""
+        """The model that judges claims, or ``none`` if no model is configured."""
         return self._model or "none"
 
     @property
     def ready(self) -> bool:
-        """Whether claims can be judged now: there is a model and a key, and its endpoint does not keep failing."""
+        """Whether claims can be judged now: a model and its key are configured, and its endpoint isn't failing
+        repeatedly."""
         return self.fault is None
 
     @property
     def fault(self) -> str | None:
-        """Why claims cannot be judged now; None if they can."""
+        """Why claims cannot be judged now, or None if they can."""
         return "no model is configured" if self._model is None else self.fault_of(self._model)
 
     def fault_of(self, model: str) -> str | None:
-        """Why ``model`` cannot be asked now; None if it can."""
+        """Return why ``model`` cannot be called now, or None if it can."""
         try:
             self._client.check(model)
         except JudgeError as error:
@@ -105,13 +106,15 @@ class LlmJudge:
         return None
 
     async def start(self) -> None:
-        """Import the client library now, which takes a second or two, rather than at the first call. Sends nothing."""
+        """Import the client library now rather than at the first call, because this takes a second or two. Sends
+        nothing."""
         await self._client.start()
 
     async def judge(
         self, claim: str, context: str, passages: Sequence[Evidence], record: Callable[[LlmCall], None]
     ) -> LlmVerdict:
-        """The verdict on ``claim`` by ``passages``, most relevant first. Raises JudgeError or TimeoutError.
+        """Judge ``claim`` against ``passages``, which are ordered most relevant first. Raises JudgeError or
+        TimeoutError.
 
         Passages over the token budget are judged in batches: support in any batch comes first, then a contradiction.
         """
@@ -120,7 +123,7 @@ class LlmJudge:
         return await self._claims.judge(self._model, claim, context, passages, record)
 
     async def decompose(self, sentence: str, context: str, record: Callable[[LlmCall], None]) -> Sequence[str]:
-        """The atomic claims of ``sentence``; the sentence itself if the answer cannot be parsed.
+        """Split ``sentence`` into atomic claims. Return the sentence itself if the LLM's answer cannot be parsed.
 
         Raises JudgeError or TimeoutError.
         """
@@ -131,7 +134,7 @@ class LlmJudge:
         return [sentence] if claims is None else claims
 
     async def score(self, request: ScoreRequest, reply: str, chunks: Sequence[Chunk]) -> LlmScore:
-        """Score ``reply`` against ``chunks``, which its citation markers number from 1.
+        """Score ``reply`` against ``chunks``, which the reply's citation markers number from 1.
 
         Failures of the LLM are not raised: ``skipped`` says why there is no score. An answer that cannot be parsed
         scores 0.5.

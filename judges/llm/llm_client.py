@@ -19,30 +19,31 @@ T = TypeVar("T")
 Observe = Callable[[LlmCall], None]
 
 _Service = tuple[str, str]
-"""Names of an endpoint and of a model there, since one model may fail while others work."""
+"""The names of an endpoint and a model, because one model may fail while others on the same endpoint work."""
 
 MAX_FAILURES = 5
-"""Failures in a row that open the circuit,"""
+"""Number of consecutive failures that open the circuit."""
 OPEN_CIRCUIT_S = 15.0
-"""for this many seconds: otherwise each sentence would wait for its deadline."""
+"""How long the circuit stays open. Without it, each sentence would wait until its deadline."""
 
 SLOW_S = 2.0
-"""A call that the caller cancels after this many seconds is a failure of the service; before, it is not."""
+"""A call cancelled by the caller after this many seconds counts as a failure of the service; an earlier one does
+not."""
 
 
 class NoKeyError(JudgeUnavailableError):
-    """There is no API key for the model's endpoint."""
+    """No API key is configured for the model's endpoint."""
 
 
 class LlmClient:
-    """Makes the LLM calls of one judge.
+    """Makes the LLM calls for one judge.
 
     Args:
-        chat: sends them.
+        chat: sends the prompts.
         keys, endpoints, prices: as for ``LlmJudge``.
-        timeout_s: seconds for each call, including the wait for a free slot.
-        concurrency: calls at the same time.
-        observe: is called with every call; a call's own ``record`` only with that one.
+        timeout_s: seconds per call, including the wait for a free slot.
+        concurrency: maximum number of concurrent calls.
+        observe: is called with every call, unlike the ``record`` argument of ``ask``, which gets only that call.
     """
 
     def __init__(
@@ -67,14 +68,15 @@ class LlmClient:
         self._open_until: dict[_Service, float] = {}
 
     def check(self, model: str) -> None:
-        """Raises UnknownLlmError, NoKeyError, or JudgeUnavailableError if the circuit is open."""
+        """Check that ``model`` can be called. Raises UnknownLlmError, NoKeyError, or JudgeUnavailableError if the
+        circuit is open."""
         self._route(model)
 
     async def ask(
         self, mode: str, model: str, prompt: Prompt, read: Callable[[str], T | None], record: Observe
     ) -> T | None:
-        """Send ``prompt`` and return the answer as parsed by ``read``, None if that fails. Raises JudgeError or
-        TimeoutError."""
+        """Send ``prompt`` and return the answer parsed by ``read``, which is None if it cannot be parsed. Raises
+        JudgeError or TimeoutError."""
         endpoint, name, key = self._route(model)
         started, outcome, used = monotonic(), "timeout", (0, 0)
         try:
@@ -84,7 +86,7 @@ class LlmClient:
             found = read(completion.text)
             outcome = "unreadable" if found is None else "ok"
             self._failures.pop((endpoint.name, name), None)
-        except asyncio.CancelledError:  # the caller reached its own deadline or is gone
+        except asyncio.CancelledError:  # The caller reached its own deadline or is gone.
             if monotonic() - started > SLOW_S:
                 self._count_failure(endpoint, name)
             raise
@@ -139,7 +141,7 @@ class LlmClient:
 
 
 def why_skipped(error: Exception) -> str:
-    """The word for ``error`` in a report."""
+    """Return the reason that reports give for ``error``."""
     match error:
         case NoKeyError():
             return "no_key"

@@ -1,4 +1,4 @@
-"""Chat completions through the ``openai`` client library, from any compatible service."""
+"""Chat completions from any compatible service, through the ``openai`` client library."""
 
 import asyncio
 import re
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 _REASONING_MODELS = re.compile(r"o\d|gpt-5")
-"""These accept no temperature, and their reasoning counts as completion tokens."""
+"""These models accept no temperature, and their reasoning counts as completion tokens."""
 _REASONING_TOKENS = 8_000
 _NO_KEY = "none"
 """Sent to a server that needs no key, because the library requires one."""
@@ -22,7 +22,7 @@ _NO_KEY = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmCompletion:
-    """A model's answer, and the tokens used as the service counts them."""
+    """A model's answer, and the token usage reported by the service."""
 
     text: str
     prompt_tokens: int = 0
@@ -33,29 +33,29 @@ class ChatModel(Protocol):
     """Sends one prompt to a model. The extension point for other client libraries."""
 
     async def complete(self, endpoint: Endpoint, key: str | None, model: str, prompt: Prompt) -> LlmCompletion:
-        """The completion of ``prompt``.
+        """Send ``prompt`` to ``model`` and return the completion.
 
-        Raises TimeoutError, JudgeOverloadedError at a rate limit, JudgeUnavailableError if the endpoint cannot be
-        reached, and JudgeError otherwise. No message contains a key or a text.
+        Raises TimeoutError, JudgeOverloadedError if a rate limit is reached, JudgeUnavailableError if the endpoint
+        cannot be reached, and JudgeError otherwise. No message contains a key or a text.
         """
         ...
 
     async def start(self) -> None:
-        """Do slow preparations now rather than at the first call. Idempotent."""
+        """Prepare now what would slow down the first call. Idempotent."""
         ...
 
     async def aclose(self) -> None: ...
 
 
 class OpenAiChatModel:
-    """A ``ChatModel`` with one ``AsyncOpenAI`` for each endpoint and key. The library is imported by ``start`` or the
-    first call.
+    """A ``ChatModel`` with one ``AsyncOpenAI`` client per endpoint and key. ``start`` or the first call imports the
+    library.
 
     A lost connection or a 5xx is retried once. A service that rejects a JSON schema or a temperature is asked without
     them from then on.
 
     Args:
-        timeout_s: seconds for each attempt.
+        timeout_s: seconds per attempt.
     """
 
     def __init__(self, *, timeout_s: float) -> None:
@@ -86,7 +86,7 @@ class OpenAiChatModel:
         except openai.APIConnectionError:
             raise JudgeUnavailableError(f"cannot reach {endpoint.name}") from None
         except (openai.OpenAIError, ValueError, TypeError, AttributeError, LookupError) as error:
-            # Services differ in the form of their completions.
+            # The format of completions differs between services.
             raise JudgeError(f"{endpoint.name}: no completion ({type(error).__name__})") from None
 
     async def start(self) -> None:

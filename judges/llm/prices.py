@@ -1,4 +1,4 @@
-"""The cost of a call, by a table of prices that users can extend."""
+"""The cost of a call, from a price table that users can extend."""
 
 import tomllib
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class PriceTable:
 
     @classmethod
     def read(cls, path: Path) -> "PriceTable":
-        """The table with the entries of a TOML file. Raises ValueError with a message of one line."""
+        """Read the entries from a TOML file. Raises ValueError with a one-line message."""
         try:
             return cls(_parse(tomllib.loads(path.read_text("utf-8"))))
         except OSError as error:
@@ -42,7 +42,7 @@ class PriceTable:
             raise ValueError(f"{path}: {error}") from None
 
     def price(self, model: str) -> Price | None:
-        """The price of ``model``, which may be ``endpoint/model``; None if it is unknown."""
+        """Return the price of ``model``, which may be ``endpoint/model``, or None if it is unknown."""
         for table in self._tables:
             for name in dict.fromkeys((model, model.partition("/")[2] or model)):
                 globs = [glob for glob in table if fnmatchcase(name, glob)]
@@ -51,7 +51,7 @@ class PriceTable:
         return None
 
     def cost(self, model: str, prompt_tokens: int, completion_tokens: int) -> float | None:
-        """The cost in US dollars; None if the price is unknown."""
+        """Return the cost in US dollars, or None if the price is unknown."""
         price = self.price(model)
         if price is None:
             return None

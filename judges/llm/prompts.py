@@ -1,7 +1,8 @@
-"""The prompts. Text from users, models and documents is inside a fence; text outside is ours or the operator's.
+"""The prompts. Text from users, models and documents is inside fences; text outside comes from this module or the
+operator.
 
-The task comes first and is repeated at the end, because models give most weight to what they read last, which should
-not be a document.
+The task comes first and is repeated at the end, because models give most weight to the text they read last, which
+should not be a document.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ Schema = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """One request: its messages, the JSON schema of the answer, and the answer's limit in tokens."""
+    """A prompt: its messages, the JSON schema for the answer, and the answer's token limit."""
 
     system: str
     user: str
@@ -65,7 +66,8 @@ a statement that seems wrong stays as it is. A sentence with one claim gives one
 
 
 def claim_prompt(fence: Fence, claim: str, context: str, passages: Sequence[tuple[int, Evidence]]) -> Prompt:
-    """The prompt to judge a claim. ``passages`` have their numbers, and are in the order of the prompt."""
+    """Build the prompt for judging a claim. ``passages`` are (number, passage) pairs, in the order in which they
+    appear."""
     schema = _object(
         reasoning={"type": "string"},
         verdict={"type": "string", "enum": ["supported", "contradicted", "unverifiable"]},

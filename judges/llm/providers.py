@@ -13,8 +13,8 @@ from judges.protocols import JudgeUnavailableError
 class Endpoint:
     """A service with OpenAI's chat completions API.
 
-    ``api_version`` is set for Azure's older API, which requires it and has the model in the URL. ``needs_key``: the
-    service is not called without a key.
+    ``api_version`` is set for Azure's older API, which requires it and has the model in the URL. With ``needs_key``,
+    the service is not called without a key.
     """
 
     name: str
@@ -25,10 +25,10 @@ class Endpoint:
 
 
 class LlmKeySource(Protocol):
-    """Provides API keys. It is asked for every call, so that a key may be added, changed or removed at run time."""
+    """Provides API keys. It is queried for every call, so that keys may be added, changed or removed at run time."""
 
     def key(self, name: str) -> str | None:
-        """The key of the endpoint ``name``; None if there is none. Must not block."""
+        """Return the key for the endpoint ``name``, or None. Must not block."""
         ...
 
 
@@ -39,7 +39,7 @@ PROVIDERS: Mapping[str, Endpoint] = MappingProxyType(
         "groq": Endpoint(name="groq", base_url="https://api.groq.com/openai/v1"),
     }
 )
-"""The services that a model's name alone identifies."""
+"""The services that can be identified from a model's name alone."""
 
 _BY_NAME = (
     (re.compile(r"gpt-|chatgpt-|o\d"), "openai"),
@@ -53,10 +53,10 @@ class UnknownLlmError(JudgeUnavailableError):
 
 
 def resolve(model: str, endpoints: Mapping[str, Endpoint]) -> tuple[Endpoint, str]:
-    """The endpoint of ``model`` and the model's name there.
+    """Return the endpoint for ``model``, and the model's name there.
 
-    ``endpoint/model`` names the endpoint; otherwise it follows from the prefix: ``gpt-``, ``chatgpt-`` and ``o1`` etc.,
-    ``claude-``, ``llama-`` and ``mixtral-``. Raises UnknownLlmError.
+    ``endpoint/model`` names the endpoint; otherwise, the prefix determines it: ``gpt-``, ``chatgpt-``, ``o1`` etc.,
+    ``claude-``, ``llama-`` or ``mixtral-``. Raises UnknownLlmError.
     """
     name, slash, rest = model.partition("/")
     if slash and rest and name in endpoints:

@@ -1,4 +1,4 @@
-"""Scores a whole reply against its sources: in one call, or by verdicts on its statements if it needs several."""
+"""Scores a whole reply against its sources in one call or, if they don't fit, from verdicts on its statements."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -19,13 +19,13 @@ MAX_CALLS = 64
 """A reply that would need more calls is not scored."""
 
 _STATEMENTS_SHARE = 0.25
-"""The share of a call's tokens for statements, if everything does not fit into one call."""
+"""The share of a call's tokens reserved for statements, if not everything fits into one call."""
 
 Numbered = tuple[int, str]
 
 
 class ReplyScorer:
-    """Asks an LLM for scores of replies. ``budget``: tokens of text in one call."""
+    """Asks an LLM to score replies. ``budget`` is the maximum number of text tokens per call."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class ReplyScorer:
     async def score(
         self, request: ScoreRequest, reply: str, chunks: Sequence[Chunk], record: Observe
     ) -> tuple[float, str | None]:
-        """The score of ``reply``, 0–1, and its reasoning. Raises JudgeError or TimeoutError."""
+        """Return the score of ``reply``, 0 to 1, and the reasoning. Raises JudgeError or TimeoutError."""
         self._client.check(request.model)
         sources = whole_sources(chunks)
         if estimate_tokens(reply) + sum(estimate_tokens(source.text) for source in sources) > self._budget:
@@ -64,7 +64,8 @@ class ReplyScorer:
     async def _score_in_parts(
         self, request: ScoreRequest, reply: str, chunks: Sequence[Chunk], record: Observe
     ) -> tuple[float, str | None]:
-        """The share of statements that some batch of sources supports. Every statement is judged by every source."""
+        """Return the ratio of statements that some batch of sources supports. Every statement is judged against every
+        source."""
         for_statements = int(self._budget * _STATEMENTS_SHARE)
         for_sources = self._budget - for_statements
         statements = list(enumerate(await asyncio.to_thread(_statements, reply, for_statements), 1))
@@ -92,7 +93,8 @@ class ReplyScorer:
 
 
 def _share(labels: Sequence[Label | None]) -> float:
-    """The mean over all statements that make a claim: 1 for a supported one, 0.5 for one without a readable verdict."""
+    """Return the mean over all statements that make a claim: 1 if supported, 0.5 without a readable verdict, otherwise
+    0."""
     claims = _claims(labels)
     if not claims:
         return 1.0
@@ -104,11 +106,11 @@ def _claims(labels: Sequence[Label | None]) -> int:
 
 
 def _statements(reply: str, limit: int) -> list[str]:
-    """The sentences of ``reply``; one longer than ``limit`` tokens in parts."""
+    """Split ``reply`` into sentences, and sentences longer than ``limit`` tokens into parts."""
     splitter = IncrementalSplitter(max_chars=max(200, 2 * limit))
     return [text for sentence in [*splitter.push(reply), *splitter.flush()] if (text := sentence.text.strip())]
 
 
 def _numbered(sources: Sequence[Evidence]) -> list[tuple[int, Evidence]]:
-    """Each source with its number in the reply's citation markers."""
+    """Pair each source with its number in the reply's citation markers."""
     return [(source.chunk_index + 1, source) for source in sources]

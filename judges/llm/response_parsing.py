@@ -1,6 +1,6 @@
 """Parses an LLM's answer leniently: JSON as requested, in a code block, or within prose.
 
-An answer that cannot be parsed or contradicts itself is None, which the caller treats as neutral.
+If an answer cannot be parsed or contradicts itself, the result is None, which the caller treats as neutral.
 """
 
 import json
@@ -26,11 +26,12 @@ _LABELS = {word: label for label, words in _WORDS.items() for word in words}
 _MAX_CORRECTION_CHARS = 2_000
 _MAX_REASONING_CHARS = 4_000
 _DEFAULT_CONFIDENCE = 0.75
-"""The confidence of a verdict that states none."""
+"""The confidence assumed for a verdict without one."""
 
 
 def read_claim_verdict(text: str, *, sources: int) -> LlmVerdict | None:
-    """The verdict on a claim, with the positions of the sources it names. ``sources`` is how many were shown.
+    """Parse the verdict on a claim, with the positions of the sources it names. ``sources`` is the number of sources
+    shown.
 
     A verdict with less confidence than ``LLM_MIN_CONFIDENCE`` becomes unverifiable.
     """
@@ -54,7 +55,7 @@ def read_claim_verdict(text: str, *, sources: int) -> LlmVerdict | None:
 
 
 def read_score(text: str) -> tuple[float, str | None] | None:
-    """A score, 0–1, and its reasoning."""
+    """Parse a score from 0 to 1, and its reasoning."""
     answer = _object(text, "score")
     if answer is None:
         bare = _SCORE.match(text.strip())
@@ -65,14 +66,14 @@ def read_score(text: str) -> tuple[float, str | None] | None:
 
 
 def read_scale(text: str) -> tuple[float, str | None] | None:
-    """A score from 1 to 5, converted to 0–1, and its reasoning."""
+    """Parse a score from 1 to 5, converted to 0 to 1, and its reasoning."""
     answer = _object(text, "score") or {"score": text.strip()}
     value = _number(answer["score"])
     return None if value is None or value not in (1, 2, 3, 4, 5) else ((value - 1) / 4, _reasoning(answer))
 
 
 def read_yes_no(text: str) -> tuple[float, str | None] | None:
-    """Yes or no, converted to 1 or 0, and its reasoning."""
+    """Parse yes or no, converted to 1 or 0, and its reasoning."""
     answer = _object(text, "grounded") or {"grounded": text.strip().strip(".").lower()}
     value = answer["grounded"]
     known = {True: 1.0, False: 0.0, "yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
@@ -81,7 +82,7 @@ def read_yes_no(text: str) -> tuple[float, str | None] | None:
 
 
 def read_statement_verdicts(text: str) -> Mapping[int, Label] | None:
-    """The readable verdicts on numbered statements. A number with two different verdicts has none."""
+    """Parse the verdicts on numbered statements. A number with two different verdicts is left out."""
     answer = _object(text, "verdicts")
     if answer is None or not isinstance(answer["verdicts"], list):
         return None
@@ -96,7 +97,7 @@ def read_statement_verdicts(text: str) -> Mapping[int, Label] | None:
 
 
 def read_claims(text: str) -> Sequence[str] | None:
-    """A list of statements."""
+    """Parse a list of statements."""
     answer = _object(text, "claims")
     claims = None if answer is None else answer["claims"]
     if not isinstance(claims, list) or not all(isinstance(claim, str) for claim in claims):
@@ -105,7 +106,8 @@ def read_claims(text: str) -> Sequence[str] | None:
 
 
 def _object(text: str, key: str) -> dict[str, Any] | None:
-    """The JSON object in the answer that has ``key``; None if there is none, or several that disagree on it."""
+    """Return the JSON object in the answer that has ``key``, or None if there is no such object, or several disagree on
+    it."""
     found = [value for value in _objects(text) if key in value]
     return found[-1] if found and all(value[key] == found[-1][key] for value in found) else None
 
@@ -139,7 +141,7 @@ def _number(value: Any) -> float | None:
 
 
 def _share(value: Any) -> float | None:
-    """A number of 0–1, or in percent, as 0–1."""
+    """Convert a number from 0 to 1, or a percentage, to a number from 0 to 1."""
     percent = isinstance(value, str) and value.strip().endswith("%")
     number = _number(value.strip().removesuffix("%")) if isinstance(value, str) else _number(value)
     if number is None or not 0 <= number <= 100:
@@ -152,7 +154,7 @@ def _reasoning(answer: Mapping[str, Any]) -> str | None:
 
 
 def _text(value: Any, longest: int) -> str | None:
-    """The text as one line; None if there is none, or it is much longer than requested."""
+    """Return the text as one line, or None if it is missing or much longer than requested."""
     if not isinstance(value, str):
         return None
     line = " ".join(value.split())

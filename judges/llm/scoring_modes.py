@@ -1,4 +1,4 @@
-"""The scales on which an LLM scores a reply: what it is asked for, and how its answer is parsed."""
+"""The scales on which an LLM scores a reply: their wording in the prompt, and the parsing of answers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,8 @@ Read = Callable[[str], tuple[float, str | None] | None]
 
 
 class LlmScoringMode(StrEnum):
-    """``unit``: 0.0 to 1.0. ``binary_yes_no``: grounded or not, 1 or 0. ``scale_1_5``: converted by (raw - 1) / 4."""
+    """``unit`` is 0.0 to 1.0; ``binary_yes_no`` is 1 or 0, grounded or not; ``scale_1_5`` is converted by (raw - 1) /
+    4."""
 
     UNIT = "unit"
     BINARY = "binary_yes_no"

@@ -1,1 +1,1 @@
-"""From claims and evidence to verdicts."""
+"""Derives verdicts from claims and evidence."""

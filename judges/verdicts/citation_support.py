@@ -1,4 +1,4 @@
-"""Whether the documents that a sentence cites support its claims."""
+"""Checks whether the documents that a sentence cites support its claims."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -9,9 +9,9 @@ from judges.protocols import PairScorer
 from judges.types import Claim, Evidence
 
 _WINDOWS: Final = 2
-"""Windows read in each document, those nearest to the claim."""
+"""Number of windows read in each document: those closest to the claim."""
 _MAX_JOINED: Final = 4
-"""Documents that are read together at most."""
+"""Maximum number of documents that are read together."""
 
 
 class CitationChecker:
@@ -26,10 +26,10 @@ class CitationChecker:
             self._windows.setdefault(window.chunk_index, []).append(window)
 
     async def support(self, claim: Claim, documents: Sequence[int]) -> Mapping[int, float]:
-        """P(entailed) of ``claim`` by each of ``documents`` (indexes), 0–1.
+        """Return the probability that each of ``documents`` (indexes) entails ``claim``, 0 to 1.
 
-        A document counts by itself or joined with the others, since one sentence may draw on several. Raises
-        JudgeError.
+        Each document is judged both by itself and joined with the others, because one sentence may draw on several.
+        Raises JudgeError.
         """
         full = f"{claim.context} {claim.text}" if claim.context else claim.text
         nearest = {document: self._nearest(document, full) for document in documents}
@@ -56,7 +56,8 @@ class CitationChecker:
         return sorted(windows, key=lambda window: -affinities[window])[:_WINDOWS]
 
     def _joined(self, windows: Sequence[Evidence], claim: str) -> str | None:
-        """The best windows of all documents as one text; None for a single document, or if they do not fit."""
+        """Join the best windows of all documents to one text. Return None for a single document, or if they don't
+        fit."""
         if not 1 < len(windows) <= _MAX_JOINED:
             return None
         joined = "\n".join(window.judged_text for window in windows)

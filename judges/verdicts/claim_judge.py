@@ -1,4 +1,4 @@
-"""One claim against the evidence: selects windows, scores them, and derives a verdict from all of them."""
+"""Judges one claim against the evidence: selects windows, scores them, and derives a verdict from all scores."""
 
 import asyncio
 import dataclasses
@@ -19,7 +19,8 @@ from judges.verdicts.sources import source_of
 
 
 class _Scored(Struct, frozen=True):
-    """A claim, or a part of it, with the model's scores: one for each window, or one for all together if ``fused``."""
+    """A claim, or a part of it, with the model's scores: one per window, or a single one for all windows if
+    ``fused``."""
 
     claim: str
     windows: Sequence[Evidence]
@@ -28,7 +29,8 @@ class _Scored(Struct, frozen=True):
 
 
 class _WindowScore(Struct, frozen=True):
-    """The scores of a claim by one window, or by several together (``window`` is then the one that says most)."""
+    """The scores of a claim against one window, or against several together (``window`` is then the most informative
+    one)."""
 
     window: Evidence
     entailed: float
@@ -60,11 +62,11 @@ class ClaimJudge:
         evidence: the index to judge against.
         features: corrects the scorer's probabilities.
         thresholds: for the label, and to decide whether a second look at two windows together is needed.
-        max_sources: windows that are read for a claim at most.
+        max_sources: maximum number of windows read for a claim.
         fuses: the scorer reads a claim against several windows for little more than the cost of one, and also scores
             each of them (``Probabilities.parts``). All windows of a claim are then always judged together; otherwise
             two are, where no single one supports the claim.
-        feature_cache: keeps what ``features.prepare`` makes of windows, from one reply to the next if it is shared.
+        feature_cache: caches the results of ``features.prepare`` for windows, also between replies if it is shared.
     """
 
     def __init__(
@@ -88,7 +90,7 @@ class ClaimJudge:
         self._max_claim_tokens = scorer.max_tokens - evidence.window_tokens
 
     async def judge(self, claim: Claim) -> ClaimVerdict:
-        """Judge ``claim``. One too long for the model is judged in parts and gets the verdict of its weakest part.
+        """Judge ``claim``. A claim too long for the model is judged in parts, and gets the verdict of its weakest part.
 
         Raises JudgeError.
         """
@@ -126,8 +128,8 @@ class ClaimJudge:
         return self._features.prepare(part.text, part.context, part.question), self._feature_cache.get(texts)
 
     def _compare(self, claim: Prepared, evidence: Sequence[Prepared], scored: _Scored) -> _Finding:
-        """Where the windows were judged together, that score counts, and their single scores only say which window is
-        the source."""
+        """Compare the claim with the windows. If they were judged together, the joint score counts, and the single
+        scores only determine which window is the source."""
         comparison = self._features.comparison(claim)
         if not scored.fused:
             return _finding(self._window_scores(comparison, evidence, scored, scored.scores)[0])
@@ -151,8 +153,8 @@ class ClaimJudge:
         scored: _Scored,
         scores: Sequence[Probabilities],
     ) -> tuple[list[_WindowScore], list[int]]:
-        """The score of each window by itself, and the positions of the windows that are about the same thing as the
-        claim, which alone may contradict it."""
+        """Return each window's own score, and the positions of the windows that are about the same thing as the claim;
+        only these may contradict it."""
         affinities = self._evidence.affinities(scored.windows, scored.claim)
         least = max(CONTRADICTION_MIN_AFFINITY, CONTRADICTION_RELATIVE_AFFINITY * max(affinities))
         near = [place for place, affinity in enumerate(affinities) if affinity >= least]

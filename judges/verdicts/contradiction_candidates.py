@@ -16,12 +16,12 @@ from judges.features.numbers import Quantity, QuantityKind, Relation, relate
 from judges.features.words.stemming import lexeme
 
 _MIN_SHARED_WEIGHT: Final = 1.3
-"""The least weight of the words that both have: a content word and a function word. "Price: 9 euros" may be about
+"""The minimum weight of the words that both share: a content word and a function word. "Price: 9 euros" may be about
 anything."""
 _MIN_SHARED_RATIO: Final = 0.6
-"""The least share of the longer statement's words that both have."""
+"""The minimum share of the longer statement's words that both contain."""
 _MIN_FEATURE: Final = 0.9
-"""The least value of a feature that counts as seen."""
+"""The minimum value from which a feature counts as present."""
 _END: Final = re.compile(r"[.!。！।؟۔][\"'”’»)\]\s]*\Z")
 _LABELLED: Final = re.compile(r"\W*+(?:[^\s:：]++[ \t]++){0,5}[^\s:：]++[:：](?!\d)")
 _NAMING: Final = frozenset(
@@ -47,7 +47,8 @@ class ContradictionCandidate:
 
 
 def contradiction_candidate(one: Prepared, other: Prepared) -> ContradictionCandidate | None:
-    """None if the two are about different things or do not differ in exactly one respect."""
+    """Compare two statements. Return None if they are about different things, or don't differ in exactly one
+    respect."""
     if not (_is_sentence(one) and _is_sentence(other)):
         return None
     words, others = _weights(one), _weights(other)
@@ -72,7 +73,7 @@ def contradiction_candidate(one: Prepared, other: Prepared) -> ContradictionCand
 
 
 def _weights(text: Prepared) -> dict[str, float]:
-    """The weights of the text's words, without its quantities, which are compared separately."""
+    """Return the weights of the text's words, without its quantities, which are compared separately."""
     every = (item for sentence in text.sentences for item in sentence.weights.items())
     return {key: weight for key, weight in every if not key.startswith("#")}
 
@@ -88,7 +89,7 @@ def _is_sentence(text: Prepared) -> bool:
 
 
 def _changed(one: Sequence[Quantity], other: Sequence[Quantity]) -> list[tuple[Quantity, Quantity]]:
-    """The quantities that differ, paired."""
+    """Return the pairs of differing quantities."""
     return list(zip(_alone(one, other), _alone(other, one), strict=False))
 
 

@@ -1,4 +1,5 @@
-"""Keeps claims from the cross-encoder that are in a language it does not know: its scores would be meaningless."""
+"""Keeps claims in languages that the cross-encoder does not know away from it, because its scores would be
+meaningless."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -13,7 +14,7 @@ from judges.types import Claim, ClaimVerdict, Evidence, Label
 from judges.verdicts.sources import source_of
 
 LANGUAGE: Final = "language"
-"""The reason of a claim that is not judged because of its language."""
+"""The reason given for a claim that is not judged because of its language."""
 
 _NEGATIONS_KNOWN: Final = frozenset({"de", "fr", "es"})
 """Languages besides English whose negations, quantifiers and hedges the features know."""
@@ -30,11 +31,11 @@ _END: Final = ".!?…。！？．｡؟।"
 
 
 class LanguageGate:
-    """Decides which claims of one reply a model can judge.
+    """Decides which claims in a reply a model can judge.
 
     Args:
         languages: two-letter codes of the languages that the model knows.
-        evidence: what the claims are judged against; shows the language of a reply that leaves it in doubt.
+        evidence: the evidence for the claims; it decides the language if the reply leaves it in doubt.
     """
 
     def __init__(self, languages: Collection[str], evidence: EvidenceIndex) -> None:
@@ -42,8 +43,8 @@ class LanguageGate:
         self._evidence = evidence
 
     def admits(self, claim: Claim, before: str) -> bool:
-        """Whether the model knows the language of ``claim``; ``before`` is the text before it in the reply. In doubt,
-        it does."""
+        """Whether the model knows the language of ``claim``. ``before`` is the text before it in the reply. If the
+        language is uncertain, return True."""
         return not is_foreign(claim.text, self._languages, f"{before} {claim.context}", self._sample)
 
     def judge_without_model(self, claim: Claim) -> ClaimVerdict:
@@ -66,7 +67,7 @@ class LanguageGate:
 
     @cached_property
     def _sample(self) -> str:
-        """The beginnings of the most relevant windows."""
+        """Return the beginnings of the most relevant windows."""
         return " ".join(window.text[:_SAMPLE_CHARACTERS] for window in self._evidence.windows[:_SAMPLED_WINDOWS])
 
 
@@ -89,7 +90,8 @@ def _one_line(text: str) -> str:
 
 
 def _has_sentence(text: str, wanted: str) -> bool:
-    """Whether ``wanted`` is a whole sentence of ``text``; a part of one may be negated or doubted by the rest."""
+    """Whether ``wanted`` is a whole sentence in ``text``. A part of a sentence isn't enough: the rest may negate or
+    doubt it."""
     start = text.find(wanted)
     while start >= 0:
         end = start + len(wanted)

@@ -1,4 +1,4 @@
-"""Escalates to an LLM the claims of one reply that the cross-encoder could not decide."""
+"""Escalates claims that the cross-encoder could not decide to an LLM."""
 
 import asyncio
 import logging
@@ -27,8 +27,8 @@ class LlmEscalation:
     Args:
         llm: judges the claims.
         evidence: where passages for a claim come from.
-        max_sources: passages for one claim at most.
-        correct: also send contradicted claims, to get a correction; their verdict does not change.
+        max_sources: maximum number of passages per claim.
+        correct: also send contradicted claims, to get corrections; their verdicts don't change.
     """
 
     def __init__(self, llm: LlmClaimJudge, evidence: EvidenceIndex, *, max_sources: int, correct: bool = False) -> None:
@@ -40,8 +40,8 @@ class LlmEscalation:
         """Every call made for this reply so far."""
 
     async def review(self, verdict: ClaimVerdict, deadline: float) -> ClaimVerdict:
-        """The final verdict: the LLM's if it answered by ``deadline`` (seconds on the event loop's clock), otherwise
-        ``verdict``. Failures of the LLM are not raised."""
+        """Return the final verdict: the LLM's if it arrives by ``deadline`` (in seconds on the event loop's clock),
+        otherwise ``verdict``. LLM failures are not raised."""
         if not self._is_open(verdict) or not self._llm.ready:
             return verdict
         claim = verdict.claim
@@ -67,14 +67,14 @@ class LlmEscalation:
 
 
 def _is_sourced(correction: str, claim: Claim, passages: Sequence[Evidence]) -> bool:
-    """A correction may be inserted into the reply, so it may only use what the claim and the sources say."""
+    """Whether a correction uses only what the claim and the sources say, because it may be inserted into the reply."""
     return correction != claim.text and uses_only_words_of(
         correction, claim.text, claim.context, *(passage.text for passage in passages)
     )
 
 
 def _unanswered(verdict: ClaimVerdict, error: Exception) -> ClaimVerdict:
-    """The cross-encoder's verdict stands; if there was none, the reason becomes that of the LLM."""
+    """Keep the cross-encoder's verdict. If it had none, replace the reason by the LLM's."""
     match error:
         case TimeoutError():
             reason = "timeout"
@@ -103,7 +103,7 @@ def _with_correction(verdict: ClaimVerdict, answer: LlmVerdict) -> ClaimVerdict:
 
 
 def _decided(verdict: ClaimVerdict, answer: LlmVerdict, passages: Sequence[Evidence]) -> ClaimVerdict:
-    """The LLM's verdict, with probabilities that agree with it."""
+    """Build the LLM's verdict, with probabilities consistent with it."""
     confidence, doubt = answer.confidence, 1.0 - answer.confidence
     entailed, contradicted = min(verdict.entailed, doubt), min(verdict.contradicted, doubt)
     sources = [source_of(passages[place], confidence) for place in answer.passages]

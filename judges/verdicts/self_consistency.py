@@ -26,14 +26,14 @@ log = logging.getLogger(__name__)
 REPLY_STATEMENTS: Final = 256
 DOCUMENT_STATEMENTS: Final = 512
 DOCUMENT_CHARS: Final = 200_000
-"""Characters read of all documents together; each document is read from its beginning."""
+"""Maximum number of characters read from all documents together; each document is read from its beginning."""
 MAX_PAIRS: Final = 24
 _EARLIER, _REPLY = 0, 1
-"""Where the statements of a reply come from."""
+"""Where a statement comes from: an earlier reply, or this one."""
 _MAX_SIMILAR: Final = 512
-"""Pairs that are compared in detail before any is judged."""
+"""Maximum number of pairs compared in detail before any is judged."""
 _MAX_PARTNERS: Final = 8
-"""Of those, pairs for each statement."""
+"""Maximum number of these pairs per statement."""
 _MIN_SIMILARITY: Final = 0.5
 
 
@@ -61,16 +61,16 @@ class ConsistencyChecker:
         self._splitter = splitter
 
     async def reply(self, text: str, earlier: Sequence[Claim] = (), *, timeout_s: float) -> Consistency:
-        """The contradictions within ``text``, and between it and the claims of ``earlier`` replies of its run, which
-        are in order.
+        """Find contradictions within ``text``, and between it and ``earlier``, the ordered claims in the run's earlier
+        replies.
 
         Failures of the judge are not raised: ``reason`` names them.
         """
         return await _bounded(timeout_s, self._reply(text, earlier))
 
     async def documents(self, chunks: Sequence[Chunk], *, timeout_s: float) -> Consistency:
-        """The contradictions between documents: for each two documents, the one with the highest score. Failures are
-        reported as in ``reply``."""
+        """Find contradictions between documents: for each pair of documents, the one with the highest score. Failures
+        are reported as in ``reply``."""
         return await _bounded(timeout_s, self._documents(chunks))
 
     async def _reply(self, text: str, earlier: Sequence[Claim]) -> Consistency:
@@ -108,7 +108,7 @@ class ConsistencyChecker:
     async def _compare(
         self, statements: Sequence[Statement], comparable: Callable[[Statement, Statement], bool]
     ) -> tuple[list[tuple[Statement, Statement, float]], int]:
-        """The pairs that contradict each other, highest score first, and the number of pairs skipped."""
+        """Return the pairs that contradict each other, highest score first, and the number of pairs skipped."""
         prepared = _PreparedStatements(self._features, statements)
         pairs = await asyncio.to_thread(_pairs, statements, prepared, comparable)
         count, limit = self._scorer.count_tokens, self._scorer.max_tokens // 2
@@ -148,7 +148,7 @@ def _in_document(statement: Statement) -> LocatedStatement:
 
 
 class _PreparedStatements:
-    """The statements parsed, each once and only when it is compared."""
+    """The parsed statements; each is parsed once, when it is first compared."""
 
     def __init__(self, features: FeatureExtractor, statements: Sequence[Statement]) -> None:
         self._features = features
@@ -159,7 +159,7 @@ class _PreparedStatements:
         return contradiction_candidate(self._whole(first), self._whole(second))
 
     def score(self, pair: _Pair, forward: Probabilities, backward: Probabilities) -> float:
-        """The probability of a contradiction: the lower one of the two directions."""
+        """Return the probability of a contradiction, the lower of the two directions."""
         combined = [
             self._features.combine(self._whole(pair.first), self._claim(pair.second), forward).probabilities,
             self._features.combine(self._whole(pair.second), self._claim(pair.first), backward).probabilities,
@@ -179,7 +179,7 @@ class _PreparedStatements:
 def _pairs(
     statements: Sequence[Statement], prepared: _PreparedStatements, comparable: Callable[[Statement, Statement], bool]
 ) -> list[_Pair]:
-    """The pairs to judge: definite contradictions first, then by similarity."""
+    """Return the pairs to judge: definite contradictions first, then by similarity."""
     # The nearest partner of every statement comes before the second nearest of any, because a text full of statements
     # of one form has more pairs than can be compared.
     ranked = (
@@ -198,7 +198,7 @@ def _pairs(
 def _partners(
     statements: Sequence[Statement], comparable: Callable[[Statement, Statement], bool]
 ) -> Iterator[tuple[int, list[tuple[float, int]]]]:
-    """For each statement (by position), the similarity and position of the similar ones before it."""
+    """Yield, for each statement (by position), the similarity and position of similar statements before it."""
     weights = [{term: substance(term) for term in terms(one.full) if not term.isdecimal()} for one in statements]
     totals = [sum(words.values()) for words in weights]
     having: dict[str, list[int]] = defaultdict(list)
@@ -218,6 +218,6 @@ def _partners(
 
 
 def _same_subject(one: Statement, other: Statement) -> bool:
-    """Whether two statements with different texts can be about the same thing, by what is around them."""
+    """Whether two statements with different texts can be about the same thing, judging by their context."""
     apart = one.section != other.section and bool(one.section and other.section)
     return one.text != other.text and one.attribution == other.attribution and not apart

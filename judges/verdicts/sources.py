@@ -1,10 +1,10 @@
-"""A window of evidence as the source of a verdict."""
+"""Converts a window of evidence to the source of a verdict."""
 
 from judges.types import Evidence, Source
 
 
 def source_of(window: Evidence, score: float) -> Source:
-    """``window`` as a source; ``score`` is how far it supports or contradicts the claim, 0–1."""
+    """Convert ``window`` to a source. ``score`` is how strongly it supports or contradicts the claim, 0 to 1."""
     return Source(
         document_id=window.document_id,
         document_index=window.chunk_index,
