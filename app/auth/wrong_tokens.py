@@ -28,7 +28,11 @@ class WrongTokens:
         self._seen: dict[str | None, tuple[int, float]] = {}
 
     async def refuse(self, address: str | None) -> None:
-        """A wrong token came from ``address``; return when the answer may go out."""
+        """A wrong token came from ``address``; return when the answer may be sent."""
+        await self._sleep(min(_LONGEST_S, _FIRST_S * 2.0 ** min(self.note(address), 10)))
+
+    def note(self, address: str | None) -> int:
+        """Count and log a wrong token from ``address``; return how many came from there lately."""
         now = self._clock()
         count, last = self._seen.pop(address, (0, now))
         count = 1 if now - last > _FORGET_S else count + 1
@@ -37,4 +41,4 @@ class WrongTokens:
         self._seen[address] = count, now
         self._observe()
         _log.warning("admin_token_wrong", client=address, attempts=count)
-        await self._sleep(min(_LONGEST_S, _FIRST_S * 2.0 ** min(count, 10)))
+        return count

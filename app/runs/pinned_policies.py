@@ -21,7 +21,7 @@ _MOST_CACHED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class PinnedPolicies:
-    """The policies that a run started with. Later policy changes don't affect them."""
+    """The policies that apply to a run: those it started with, which later changes don't affect, and newer ones."""
 
     policies: tuple[Policy, ...]
     engine: PolicyEngine

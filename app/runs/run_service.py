@@ -1,7 +1,7 @@
 """Runs: records what an agent retrieves, reports and asks in several steps, and evaluates all of it together.
 
-Each step is committed when the call returns. Policy versions are pinned at the start, so that every step of a run is
-evaluated by the same versions.
+Each step is committed when the call returns. Policy versions are pinned at the start and apply to every step;
+policies that are made or changed later apply beside them.
 """
 
 import asyncio

@@ -56,7 +56,7 @@ async def sign_in(
     if not token.strip():
         return _form(request, next, status=422, message="Enter the admin token.")
     if not resources.admin.accepts(token.strip()):
-        await resources.wrong_tokens.refuse(client)
+        resources.wrong_tokens.note(client)  # without a pause: attempts are limited per address already
         _log.warning("dashboard_sign_in_refused", client=client)
         return _form(request, next, status=401, message="Wrong admin token.")
     cookie = await sessions_of(request).open()
