@@ -49,7 +49,14 @@ class Repairs:
 
 def without_withheld(decision: Decision, withheld: Collection[str]) -> Decision:
     """``decision`` without the texts that it quotes and that contain one of ``withheld``."""
-    return without_text(decision, lambda quoted: any(text in quoted for text in withheld))
+    known = frozenset(withheld)
+
+    def hides(quoted: str) -> bool:
+        # Most reasons quote one claim as a whole, which needs no search through all of them.
+        inner = quoted.partition('"')[2].rpartition('"')[0]
+        return (bool(inner) and inner in known) or any(text in quoted for text in withheld)
+
+    return without_text(decision, hides)
 
 
 def reasons_of(verdict: SentenceVerdict, thresholds: Thresholds) -> list[str]:
