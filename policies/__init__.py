@@ -1,1 +1,1 @@
-"""What to do about a verdict: rules in, decisions out. Pure and synchronous."""
+"""Decides what to do about verdicts: rules and inputs in, decisions out. Pure and synchronous."""

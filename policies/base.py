@@ -23,7 +23,7 @@ Text = Annotated[str, AfterValidator(_encodable)]
 
 
 class Rules(BaseModel):
-    """Base of every rules model: unknown rules are rejected and nothing is coerced."""
+    """Base class of all rules models: unknown rules are rejected, and values are not coerced."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
@@ -45,7 +45,7 @@ class CategoryResult:
 
 
 class RulesError(ValueError):
-    """The rules of a policy are invalid. ``errors``: each one as ``{"loc": ["rules", name], "msg": text}``."""
+    """A policy's rules are invalid. ``errors`` lists each error as ``{"loc": ["rules", name], "msg": text}``."""
 
     def __init__(self, errors: Sequence[Mapping[str, Any]]) -> None:
         self.errors = [dict(error) for error in errors]
@@ -62,12 +62,13 @@ class Category(Protocol):
     def rules(self) -> type[Rules]: ...
 
     def evaluate(self, phase: Phase, rules: Any, inputs: PolicyInputs) -> CategoryResult | None:
-        """Check ``inputs`` at ``phase``. None if the category checks nothing there; no decision is made then."""
+        """Check ``inputs`` at ``phase``. Return None, so that no decision is made, if the category checks nothing in
+        this phase."""
         ...
 
 
 def comparison_gaps(found: Consistency | None) -> dict[str, Any]:
-    """Metadata that says why statements were not compared, or not every pair of them."""
+    """Return metadata that says why statements, or some pairs of them, were not compared."""
     if found is None:
         return {}
     gaps: dict[str, Any] = {} if found.reason is None else {"not_compared": found.reason}

@@ -1,4 +1,4 @@
-"""The policies in force, and those in scope of one request."""
+"""The policies in force, and the selection of those that apply to a request."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,8 +31,8 @@ _NO_DECISION = CombinedDecision()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockedRequest:
-    """A request whose reply is blocked before it is written. ``cause`` is the first blocking violation; ``on_block``
-    (``replace`` or ``error``) and ``abstention_response`` say what the client receives."""
+    """A request whose reply is blocked before the upstream is called. ``cause`` is the first blocking violation;
+    ``on_block`` (``replace`` or ``error``) and ``abstention_response`` determine what the client receives."""
 
     decisions: tuple[Decision, ...]
     cause: Violation | None
@@ -42,9 +42,9 @@ class BlockedRequest:
 
 @dataclass(frozen=True)
 class PolicySet:
-    """Policies that are enforced together, the highest priority first.
+    """Policies that are enforced together, highest priority first.
 
-    ``shadow`` policies are evaluated as well; their decisions are logged and change nothing.
+    ``shadow`` policies are evaluated as well, but their decisions are only logged.
     """
 
     policies: tuple[Policy, ...] = ()
@@ -54,7 +54,7 @@ class PolicySet:
         return bool(self.policies)
 
     def in_category(self, category: str) -> tuple[Policy, ...]:
-        """The enforced policies of ``category``."""
+        """Return the enforced policies in ``category``."""
         return self._by_category.get(category, ())
 
     @cached_property
@@ -63,7 +63,7 @@ class PolicySet:
         return {each: tuple(policy for policy in self.policies if policy.category == each) for each in categories}
 
     def evaluate(self, category: str, phase: Phase, inputs: PolicyInputs) -> CombinedDecision:
-        """Evaluate every policy of ``category`` at ``phase``; a run does this at each of its steps."""
+        """Evaluate every policy in ``category`` at ``phase``. Runs do this at each step."""
         return combine(evaluate_policies(self.in_category(category), CATEGORIES[category], phase, inputs))
 
     def evaluate_documents(self, inputs: PolicyInputs, phase: Phase = Phase.BEFORE_WORKFLOW) -> CombinedDecision:
@@ -89,19 +89,20 @@ class PolicySet:
 
     @property
     def checks_conflicts(self) -> bool:
-        """At least one policy compares the documents with each other."""
+        """Whether at least one policy compares the documents with each other."""
         rules = (policy.rules for policy in self.in_category("retrieval"))
         return any(isinstance(each, RetrievalRules) and each.check_conflicts for each in rules)
 
     @cached_property
     def grounding_settings(self) -> GroundingSettings:
-        """What the grounding policies ask for together, whatever the reply."""
+        """Return the combined settings of the grounding policies."""
         return GroundingSettings.of(self.in_category("grounding"))
 
     def blocked_before_call(self, inputs: PolicyInputs) -> BlockedRequest | None:
-        """Whether what is known before the call blocks the reply already, whatever it will say: scores, unsupported
-        claims and a confidence that the caller reports, or no documents where citations are required. None if it does
-        not. ``inputs`` are those of ``evaluate_reply``; ``before_workflow`` still allows."""
+        """Decide whether the reply is already blocked before the call, regardless of what it will say: because of
+        scores, unsupported claims or a confidence reported by the caller, or because citations are required and there
+        are no documents. Return None if it is not. ``inputs`` are the same as for ``evaluate_reply``; the
+        ``before_workflow`` decisions still allow the request."""
         evaluation = self.evaluate_reply(inputs)
         opening = evaluation.start_before_call()
         if opening.action is not Action.BLOCK:
@@ -114,16 +115,16 @@ class PolicySet:
         )
 
     def evaluate_reply(self, inputs: PolicyInputs) -> ReplyEvaluation:
-        """Begin to evaluate a reply; ``inputs`` are what is known before it."""
+        """Begin evaluating a reply. ``inputs`` contains what is known before the reply."""
         return ReplyEvaluation(self.in_category("grounding"), CATEGORIES["grounding"], inputs)
 
 
 DEFAULT_GROUNDING = PolicySet()
-"""Applies to a reply with documents where no grounding policy is in scope: default rules, without decisions."""
+"""Applies to a reply with documents if no grounding policy is in scope: default rules, and no decisions."""
 
 
 def priority_order(policy: Policy) -> tuple[int, str, str]:
-    """Sort key: the highest priority first."""
+    """Sort key that puts the highest priority first."""
     return -policy.priority, policy.name, policy.id
 
 
@@ -133,7 +134,7 @@ class PolicyEngine:
     Args:
         policies: all policies; disabled ones are ignored.
 
-    Raises ValueError for a policy of an unknown category.
+    Raises ValueError for a policy in an unknown category.
     """
 
     def __init__(self, policies: Sequence[Policy]) -> None:
@@ -146,21 +147,21 @@ class PolicyEngine:
 
     @property
     def policies(self) -> tuple[Policy, ...]:
-        """The policies enforced on all requests or a share of them, the highest priority first."""
+        """The policies enforced on all or some requests, highest priority first."""
         return tuple(policy for policy in self._enabled if policy.mode == "enforce")
 
     @property
     def enabled(self) -> tuple[Policy, ...]:
-        """Enforced and shadow policies, the highest priority first."""
+        """Enforced and shadow policies, highest priority first."""
         return self._enabled
 
     def in_scope(
         self, *, agent: str | None = None, model: str | None = None, key: Aliases = None, unit: str | None = None
     ) -> PolicySet:
-        """The policies for a request of ``agent`` to ``model`` with a gateway key that has the names ``key``.
+        """Select the policies for a request by ``agent`` to ``model`` with a gateway key known by the names ``key``.
 
-        ``unit`` is the unit of canary assignment: the id of the request's run, else of the request. The same unit
-        always gets the same assignment. Without a unit, canary policies are in shadow.
+        ``unit`` is the unit of canary assignment: the id of the request's run, or else of the request. The same unit
+        always gets the same assignment. Without a unit, canary policies are in shadow mode.
         """
         request = (agent, model, key)
         found = self._in_scope.get(request)
@@ -175,7 +176,7 @@ class PolicyEngine:
 
 @dataclass(frozen=True, slots=True)
 class _Scoped:
-    """The policies in scope of some requests. ``any_unit``: their split where there is no canary to assign."""
+    """The policies that apply to some requests. ``any_unit`` is the policy set if there is no canary to assign."""
 
     policies: Sequence[Policy]
     any_unit: PolicySet | None
@@ -199,11 +200,11 @@ def _is_enforced(policy: Policy, unit: str | None) -> bool:
         return False
     if policy.canary_percent >= 100:
         return True
-    # The policy id is hashed too, so that two canaries do not always hit the same requests. Its version is not, so that
-    # a larger share includes the units of the smaller one.
+    # The policy id is hashed too, so that two canaries don't always apply to the same requests. The version isn't, so
+    # that after an increase the share includes all earlier units.
     return unit is not None and _uniform(f"{policy.id}/{unit}") * 100 < policy.canary_percent
 
 
 def _uniform(text: str) -> float:
-    """A hash of ``text``, uniform in [0, 1)."""
+    """Hash ``text`` to a number uniformly distributed in [0, 1)."""
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()) / _HASH_VALUES

@@ -1,1 +1,1 @@
-"""The documents that a reply cites."""
+"""Finds the documents that a reply cites."""

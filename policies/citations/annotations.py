@@ -13,8 +13,8 @@ _SPACE = re.compile(r"\s")
 class Annotation:
     """An upstream's own citation object.
 
-    ``names`` are its names for the document, the most reliable first. ``place`` is a position in the text that it
-    applies to, None if it gives none. ``marker`` stands for it among the citations.
+    ``names`` are its names for the document, most reliable first. ``place`` is a position in the text that it applies
+    to, or None if it has no position. ``marker`` represents it in the list of citations.
     """
 
     marker: str

@@ -1,4 +1,4 @@
-"""Which sentence is a citation for?"""
+"""Assigns citations to sentences."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -14,8 +14,8 @@ _NO_WORDS = re.compile(
 class CitedSentences:
     """Assigns citations to sentences. ``marks`` are the spans of all citations, in order.
 
-    A marker after the full stop of a sentence belongs to that sentence, although it follows its end; so does a sentence
-    that consists of a marker only.
+    A marker after a sentence's full stop belongs to that sentence, although it follows its end. So does a marker that
+    forms a sentence by itself.
     """
 
     def __init__(self, text: str, sentences: Sequence[Sentence], marks: Sequence[Span]) -> None:
@@ -23,7 +23,7 @@ class CitedSentences:
         self._starts = [sentence.span.start for sentence in sentences]
         self._owners: list[int | None] = []
         self._leads: list[int] = []
-        """For each sentence the end of the citations at its beginning."""
+        """For each sentence, the end of the citations at its beginning."""
         places = [mark.start for mark in marks]
         for place, sentence in enumerate(sentences):
             lead = start = sentence.span.start
@@ -36,7 +36,7 @@ class CitedSentences:
             self._owners.append(self._before(place) if is_citation_only else sentence.index)
 
     def at(self, place: int) -> int | None:
-        """The index of the sentence that a citation at ``place`` is for; None if there is none."""
+        """Return the index of the sentence that a citation at ``place`` belongs to, or None."""
         at = bisect_right(self._starts, place) - 1
         if at < 0:
             return None
@@ -44,7 +44,7 @@ class CitedSentences:
         return self._owners[at] if before is None else before
 
     def _before(self, at: int) -> int | None:
-        """The sentence before the one at ``at``, unless a line break separates them."""
+        """Return the sentence before the one at ``at``, or None if a line break separates them."""
         if at == 0 or self._text[self._starts[at - 1] : self._starts[at]].endswith("\n"):
             return None
         return self._owners[at - 1]

@@ -1,4 +1,4 @@
-"""The names of a request's documents, and where a text mentions them."""
+"""Finds mentions of a request's documents by name."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ _SET_OFF = (('"', '"'), ("“", "”"), ("„", "“"), ("«", "»"), ("»", "«
 
 @dataclass(slots=True)
 class _Node:
-    """A node in the trie of names, word by word. ``names`` are those that end here."""
+    """A node in the word-level trie of names. ``names`` are the names that end here."""
 
     after: dict[str, "_Node"] = field(default_factory=dict)
     names: list["_Name"] = field(default_factory=list)
@@ -36,7 +36,7 @@ class _Name:
 
 
 class DocumentNames:
-    """Finds documents by id, source, title or URL. If several have the same name, the first is found."""
+    """Finds documents by id, source, title or URL. If several have the same name, the first one is found."""
 
     def __init__(self, chunks: Sequence[Chunk]) -> None:
         self.count = len(chunks)
@@ -57,7 +57,7 @@ class DocumentNames:
                     self._folded.setdefault(_fold(name), index)
         self._shapes = {_shape(name) for name in self._ids if _is_numbered(name)}
         self._extensions = {match[1].casefold() for name in self._folded if (match := _EXTENSION.fullmatch(name))}
-        # A source with many documents is added once, for the first of them.
+        # A source with many documents is added only once, for its first document.
         searched = {name.strip().rstrip("/"): index for name, index in reversed(list(_sources_and_urls(chunks)))}
         for name, index in searched.items():
             if _is_distinctive(name):
@@ -68,7 +68,8 @@ class DocumentNames:
                 self._add(title, index, quoted=True)
 
     def get(self, name: str) -> int | None:
-        """The index of the document named ``name``, exactly or ignoring case, a trailing slash or a URL's fragment."""
+        """Return the index of the document named ``name``, matched exactly or ignoring case, a trailing slash or a
+        URL's fragment."""
         if (index := self._ids.get(name)) is not None:
             return index
         folded = _fold(name)
@@ -77,7 +78,7 @@ class DocumentNames:
         return self._folded.get(_fold(folded.partition("#")[0])) if "://" in folded else None
 
     def at_number(self, number: int) -> int | None:
-        """The index of the document that has ``number`` in the prompt, starting at 1."""
+        """Return the index of the document with ``number`` in the prompt, where numbers start at 1."""
         return number - 1 if 1 <= number <= self.count else None
 
     def resembles_name(self, name: str) -> bool:
@@ -89,8 +90,8 @@ class DocumentNames:
         return _shape(name) in self._shapes or (file is not None and file[1].casefold() in self._extensions)
 
     def is_in_documents(self, text: str) -> bool:
-        """Whether a document contains ``text``. True without a search once many texts were searched for, to bound the
-        time spent on unknown markers."""
+        """Whether a document contains ``text``. After many searches, return True without searching, to bound the time
+        spent on unknown markers."""
         found = self._quoted.get(text)
         if found is None:
             found = len(self._quoted) >= _MOST_QUOTED or any(text in given for given in self._texts)
@@ -99,8 +100,8 @@ class DocumentNames:
         return found
 
     def mentions(self, text: str) -> Iterator[tuple[int, Span]]:
-        """Where ``text`` mentions a source or URL in full, or a title in quotation marks. The longest name wins;
-        matches do not overlap."""
+        """Yield each place where ``text`` mentions a source or URL in full, or a title in quotation marks, with the
+        document's index. The longest name wins; matches do not overlap."""
         first = self._root.after.keys()
         if not first or first.isdisjoint(map(str.casefold, _WORD.findall(text))):
             return
@@ -167,7 +168,7 @@ def _matches_at(text: str, name: str, span: Span) -> bool:
 
 
 def _is_set_off(text: str, span: Span) -> bool:
-    """Whether it is in quotation marks, possibly with a comma or full stop inside them."""
+    """Whether the span is in quotation marks, possibly with a comma or full stop inside them."""
     before, after = text[span.start - 1 : span.start], text[span.end : span.end + 2]
     return any(before == first and last in (after[:1], after[1:].strip()) for first, last in _SET_OFF)
 
@@ -177,7 +178,7 @@ def _shape(name: str) -> str:
 
 
 def _is_numbered(name: str) -> bool:
-    """Whether names like it differ in a number: ``doc-3``, ``hr7``."""
+    """Whether ``name`` is one of a series that differ in a number, such as ``doc-3`` or ``hr7``."""
     return _DIGITS.search(name) is not None and any(character.isalpha() for character in name)
 
 

@@ -1,4 +1,5 @@
-"""The documents that a reply cites: by markers, source names and URLs in its text, and by the upstream's annotations.
+"""Finds the documents that a reply cites, by markers, source names and URLs in its text, and by the upstream's
+annotations.
 
 Every pass is linear in the length of the text.
 """
@@ -21,7 +22,7 @@ _CODE = re.compile(
     r"|\$(?=[^$\n]{0,200}[\\^_=∈]|\[[^$\n]{0,80}\]\$)[^\s$][^$\n]{0,300}(?<!\s)\$(?![0-9])",
     re.DOTALL | re.MULTILINE,
 )
-"""Code and formulas: brackets in them are not markers."""
+"""Code and formulas, in which brackets are not markers."""
 
 
 def find_citations(
@@ -30,7 +31,7 @@ def find_citations(
     sentences: Sequence[Sentence] | None = None,
     annotations: Sequence[Annotation] = (),
 ) -> tuple[Citation, ...]:
-    """The citations of a reply in text order, those of ``annotations`` last.
+    """Find the citations in a reply. They are in text order, followed by those in ``annotations``.
 
     Args:
         text: the reply.
@@ -40,8 +41,8 @@ def find_citations(
             if it follows its full stop; one in a list of sources is assigned to none.
         annotations: the upstream's own citations.
 
-    A marker that can only mean a document but names none is a citation without a document. Other text in brackets is
-    not a citation.
+    A marker that can only refer to a document, but matches no document in the request, is a citation without a
+    document. Other text in brackets is not a citation.
     """
     names = chunks if isinstance(chunks, DocumentNames) else DocumentNames(chunks)
     definitions = FootnoteDefinitions(text, names)
@@ -72,7 +73,7 @@ def find_citations(
 def _marked(
     text: str, names: DocumentNames, definitions: FootnoteDefinitions, code: Sequence[Span]
 ) -> list[tuple[str, int | None, Span]]:
-    """The markers and document names in ``text``, each with its document and span, in text order."""
+    """Yield the markers and document names in ``text``, each with its document and span, in text order."""
     code = [*code, *(Span(*match.span()) for match in _CODE.finditer(text))]
     places = SpanIndex.of(code)
     found: list[tuple[str, int | None, Span]] = []
@@ -99,8 +100,8 @@ def _targets(
 
 
 def reported_citations(reported: Sequence[str], chunks: Sequence[Chunk]) -> tuple[Citation, ...]:
-    """The citations that the caller reports. Each one counts; the id, source, title or URL of a document refers to that
-    document."""
+    """Convert the citations that the caller reports. Each one counts; a document's id, source, title or URL refers to
+    that document."""
     if not reported:
         return ()
     names = DocumentNames(chunks)
@@ -108,7 +109,8 @@ def reported_citations(reported: Sequence[str], chunks: Sequence[Chunk]) -> tupl
 
 
 def distinct_documents(citations: Sequence[Citation]) -> frozenset[int | str]:
-    """The distinct documents cited: indices of the request's documents, names of other documents that are reported."""
+    """Return the distinct documents cited: indices for the request's documents, and names for other documents that the
+    caller reports."""
     return frozenset(
         citation.marker.strip() if citation.document_index is None else citation.document_index
         for citation in citations

@@ -1,4 +1,4 @@
-"""Markers that the reply defines itself: footnotes, link definitions, its list of sources."""
+"""Reads the markers that a reply itself defines: footnotes, link definitions, and entries in its list of sources."""
 
 import re
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _SHORT_LEAD = 3
 class FootnoteDefinitions:
     """The labels that ``text`` defines (``[^1]: faq.pdf``, ``[2] https://…``, the numbers of its list of sources).
 
-    A defined label means the document that its definition names, whatever the order of the documents.
+    A defined label refers to the document named in its definition, regardless of the order of the documents.
     """
 
     def __init__(self, text: str, names: DocumentNames) -> None:
@@ -31,7 +31,7 @@ class FootnoteDefinitions:
         """Where sources are listed rather than cited."""
         for match in _DEFINITION.finditer(text) if "[" in text else ():
             index = _defined(match["text"], names, anywhere=bool(match["colon"]))
-            if index is not None or match["colon"]:  # otherwise a line that begins with a marker
+            if index is not None or match["colon"]:  # Otherwise, it is a line that begins with a marker.
                 self._define(match, index)
         section = _SECTION.search(text)
         if section is not None:
@@ -48,14 +48,15 @@ class FootnoteDefinitions:
         return label.casefold() in self._targets
 
     def resolve(self, label: str) -> Iterator[int]:
-        """The document that a defined label stands for; none if its definition names none (a remark, for instance)."""
+        """Yield the document that a defined label refers to, or nothing if its definition names no document (a remark,
+        for instance)."""
         index = self._targets[label.casefold()]
         if index is not None:
             yield index
 
 
 def _defined(text: str, names: DocumentNames, *, anywhere: bool = False) -> int | None:
-    """The only document that a line names, at its beginning or ``anywhere``."""
+    """Return the document that a line names at its beginning or ``anywhere``, if it names exactly one."""
     if (index := names.get(text.strip(_QUOTES))) is not None:
         return index
     named = [(span.start, index) for index, span in names.mentions(text)]

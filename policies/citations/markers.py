@@ -1,7 +1,7 @@
-"""The documents that a citation marker refers to: ``[1, 3-5]``, ``[faq.pdf, p. 3]`` or ``【4:0†source】``.
+"""Resolves citation markers such as ``[1, 3-5]``, ``[faq.pdf, p. 3]`` or ``【4:0†source】`` to documents.
 
 Square brackets contain many things that are not citations: years, intervals, indices, placeholders, link texts. So a
-marker counts only if it names a document, or can hardly mean anything but a document that does not exist.
+marker counts only if it names a document, or can hardly refer to anything but a document that does not exist.
 """
 
 import re
@@ -25,7 +25,7 @@ _PLACE_ALONE = re.compile(
 )
 _UNBALANCED = re.compile(r"[(){}]")
 _LARGEST_STRAY = 99
-"""A larger number without a document is taken for a year, a status or an issue rather than a marker."""
+"""A larger number that matches no document is taken to be a year, a status code or an issue number, not a marker."""
 
 _INDEX = re.compile(r"(?:(?<!\w)[a-z]|(?<=[A-Za-z0-9])_[A-Za-z0-9]{1,30})\Z")
 _ASSIGNED = re.compile(r"\s?(?:=(?!=)|[+*/-]=)|\.[a-z]\w*\(|\(\)")
@@ -38,11 +38,11 @@ _INTERVAL = re.compile(
 _LOOK_BACK = 40
 
 MarkedDocument = tuple[str, int | None]
-"""A marker as shown, and the index of its document; None if it names no document of the request."""
+"""A marker as shown, with the index of its document, or None if it matches no document in the request."""
 
 
 def read_marker(text: str, match: re.Match[str], names: DocumentNames) -> Iterator[MarkedDocument]:
-    """The citations in a bracket, a ``match`` of ``BRACKETS`` in ``text``."""
+    """Yield the citations in a bracket, given as a ``match`` of ``BRACKETS`` in ``text``."""
     whole = match[0]
     content = label_of(match)
     if match["lens"] is not None or "†" in content:
@@ -59,9 +59,9 @@ def read_marker(text: str, match: re.Match[str], names: DocumentNames) -> Iterat
 
 
 def names_only_documents(bracket: str, names: DocumentNames) -> bool:
-    """Whether a bracketed text, brackets included, names documents of the request and says nothing else.
+    """Whether a bracketed text, which includes the brackets, names documents in the request and says nothing else.
 
-    Round brackets hold numbers of many kinds, so that in them only a name counts.
+    Parentheses contain numbers of many kinds, so only names count in them.
     """
     content = bracket.strip("[](){}【】［］").strip()
     if (index := names.get(content)) is not None and not content.isdecimal():
@@ -93,7 +93,7 @@ def _numbered_or_named(part: str, names: DocumentNames) -> int | None:
 
 
 def label_of(match: re.Match[str]) -> str:
-    """The text between the brackets."""
+    """Return the text between the brackets."""
     return (match["square"] or match["wide"] or match["lens"]).strip()
 
 
@@ -103,12 +103,13 @@ def _square(text: str, match: re.Match[str], content: str, names: DocumentNames)
     label = _LABEL.match(content)
     parts = [part.strip() for part in _SEPARATOR.split(content[label.end() :] if label else content)]
     if len(parts) > 1 and "0" in parts:
-        return  # an interval: markers start at one
+        return  # This is an interval, because markers start at one.
     yield from _listed(parts, names)
 
 
 def _listed(parts: Sequence[str], names: DocumentNames) -> Iterator[MarkedDocument]:
-    """The citations of a list such as ``1, 3-5``, ``faq, 2`` or ``4, p. 17``, up to the first part that is not one."""
+    """Yield the citations in a list such as ``1, 3-5``, ``faq, 2`` or ``4, p. 17``, up to the first part that is not a
+    citation."""
     for part in parts:
         if (several := _RANGE.fullmatch(part)) and 0 < int(several[1]) < int(several[2]) <= names.count:
             for position in range(int(several[1]), int(several[2]) + 1):
@@ -128,7 +129,8 @@ def _listed(parts: Sequence[str], names: DocumentNames) -> Iterator[MarkedDocume
 
 
 def _named(part: str, names: DocumentNames) -> int | None:
-    """The document named ``part``, with or without a location in it (``faq.pdf p. 3``, ``faq:2``, ``faq#leave``)."""
+    """Return the document that ``part`` names, with or without a location in it (``faq.pdf p. 3``, ``faq:2``,
+    ``faq#leave``)."""
     if (index := names.get(part)) is not None:
         return index
     place = _PLACE.search(part)
@@ -137,8 +139,9 @@ def _named(part: str, names: DocumentNames) -> int | None:
 
 
 def _lens(whole: str, content: str, names: DocumentNames) -> Iterator[MarkedDocument]:
-    """``4†source``, ``1:0†name`` (message and result number, starting at zero), an id or a number. Anything else is not
-    a citation: Chinese and Japanese use such brackets for headings too."""
+    """Yield the citations in lenticular brackets: ``4†source``, ``1:0†name`` (message and result number, starting at
+    zero), an id or a number. Anything else is not a citation: Chinese and Japanese use such brackets for headings
+    too."""
     match = _LENS.fullmatch(content)
     if match is None:
         if (index := names.get(content)) is not None:
@@ -159,7 +162,8 @@ def _of_lens(match: re.Match[str], content: str, names: DocumentNames) -> int | 
 
 
 def _is_code_or_maths(text: str, match: re.Match[str], content: str) -> bool:
-    """``x[1]``, ``row_b[1]``, ``[1] = 5``, ``x ∈ [1, 2]``, ``in the interval [1, 2]``."""
+    """Whether a bracket is code or maths: ``x[1]``, ``row_b[1]``, ``[1] = 5``, ``x ∈ [1, 2]``, ``in the interval [1,
+    2]``."""
     before = text[max(0, match.start() - _LOOK_BACK) : match.start()]
     if _INDEX.search(before) or _ASSIGNED.match(text, match.end()):
         return True

@@ -1,4 +1,4 @@
-"""Is a position inside one of many spans?"""
+"""Looks up whether a position is inside one of many spans."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from judges.types import Span
 
 @dataclass(frozen=True, slots=True)
 class SpanIndex:
-    """Spans in which a position is looked up."""
+    """An index over spans."""
 
     starts: list[int]
     ends: list[int]

@@ -1,1 +1,1 @@
-"""The category ``grounding``: does the reply say what its sources say?"""
+"""The category ``grounding``, which checks that the reply says what its sources say."""

@@ -1,4 +1,4 @@
-"""Does the reply cite documents, and do they support it?"""
+"""Checks that the reply cites documents and that they support it."""
 
 from collections.abc import Collection, Iterator
 
@@ -11,13 +11,13 @@ from policies.redaction import redacted_marker
 from policies.types import Action, Citation, PolicyInputs, Violation
 
 FABRICATED = "fabricated"
-"""A citation that names no document of the request."""
+"""A citation that matches no document in the request."""
 MISATTRIBUTED = "misattributed"
-"""A citation of a document that does not support its sentence, though another may."""
+"""A citation of a document that does not support its sentence, although another document may."""
 
 
 def check_min_citations(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
-    """Fewer distinct documents are cited than ``min_citations``."""
+    """Check that at least ``min_citations`` distinct documents are cited."""
     count = len(distinct_documents(inputs.citations))
     if count < rules.min_citations:
         reason = f"Citations ({count}) below minimum ({rules.min_citations})"
@@ -25,14 +25,14 @@ def check_min_citations(rules: GroundingRules, inputs: PolicyInputs) -> Iterator
 
 
 def check_grounding_required(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
-    """No document is cited, and ``require_source_grounding`` needs one."""
+    """Check that a document is cited if ``require_source_grounding`` is set."""
     if rules.require_source_grounding and not distinct_documents(inputs.citations):
         reason = "No source citations provided (grounding required)"
         yield reply_violation(rules, inputs, reason, "GROUNDING_REQUIRED")
 
 
 def check_citations(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
-    """Fabricated or misattributed citations, each once per sentence. Citations that the caller reports are not
+    """Report fabricated and misattributed citations, each once per sentence. Citations reported by the caller are not
     checked."""
     if not rules.require_valid_citations:
         return
@@ -83,7 +83,7 @@ def _misattributed(
 
 
 def _by_sentence(inputs: PolicyInputs) -> dict[int, list[ClaimVerdict]]:
-    """The judged claims, by sentence."""
+    """Group the judged claims by sentence."""
     claims: dict[int, list[ClaimVerdict]] = {}
     for claim in inputs.claims:
         if claim.label is not Label.NOT_A_CLAIM and claim.reason is None:
@@ -93,7 +93,7 @@ def _by_sentence(inputs: PolicyInputs) -> dict[int, list[ClaimVerdict]]:
 
 def _supports(rules: GroundingRules, inputs: PolicyInputs, document: int, claim: ClaimVerdict) -> bool:
     """Whether the document supports the claim. If the document was judged, its best score decides, because a claim may
-    draw on several of the documents that its sentence cites."""
+    draw on several of the documents cited in its sentence."""
     known = (inputs.cited_support.get((claim.claim.span, document)), claim.support.get(document))
     if scores := [score for score in known if score is not None]:
         return max(scores) >= rules.entailment_threshold

@@ -1,27 +1,27 @@
-"""What happens to a claim in the reply, by its label under the policy's thresholds."""
+"""Decides what happens to a claim in the reply, by its label under the policy's thresholds."""
 
 from judges.types import ClaimVerdict, Label
 from policies.grounding.rules import GroundingRules
 
 
 def label_of(rules: GroundingRules, claim: ClaimVerdict) -> Label:
-    """The label of ``claim`` under the thresholds of ``rules``."""
+    """Return the label of ``claim`` under the thresholds in ``rules``."""
     return rules.thresholds.label_of(claim)
 
 
 def needs_correction(rules: GroundingRules, claim: ClaimVerdict) -> bool:
-    """The claim is contradicted and ``rules`` replace it by a correction, if there is one."""
+    """Whether the claim is contradicted, and ``rules`` replace it by a correction if one exists."""
     return rules.contradiction_action == "correct" and label_of(rules, claim) is Label.CONTRADICTED
 
 
 def is_corrected(rules: GroundingRules, claim: ClaimVerdict, *, replaceable: bool) -> bool:
-    """The claim is replaced by its correction. ``replaceable``: its text has not been sent yet."""
+    """Whether the claim is replaced by its correction. ``replaceable`` means that its text has not been sent yet."""
     return replaceable and claim.correction is not None and needs_correction(rules, claim)
 
 
 def is_blocked(rules: GroundingRules, claim: ClaimVerdict, *, replaceable: bool) -> bool:
-    """The claim is contradicted and ends the reply. A claim to be corrected that cannot be is a violation like any
-    other."""
+    """Whether the claim is contradicted and ends the reply. If a claim should be corrected but cannot be, it is a
+    violation like any other."""
     if label_of(rules, claim) is not Label.CONTRADICTED or is_corrected(rules, claim, replaceable=replaceable):
         return False
     correct = rules.contradiction_action == "correct"
@@ -29,7 +29,7 @@ def is_blocked(rules: GroundingRules, claim: ClaimVerdict, *, replaceable: bool)
 
 
 def is_stripped(rules: GroundingRules, claim: ClaimVerdict, *, replaceable: bool) -> bool:
-    """The claim is unverifiable and its sentence is left out."""
+    """Whether the claim is unverifiable and its sentence is left out."""
     return rules.unverifiable_action == "strip" and replaceable and label_of(rules, claim) is Label.UNVERIFIABLE
 
 

@@ -1,4 +1,4 @@
-"""Which claims do the sources contradict or not support?"""
+"""Checks for claims that the sources contradict or do not support."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +13,8 @@ from policies.types import Action, PolicyInputs, Violation
 
 
 def check_sentence_claims(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
-    """Claims whose sentence must not be sent as it is: blocked first, then corrected, then left out."""
+    """Report claims whose sentence must not be sent unchanged: blocked ones first, then corrected ones, then those left
+    out."""
     replaceable = inputs.strippable
     for claim in inputs.claims:
         if is_blocked(rules, claim, replaceable=replaceable):
@@ -33,7 +34,7 @@ def check_sentence_claims(rules: GroundingRules, inputs: PolicyInputs) -> Iterat
 
 
 def check_contradictions(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
-    """Every contradicted claim of the reply."""
+    """Report every contradicted claim in the reply."""
     for claim in inputs.claims:
         if label_of(rules, claim) is Label.CONTRADICTED:
             blocked = is_blocked(rules, claim, replaceable=inputs.strippable)
@@ -41,7 +42,7 @@ def check_contradictions(rules: GroundingRules, inputs: PolicyInputs) -> Iterato
 
 
 def check_unsupported_claims(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
-    """There are more unsupported claims, judged or reported, than ``max_unsupported_claims``."""
+    """Check that there are at most ``max_unsupported_claims`` unsupported claims, judged or reported."""
     if rules.max_unsupported_claims is None:
         return
     unsupported = (Label.UNVERIFIABLE, Label.CONTRADICTED)
@@ -53,7 +54,7 @@ def check_unsupported_claims(rules: GroundingRules, inputs: PolicyInputs) -> Ite
 
 
 def check_unverifiable_ratio(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
-    """The share of unverifiable claims is above ``max_unverifiable_ratio``."""
+    """Check that the ratio of unverifiable claims is at most ``max_unverifiable_ratio``."""
     labels = [(claim, label_of(rules, claim)) for claim in inputs.claims]
     claims = [claim for claim, label in labels if label is not Label.NOT_A_CLAIM]
     unverifiable = [claim.claim.text for claim, label in labels if label is Label.UNVERIFIABLE]

@@ -1,4 +1,4 @@
-"""Do the claims of a reply contradict each other?
+"""Checks whether claims in a reply contradict each other.
 
 Policies do no I/O: the caller compares the claims beforehand and passes the result in the inputs.
 """
@@ -13,8 +13,8 @@ from policies.types import Action, PolicyInputs, Violation
 
 
 def check_consistency(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
-    """Claims of the reply that contradict each other or claims of earlier replies of the run. If they could not be
-    compared, that is a warning and never blocks."""
+    """Report claims in the reply that contradict each other, or claims in the run's earlier replies. If they could not
+    be compared, this adds a warning and never blocks."""
     found = inputs.consistency if rules.factual_consistency_check else None
     if found is None:
         return
@@ -38,7 +38,7 @@ def check_consistency(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[V
 
 
 def _claim_metadata(side: LocatedStatement) -> dict[str, Any]:
-    """A claim of an earlier reply has no span in this one."""
+    """Return a claim's metadata, without a span if the claim is from an earlier reply."""
     return {
         "claim": side.text,
         "span": None if side.earlier else [side.span.start, side.span.end],

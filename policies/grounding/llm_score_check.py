@@ -1,7 +1,7 @@
-"""Is an LLM's score of the whole reply too low?
+"""Checks whether an LLM's score of the whole reply is too low.
 
-Policies do no I/O: the caller requests the scores beforehand and passes them in the inputs. A score that is missing
-there was not requested (for a single sentence, or in a replay).
+Policies do no I/O: the caller requests the scores beforehand and passes them in the inputs. A score missing from the
+inputs was not requested (for a single sentence, or in a replay).
 """
 
 from collections.abc import Iterator
@@ -13,11 +13,11 @@ from policies.grounding.rules import GroundingRules
 from policies.types import Action, Phase, PolicyInputs, Violation
 
 _ABSENT = frozenset({"no_key", "unknown_model"})
-"""No LLM is configured: the other checks decide, and the decision only mentions it."""
+"""The reasons that mean that no LLM is configured. The other checks then decide, and the decision only mentions it."""
 
 
 def check_llm_score(rules: GroundingRules, inputs: PolicyInputs, phase: Phase) -> Iterator[Violation]:
-    """The score is below the threshold. If the LLM request failed, that is a warning and never blocks."""
+    """Check that the score reaches the threshold. If the LLM request failed, this adds a warning and never blocks."""
     score = _score_for(rules, inputs, phase)
     if score is None:
         return
@@ -44,14 +44,14 @@ def check_llm_score(rules: GroundingRules, inputs: PolicyInputs, phase: Phase) -
 
 
 def llm_warnings(rules: GroundingRules, inputs: PolicyInputs, phase: Phase) -> tuple[str, ...]:
-    """What the decision mentions if no LLM is configured."""
+    """Return the warnings that the decision includes if no LLM is configured."""
     score = _score_for(rules, inputs, phase)
     return (_skipped(score),) if score is not None and score.skipped in _ABSENT else ()
 
 
 def llm_notes(rules: GroundingRules, inputs: PolicyInputs, phase: Phase) -> dict[str, Any]:
-    """Metadata about the LLM: its score, and in the first phase that uses it the number, tokens, cost and time of its
-    calls."""
+    """Return metadata about the LLM: its score and, in the first phase that uses it, the number, tokens, cost and time
+    of its calls."""
     score = _score_for(rules, inputs, phase)
     if score is None:
         return {}
@@ -73,7 +73,7 @@ def llm_notes(rules: GroundingRules, inputs: PolicyInputs, phase: Phase) -> dict
 
 
 def _score_for(rules: GroundingRules, inputs: PolicyInputs, phase: Phase) -> LlmScore | None:
-    """The score that ``rules`` need at ``phase``, if the inputs have it."""
+    """Return the score that ``rules`` need at ``phase``, or None if the inputs don't have it."""
     request = rules.score_request
     if request is None or not inputs.final or rules.llm_grounding_phase not in (phase.value, "both"):
         return None

@@ -1,4 +1,4 @@
-"""Grounding policies evaluated over one reply as it grows, sentence by sentence."""
+"""Evaluates grounding policies on one reply as it grows, sentence by sentence."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ _ALLOWED = SentenceDecision()
 
 
 class ReplyEvaluation:
-    """The grounding policies of one reply; each of its ``n`` choices has its own evaluation.
+    """The evaluation of one reply by the grounding policies. Each of the reply's ``n`` choices has its own evaluation.
 
     Call ``start``, then ``sentence`` for each sentence, then ``finish``; or ``abort`` if the reply ends early. Each
     policy makes one decision per phase, however many sentences there are. Without a policy in scope it has the default
@@ -68,24 +68,24 @@ class ReplyEvaluation:
 
     @property
     def withheld(self) -> frozenset[int]:
-        """The indices of the sentences that were left out or replaced by a correction."""
+        """The indices of sentences that were left out or replaced by a correction."""
         return frozenset(self._withheld)
 
     @property
     def on_block(self) -> str:
-        """``replace`` or ``error``, as set by the blocking policy with the highest priority; ``replace`` if none
-        blocks."""
+        """``replace`` or ``error``, as set by the blocking policy with the highest priority, or ``replace`` if no
+        policy blocks."""
         return next((rules.on_block for rules in self._blocking_rules()), DEFAULTS.on_block)
 
     @property
     def abstention_response(self) -> str | None:
-        """The response of the blocking policy with the highest priority among those that have one; if none blocks, of
-        those that leave text out, for a reply of which nothing is left."""
+        """The abstention response of the highest-priority blocking policy that has one. If no policy blocks, the same
+        among the policies that leave text out, for a reply of which nothing is left."""
         deciding = self._blocking_rules() or self._stripping_rules()
         return next((rules.abstention_response for rules in deciding if rules.abstention_response is not None), None)
 
     def start(self) -> CombinedDecision:
-        """Bind the rules and check what is known already. If this blocks, the evaluation is closed."""
+        """Bind the rules and check what is already known. If this blocks, the evaluation is closed."""
         if not self._policies:
             return CombinedDecision()
         before = self._evaluate(Phase.BEFORE_WORKFLOW, self._inputs)
@@ -97,8 +97,8 @@ class ReplyEvaluation:
         return replace(known, decisions=tuple(result.decision for result in before))
 
     def start_before_call(self) -> CombinedDecision:
-        """Like ``start``, before the upstream is called: also check what else nothing in the reply can change, such as
-        a reported confidence, or no documents where citations are required."""
+        """Like ``start``, before the upstream is called, but also check what no reply can change, such as a reported
+        confidence, or missing documents if citations are required."""
         opening = self.start()
         if self._closed or not self._policies:
             return opening
@@ -142,10 +142,10 @@ class ReplyEvaluation:
         self._claims = [claim for claim in self._claims if not any(claim is other for other in claims)]
         self._unjudged = [text for text in self._unjudged if not any(text is other for other in unjudged)]
         self._withheld.difference_update(claim.claim.sentence_index for claim in claims)
-        self._blocking.clear()  # nothing blocked before it, or the reply would have ended there
+        self._blocking.clear()  # No earlier sentence blocked, or the reply would have ended there.
 
     def finish(self, inputs: PolicyInputs) -> CombinedDecision:
-        """The reply is complete: make the decisions that need all of it.
+        """Make the decisions that need the complete reply.
 
         ``inputs`` are those of the start with citations, trust score and coverage, with claims and unjudged text (by
         default those checked so far).
@@ -167,7 +167,8 @@ class ReplyEvaluation:
         return combine([*mid, *after])
 
     def abort(self) -> CombinedDecision:
-        """The reply ends early: decide on what was checked. Once the evaluation is closed this does nothing."""
+        """Decide on what was checked so far, because the reply ends early. Once the evaluation is closed, this does
+        nothing."""
         if self._closed or not self._policies:
             return CombinedDecision()
         inputs = replace(self._inputs, claims=tuple(self._claims), unjudged=tuple(self._unjudged))
@@ -183,7 +184,7 @@ class ReplyEvaluation:
         return results
 
     def _close(self, mid: Sequence[PolicyResult]) -> list[PolicyResult]:
-        """Record each policy's one decision of ``mid_execution``, with the time of every check in it."""
+        """Record each policy's single ``mid_execution`` decision, with the total time of all its checks."""
         self._closed = True
         closed = [
             replace(result, decision=replace(result.decision, latency_ms=self._spent_ms[result.policy.id]))

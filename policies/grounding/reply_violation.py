@@ -1,4 +1,4 @@
-"""A violation by a whole reply, which says how many documents the reply cites."""
+"""Builds violations by a whole reply, which say how many documents the reply cites."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from policies.types import Action, PolicyInputs, Violation
 
 
 def reply_violation(rules: GroundingRules, inputs: PolicyInputs, reason: str, code: str, **metadata: Any) -> Violation:
-    """With ``action_on_violation`` as its action; ``metadata`` is added to the usual."""
+    """Build the violation, with the action ``action_on_violation``. ``metadata`` is added to the standard metadata."""
     count = len(distinct_documents(inputs.citations))
     return Violation(
         action=Action(rules.action_on_violation),
