@@ -23,6 +23,7 @@ from app.events.records import RecordedRequest, RequestEvent
 from app.events.serialization import event_rows
 from app.gateway.service import Gateway
 from app.gateway.types import GatewayRequest
+from app.protocols.common.known_fields import KnownFields
 from app.protocols.common.stream_events import (
     Frame,
     JudgedClaims,
@@ -252,10 +253,16 @@ class _ReportingAdapter(ChatAdapter):
     """Reports the model's text and the gateway's output instead of encoding them. ``live``: text is sent before it is
     judged."""
 
-    def __init__(self, report: Callable[[PlaygroundEvent], None], *, live: bool) -> None:
+    def __init__(
+        self, report: Callable[[PlaygroundEvent], None], *, live: bool, fields: KnownFields | None = None
+    ) -> None:
+        super().__init__(fields)
         self._report, self._live = report, live
         self._said = ""
         self._at = 0
+
+    def restricted(self, fields: KnownFields) -> "_ReportingAdapter":
+        return _ReportingAdapter(self._report, live=self._live, fields=fields)
 
     def decode(
         self, body: AsyncIterator[bytes], content_type: str, *, dropped: Collection[int] = ()
