@@ -1,7 +1,6 @@
-"""Decisions without the text that they quote: of a reply, its markers, a document, or an LLM about them.
+"""Removes quoted text from decisions: text from a reply, its markers, a document, or an LLM's comments on them.
 
-Text is replaced field by field, as a whole. Nothing is searched for in the fields around it, so that a claim that says
-"low" changes no ``allow``.
+Whole fields are replaced. Other fields are not searched, so that a claim that says "low" cannot alter an ``allow``.
 """
 
 import re
@@ -12,22 +11,22 @@ from typing import Any
 from policies.types import Decision
 
 ELLIPSIS = "…"
-"""Replaces a text."""
+"""The replacement for removed text."""
 TEXT_FIELDS = frozenset({"claim", "claims", "correction", "marker", "reasoning", "sentence"})
-"""The metadata that quote text. A rule that quotes some in other metadata adds their names here."""
+"""The metadata keys that quote text. If a rule quotes text under other keys, add them here."""
 _NUMBER = r"\d{1,3}(?:[:,–-] ?\d{1,3}){0,4}"
 _NUMBERED = re.compile(rf"[\[【［(]\^?{_NUMBER}(?:†(?:source)?)?[\]】］)]")
 
 
 def redacted_marker(marker: str) -> str:
-    """A citation marker without text: a number in brackets stays as it is."""
+    """Remove text from a citation marker. A number in brackets is kept."""
     return marker if _NUMBERED.fullmatch(marker) else ELLIPSIS
 
 
 def without_text(decision: Decision, hides: Callable[[str], bool] = lambda _: True) -> Decision:
-    """``decision`` without the texts that it quotes and that ``hides`` selects.
+    """Remove the quoted texts that ``hides`` selects from ``decision``.
 
-    Reasons that quote text are replaced by those that do not (``Violation.without_text``), metadata by an ellipsis.
+    Reasons that quote text are replaced by ``Violation.without_text``, and metadata values by an ellipsis.
     """
 
     def redacted(name: str, value: Any) -> Any:

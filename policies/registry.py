@@ -16,7 +16,7 @@ CATEGORIES: Mapping[str, Category] = MappingProxyType({"retrieval": RETRIEVAL, "
 
 
 def parse_rules(category: str, rules: Mapping[str, Any]) -> Rules:
-    """Validate the rules of a policy and fill in their defaults.
+    """Validate a policy's rules and fill in defaults.
 
     ``rules`` is decoded JSON. Nothing is coerced, except that an integer is accepted as a number.
 
@@ -32,14 +32,14 @@ def parse_rules(category: str, rules: Mapping[str, Any]) -> Rules:
         return model.model_validate(dict(rules))
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=True, include_input=False)
-        # A default that depends on another rule is missing if a rule is invalid; only the invalid rule is an error.
+        # If a rule is invalid, defaults that depend on it are missing; only the invalid rule is reported.
         wrong = [detail for detail in details if detail["type"] != "default_factory_not_called"]
         raise RulesError([_explain(detail, model) for detail in wrong]) from None
 
 
 def without_derived(category: str, rules: Mapping[str, Any]) -> dict[str, Any]:
-    """``rules`` without those whose default depends on other rules, where they have the value of a policy that sets no
-    rule: nobody chose it, so it must not outlive a change of the rule that it depends on."""
+    """Remove rules whose default depends on other rules and whose value is the plain default. Nobody chose that value,
+    so it must follow later changes to the rule that it depends on."""
     model = CATEGORIES[category].rules if category in CATEGORIES else Rules
     derived = {name for name, field in model.model_fields.items() if field.default_factory is not None}
     usual = model().model_dump(mode="json", include=derived) if derived else {}
@@ -47,7 +47,7 @@ def without_derived(category: str, rules: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def json_schema() -> dict[str, dict[str, Any]]:
-    """The JSON Schema of each category's rules, by category."""
+    """Return the JSON Schema of each category's rules, by category."""
     return {name: category.rules.model_json_schema() for name, category in CATEGORIES.items()}
 
 

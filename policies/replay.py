@@ -1,4 +1,4 @@
-"""Replaying a logged request under other policies: for shadow policies and for simulations."""
+"""Replays logged requests under different policies, for shadow policies and simulations."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from policies.grounding.combined_settings import GroundingSettings
 from policies.types import Action, Citation, Decision, Phase, PolicyInputs, UnjudgedText, strictest
 
 NO_REPLY = "no_reply"
-"""The request was blocked before there was a reply."""
+"""The request was blocked before it had a reply."""
 CUT_OFF = "reply_cut_off"
 """The reply was blocked at a sentence that passes now; its continuation is unknown."""
 DOCUMENTS = "documents_differ"
@@ -31,7 +31,7 @@ CONSISTENCY = "consistency"
 CONFLICTS = "conflicts"
 """The documents would be compared with each other."""
 STANDINGS = "standings"
-"""It is unknown which text of the reply was unjudged, or how much of it would be."""
+"""It is unknown which text of the reply was unjudged, or how much text would be unjudged."""
 TOOLS = "evidence_from_tools"
 """Tool messages would count among the documents, or no longer count."""
 
@@ -53,12 +53,12 @@ class JudgeOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceLog:
-    """What is known about one choice of a logged reply.
+    """The data logged about one choice in a reply.
 
-    ``inputs`` include the claims and citations of sentences that were left out. ``positions``: the position in the
-    request of each of its documents. ``ready``: a judge was available when it began. ``complete``: it reached its end.
-    ``skipped``: the number of claims beyond ``max_claims``. ``delivered``: the indices of the sentences sent to the
-    client.
+    ``inputs`` includes the claims and citations in sentences that were left out. ``positions`` maps each of the
+    choice's documents to its position in the request. ``ready`` means that a judge was available when the choice began,
+    and ``complete`` that the choice reached its end. ``skipped`` is the number of claims beyond ``max_claims``.
+    ``delivered`` holds the indices of the sentences sent to the client.
     """
 
     inputs: PolicyInputs
@@ -71,12 +71,13 @@ class ChoiceLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestLog:
-    """What is known about a logged request.
+    """The data logged about a request.
 
-    ``late``: how many of the last ``chunks`` came with the reply. ``dropped``: the positions of the documents that
-    policies dropped. ``judging`` is None if the reply was not to be judged. ``blocked``: a policy blocked it.
-    ``tools``: whether policies counted tool messages among the documents; None if the request itself decided that.
-    ``conflicts``: the result of comparing the documents; None if they were not compared.
+    ``late`` is the number of documents, at the end of ``chunks``, that arrived with the reply. ``dropped`` holds the
+    positions of documents that policies dropped. ``judging`` is None if the reply was not to be judged. ``blocked``
+    means that a policy blocked the request. ``tools`` says whether policies counted tool messages among the documents,
+    or is None if the request itself decided that. ``conflicts`` is the result of comparing the documents, or None if
+    they were not compared.
     """
 
     chunks: Sequence[Chunk] = ()
@@ -93,9 +94,9 @@ class RequestLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayResult:
-    """What policies decide on a logged request. ``action`` is that of the whole: ``allow``, ``warn`` or ``block``.
+    """The policies' decisions on a logged request. ``action`` is the overall action: ``allow``, ``warn`` or ``block``.
 
-    ``doubts``: why the outcome of a live request could differ; empty if it could not.
+    ``doubts`` lists the reasons why a live request could have a different outcome; empty if it could not.
     """
 
     action: Action
@@ -105,7 +106,7 @@ class ReplayResult:
 
 
 def replay(policies: PolicySet, log: RequestLog) -> ReplayResult:
-    """The decisions that ``policies`` would have made on a request, had they been in force."""
+    """Compute the decisions that ``policies`` would have made on a request if they had been in force."""
     given = log.chunks[: len(log.chunks) - log.late]
     inputs = PolicyInputs(chunks=given, injectable=log.injectable)
     combined = policies.evaluate_documents(inputs)
@@ -138,7 +139,8 @@ def replay(policies: PolicySet, log: RequestLog) -> ReplayResult:
 
 
 def shadow_decisions(policies: PolicySet, log: RequestLog) -> tuple[Decision, ...]:
-    """The decisions of each shadow policy, had it been in force together with the enforced ones."""
+    """Compute the decisions that each shadow policy would have made if it had been in force together with the enforced
+    ones."""
     made: list[Decision] = []
     for policy in policies.shadow:
         together = sorted((*policies.policies, policy), key=priority_order)
@@ -151,7 +153,7 @@ def shadow_decisions(policies: PolicySet, log: RequestLog) -> tuple[Decision, ..
 
 
 class _ChoiceReplay:
-    """One choice under ``policies``: the steps of the gateway, without the upstream."""
+    """The replay of one choice under ``policies``: the gateway's steps, without the upstream."""
 
     def __init__(self, policies: PolicySet, log: RequestLog, choice: ChoiceLog, dropped: frozenset[int]) -> None:
         self._policies, self._log, self._choice = policies, log, choice
@@ -171,7 +173,7 @@ class _ChoiceReplay:
         self._blocked_before_call = policies.blocked_before_call(known) is not None
 
     def run(self) -> bool:
-        """Make the decisions; True if the choice is blocked."""
+        """Make the decisions, and return True if the choice is blocked."""
         if self.evaluation.start().action is Action.BLOCK:
             return True
         if self._blocked_before_call:
@@ -199,7 +201,7 @@ class _ChoiceReplay:
         return self.evaluation.finish(inputs).action is Action.BLOCK
 
     def _sentences(self) -> Iterator[tuple[int, list[ClaimVerdict], list[UnjudgedText]]]:
-        """The index, claims and unjudged text of each sentence that has any, in order."""
+        """Yield the index, claims and unjudged text of each sentence that has claims or unjudged text, in order."""
         claims: dict[int, list[ClaimVerdict]] = {}
         unjudged: dict[int, list[UnjudgedText]] = {}
         for claim in self._inputs.claims:
@@ -210,15 +212,15 @@ class _ChoiceReplay:
             yield index, claims.get(index, []), unjudged.get(index, [])
 
     def _doubt_missing(self, inputs: PolicyInputs) -> None:
-        """Doubt what the policies would have had checked and the log does not have."""
+        """Add a doubt for each check that the policies require and whose result is not in the log."""
         if set(self._settings.score_requests).difference(score.request for score in inputs.llm_scores):
             self.doubts.add(LLM)
         if self._settings.consistency_check and inputs.consistency is None and len(inputs.claims) > 1:
             self.doubts.add(CONSISTENCY)
 
     def _on_kept(self, dropped: frozenset[int]) -> PolicyInputs:
-        """The inputs with the documents that are not ``dropped``. If those differ from the documents that were judged
-        against, the verdicts are an approximation."""
+        """Return the inputs with the documents that are not ``dropped``. If these differ from the documents that the
+        reply was judged against, the verdicts are an approximation."""
         choice, inputs = self._choice, self._choice.inputs
         seen = max(choice.positions, default=-1)
         kept = [position for position in range(len(self._log.chunks)) if position not in dropped]
@@ -242,7 +244,7 @@ class _ChoiceReplay:
         return replace(inputs, chunks=chunks, claims=claims, citations=citations, cited_support=support)
 
     def _claims(self, inputs: PolicyInputs) -> Sequence[ClaimVerdict]:
-        """The claims as they would be judged, as far as the logged verdicts show."""
+        """Return the claims as they would be judged, as far as the logged verdicts show."""
         before, now = self._log.judging, self._judging
         if before is None:
             if inputs.chunks and not inputs.judge_unavailable:
@@ -276,7 +278,7 @@ class _ChoiceReplay:
 
 
 def _opening(inputs: PolicyInputs, *, ready: bool) -> PolicyInputs:
-    """The inputs as they were when the choice began."""
+    """Return the inputs as they were when the choice began."""
     return PolicyInputs(
         chunks=inputs.chunks,
         injectable=inputs.injectable,
@@ -320,7 +322,7 @@ def _trust(claims: Iterable[ClaimVerdict]) -> float | None:
 
 def _judged_differently(claim: ClaimVerdict, before: JudgeOptions, now: JudgeOptions) -> bool:
     """Whether the thresholds change how the claim is judged: a claim that no single passage supports is judged again
-    against two passages joined."""
+    against two joined passages."""
     if claim.reason is not None or claim.label is Label.NOT_A_CLAIM:
         return False
     joined = list(claim.support.values()).count(claim.entailed) > 1

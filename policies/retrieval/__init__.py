@@ -1,1 +1,1 @@
-"""The category ``retrieval``: are the documents good enough to answer from?"""
+"""The category ``retrieval``, which checks that the documents are good enough to answer from."""

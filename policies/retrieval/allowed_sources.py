@@ -1,4 +1,4 @@
-"""May a document be used? Blocked sources and allowed collections."""
+"""Checks documents against blocked sources and allowed collections."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from policies.types import PolicyInputs, Violation
 
 
 def check_source(rules: RetrievalRules, inputs: PolicyInputs, index: int) -> Iterator[Violation]:
-    """The document comes from one of ``blocked_sources``."""
+    """Check that the document does not come from one of ``blocked_sources``."""
     source = inputs.chunks[index].source
     if source is None:
         if rules.blocked_sources or rules.require_source_diversity:
@@ -26,7 +26,7 @@ def check_source(rules: RetrievalRules, inputs: PolicyInputs, index: int) -> Ite
 
 
 def check_collection(rules: RetrievalRules, inputs: PolicyInputs, index: int) -> Iterator[Violation]:
-    """The document's collection is not one of ``allowed_collections``."""
+    """Check that the document's collection is one of ``allowed_collections``."""
     if not rules.allowed_collections:
         return
     collection = inputs.chunks[index].collection

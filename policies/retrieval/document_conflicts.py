@@ -1,4 +1,4 @@
-"""Do the documents contradict each other?
+"""Checks whether documents contradict each other.
 
 Policies do no I/O: the caller compares the documents beforehand and passes the result in the inputs.
 """
@@ -12,12 +12,12 @@ from policies.retrieval.rules import RetrievalRules
 from policies.types import Action, PolicyInputs, Violation
 
 CONFLICT_THRESHOLD = 0.7
-"""From this score on, two documents contradict each other."""
+"""The score from which two documents count as contradicting each other."""
 
 
 def check_conflicts(rules: RetrievalRules, inputs: PolicyInputs, gone: Collection[int]) -> Iterator[Violation]:
-    """Documents that contradict each other, among those not ``gone``. Always a warning: no policy can know which of the
-    two is right."""
+    """Report documents, among those not ``gone``, that contradict each other. This is always a warning, because no
+    policy can know which of the two is right."""
     if not rules.check_conflicts or inputs.conflicts is None:
         return
     for contradiction in inputs.conflicts.contradictions:

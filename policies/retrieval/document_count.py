@@ -1,4 +1,4 @@
-"""Are there too few or too many documents?"""
+"""Checks the number of documents."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -11,7 +11,7 @@ from policies.types import Action, PolicyInputs, Violation
 
 
 def check_too_few(rules: RetrievalRules, count: int) -> Iterator[Violation]:
-    """``count`` documents are fewer than ``min_chunks``."""
+    """Check that ``count`` documents are at least ``min_chunks``."""
     fewest = max(rules.min_chunks, 1) if rules.require_documents else rules.min_chunks
     if count < fewest:
         yield Violation(
@@ -23,7 +23,7 @@ def check_too_few(rules: RetrievalRules, count: int) -> Iterator[Violation]:
 
 
 def check_too_many(rules: RetrievalRules, inputs: PolicyInputs, unfit: Collection[int]) -> Iterator[Violation]:
-    """There are more documents than ``max_chunks``. ``unfit``: the documents that other rules drop."""
+    """Check that there are at most ``max_chunks`` documents. ``unfit`` are the documents that other rules drop."""
     count = len(inputs.chunks)
     if count > rules.max_chunks:
         yield set_violation(
@@ -37,11 +37,11 @@ def check_too_many(rules: RetrievalRules, inputs: PolicyInputs, unfit: Collectio
 
 
 def _surplus(rules: RetrievalRules, chunks: Sequence[Chunk], unfit: Collection[int]) -> list[int]:
-    """The documents beyond ``max_chunks``: the least relevant.
+    """Return the documents beyond ``max_chunks``, which are the least relevant ones.
 
-    Among equally relevant documents at the limit, the ``unfit`` are dropped first and then the last given; with
-    ``require_source_diversity`` the last of the source that has the most. So the order of equally relevant documents
-    does not decide whether a source dominates or too few are left.
+    Among equally relevant documents at the limit, the ``unfit`` ones are dropped first, and then the last ones given
+    or, with ``require_source_diversity``, the last ones from the source with the most documents. The order of equally
+    relevant documents thus doesn't decide whether a source dominates or too few documents are left.
     """
     ranked = by_relevance(chunks, range(len(chunks)))
     least = irrelevance(chunks[ranked[rules.max_chunks]])
@@ -59,5 +59,6 @@ def _surplus(rules: RetrievalRules, chunks: Sequence[Chunk], unfit: Collection[i
 
 
 def _crowding(rules: RetrievalRules, source: str | None, left: Counter[str | None]) -> tuple[int, str]:
-    """How many documents of ``source`` are left; its name breaks ties. A document without a source crowds nobody."""
+    """Sort key: the number of documents left from ``source``; its name breaks ties. Documents without a source don't
+    count."""
     return (0, "") if source is None or not rules.require_source_diversity else (left[source], source)

@@ -1,4 +1,4 @@
-"""Evaluates retrieval policies: are the documents good enough to answer from?
+"""Evaluates retrieval policies, which check that the documents are good enough to answer from.
 
 A gateway request knows all its documents at once and is checked in ``before_workflow`` only. A run records them one by
 one: each is checked in ``mid_execution`` as it is recorded, and the set as a whole in ``after_workflow``.
@@ -19,7 +19,7 @@ from policies.types import Action, Phase, PolicyInputs, Violation
 __all__ = ["RETRIEVAL", "RetrievalEvaluator", "RetrievalRules"]
 
 _DOCUMENT_CHECKS = (check_relevance, check_source, check_collection, check_source_age)
-"""The checks of one document, in the order of evaluation."""
+"""The checks on a single document, in order of evaluation."""
 
 
 class RetrievalEvaluator:
@@ -73,7 +73,7 @@ def _check_document(rules: RetrievalRules, inputs: PolicyInputs, index: int) -> 
 
 
 def _up_to_block(violations: Iterator[Violation]) -> tuple[Violation, ...]:
-    """``violations`` up to the first that blocks: it ends the call that recorded the document."""
+    """Return ``violations`` up to the first blocking one, which ends the call that recorded the document."""
     found: list[Violation] = []
     for violation in violations:
         found.append(violation)

@@ -1,4 +1,4 @@
-"""Is a document relevant enough? Also sorts documents by relevance."""
+"""Checks whether documents are relevant enough, and sorts them by relevance."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +10,7 @@ from policies.types import PolicyInputs, Violation
 
 
 def check_relevance(rules: RetrievalRules, inputs: PolicyInputs, index: int) -> Iterator[Violation]:
-    """The document's relevance score is below ``min_relevance_score``."""
+    """Check that the document's relevance score is at least ``min_relevance_score``."""
     score = inputs.chunks[index].relevance_score
     if score is None:
         if rules.min_relevance_score > 0:
@@ -28,7 +28,7 @@ def check_relevance(rules: RetrievalRules, inputs: PolicyInputs, index: int) -> 
 
 
 def by_relevance(chunks: Sequence[Chunk], indices: Sequence[int]) -> list[int]:
-    """``indices``, the most relevant first. Equal scores keep their order."""
+    """Sort ``indices``, most relevant first. Documents with equal scores keep their order."""
     return sorted(indices, key=lambda index: irrelevance(chunks[index]))
 
 

@@ -1,4 +1,4 @@
-"""Is a document stale? Its age against ``max_source_age_days``."""
+"""Checks whether a document is stale."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from policies.types import PolicyInputs, Violation
 
 
 def check_source_age(rules: RetrievalRules, inputs: PolicyInputs, index: int) -> Iterator[Violation]:
-    """The document is older than ``max_source_age_days``."""
+    """Check that the document is at most ``max_source_age_days`` days old."""
     age = inputs.chunks[index].age_days
     if age is None:
         yield from missing_metadata(rules, inputs, index, missing="age", rule="max_source_age_days")

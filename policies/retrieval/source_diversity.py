@@ -1,4 +1,4 @@
-"""Does one source dominate?"""
+"""Checks whether one source dominates."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -11,10 +11,10 @@ from policies.types import PolicyInputs, Violation
 
 
 def check_source_diversity(rules: RetrievalRules, inputs: PolicyInputs, gone: Collection[int]) -> Iterator[Violation]:
-    """A source has more than ``max_single_source_ratio`` of the documents that are not ``gone``.
+    """Check that no source has more than ``max_single_source_ratio`` of the documents that are not ``gone``.
 
-    One violation for each such source, the largest share first. With ``drop`` this includes sources that come to
-    dominate as documents of another are dropped.
+    Yields one violation for each such source, largest share first. With ``drop``, this includes sources that come to
+    dominate because documents from another source are dropped.
     """
     if not rules.require_source_diversity:
         return
@@ -45,7 +45,7 @@ def check_source_diversity(rules: RetrievalRules, inputs: PolicyInputs, gone: Co
 
 
 def _dominating(rules: RetrievalRules, inputs: PolicyInputs, left: Sequence[int]) -> list[tuple[str, float]]:
-    """The sources over the limit and their shares of the documents ``left``, the largest first."""
+    """Return the sources above the limit with their shares of the documents ``left``, largest first."""
     counts = Counter(source for index in left if (source := inputs.chunks[index].source) is not None)
     shares = ((source, count / len(left)) for source, count in counts.items())
     over = [(source, ratio) for source, ratio in shares if ratio > rules.max_single_source_ratio]

@@ -9,6 +9,6 @@ from typing import Any
 
 @cache
 def templates() -> Sequence[Mapping[str, Any]]:
-    """The templates, each ``{name, category, description, rules}``; omitted rules have their defaults."""
+    """Return the templates, each ``{name, category, description, rules}``; omitted rules have their default values."""
     text = files(__name__).joinpath("templates.toml").read_text(encoding="utf-8")
     return tuple(tomllib.loads(text)["templates"])
