@@ -1,5 +1,5 @@
-"""Exact features of a claim and its evidence, beside the model: repeated words, changed numbers, dropped negations,
-swapped roles."""
+"""Exact features of a claim and its evidence that complement the model: repeated words, changed numbers, dropped
+negations, swapped roles."""
 
 from judges.features.calibration import NAMES, WORDED, Combined, combine, explain, spread, vector, weigh
 from judges.features.claim_comparison import ClaimComparison, Features, comparison, compute

@@ -1,4 +1,4 @@
-"""Aligns a sentence of a claim with a sentence of the evidence."""
+"""Aligns a sentence in the claim with a sentence in the evidence."""
 
 from collections.abc import Container, Mapping, Sequence
 
@@ -8,15 +8,15 @@ from judges.features.parsed_text import ParsedSentence
 
 
 class SentencePair(Struct, frozen=True):
-    """The two sentences, and how much of the claim is in the evidence."""
+    """Two aligned sentences, with how much of the claim is in the evidence."""
 
     claim: ParsedSentence
     evidence: ParsedSentence
     coverage: float
     lacking: int
-    """The number of the claim's content words that this sentence lacks."""
+    """The number of the claim's content words that the evidence sentence lacks."""
     shared: int
-    """The number of those that it has."""
+    """The number of the claim's content words that the evidence sentence contains."""
     anchors: list[tuple[int, int]]
     """The longest common subsequence of keys: (position in the claim, position in the evidence)."""
 
@@ -24,14 +24,15 @@ class SentencePair(Struct, frozen=True):
 def pair_up(
     target: ParsedSentence, evidence: ParsedSentence, frame: Mapping[str, float], coverage: float
 ) -> SentencePair:
-    """Align the two. ``frame`` is what the claim is about, by weight; ``coverage`` the share of it in the evidence."""
+    """Align two sentences. ``frame`` has the weighted words that the claim is about; ``coverage`` is their share in the
+    evidence."""
     full = [key in evidence.weights for key, weight in frame.items() if weight == 1.0]
     shared = sum(full)
     return SentencePair(target, evidence, coverage, len(full) - shared, shared, anchors_of(target.keys, evidence.keys))
 
 
 def share_of(frame: Mapping[str, float], keys: Container[str]) -> float:
-    """The share of the frame's weight that ``keys`` holds."""
+    """Return the share of the frame's weight that ``keys`` contains."""
     total = found = 0.0
     for key, weight in frame.items():
         total += weight
@@ -41,7 +42,7 @@ def share_of(frame: Mapping[str, float], keys: Container[str]) -> float:
 
 
 def held(frame: Mapping[str, float], keys: Container[str]) -> float:
-    """How much of the frame's weight ``keys`` holds."""
+    """Return how much of the frame's weight ``keys`` contains."""
     return sum([weight for key, weight in frame.items() if key in keys])
 
 
@@ -50,7 +51,7 @@ def ramp(value: float, low: float, high: float) -> float:
 
 
 def anchors_of(claim: Sequence[str], evidence: Sequence[str]) -> list[tuple[int, int]]:
-    """The longest common subsequence, over the keys that both have."""
+    """Return the longest common subsequence over the keys in both sentences."""
     common = set(claim) & set(evidence)
     rows = [place for place, key in enumerate(claim) if key in common]
     columns = [place for place, key in enumerate(evidence) if key in common]
@@ -79,12 +80,12 @@ def anchors_of(claim: Sequence[str], evidence: Sequence[str]) -> list[tuple[int,
 
 
 def touched(evidence: ParsedSentence, anchors: Sequence[tuple[int, int]]) -> set[int]:
-    """The clauses of the evidence that the claim stands in."""
+    """Return the clauses in the evidence that match the claim."""
     return {evidence.clauses[place] for _, place in anchors}
 
 
 def gap(anchors: Sequence[tuple[int, int]], place: int, end: int) -> tuple[int, int]:
-    """The stretch of the evidence between the anchors round a place of the claim."""
+    """Return the stretch of the evidence between the anchors around a position in the claim."""
     low, high = 0, end
     for mine, theirs in anchors:
         if mine < place:

@@ -23,7 +23,7 @@ from judges.types import Probabilities
 
 WEIGHTS_FILE: Final = "weights.json"
 _FLOOR: Final = 1e-3
-"""Probabilities are clamped to this distance from 0 and 1: beyond it, a model's certainty means nothing more."""
+"""Probabilities are clamped to this distance from 0 and 1, beyond which a model's certainty is meaningless."""
 _HEARD: Final = 2.5
 """The log-odds beyond which a model's certainty would outweigh any exact feature."""
 _TOLD: Final = 0.5
@@ -47,8 +47,8 @@ MOVES: Final[Mapping[str, tuple[float, float]]] = {
     "quantity_absent": (-0.4, 0.0),
     "overclaims": (-2.5, 0.0),
 }
-"""What each signal at 1 adds to the log-odds of (entailed, contradicted) against neither. Those that are exact are rare
-and weigh much; for the last two the claims kept from the encoder show little beyond what the model says itself."""
+"""What each signal at 1 adds to the log-odds of (entailed, contradicted) against neither. Exact signals are rare and
+have a large weight. On held-out claims, the last two add little to the model's own scores."""
 NAMES: Final = (
     "model_entailed",
     "model_contradicted",
@@ -56,15 +56,15 @@ NAMES: Final = (
     "best_contradicted",
     "overlap",
 )
-"""What each place of a vector holds."""
+"""The components of a feature vector, in order."""
 WORDED: Final = ("content", "sentence", "pairs")
-"""The same of a vector of wording."""
+"""The components of a wording vector, in order."""
 _FEATURES: Final[Mapping[str, tuple[str, ...]]] = {"entailed": NAMES, "worded": WORDED, "contradicted": NAMES}
-"""What each regression weighs."""
+"""The components that each regression uses."""
 
 
 class Combined(Struct, frozen=True):
-    """The probabilities of a pair, and a sentence about the strongest feature; None if there is none."""
+    """The probabilities of a pair, with a sentence about the strongest feature, or None if no feature is present."""
 
     probabilities: Probabilities
     explanation: str | None
@@ -83,8 +83,8 @@ class Regression(Struct, frozen=True):
 
 @cache
 def regressions() -> Mapping[str, Regression]:
-    """The regressions of the package: ``entailed``, ``worded`` and ``contradicted``. Raises ValueError if they were
-    fitted with other features than these."""
+    """Load the package's regressions: ``entailed``, ``worded`` and ``contradicted``. Raises ValueError if they were
+    fitted with different features."""
     data = json.loads(resources.files("judges.features").joinpath(WEIGHTS_FILE).read_text(encoding="utf-8"))
     if any(tuple(data[name]["weights"]) != names for name, names in _FEATURES.items()):
         raise ValueError(f"{WEIGHTS_FILE} was fitted on other features: fit it again")
@@ -97,7 +97,7 @@ def combine(
     model: Probabilities,
     best: tuple[float, float] | None = None,
 ) -> Combined:
-    """Correct a model's probabilities of a pair by the features of its texts.
+    """Correct a model's probabilities for a pair by the features of its texts.
 
     Never raises. Takes time in proportion to the number of sentences in the evidence.
 
@@ -116,7 +116,7 @@ def combine(
 
 
 def vector(model: Probabilities, features: Features, best: tuple[float, float] | None = None) -> list[float]:
-    """The input of the regressions, in the order of ``NAMES``."""
+    """Build the input for the regressions, in the order of ``NAMES``."""
     return [
         _log_odds(model.entailed),
         _log_odds(model.contradicted),
@@ -126,14 +126,15 @@ def vector(model: Probabilities, features: Features, best: tuple[float, float] |
 
 
 def weigh(found: Sequence[float], wording: Wording, features: Features) -> Probabilities:
-    """The probabilities by the regressions, shifted by the exact features."""
+    """Compute probabilities with the regressions, and shift them by the exact features."""
     by = regressions()
     lacking = min(0.0, by["worded"].log_odds((wording.content, wording.sentence, wording.pairs)))
     return spread(by["entailed"].log_odds(found) + lacking, by["contradicted"].log_odds(found), features)
 
 
 def spread(entailed: float, contradicted: float, features: Features) -> Probabilities:
-    """Probabilities from the log-odds of "entailed", and of "contradicted" if not entailed, shifted by features."""
+    """Compute probabilities from the log-odds of "entailed" and of "contradicted if not entailed", shifted by
+    features."""
     for_it = against = 0.0
     for name, (to_entailed, to_contradicted) in MOVES.items():
         if value := getattr(features, name):
@@ -158,7 +159,7 @@ def _log_odds(share: float) -> float:
 
 
 def explain(features: Features) -> str | None:
-    """A sentence about the strongest feature, differences first; None if there is none."""
+    """Return a sentence about the strongest feature, differences first, or None if no feature is present."""
     for name, text in _EXPLANATIONS:
         if getattr(features, name) >= _TOLD:
             told = features.detail if name in ("quantity_differs", "name_differs") else None

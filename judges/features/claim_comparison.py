@@ -1,4 +1,4 @@
-"""Compares a claim with a window of evidence, and returns the result as features from 0 to 1."""
+"""Compares a claim with a window of evidence, and returns features from 0 to 1."""
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,51 +25,51 @@ _LEAST_COVERAGE: Final = 0.5
 _SAME_SUBJECT: Final = 0.5
 _SETTLED: Final = 0.95
 _WITHHELD: Final = 0.5
-"""A difference that keeps a claim from being supported and is no contradiction: a question may name more than it asks
-about."""
+"""A difference that keeps a claim from being supported but is not a contradiction: a question may name more than it
+asks about."""
 _MAY_WELL: Final = 0.35
-"""How much less of a claim a sentence may have than another one, and be the one that it is from."""
+"""How much less of the claim a sentence may contain than the best sentence, and still count as the claim's source."""
 _OF_SUBJECT: Final = 3
-"""Words with content at the beginning of what stands before a claim: they say what it is about."""
+"""Number of content words at the beginning of the text before a claim that say what the claim is about."""
 
 
 class Features(Struct, frozen=True):
-    """Named like the weights in ``calibration``."""
+    """The features of a claim and its evidence. The names match the weights in ``calibration``."""
 
     verbatim: float = 0.0
-    """The claim stands in the evidence word for word."""
+    """The evidence contains the claim word for word."""
     contained: float = 0.0
-    """The claim's content stands in one sentence, in its order, with its quantities and its polarity."""
+    """One sentence contains the claim's content, in the same order, with the same quantities and polarity."""
     covered: float = 0.0
-    """The same without regard to order, neighbours included."""
+    """The same regardless of order, with neighbouring sentences included."""
     overlap: float = 0.0
-    """Share of the claim's content in the best sentence and its neighbours."""
+    """The share of the claim's content in the best sentence and its neighbours."""
     quantity_differs: float = 0.0
     polarity_differs: float = 0.0
     roles_swapped: float = 0.0
     name_differs: float = 0.0
     quantity_absent: float = 0.0
     overclaims: float = 0.0
-    """The claim is wider or surer than the evidence (most for some, done for planned)."""
+    """The claim is broader or more certain than the evidence ("most" for "some", "done" for "planned")."""
     detail: str | None = None
-    """In words, for the report: what differs."""
+    """A description of the difference, for reports."""
 
 
 def compute(evidence: Prepared, claim: Prepared) -> Features:
-    """The features of a claim and one piece of evidence."""
+    """Compute the features of a claim and one piece of evidence."""
     return ClaimComparison(claim).features(evidence)
 
 
 def comparison(claim: Prepared) -> "ClaimComparison":
-    """The comparison of a claim with several pieces of evidence."""
+    """Build a comparison of a claim with several pieces of evidence."""
     return ClaimComparison(claim)
 
 
 class ClaimComparison:
-    """Compares a claim with pieces of evidence, and with all of them together; each sentence is compared once.
+    """Compares a claim with pieces of evidence, singly and together. Each sentence is compared only once.
 
-    Sentences of the claim that its last one depends on are context and are not judged; of the others, the worst result
-    counts.
+    Sentences in the claim that its last sentence depends on are context and are not judged. Among the others, the worst
+    result counts.
     """
 
     def __init__(self, claim: Prepared) -> None:
@@ -84,7 +84,7 @@ class ClaimComparison:
         self._targets = [_Target(sentence, context, claim.asked) for sentence in claim.sentences[first:]]
 
     def features(self, evidence: Prepared) -> Features:
-        """The features of the claim and ``evidence``."""
+        """Compute the features of the claim and ``evidence``."""
         if not self._targets or not evidence.sentences:
             return Features()
         if self._context and share_of(self._context, evidence.keys) < _SAME_SUBJECT:
@@ -137,24 +137,25 @@ class _Look:
 
 @dataclass(slots=True)
 class _Seen:
-    """The strongest results of all sentences of the evidence, with what differs."""
+    """The strongest results over all sentences in the evidence, with the differences."""
 
     contained: float = 0.0
     covered: float = 0.0
     plain: float = 0.0
-    """The share of the claim in a sentence than which it does not surely say more."""
+    """The share of the claim in a sentence that the claim does not clearly exceed."""
     loosely: float = 0.0
     wider: tuple[float, float] = (0.0, 0.0)
-    """How much the claim says more than another sentence, and the share of it there."""
+    """How much more the claim says than a sentence, and the share of the claim in that sentence."""
     polarity: float = 0.0
     roles: float = 0.0
     quantity: tuple[float, str | None] = (0.0, None)
     differing: ParsedSentence | None = None
-    """The sentence that has another quantity."""
+    """The sentence that has a different quantity."""
     name: tuple[float, str | None] = (0.0, None)
 
     def take(self, look: _Look, evidence: Prepared, *, absent: bool) -> None:
-        """``absent``: the evidence lacks a quantity of the claim, so that it does not say it."""
+        """Take the result for one sentence. ``absent`` means that the evidence lacks a quantity in the claim, and so
+        can't support it."""
         target, flipped = look.pair.claim, max(look.opposed, 0.0)
         if flipped or look.swapped:
             self.polarity, self.roles = max(self.polarity, flipped), max(self.roles, look.swapped)
@@ -177,12 +178,14 @@ class _Seen:
 
     @property
     def overclaims(self) -> float:
-        """Nothing of a sentence that says less, where another one may well be what the claim is from."""
+        """How far the claim exceeds the evidence: 0 if the claim may well come from a sentence that it does not
+        exceed."""
         sure, coverage = self.wider
         return max(self.loosely, sure if self.plain < coverage - _MAY_WELL else 0.0)
 
     def settle(self, *, universal: bool) -> None:
-        """The evidence says so in these words: what differs is of something else, save where all are meant."""
+        """Record that the evidence contains the claim word for word. Differences then concern other things, unless the
+        claim is about all of them (``universal``)."""
         self.quantity = self.name = (0.0, None)
         self.roles = self.loosely = 0.0
         self.wider = (0.0, 0.0)
@@ -191,7 +194,7 @@ class _Seen:
 
 
 class _Target:
-    """A sentence of the claim, with its comparisons so far by the identity of the other side."""
+    """A sentence in the claim, with its comparisons so far, keyed by the identity of the other side."""
 
     def __init__(self, sentence: ParsedSentence, context: Mapping[str, float], asked: frozenset[str]) -> None:
         self._sentence = sentence
@@ -208,7 +211,7 @@ class _Target:
         self._looks: dict[int, _Look] = {}
         self._lacking: dict[int, Sequence[Quantity]] = {}
         self._held: list[object] = []
-        """What was seen, so that no other thing takes its identity."""
+        """Keeps the compared objects alive, so that their identities are not reused."""
 
     def compare(self, evidence: Prepared) -> Features:
         sentences = evidence.sentences
@@ -251,11 +254,11 @@ class _Target:
         )
 
     def _repeating(self, places: Sequence[int], sentences: Sequence[ParsedSentence]) -> frozenset[int]:
-        """Those of ``places`` where the claim stands as a sentence of its own."""
+        """Return the ``places`` where the claim forms a whole sentence."""
         return frozenset(place for place in places if sentences[place].run == self._sentence.run)
 
     def _counts_alike(self, sentence: ParsedSentence) -> bool:
-        """Whether it has a quantity of a kind that the claim has."""
+        """Whether the sentence has a quantity of the same kind as one in the claim."""
         return any(_kind(quantity) in self._kinds for _, quantity in sentence.quantities)
 
     def _by_units(self, sentences: Sequence[ParsedSentence]) -> list[tuple[float, int]]:
@@ -283,8 +286,8 @@ class _Target:
     def _told_by_another(
         self, differing: ParsedSentence, sentences: Sequence[ParsedSentence], others: Container[int]
     ) -> bool:
-        """Whether another sentence, none of ``others``, with as much of what the claim is about, has all its
-        quantities: then it is that one that the claim tells. Of several quantities it needs to have these alone."""
+        """Whether a different sentence, not among ``others``, matches the claim's topic equally well and has all of its
+        quantities, so that the claim refers to that sentence. Of several quantities, only these are needed."""
         about = held(self._about, differing.weights)
         keys = [quantity.key for quantity in self._quantities]
         if len(keys) > 1:
@@ -300,7 +303,7 @@ class _Target:
         )
 
     def _absent(self, evidence: Prepared) -> float:
-        """The share of the claim's quantities that the evidence does not have."""
+        """Return the share of the claim's quantities that the evidence lacks."""
         return len(self._lacks(evidence)) / len(self._quantities) if self._quantities else 0.0
 
     def _lacks(self, evidence: Prepared) -> Sequence[Quantity]:
@@ -317,8 +320,8 @@ class _Target:
     def _judge(
         self, scored: Sequence[tuple[float, int]], evidence: Prepared, others: Container[int], overlap: float
     ) -> Features:
-        """``scored``: sentences that have much of the claim, with the share of it, the largest first; ``others``: those
-        that are about another subject."""
+        """Judge the claim against the candidate sentences. ``scored`` has the sentences that contain much of the claim,
+        with the share, largest first; ``others`` are those about a different subject."""
         repeated = verbatim(self._sentence, evidence, others)
         target, absent = self._sentence, self._absent(evidence)
         universal = target.quantifier == UNIVERSAL
@@ -328,7 +331,7 @@ class _Target:
             looks.append(self._look(evidence.sentences[place], coverage))
             seen.take(looks[-1], evidence, absent=absent > 0.0)
             if repeated >= _SETTLED and not universal and seen.contained >= 1.0 and seen.covered:
-                break  # coverage only falls from here
+                break  # From here on, coverage only decreases.
         if seen.differing is not None and self._told_by_another(seen.differing, evidence.sentences, others):
             seen.quantity = (0.0, None)
         if not repeated and any(target.run in one.run and put_in_doubt(target, one) for one in evidence.sentences):
@@ -355,7 +358,8 @@ class _Target:
 
 
 def _named(subject: frozenset[str], place: int, sentences: Sequence[ParsedSentence]) -> frozenset[str]:
-    """What of ``subject`` a sentence names, or the one before it where it points back to that."""
+    """Return the parts of ``subject`` that a sentence names, or that the previous sentence names if this one refers
+    back to it."""
     around = sentences[max(0, place - sentences[place].leans) : place + 1]
     return subject & {key for sentence in around for key in sentence.keys}
 
@@ -378,7 +382,7 @@ def _strength(found: tuple[float, str | None]) -> float:
 def _best_neighbourhood(
     frame: Mapping[str, float], evidence: Prepared, candidates: Sequence[tuple[float, int]]
 ) -> float:
-    """The largest share that a candidate has with the sentences on either side of it."""
+    """Return the largest share that a candidate sentence has together with the sentences on either side."""
     best = 0.0
     for _, place in candidates:
         keys: set[str] = set()

@@ -1,4 +1,4 @@
-"""The protocol of feature extraction, which the module ``judges.features`` implements."""
+"""The protocol for feature extraction, which the package ``judges.features`` implements."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -13,19 +13,19 @@ class FeatureExtractor(Protocol):
     """Compares the numbers, dates, units and names of two texts, and corrects a model's probabilities by them."""
 
     def prepare(self, text: str, context: str = "", asked: str = "", /) -> Prepared:
-        """Parse ``text``, which follows on ``context`` and answers the question ``asked``."""
+        """Parse ``text``, which follows ``context`` and answers the question ``asked``."""
         ...
 
     def together(self, parts: Sequence[Prepared], /) -> Prepared:
-        """Several parsed texts as one."""
+        """Combine several parsed texts to one."""
         ...
 
     def as_written(self, text: str, claim: Prepared, evidence: Sequence[Prepared], /) -> str:
-        """``text`` with the quantities of ``claim`` in the form that ``evidence`` has them in."""
+        """Rewrite the quantities of ``claim`` in ``text`` in the form used in ``evidence``."""
         ...
 
     def comparison(self, claim: Prepared, /) -> ClaimComparison:
-        """A claim to be compared with several pieces of evidence."""
+        """Build a comparison of a claim with several pieces of evidence."""
         ...
 
     def combine(
@@ -36,6 +36,6 @@ class FeatureExtractor(Protocol):
         best: tuple[float, float] | None = None,
         /,
     ) -> Combined:
-        """The probabilities of a pair, from the model's and the features. ``best``: the highest P(entailed) and
-        P(contradicted) of any single window, where ``model`` is for several."""
+        """Combine the model's probabilities for a pair with the features. If ``model`` is for several windows, ``best``
+        has the highest P(entailed) and P(contradicted) of any single window."""
         ...

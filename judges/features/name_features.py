@@ -1,4 +1,4 @@
-"""Detects that a claim has another name or word than a sentence that is otherwise similar."""
+"""Detects that a claim has a different name or word from an otherwise similar sentence."""
 
 from collections.abc import Container
 from difflib import SequenceMatcher
@@ -10,11 +10,11 @@ from judges.features.words.lexicon import ROLES
 from judges.features.words.stemming import lexeme
 
 _REPLACED_IN: Final = 0.6
-"""The least of a claim that a sentence has of it otherwise."""
+"""The minimum share of the claim that a sentence must contain apart from the replaced word."""
 
 
 def name_differs(pair: SentencePair) -> tuple[float, str | None]:
-    """The last word is another letter or name after the same word: gate C for gate B."""
+    """Detect that the last word is a different letter or name after the same words: gate C instead of gate B."""
     claim, evidence = pair.claim, pair.evidence
     if len(claim.keys) < 3 or len(pair.anchors) != len(claim.keys) - 1 or pair.anchors[-1][0] != len(claim.keys) - 2:
         return 0.0, None
@@ -33,8 +33,8 @@ def name_differs(pair: SentencePair) -> tuple[float, str | None]:
 
 
 def replaced(pair: SentencePair) -> tuple[str, str] | None:
-    """The one word of content that the claim has between the same neighbours as the evidence has another one, and that
-    other."""
+    """Return the only content word in the claim that differs from the evidence between the same neighbours, with the
+    word in the evidence; None if there is no such word."""
     if pair.lacking != 1 or pair.coverage < _REPLACED_IN:
         return None
     mine, theirs = words_of(pair.claim), words_of(pair.evidence)
@@ -50,8 +50,8 @@ def replaced(pair: SentencePair) -> tuple[str, str] | None:
 
 
 def name_replaced(pair: SentencePair, words: tuple[str, str], known: Container[str]) -> tuple[float, str | None]:
-    """One name in the place of another, surely if the claim's is none of the ``known`` words of the evidence. Two
-    spellings or an abbreviation are no other name."""
+    """Detect a replaced name. The strength is full if the claim's name is not among the ``known`` words in the
+    evidence. A different spelling or an abbreviation doesn't count as a different name."""
     mine, theirs = (lexeme(word).key for word in words)
     if mine not in pair.claim.names or theirs not in pair.evidence.names or _spelled_alike(*words):
         return 0.0, None

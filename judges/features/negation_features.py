@@ -1,4 +1,4 @@
-"""Detects that a claim says the opposite of a sentence that is otherwise similar."""
+"""Detects that a claim says the opposite of an otherwise similar sentence."""
 
 from collections.abc import Container, Sequence
 from typing import Final
@@ -29,11 +29,11 @@ from judges.features.words.stemming import lexeme
 
 UNCLEAR: Final = -1.0
 _OF_SUBJECT: Final = 2
-"""The place up to which a word of a sentence belongs to its subject."""
+"""The position up to which a word belongs to the sentence's subject."""
 _MOSTLY: Final = 0.74
 _NEAR: Final = 4
 _PASSED: Final = ("non", "longer")
-"""Behind a negation, before what it denies: "non-toxic", "no longer sold"."""
+"""Words between a negation and what it denies: "non-toxic", "no longer sold"."""
 _FIRST: Final = "#ordinal::1"
 _AMOUNTS: Final = (QuantityKind.MONEY, QuantityKind.PERCENT, QuantityKind.MEASURE)
 _A_THING: Final = 2
@@ -43,8 +43,8 @@ _BORDERS: Final = BEFORE_A_BORDER | BEYOND_A_BORDER
 
 
 def polarity_differs(pair: SentencePair) -> float:
-    """One says that something is so, the other that it is not. ``UNCLEAR`` where one of them denies something, and what
-    that is cannot be told: then neither is said by the other."""
+    """Detect that one sentence affirms what the other denies. Return ``UNCLEAR`` if it is unclear what a sentence
+    denies; then neither sentence supports the other."""
     claim, evidence = pair.claim, pair.evidence
     universal = evidence.quantifier == UNIVERSAL or has_word(evidence, WHOLE)
     denied = pair.lacking == 1 and claim.signs.keys() & evidence.signs.keys() and universal
@@ -82,23 +82,24 @@ def polarity_differs(pair: SentencePair) -> float:
 
 
 def _denies_by_word(sentence: ParsedSentence) -> bool:
-    """Whether it has nothing of something without a negation: a fee of zero, one that is waived."""
+    """Whether the sentence denies something without a negation: a fee of zero, or one that is waived."""
     amounts = [
         quantity.values
         for _, quantity in sentence.quantities
-        if quantity.values and (quantity.kind in _AMOUNTS or quantity.text.isalpha())  # not town 0, but zero fees
+        if quantity.values and (quantity.kind in _AMOUNTS or quantity.text.isalpha())  # Not "town 0".
     ]
     zero = bool(amounts) and not any(values[0] for values in amounts)
     return zero or has_word(sentence, WAIVING)
 
 
 def _said_otherwise(pair: SentencePair) -> bool:
-    """Whether a negation that one of the two has alone may say what the other says without it, or with it elsewhere."""
+    """Whether a negation that only one of the sentences has may express what the other says without it, or with a
+    negation elsewhere."""
     claim, evidence = pair.claim, pair.evidence
     mine, theirs = len(claim.negations), len(evidence.negations)
     if mine == theirs:
         return mine > 0 or _over_a_border(pair)
-    twice = has_word(evidence, ("without",)) and len(set(evidence.negations)) == 1  # none is without
+    twice = has_word(evidence, ("without",)) and len(set(evidence.negations)) == 1  # Neither is without one.
     if (max(mine, theirs) > 1 and not twice) or any(has_word(one, SHIFTING) for one in (claim, evidence)):
         return True
     if _signs_differ(pair) < 1 or (theirs and has_word(claim, ("only",))) or words_of(evidence)[-2] in STANDING_FOR:
@@ -114,7 +115,7 @@ def _said_otherwise(pair: SentencePair) -> bool:
 
 
 def _denies_one_of_two(sentence: ParsedSentence) -> bool:
-    """Whether it speaks of what it denies in another place too: patients with diabetes and those without."""
+    """Whether the sentence also mentions elsewhere what it denies: patients with diabetes and those without."""
     return any(
         denied and sentence.keys.count(denied) > 1
         for denied in (_denied(sentence, place) for place in sentence.denials)
@@ -122,13 +123,13 @@ def _denies_one_of_two(sentence: ParsedSentence) -> bool:
 
 
 def _contrasts(claim: ParsedSentence) -> bool:
-    """Whether its negation takes out one thing behind all the rest: "in Vienna, not in Salzburg"."""
+    """Whether the claim's negation only excludes one thing at its end: "in Vienna, not in Salzburg"."""
     clause = claim.negations[-1]
     return clause > 0 and clause == max(claim.clauses, default=0) and 0 < claim.clauses.count(clause) <= _A_THING
 
 
 def _over_a_border(pair: SentencePair) -> bool:
-    """Whether one says what is before something and the other what is after it."""
+    """Whether one sentence is about the time before something, and the other about the time after it."""
     mine, theirs = (
         {word in AFTER for word in words_of(one) if word in BEFORE | AFTER} for one in (pair.claim, pair.evidence)
     )
@@ -138,8 +139,9 @@ def _over_a_border(pair: SentencePair) -> bool:
 def denials_of(
     claim: ParsedSentence, evidence: ParsedSentence, clauses: Container[int], anchors: Sequence[tuple[int, int]]
 ) -> int:
-    """How many negations in ``clauses`` of the evidence deny what the claim says: not those behind all of it ("... and
-    cannot be exchanged"), nor in the midst of it, of a word that it lacks ("items not worn can be returned")."""
+    """Count the negations in ``clauses`` of the evidence that deny what the claim says. Negations after all of its
+    content ("... and cannot be exchanged"), or before an additional word inside it ("items not worn can be returned"),
+    don't count."""
     if not anchors or has_word(evidence, CORRELATIVES):
         return sum(clause in clauses for clause in evidence.negations)
     last, count = anchors[-1][1], 0
@@ -152,22 +154,23 @@ def denials_of(
 
 
 def _denied(evidence: ParsedSentence, place: int) -> str:
-    """The word that a negation before ``place`` denies: the next one, or behind a light one that after it."""
+    """Return the word denied by a negation before ``place``: the next one or, if that is a light word, the one after
+    it."""
     following = evidence.keys[place : place + 2]
     passed = len(following) > 1 and (following[0] in _PASSED or evidence.weights.get(following[0], 1.0) < 1.0)
     return following[1] if passed and following[0] not in evidence.signs else "".join(following[:1])
 
 
 def _across(pair: SentencePair) -> bool:
-    """Whether one speaks of what is on this side of a border and the other of what is beyond: nothing before the 25th,
-    and something from the 25th, are both true."""
+    """Whether the sentences are about different sides of a border: "nothing before the 25th" and "something from the
+    25th" can both be true."""
     mine, theirs = _sides(pair.claim), _sides(pair.evidence)
     return bool(mine and theirs and mine != theirs)
 
 
 def _sides(sentence: ParsedSentence) -> set[bool]:
-    """For each border in it whether what lies beyond is meant: a word such as "after" with a quantity behind it, or the
-    first of something."""
+    """Return, for each border in the sentence (a word such as "after" followed by a quantity, or the first of
+    something), whether the sentence is about the far side."""
     words = words_of(sentence)
     return {
         word in BEYOND_A_BORDER
@@ -178,8 +181,8 @@ def _sides(sentence: ParsedSentence) -> set[bool]:
 
 
 def _clauses_of(pair: SentencePair) -> set[int] | None:
-    """The clauses of the evidence that say what the claim says. Of some that deny and some that do not, it is the one
-    that has most of the claim's content; None where that cannot be told."""
+    """Return the clauses in the evidence that correspond to the claim. If some deny and some do not, the one with most
+    of the claim's content counts; None if that is unclear."""
     claim, evidence = pair.claim, pair.evidence
     clauses = touched(evidence, pair.anchors)
     denying = clauses & set(evidence.negations)
@@ -205,7 +208,7 @@ def _clauses_of(pair: SentencePair) -> set[int] | None:
 
 
 def _bounded_alike(pair: SentencePair) -> bool:
-    """Whether the quantities that agree bound from the same side: up to 5 may, and more than 5 may not."""
+    """Whether matching quantities are bounds on the same side, unlike "up to 5 may" and "more than 5 may not"."""
     return all(
         quantity.bound is other.bound and quantity.limit == other.limit
         for _, quantity in pair.claim.quantities
@@ -215,12 +218,12 @@ def _bounded_alike(pair: SentencePair) -> bool:
 
 
 def _excepts(sentence: ParsedSentence) -> list[str]:
-    """The words of it that take something out, or say from when on: a negation beside them denies something else."""
+    """Return the words that make exceptions, or say from when on. A negation next to them denies something else."""
     return [word for word in EXCEPTIVES if has_word(sentence, (word,))]
 
 
 def _negative_elsewhere(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
-    """Whether either has a word of denial that the other has as a negation: failed to, and did not."""
+    """Whether one sentence expresses a denial by a word, and the other by a negation: "failed to" and "did not"."""
     unmatched = [
         any(sign < 0 for _, sign in places)
         for one, other in ((claim, evidence), (evidence, claim))
@@ -231,8 +234,8 @@ def _negative_elsewhere(claim: ParsedSentence, evidence: ParsedSentence) -> bool
 
 
 def _signs_differ(pair: SentencePair) -> int:
-    """-1 where a concept of the claim stands in the evidence with the opposite sign, 1 where all stand there with the
-    same, 0 where of several some do and some do not, or where it cannot be told."""
+    """Return -1 if a concept in the claim has the opposite sign in the evidence, 1 if all concepts have the same sign,
+    and 0 if the signs are mixed or unclear."""
     signs = [
         sign * _sign_near(pair, key, place)
         for key, places in pair.claim.signs.items()
@@ -245,8 +248,8 @@ def _signs_differ(pair: SentencePair) -> int:
 
 
 def _sign_near(pair: SentencePair, key: str, place: int) -> int:
-    """The sign that a concept of the claim has in the evidence. Of several there it is that of the place whose words
-    are those of the claim's ``place``; 0 where that cannot be told."""
+    """Return the sign of a concept in the evidence. If it occurs several times, the occurrence whose surrounding words
+    match those at the claim's ``place`` counts; 0 if that is unclear."""
     places = pair.evidence.signs[key]
     if len({sign for _, sign in places}) == 1:
         return places[0][1]
@@ -283,7 +286,7 @@ def _belonging(sentence: ParsedSentence, key: str) -> dict[int, dict[str, float]
 
 
 def _bare(sentence: ParsedSentence, key: str) -> set[int]:
-    """The places of a concept without a subject of their own: "rose in Europe and fell in Asia"."""
+    """Return the positions of a concept without a separate subject: "rose in Europe and fell in Asia"."""
     words = words_of(sentence)
     led = [words[place - 1] in JOINING for place, word in enumerate(words) if lexeme(word).key == key]
     return {at for (at, _), alone in zip(sentence.signs[key], led, strict=False) if alone}
@@ -303,8 +306,8 @@ def _weight(sentence: ParsedSentence, index: int, at: int, before: int, behind: 
 
 
 def opposed(pair: SentencePair) -> float:
-    """A word stands between the same neighbours as its opposite does, and all else is the same: a third more, and a
-    third less. Less sure of words that may tell two things apart: the red button and the green one."""
+    """Detect a word replaced by its opposite in otherwise equal text: a third more, and a third less. The strength is
+    lower for words that may distinguish two things: the red button and the green one."""
     claim, evidence = pair.claim, pair.evidence
     if pair.lacking > 1 or pair.coverage < 0.7 or len(pair.anchors) < len(claim.keys) - 1:
         return 0.0
@@ -322,11 +325,11 @@ def opposed(pair: SentencePair) -> float:
 
 
 def _turned_twice(pair: SentencePair, found: Sequence[tuple[str, str, int]]) -> bool:
-    """Whether another word has its opposite as well: above it is taxable, below it is exempt."""
+    """Whether another word is also replaced by its opposite: above it is taxable, below it is exempt."""
     return _signs_differ(pair) < 1 and all(not lexeme(word).sign for word, _, _ in found)
 
 
 def _same_figures(pair: SentencePair) -> bool:
-    """Whether the evidence has the claim's quantities, whatever bounds them."""
+    """Whether the evidence has the claim's quantities, regardless of their bounds."""
     theirs = {other.key for _, other in pair.evidence.quantities}
     return all(quantity.key in theirs for _, quantity in pair.claim.quantities) or quantities_agree(pair)

@@ -13,11 +13,11 @@ class Wording(Struct, frozen=True):
     """Shares of a claim's wording, from 0 to 1."""
 
     content: float = 0.0
-    """Of its content, by weight, that some sentence of the evidence has."""
+    """The weighted share of the claim's content found in any sentence of the evidence."""
     sentence: float = 0.0
-    """The same of its best sentence."""
+    """The weighted share of the claim's content found in the best sentence."""
     pairs: float = 0.0
-    """Of its pairs of neighbouring words that stand in the evidence so."""
+    """The share of the claim's pairs of neighbouring words that are also neighbours in the evidence."""
 
 
 def measure_wording(evidence: Prepared, claim: Prepared) -> Wording:
@@ -36,27 +36,28 @@ def measure_wording(evidence: Prepared, claim: Prepared) -> Wording:
 
 
 def words_of(text: Prepared) -> list[str]:
-    """Its words in order, forms normalised."""
+    """Return the words of a text in order, with normalized forms."""
     return [word for word in text.run.split(SEPARATOR) if word]
 
 
 def share_of_runs(claim: Prepared, evidence: Prepared, size: int) -> float:
-    """The share of runs of ``size`` of the claim's words that stand in the evidence; shorter runs where there are too
-    few words."""
+    """Return the share of the claim's runs of ``size`` words that the evidence contains. A claim with fewer words is
+    treated as shorter runs."""
     runs = _runs_of(claim.run, size)
     return sum(map(evidence.run.__contains__, runs)) / len(runs) if runs else 0.0
 
 
 @lru_cache(maxsize=512)
 def _runs_of(text: str, size: int) -> tuple[str, ...]:
-    """As they stand in a text that has them: a claim is held against several pieces of evidence."""
+    """Return the runs of words in searchable form. Cached, because a claim is compared with several pieces of
+    evidence."""
     words = [word for word in text.split(SEPARATOR) if word]
     size = min(size, len(words))
     return tuple(_joined(words[start : start + size]) for start in range(len(words) - size + 1)) if size else ()
 
 
 def stands(words: Sequence[str], evidence: Prepared) -> bool:
-    """Whether the words stand in the evidence, one after another."""
+    """Whether the evidence contains the words consecutively."""
     return _joined(words) in evidence.run
 
 

@@ -18,7 +18,7 @@ _CLAUSE_MARKS: Final = frozenset(",;:、；()")
 _BREAKS: Final = frozenset({"", ".", ";", ",", "!", "?"})
 SEPARATOR: Final = lexicon.SEPARATOR
 ELLIPSIS: Final = -1
-"""In the place of a clause: what the negation denies is left out ("the other does not")."""
+"""Used instead of a clause if the negated part is omitted ("the other does not")."""
 _QUOTES: Final = frozenset('"“”»」)')
 NAMING: Final = (QuantityKind.REFERENCE, QuantityKind.IDENTIFIER, QuantityKind.WEEKDAY)
 _NAMING_WEIGHT: Final = 0.6
@@ -34,41 +34,41 @@ _FUNCTIONAL: Final = frozenset({"may"}).union(
     lexicon.DEGREES,
     lexicon.RELATORS,
 )
-"""Words that say how something is meant; most of a text's are others."""
+"""Function words that qualify a statement, so that most words in a text can be skipped."""
 
 
 class ParsedSentence(Struct, frozen=True):
-    """A sentence. ``keys`` are its content words (as stems or concepts) and its quantities, in order; positions are
-    indexes into ``keys``."""
+    """A parsed sentence. ``keys`` are its content words (as stems or concepts) and its quantities, in order; positions
+    are indexes into ``keys``."""
 
     run: str
-    """Every token in order, forms normalised, for the verbatim test."""
+    """All tokens in order, with normalized forms, for the verbatim test."""
     keys: tuple[str, ...]
     weights: Mapping[str, float]
-    """The weight of each word with content and of each quantity that names a thing; others are left out."""
+    """The weight of each content word, and of each quantity that names a thing."""
     weight: float
     quantities: tuple[tuple[int, Quantity], ...]
     names: Mapping[str, str]
-    """Capitalised words inside the sentence: their keys, and how they are written."""
+    """The capitalized words inside the sentence, as a map from key to spelling."""
     clauses: tuple[int, ...]
-    """The clause that each key stands in."""
+    """The clause that each key is in."""
     negations: tuple[int, ...]
-    """The clause that each negation stands in, or ``ELLIPSIS``."""
+    """The clause that each negation is in, or ``ELLIPSIS``."""
     denials: tuple[int, ...]
-    """The position in ``keys`` that each negation stands before; none for those that leave out what they deny."""
+    """The position in ``keys`` that each negation precedes. Negations whose negated part is omitted are left out."""
     signs: Mapping[str, Sequence[tuple[int, int]]]
-    """The concepts, with the position and the sign of each place."""
+    """The concepts, with the position and sign of each occurrence."""
     quantifier: int
     hedged: bool
     ahead: bool
-    """It has a word of what is planned or will be."""
+    """Whether it has a word for something planned or in the future."""
     conditions: int
     relation: tuple[str, int, int] | None
-    """The relator, its sign and its position, where there is one alone."""
+    """The relator with its sign and position, if there is exactly one."""
     leans: bool
-    """It begins with a pronoun or a connective, so that it needs the sentence before it."""
+    """Whether it begins with a pronoun or a connective, and so depends on the previous sentence."""
     leads: bool
-    """It ends with a colon: what follows completes it."""
+    """Whether it ends with a colon, so that the following text completes it."""
 
 
 class Prepared(Struct, frozen=True):
@@ -80,19 +80,19 @@ class Prepared(Struct, frozen=True):
     quantities: tuple[Quantity, ...]
     run: str
     context: Mapping[str, float]
-    """The weights of the words before a claim that say what it is about; empty for evidence."""
+    """The weights of the words, from the text before a claim, that say what it is about. Empty for evidence."""
     asked: frozenset[str] = frozenset()
-    """The content of the question that a claim answers."""
+    """The content words of the question that a claim answers."""
     parts: "tuple[Prepared, ...]" = ()
-    """Of several pieces together: these."""
+    """The pieces, if this combines several."""
 
 
 def prepare(text: str, context: str = "", asked: str = "") -> Prepared:
-    """Read a text once, in time linear in its length. Markdown emphasis, links and citation markers count for nothing.
+    """Parse a text in time linear in its length. Markdown emphasis, links and citation markers are ignored.
 
-    ``context``: for a claim such as "It costs 5 euros.", the sentence before it. It says what the claim is about and is
-    not itself compared. ``asked``: the question that a claim answers: of several things in the evidence, it says which
-    one is meant.
+    ``context`` is the sentence before a claim such as "It costs 5 euros."; it says what the claim is about, and is not
+    itself compared. ``asked`` is the question that a claim answers, which says which of several things in the evidence
+    is meant.
     """
     clean = _MARKERS.sub("", _LINK.sub(r"\1", normalise(text))) if "[" in text or "【" in text else normalise(text)
     clean = clean[lead.end() :] if (lead := lexicon.LEAD_IN.match(clean)) else clean
@@ -117,7 +117,7 @@ def _heavy(weights: Mapping[str, float]) -> Iterator[str]:
 
 
 def together(parts: Sequence[Prepared]) -> Prepared:
-    """Several pieces of evidence as one, without reading them again."""
+    """Combine several pieces of evidence to one, without parsing them again."""
     if len(parts) == 1:
         return parts[0]
     return Prepared(
@@ -136,7 +136,7 @@ def _weights(sentences: Sequence[ParsedSentence]) -> dict[str, float]:
 
 
 def _cut(tokens: Sequence[Token], quantities: Mapping[int, Quantity]) -> list[tuple[int, int]]:
-    """Approximate sentence boundaries: a wrong one costs a feature, not a verdict."""
+    """Find approximate sentence boundaries. A wrong one costs a feature, not a verdict."""
     spans: list[tuple[int, int]] = []
     start = index = 0
     count = len(tokens)
@@ -196,7 +196,7 @@ class _Collector:
     clause: int = 0
     words: int = 0
     answers: bool = False
-    """What comes next stands behind a colon."""
+    """Whether the next part follows a colon."""
 
     def quantity(self, quantity: Quantity) -> None:
         key = quantity.key
@@ -223,7 +223,7 @@ class _Collector:
                 (f"{word}.", 1.0) if inner and token.text.isupper() and not abbreviated and word != "i" else ("", 0.0)
             )
         if token.text == "Pro" and following not in vocabulary.PERIODS and following not in vocabulary.UNITS:
-            key, weight = word, 1.0  # a product, and no "per"
+            key, weight = word, 1.0  # A product, not "per".
         if not key:
             return
         self.keys.append(key)
@@ -253,7 +253,7 @@ class _Collector:
             self.relation = (relation, sign * (self.degree if relation == "than" else 1), len(self.keys))
 
     def _quantifies(self, word: str, following: str) -> int:
-        """The level of a quantifier: "not all" are some, and "at most" and "every month" quantify nothing."""
+        """Return the level of a quantifier. "not all" means some; "at most" and "every month" are not quantifiers."""
         level = lexicon.QUANTIFIERS.get(word, 0)
         before = self.run[-2] if len(self.run) > 1 else ""
         if level and ((before == "at" and word != "all") or following in lexicon.SPANS):
@@ -269,7 +269,8 @@ class _Collector:
 
 
 def _following(tokens: Sequence[Token], index: int, last: int) -> str:
-    """The word there, and after "no" in "no longer": the one behind it, save in "no longer than"."""
+    """Return the word at ``index`` or, if that is the "longer" in "no longer" (but not "no longer than"), the next
+    word."""
     if index + 1 < last and tokens[index].lower in lexicon.LONGER and tokens[index + 1].lower not in lexicon.THAN:
         return tokens[index + 1].lower
     return tokens[index].lower if index < last else ""
@@ -292,7 +293,7 @@ def _read(tokens: Sequence[Token], first: int, last: int, quantities: Mapping[in
         else:
             seen.word(token, _following(tokens, index, last), last=index + 1 >= last)
     if last > first and tokens[last - 1].text == "?":
-        seen.negations.append(ELLIPSIS)  # what it asks it does not say
+        seen.negations.append(ELLIPSIS)  # A question does not assert what it asks.
     capitals = len(seen.names)
     names = seen.names if capitals <= max(2, 0.4 * len(seen.weights)) else {}
     return ParsedSentence(

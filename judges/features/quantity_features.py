@@ -1,4 +1,4 @@
-"""Detects that the quantities of a claim differ from those of a sentence that is otherwise similar."""
+"""Detects that the quantities in a claim differ from those in an otherwise similar sentence."""
 
 from collections.abc import Sequence
 from itertools import combinations, pairwise
@@ -21,7 +21,7 @@ from judges.features.words.lexicon import EXCEPTING, OF_THE_REST, OFTEN, OPEN_EN
 
 _MOST_TIMES: Final = 400
 _EXCEPTED: Final = 4
-"""Words behind "except" in which days are named: "except on Sundays and Mondays"."""
+"""Number of words after "except" that are searched for days: "except on Sundays and Mondays"."""
 _NAMES_A_THING: Final = (*NAMING, QuantityKind.DATE, QuantityKind.ORDINAL)
 
 
@@ -51,7 +51,7 @@ def quantity_differs(pair: SentencePair) -> tuple[float, str | None]:
     open_ended = has_word(pair.evidence, OPEN_ENDED)
     for place, quantity in open_:
         if open_ended and quantity.kind in (QuantityKind.IDENTIFIER, QuantityKind.NUMBER) and not quantity.noun:
-            continue  # "1.24 and earlier" has 1.23 in it
+            continue  # "1.24 and earlier" includes 1.23.
         sure, other = _counterpart(pair, place, quantity, free)
         if other is not None and sure * strength > best:
             best, detail = sure * strength, f"{quantity.text} where the source says {other.text}"
@@ -59,7 +59,7 @@ def quantity_differs(pair: SentencePair) -> tuple[float, str | None]:
 
 
 def _named_alike(quantity: Quantity, other: Quantity, pair: SentencePair) -> bool:
-    """Whether both number the same thing, whatever follows: Apollo 11, and Apollo 11."""
+    """Whether both are numbers of the same named thing, such as Apollo 11, regardless of what follows."""
     if (
         quantity.kind is not QuantityKind.NUMBER
         or other.kind is not QuantityKind.NUMBER
@@ -74,7 +74,7 @@ def _named_alike(quantity: Quantity, other: Quantity, pair: SentencePair) -> boo
 
 
 def _bounded(quantity: Quantity, theirs: Sequence[tuple[int, Quantity]]) -> bool:
-    """Whether it lies within one of several bounds: 20 is above 10, whatever holds up to 10."""
+    """Whether the quantity is within one of several bounds: 20 is above 10, regardless of what applies up to 10."""
     if quantity.bound not in (BoundKind.EXACT, BoundKind.ABOUT) or not quantity.values:
         return False
     alike = [
@@ -89,7 +89,7 @@ def _bounded(quantity: Quantity, theirs: Sequence[tuple[int, Quantity]]) -> bool
 
 
 def _excepted(sentence: ParsedSentence) -> set[str]:
-    """The weekdays that it excepts: daily except Sundays."""
+    """Return the weekdays that the sentence excludes: daily except Sundays."""
     if all(quantity.kind is not QuantityKind.WEEKDAY for _, quantity in sentence.quantities):
         return set()
     words = words_of(sentence)
@@ -103,7 +103,8 @@ def _excepted(sentence: ParsedSentence) -> set[str]:
 
 
 def has_all(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
-    """Whether a sentence has or allows all the quantities of a claim: 20 is in 11 to 20, and 15,000 above 10,000."""
+    """Whether a sentence contains or allows all quantities in a claim: 20 is in 11 to 20, and 15,000 is above
+    10,000."""
     mine, theirs = ([quantity for _, quantity in sentence.quantities] for sentence in (claim, evidence))
     ends = {end.key for pair in pairwise(mine) if pair[0].opens for end in pair}
     ranges = [(one, other) for one, other in pairwise(theirs) if one.opens]
@@ -118,7 +119,7 @@ def has_all(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
 
 
 def _allowed(quantity: Quantity, theirs: Sequence[Quantity]) -> bool:
-    """Whether it is on the right side of the one bound of its kind in the evidence, and none itself."""
+    """Whether the quantity is not a bound, and is on the right side of the only bound of its kind in the evidence."""
     alike = [other for other in theirs if (other.kind, other.unit) == (quantity.kind, quantity.unit) and other.values]
     if len(alike) != 1 or not quantity.values or quantity.bound not in (BoundKind.EXACT, BoundKind.ABOUT):
         return False
@@ -127,7 +128,7 @@ def _allowed(quantity: Quantity, theirs: Sequence[Quantity]) -> bool:
 
 
 def _same_polarity(pair: SentencePair) -> bool:
-    """Whether both say that something is so, or both that it is not: 40 % do, and 60 % do not."""
+    """Whether both sentences affirm or both deny, unlike "40 % do" and "60 % do not"."""
     claim, evidence = pair.claim, pair.evidence
     first, last = (pair.anchors[0][1], pair.anchors[-1][1]) if pair.anchors else (0, len(evidence.keys))
     beside = [place for place in evidence.denials if first <= place <= last]
@@ -138,7 +139,8 @@ def _same_polarity(pair: SentencePair) -> bool:
 
 
 def _other_end(quantity: Quantity, place: int, theirs: Sequence[tuple[int, Quantity]]) -> bool:
-    """Whether the evidence's quantity is that end of a range which a bound does not speak of: at most 4 of 3 to 5."""
+    """Whether the evidence's quantity is the end of a range that the claim's bound is not about: at most 4, of 3 to
+    5."""
     if quantity.bound not in (BoundKind.AT_MOST, BoundKind.AT_LEAST):
         return False
     at = next(index for index, (other, _) in enumerate(theirs) if other == place)
@@ -148,7 +150,8 @@ def _other_end(quantity: Quantity, place: int, theirs: Sequence[tuple[int, Quant
 
 
 def _follows(quantity: Quantity, pair: SentencePair) -> bool:
-    """Whether the evidence's quantities give this one: as a value of a range, a sum, a span of time, a multiple."""
+    """Whether the quantity follows from the evidence's quantities: as a value in a range, a sum, a time span, or a
+    multiple."""
     mine = [other for _, other in pair.claim.quantities]
     theirs = [other for _, other in pair.evidence.quantities]
     ranges = [(one, other) for one, other in pairwise(theirs) if one.opens]
@@ -179,7 +182,8 @@ def _follows(quantity: Quantity, pair: SentencePair) -> bool:
 
 
 def _times_over(quantity: Quantity, other: Quantity, pair: SentencePair) -> bool:
-    """Whether it may be so many of the evidence's: 1 g a day of 500 mg every 12 hours, 12 months of a month's rent."""
+    """Whether the quantity may be a multiple of the evidence's: 1 g a day for 500 mg every 12 hours, 12 times a month's
+    rent."""
     if (quantity.kind, quantity.unit) != (other.kind, other.unit) or quantity.per == other.per:
         return False
     often = (
@@ -192,7 +196,7 @@ def _times_over(quantity: Quantity, other: Quantity, pair: SentencePair) -> bool
 
 
 def _in_one_of(quantity: Quantity, ranges: Sequence[tuple[Quantity, Quantity]]) -> bool:
-    """Whether it lies in a range; or for a bound, whether all of a range lies on its side."""
+    """Whether the quantity is in one of the ranges or, if it is a bound, whether a whole range is on its side."""
     if quantity.bound in (BoundKind.EXACT, BoundKind.ABOUT):
         return any(within(quantity, low, high) for low, high in ranges)
     value = quantity.values[:1]
@@ -202,7 +206,8 @@ def _in_one_of(quantity: Quantity, ranges: Sequence[tuple[Quantity, Quantity]]) 
 
 
 def _of_another(pair: SentencePair, open_: Sequence[tuple[int, Quantity]]) -> bool:
-    """Whether the sentence seems to be of another year, article or model, rather than to differ from the claim."""
+    """Whether the sentence seems to be about a different year, article or model, rather than to contradict the
+    claim."""
     theirs = [other for _, other in pair.evidence.quantities]
     named = [
         place
@@ -229,7 +234,7 @@ def _behind_a_name(sentence: ParsedSentence, quantity: Quantity) -> bool:
 def _counterpart(
     pair: SentencePair, place: int, quantity: Quantity, free: Sequence[tuple[int, Quantity]]
 ) -> tuple[float, Quantity | None]:
-    """The evidence's quantity that stands for the claim's, and how surely."""
+    """Return the evidence's quantity that corresponds to the claim's, and with what certainty."""
     low, high = gap(pair.anchors, place, len(pair.evidence.keys))
     if quantity.kind is QuantityKind.POINTS:
         found = compare_quantities([quantity], [other for _, other in pair.evidence.quantities]).findings[0]
@@ -264,7 +269,7 @@ def _counterpart(
 
 
 def _complement(quantity: Quantity, other: Quantity, pair: SentencePair) -> bool:
-    """Whether one says what is so up to a border and the other, of what lies beyond, that it is not."""
+    """Whether one sentence says what is so up to a border, and the other that it is not so beyond it."""
     if quantity.values[:1] != other.values[:1] or quantity.bound is other.bound:
         return False
     claim, evidence = pair.claim, pair.evidence
@@ -297,7 +302,7 @@ def _amount(quantity: Quantity, other: Quantity) -> bool:
 
 
 def _frame_strength(pair: SentencePair) -> float:
-    """How surely the two sentences are about the same thing."""
+    """Return the certainty with which the two sentences are about the same thing."""
     if pair.lacking == 0 and (pair.shared or _names_same(pair)):
         return 1.0
     if pair.shared == pair.lacking == 0 and pair.claim.leans:
@@ -311,10 +316,10 @@ def _names_same(pair: SentencePair) -> bool:
 
 
 def numbers_exchanged(pair: SentencePair) -> float:
-    """Two quantities beside each other's words: 60 % bonds and 40 % shares for 60 % shares and 40 % bonds."""
+    """Detect two swapped quantities: 60 % bonds and 40 % shares instead of 60 % shares and 40 % bonds."""
     if pair.coverage < ALIKE or min(len(pair.claim.quantities), len(pair.evidence.quantities)) < 2:
         return 0.0
-    if len(pair.anchors) == len(pair.claim.keys):  # all of it stands there in its order
+    if len(pair.anchors) == len(pair.claim.keys):  # The evidence contains all of it in the same order.
         return 0.0
     mine, theirs = _labels(pair.claim), _labels(pair.evidence)
     return float(
@@ -328,13 +333,15 @@ def numbers_exchanged(pair: SentencePair) -> float:
 
 
 def _labels(sentence: ParsedSentence) -> dict[str, str]:
-    """What each quantity is of: the word behind it, or the one before where the last has none behind."""
+    """Return the word that each quantity belongs to: the word after it, or the word before it if the last quantity ends
+    the sentence."""
     last = sentence.quantities[-1][0]
     return _beside(sentence, 1 if last + 1 < len(sentence.keys) else -1)
 
 
 def _beside(sentence: ParsedSentence, step: int) -> dict[str, str]:
-    """What stands one ``step`` from each quantity that the sentence has once; the period of a rate may be left out."""
+    """Return the word one ``step`` from each quantity that occurs once in the sentence; a rate's period may be
+    omitted."""
     keys = [key.partition("/")[0] for key in sentence.keys]
     return {
         keys[place]: keys[place + step]

@@ -1,4 +1,4 @@
-"""Detects that a claim swaps roles, or claims more, than a sentence that is otherwise similar. Each function returns a
+"""Detects that a claim swaps the roles in an otherwise similar sentence, or claims more. Each function returns a
 strength from 0 to 1."""
 
 from collections.abc import Container, Iterator, Sequence
@@ -28,13 +28,13 @@ from judges.features.words.lexicon import (
 from judges.features.words.stemming import lexeme
 
 _FEWEST: Final = 3
-"""Keys of a sentence that another one can be of one build with."""
+"""Minimum number of keys for comparing the structure of two sentences."""
 SURELY: Final = 0.5
-"""What an overclaim is above that keeps a claim from being said by the evidence, however alike the two are."""
+"""An overclaim above this strength keeps the evidence from supporting a claim, however similar the two are."""
 _BOUNDED: Final = 0.65
 _HEDGED: Final = 0.35
 _OF_A_PART: Final = 3
-"""Words behind "on" or "with" that say of which part something is."""
+"""Number of words after "on" or "with" that say which part something is about."""
 _CONDITIONED: Final = 0.3
 _ARTICLES: Final = frozenset(("the", "a", "an", "of", "our", "your", "its", "their", "his", "her"))
 
@@ -56,7 +56,8 @@ def roles_swapped(pair: SentencePair) -> float:
 
 
 def _compared_alike(pair: SentencePair) -> bool:
-    """Whether what the two say of their sides is known to be the same or the opposite: not of wider and narrower."""
+    """Whether the two comparisons are known to say the same or the opposite, which is unknown for "wider" and
+    "narrower"."""
     mine, theirs = (
         {word for word in words_of(sentence) if word.endswith("er") or word in DEGREES}
         for sentence in (pair.claim, pair.evidence)
@@ -65,19 +66,19 @@ def _compared_alike(pair: SentencePair) -> bool:
 
 
 def crossed(pairs: Sequence[SentencePair]) -> bool:
-    """Two sentences of one build, each with another single word than the claim: A does X and B does Y, told as A does
-    Y."""
+    """Whether two sentences of the same structure each differ from the claim in a single word: "A does X" and "B does
+    Y", claimed as "A does Y"."""
     odd = [found for pair in pairs if not _goes_on(pair.evidence) and (found := _odd_word(pair))]
     return any(one != other for one in odd for other in odd)
 
 
 def _goes_on(sentence: ParsedSentence) -> bool:
-    """Whether it says of something said before that more is so of it: what holds there may hold here too."""
+    """Whether the sentence adds something to an earlier statement, so that what applies there may apply here too."""
     return sentence.leans or has_word(sentence, ("also", "too"))
 
 
 def _odd_word(pair: SentencePair) -> str | None:
-    """The one word of the claim in whose place this sentence has another."""
+    """Return the only word in the claim that this sentence replaces by a different one."""
     if (
         len(pair.claim.keys) < _FEWEST
         or len(pair.anchors) != len(pair.claim.keys) - 1
@@ -96,7 +97,7 @@ def _odd_word(pair: SentencePair) -> str | None:
 
 
 def _excludes(claim: ParsedSentence, stronger: Sequence[str]) -> bool:
-    """Whether it has such a word, and not as a remark on an amount ("only two weeks")."""
+    """Whether the claim has such a word, other than as a comment on an amount ("only two weeks")."""
     if not has_word(claim, stronger):
         return False
     words = words_of(claim)
@@ -107,8 +108,9 @@ def _excludes(claim: ParsedSentence, stronger: Sequence[str]) -> bool:
 
 
 def overclaims(pair: SentencePair) -> float:
-    """1 where the claim surely says more: of all for some, of all for a named part, of a plan as done. Less for a word
-    that bounds and for a hedge left out, and little for hedges and conditions that may be those of something else."""
+    """Return 1 if the claim definitely says more: "all" for "some", everything for a named part, done for planned.
+    Return less for an exclusive word or a dropped hedge, and little for hedges and conditions that may belong to
+    something else."""
     claim, evidence = pair.claim, pair.evidence
     for_some = claim.quantifier > evidence.quantifier > 0 and not has_word(claim, AT_ALL)
     if for_some or _widened(claim, evidence) or _told_as_done(claim, evidence):
@@ -122,7 +124,7 @@ def overclaims(pair: SentencePair) -> float:
 
 
 def _widened(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
-    """ "All users" where the evidence has "premium users" alone."""
+    """Whether the claim says "all users" if the evidence only has "premium users"."""
     if claim.quantifier < UNIVERSAL:
         return False
     mine, theirs = words_of(claim), words_of(evidence)
@@ -153,7 +155,7 @@ def _qualified(words: Sequence[str], place: int, claim: ParsedSentence) -> bool:
 
 
 def _told_as_done(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
-    """ "Opened" where the evidence says that somebody plans to open, or will."""
+    """Whether the claim says "opened" if the evidence says that somebody plans to open, or will."""
     if not evidence.ahead or claim.ahead or claim.negations:
         return False
     done = _done(claim)
@@ -161,7 +163,8 @@ def _told_as_done(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
 
 
 def _done(sentence: ParsedSentence) -> set[str]:
-    """What it says has happened, as far as forms tell: "was opened", and "opened" where no verb is in the present."""
+    """Return what the sentence says has happened, judging by word forms: "was opened", and "opened" without a verb in
+    the present tense."""
     words = words_of(sentence)
     present = not PRESENT.isdisjoint(words)
     found: set[str] = set()
@@ -176,13 +179,13 @@ def _done(sentence: ParsedSentence) -> set[str]:
 
 
 def _ahead(sentence: ParsedSentence) -> set[str]:
-    """What it says will or shall be done."""
+    """Return what the sentence says will be done."""
     words = words_of(sentence)
     return {lexeme(words[place]).key for place in _verbs_behind(words, AHEAD, FUTURE)} - {""}
 
 
 def _hedges_it(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
-    """Whether the hedge of the evidence is that of a verb which the claim has."""
+    """Whether the hedge in the evidence applies to a verb in the claim."""
     words = words_of(evidence)
     hedged = {lexeme(words[place]).key for place in _verbs_behind(words, HEDGES_OF_VERBS, ())}
     return not hedged.isdisjoint(claim.weights.keys() - _done(evidence))

@@ -1,4 +1,4 @@
-"""Comparisons of two aligned sentences that several features use: words, opposites, sides of a comparison."""
+"""Comparisons of two aligned sentences, shared by several features: words, opposites, sides of a comparison."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -12,13 +12,13 @@ from judges.features.words.stemming import lexeme
 
 ALIKE: Final = 0.75
 ANOTHER: Final = 0.4
-"""The strength of a difference that may be that of two things: below what blocks by itself."""
+"""The strength of a difference that may be due to two different things; too low to block by itself."""
 _MOST_WORDS: Final = 300
-"""More than any sentence has that somebody wrote."""
+"""More words than any real sentence has."""
 
 
 def words_of(sentence: ParsedSentence) -> list[str]:
-    """Its words, quantities by their keys, with an empty one at each end."""
+    """Return the sentence's words, with keys for quantities and an empty word at each end."""
     return sentence.run.split(SEPARATOR, _MOST_WORDS)
 
 
@@ -39,13 +39,15 @@ def quantities_agree(pair: SentencePair) -> bool:
 
 @lru_cache(maxsize=512)
 def _with_opposites(run: str) -> tuple[tuple[int, str], ...]:
-    """The words of a claim that have opposites, with their places: a claim is held against many sentences."""
+    """Return the words in a claim that have opposites, with their positions. Cached, because a claim is compared with
+    many sentences."""
     words = run.split(SEPARATOR, _MOST_WORDS)
     return tuple((place, words[place]) for place in range(1, len(words) - 1) if words[place] in OPPOSITES)
 
 
 def opposites(pair: SentencePair) -> list[tuple[str, str, int]]:
-    """The words of the claim in whose place the evidence has their opposites, with these and their places."""
+    """Return the words in the claim that the evidence replaces by their opposites, with the opposites and the
+    positions."""
     placed = _with_opposites(pair.claim.run)
     if not placed:
         return []
@@ -63,7 +65,7 @@ def opposites(pair: SentencePair) -> list[tuple[str, str, int]]:
 
 
 def crosswise(pair: SentencePair) -> bool:
-    """Whether the sides of a comparison have changed places."""
+    """Whether the two sides of a comparison are swapped."""
     claim, evidence = pair.claim, pair.evidence
     if claim.relation is None or evidence.relation is None or claim.relation[0] != evidence.relation[0]:
         return False

@@ -1,4 +1,4 @@
-"""Rewrites the quantities of a claim in the form that the evidence has them in."""
+"""Rewrites the quantities in a claim in the form used in the evidence."""
 
 from collections.abc import Sequence
 
@@ -19,8 +19,8 @@ _CONVERTED = frozenset(
 
 
 def as_written(text: str, claim: Prepared, evidence: Sequence[Prepared]) -> str:
-    """``text`` with each quantity of ``claim`` that the evidence gives in another form only ("three days" where it says
-    "72 hours") put as it is put there. A model knows that two words mean the same, and hardly that two numbers do."""
+    """Rewrite each quantity of ``claim`` in ``text`` that the evidence gives only in a different form, such as "72
+    hours" for "three days", in that form. A model recognizes synonymous words, but rarely equivalent numbers."""
     said = {other.text for window in evidence for other in window.quantities} if claim.quantities else set()
     unsaid = [mine for mine in claim.quantities if mine.kind in _CONVERTED and mine.text not in said]
     if not unsaid:

@@ -1,4 +1,4 @@
-"""Measures how far the evidence repeats a claim in the same words."""
+"""Measures to what extent the evidence repeats a claim in the same words."""
 
 from collections.abc import Container, Sequence
 from itertools import pairwise
@@ -10,11 +10,11 @@ from judges.features.parsed_text import SEPARATOR, ParsedSentence, Prepared
 from judges.features.words.lexicon import DOUBTING, REFUTED
 
 _LEAD: Final = 7
-"""Words beside a statement that are looked at for what is held of it."""
+"""Number of words next to a statement that are searched for a judgement on it."""
 
 
 def verbatim(claim: ParsedSentence, evidence: Prepared, others: Container[int]) -> float:
-    """Whether the claim stands there word for word, in another place than ``others``."""
+    """Whether the evidence contains the claim word for word, outside the sentences ``others``."""
     if claim.run not in evidence.run or claim.run.count(SEPARATOR) < 3 or not claim.keys:
         return 0.0
     best = 0.0
@@ -31,7 +31,7 @@ def verbatim(claim: ParsedSentence, evidence: Prepared, others: Container[int]) 
 
 
 def put_in_doubt(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
-    """Whether the evidence only says that somebody denies what the claim says, or claims it: it is a myth that …"""
+    """Whether the evidence only reports that somebody denies or asserts what the claim says: "it is a myth that …"."""
     before, _, after = evidence.run.partition(claim.run)
     led = before.rstrip(SEPARATOR).split(SEPARATOR)
     reported = led[-1] == "that" and not DOUBTING.isdisjoint(led[-_LEAD:-1])
@@ -39,8 +39,8 @@ def put_in_doubt(claim: ParsedSentence, evidence: ParsedSentence) -> bool:
 
 
 def ordered(pair: SentencePair) -> float:
-    """How far a sentence has the claim's content in the claim's order, from 0 to 1; 0 where what lies between is said
-    of something else."""
+    """Return to what extent a sentence has the claim's content in the same order, from 0 to 1, or 0 if the text in
+    between is about something else."""
     target = pair.claim
     kept = {target.keys[place] for place, _ in pair.anchors}
     alone = pair.coverage if target.quantities else 0.0
@@ -52,20 +52,20 @@ def ordered(pair: SentencePair) -> float:
         share *= 0.9
     placed = {place for place, _ in pair.anchors}
     if any(place not in placed and target.keys[place] in pair.evidence.keys for place, _ in target.quantities):
-        return 0.0  # it stands there, in another order
+        return 0.0  # The evidence contains it in a different order.
     return 0.0 if _crossed_over(pair) else ramp(share, 0.85, 1.0)
 
 
 def turned(pair: SentencePair) -> bool:
-    """Whether one says before where the other says after."""
+    """Whether one sentence says "before" and the other "after"."""
     mine, theirs = pair.claim.relation, pair.evidence.relation
     return mine is not None and theirs is not None and mine[0] == theirs[0] and mine[1] != theirs[1]
 
 
 def _crossed_over(pair: SentencePair) -> bool:
-    """Whether the claim takes its beginning from one statement and its end from the next: of 50 in towns and 100
-    outside, 100 in towns. What it leaves out then has a quantity of the same kind, or another clause and in it one of
-    the claim's words again."""
+    """Whether the claim joins the beginning of one statement to the end of the next: "100 in towns" from "50 in towns
+    and 100 outside". The omitted part then has a quantity of the same kind, or a separate clause that repeats one of
+    the claim's words."""
     claim, evidence = pair.claim, pair.evidence
     kinds = {(quantity.kind, quantity.unit) for _, quantity in claim.quantities}
     counted = {place for place, quantity in evidence.quantities if (quantity.kind, quantity.unit) in kinds}

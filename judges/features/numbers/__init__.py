@@ -38,11 +38,11 @@ __all__ = [
 
 
 def quantities(text: str) -> list[Quantity]:
-    """The quantities of a text, in order of their place in it."""
+    """Extract the quantities in a text, in order."""
     return extract(scan(normalise(text)))
 
 
 def compare(claim: str, evidence: str) -> QuantityComparison:
-    """Say for each quantity of ``claim`` whether ``evidence`` agrees, gives another value for what looks like the same
-    thing (same kind, unit and counted noun), or says nothing of it."""
+    """Determine, for each quantity in ``claim``, whether ``evidence`` agrees, gives a different value for what looks
+    like the same thing (same kind, unit and counted noun), or doesn't mention it."""
     return compare_quantities(quantities(claim), quantities(evidence))

@@ -18,13 +18,13 @@ _OF: Final = ("of", "von")
 _BOUNDING: Final = frozenset({"to", "zu"}).union(
     vocabulary.APPROXIMATE, vocabulary.BETWEEN, vocabulary.THAN, vocabulary.AT_LEAST, vocabulary.AT_MOST
 )
-"""Words right before an amount that bound it; before most there is another."""
+"""Words right before an amount that bound it; most of them follow another such word."""
 _SIDES: Final = (
     (vocabulary.BEFORE, BoundKind.AT_MOST),
     (vocabulary.AFTER, BoundKind.AT_LEAST),
     (vocabulary.APPROXIMATE, BoundKind.ABOUT),
 )
-"""How a word before a date or time bounds it."""
+"""How a preceding word bounds a date or time."""
 _ARTICLES: Final = frozenset({"the", "den", "dem", "zum", "der", "le", "la", "les", "el", "los", "au"})
 
 
@@ -85,7 +85,8 @@ class Surroundings:
         )
 
     def _bound(self, first: int) -> tuple[BoundKind, bool]:
-        """The bound, and whether it is that of a denial which counts as one ("not exceed", unlike "no more")."""
+        """Return the bound, and whether it comes from a negation that counts as one ("not exceed", unlike "no
+        more")."""
         before = self.lower(first - 1)
         if before == "." and self.lower(first - 2) in ("max", "min"):
             first -= 1
@@ -123,7 +124,7 @@ class Surroundings:
         for offset in range(3):
             token = self._tokens[index + offset] if index + offset < self._end else None
             if token is None or (token.kind == "mark" and token.text != "/") or token.lower in vocabulary.HOW_OFTEN:
-                return None  # 10 mg twice daily are not 10 a day
+                return None  # "10 mg twice daily" is not 10 mg a day.
             if token.lower in vocabulary.PERIODS:
                 return vocabulary.PERIODS[token.lower]
             if token.lower in vocabulary.PER:

@@ -89,7 +89,7 @@ class Calendar(Surroundings):
         return self._time(start, hours, minutes, last, either=either)
 
     def _time(self, start: int, hours: int, minutes: int, last: int, *, either: bool = False) -> Quantity:
-        """``either``: unless it is said, a time up to twelve may be before or after noon."""
+        """Read a time. With ``either``, a time up to twelve may be before or after noon, unless stated."""
         either = either and 1 <= hours <= 12
         if last < self._end and self._tokens[last].kind == "ampm":
             afternoon = self.lower(last)[0] == "p"
@@ -126,7 +126,7 @@ class Calendar(Surroundings):
         return self._time(start, hours, minutes, last + 1) if spoken else None
 
     def _period(self, start: int) -> Quantity | None:
-        """A quarter, a half or a year of accounts: Q2, H1, FY2024."""
+        """Read a quarter, half or financial year: Q2, H1, FY2024."""
         found = _PERIOD.fullmatch(self.lower(start))
         if found is None:
             return None
@@ -140,18 +140,18 @@ class Calendar(Surroundings):
         )
 
     def _apart(self, start: int) -> bool:
-        """Whether a time is so long before or after the named one: ten minutes before noon."""
+        """Whether a duration is an offset from a named time: ten minutes before noon."""
         unit = vocabulary.UNITS.get(self.lower(start - 2))
         counted = self.lower(start - 2) in vocabulary.NUMBER_WORDS or (unit is not None and unit[0] == "duration")
         return counted and self.lower(start - 1) in ("before", "after", "past", "vor", "nach")
 
     def _named_time(self, first: int, at: int) -> Quantity:
-        """Noon or midnight, which stands ``at`` a place."""
+        """Build the quantity for noon or midnight, found at the position ``at``."""
         values = vocabulary.NAMED_TIMES[self.lower(at)]
         return Quantity(kind=QuantityKind.TIME, text=self._text(first, at + 1), values=values, first=first, last=at + 1)
 
     def _short(self, index: int) -> bool:
-        """Whether a number stands here that a date or time can have."""
+        """Whether the token is a number that can be part of a date or time."""
         return self.lower(index).isdecimal() and len(self.lower(index)) <= 4
 
     def _cjk_date(self, start: int, value: int, last: int) -> Quantity | None:

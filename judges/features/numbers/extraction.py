@@ -19,7 +19,7 @@ _IDENTIFIERS: Final = frozenset({"url", "email", "phone", "ip", "version", "code
 _THOUSAND: Final = 1000
 _LONG_AGO: Final = 4000
 _OF_PHONE: Final = 10
-"""Digits without the country's."""
+"""Number of digits in a phone number, without the country code."""
 _NOT_COUNTED: Final = frozenset().union(
     vocabulary.JOINERS, vocabulary.PER, vocabulary.BEFORE_YEAR, vocabulary.THAN, vocabulary.NO_NOUNS
 )
@@ -35,12 +35,13 @@ _BEGINNINGS: Final = frozenset().union(
     vocabulary.ORDINAL_WORDS,
     {"half"},
 )
-"""The words that a quantity can begin with; most words of a text are others."""
+"""The words with which a quantity can begin, so that most words in a text can be skipped."""
 _CJK_NUMERALS: Final = vocabulary.CJK_DIGITS.keys() | vocabulary.CJK_MULTIPLES.keys()
 
 
 def readings(text: str) -> tuple[Decimal, ...]:
-    """The values a number as written can have, the likelier first. "1.250" is 1.25 or 1250; "1.250,50" is clear."""
+    """Return the possible values of a written number, likeliest first. "1.250" is 1.25 or 1250; "1.250,50" is
+    unambiguous."""
     digits = text.replace(" ", "").replace("'", "").replace("’", "").lstrip("+")
     ambiguous = _SEPARATED.fullmatch(digits.lstrip("-"))
     if ambiguous and ambiguous[1] != "0":
@@ -97,7 +98,7 @@ class _Reader(Cardinals, Calendar):
         word = self.lower(start)
         if part := self._part(start):
             return self._counted(start, (part[0],), part[1])
-        if word in vocabulary.MONTHS and self._tokens[start].text[0].isupper():  # Sept. is no seven
+        if word in vocabulary.MONTHS and self._tokens[start].text[0].isupper():  # "Sept." isn't seven.
             return self._month_first(start)
         if word in vocabulary.NUMBER_WORDS:
             return self._number_words(start)
@@ -268,7 +269,7 @@ class _Reader(Cardinals, Calendar):
         return None
 
     def _coded(self, quantity: Quantity) -> Quantity | None:
-        """What looks like a unit and is none: 5G, 3D, the 90s."""
+        """Read codes that look like numbers with units: 5G, 3D, the 90s."""
         last = quantity.last
         token = self._tokens[last] if last < self._end else None
         if token is None or token.start != self._tokens[last - 1].end or quantity.factor != 1:
@@ -332,7 +333,7 @@ class _Reader(Cardinals, Calendar):
         return replace(quantity, noun=noun) if noun else quantity
 
     def _percentage(self, start: int, value: Decimal, last: int) -> Quantity:
-        """A ratio: nobody means it to the point."""
+        """Read a percentage given as a ratio, which is only approximate."""
         text = self._text(start, last)
         values: tuple[Decimal, ...] = (value,)
         if value != value.to_integral_value():
@@ -341,7 +342,7 @@ class _Reader(Cardinals, Calendar):
         return replace(share, bound=BoundKind.ABOUT) if share.bound is BoundKind.EXACT else share
 
     def _named_with(self, first: int) -> str:
-        """The word that a number is part of: covid-19, F-16."""
+        """Return the word that a number is part of: covid-19, F-16."""
         if first < 2:
             return ""
         word, hyphen, number = self._tokens[first - 2 : first + 1]
@@ -349,7 +350,7 @@ class _Reader(Cardinals, Calendar):
         return word.lower if joined and word.lower not in vocabulary.NAMING_PREFIXES | vocabulary.MONTHS.keys() else ""
 
     def _of_an_era(self, quantity: Quantity) -> Quantity | None:
-        """A year BC or AD."""
+        """Read a year BC or AD."""
         year, first, last = quantity.values[0], quantity.first, quantity.last
         if year != year.to_integral_value() or not 0 < year <= _LONG_AGO:
             return None
@@ -366,7 +367,7 @@ class _Reader(Cardinals, Calendar):
         return replace(quantity, kind=QuantityKind.DATE, text=text, values=(), date=date, first=first, last=last)
 
     def _season(self, quantity: Quantity) -> Quantity | None:
-        """Two years run together: 2018-19, 2018/19."""
+        """Read two joined years: 2018-19, 2018/19."""
         last = quantity.last + 1
         if (
             self.lower(quantity.last) not in ("-", "/")
@@ -389,7 +390,7 @@ class _Reader(Cardinals, Calendar):
 
 
 def extract(tokens: Sequence[Token]) -> list[Quantity]:
-    """The quantities of a token list, in order and without overlap."""
+    """Extract the quantities from a token list, in order and without overlap."""
     reader = _Reader(tokens)
     found: list[Quantity] = []
     index = 0

@@ -1,4 +1,4 @@
-"""Compares the quantities of a claim with those of a text."""
+"""Compares the quantities in a claim with those in a text."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -17,7 +17,7 @@ _THOUSAND: Final = Decimal(1000)
 _ONE: Final = Decimal(1)
 _AN_HOUR: Final = 60
 _A_MOMENT: Final = 15
-"""Minutes by which "about ten" may be missed."""
+"""Tolerance in minutes for approximate times such as "about ten"."""
 _ABOUT: Final = Decimal("0.05")
 _LOOSELY: Final = Decimal("0.12")
 _BINARY: Final = frozenset(Decimal("1.024") ** power for power in (1, 2, 3))
@@ -29,14 +29,15 @@ Date = tuple[int | None, int | None, int | None]
 
 
 class Relation(StrEnum):
-    """How a text relates to a quantity of a claim: the same; another value for what seems the same thing; nothing."""
+    """How a text relates to a quantity in a claim: same value, different value for apparently the same thing, or not
+    mentioned."""
 
     AGREE = "agree"
     DIFFER = "differ"
     ABSENT = "absent"
 
 
-# Members by names of their own: to look one up in its class takes as long as to compare two numbers.
+# Aliases for the members, because looking one up in its class takes as long as comparing two numbers.
 _AGREE: Final = Relation.AGREE
 _DIFFER: Final = Relation.DIFFER
 _ABSENT: Final = Relation.ABSENT
@@ -57,7 +58,8 @@ _IDENTIFIER: Final = QuantityKind.IDENTIFIER
 
 
 class QuantityFinding(Struct, frozen=True, kw_only=True):
-    """A quantity of the claim; ``other`` is the text's quantity that it agrees with or differs from."""
+    """A finding on one of the claim's quantities. ``other`` is the text's quantity that it agrees with or differs
+    from."""
 
     quantity: Quantity
     relation: Relation
@@ -65,7 +67,7 @@ class QuantityFinding(Struct, frozen=True, kw_only=True):
 
 
 _WITH_UNITS: Final = (_MONEY, _MEASURE, _PERCENT)
-"""Kinds whose unit may be left out where it was said before ("48 million euros on roads and 12 million on parks")."""
+"""Kinds whose unit may be omitted when it was given before ("48 million euros on roads and 12 million on parks")."""
 
 
 class QuantityComparison(Struct, frozen=True, kw_only=True):
@@ -75,7 +77,7 @@ class QuantityComparison(Struct, frozen=True, kw_only=True):
 
 
 def relate(claim: Quantity, text: Quantity) -> Relation:
-    """How two quantities stand to each other; ``absent`` where they cannot be compared (other kind, unit or thing)."""
+    """Relate two quantities. The result is ``absent`` if they cannot be compared (different kind, unit or thing)."""
     if claim.kind is not text.kind:
         return _across_kinds(claim, text)
     if claim.kind is _DATE:
@@ -96,13 +98,13 @@ def relate(claim: Quantity, text: Quantity) -> Relation:
 
 
 def _of_version(one: str, other: str) -> bool:
-    """Whether one is the other with fewer places: 2.1 and 2.1.0."""
+    """Whether one version is the other with fewer components: 2.1 and 2.1.0."""
     short, long = sorted((one.lstrip("v"), other.lstrip("v")), key=len)
     return long.startswith(f"{short}.")
 
 
 def within(quantity: Quantity, low: Quantity, high: Quantity) -> bool:
-    """Whether the quantity lies in the range that the two others are the ends of."""
+    """Whether the quantity is in the range from ``low`` to ``high``."""
     if not quantity.kind is low.kind is high.kind:
         return False
     if quantity.kind is _DATE:
@@ -115,19 +117,20 @@ def within(quantity: Quantity, low: Quantity, high: Quantity) -> bool:
 
 
 def _in_span(date: Date | None, low: Date | None, high: Date | None) -> bool:
-    """Without years a span may pass the end of one: from October to April."""
+    """Whether a date is in a span. Without years, the span may cross the turn of the year: from October to April."""
     after, before = _order(low, date) >= 0, _order(high, date) <= 0
     passes = low is not None and high is not None and low[0] is high[0] is None and _order(low, high) < 0
     return after or before if passes else after and before
 
 
 def lacking(claim: Sequence[Quantity], text: Sequence[Quantity]) -> list[Quantity]:
-    """The quantities of a claim that a text does not agree with."""
+    """Return the claim's quantities that the text does not agree with."""
     return [quantity for quantity in claim if _find(quantity, text).relation is not _AGREE]
 
 
 def compare_quantities(claim: Sequence[Quantity], text: Sequence[Quantity]) -> QuantityComparison:
-    """Look each quantity of the claim up in the text: agreement with one there wins over difference from another."""
+    """Look up each of the claim's quantities in the text. Agreement with one quantity wins over difference from
+    another."""
     return QuantityComparison(findings=tuple(_find(quantity, text) for quantity in claim))
 
 
@@ -138,9 +141,9 @@ def _find(quantity: Quantity, text: Sequence[Quantity]) -> QuantityFinding:
         if other.kind is not kind:
             if kind is not _NUMBER and other.kind is not _NUMBER:
                 continue
-            if kind is _NUMBER and quantity.noun and other.kind is _TIME:  # 10 seats are no ten o'clock
+            if kind is _NUMBER and quantity.noun and other.kind is _TIME:  # "10 seats" doesn't mean ten o'clock.
                 continue
-        elif kind is _MEASURE and other.unit != unit and unit not in _LASTING:  # most of a text's are of other units
+        elif kind is _MEASURE and other.unit != unit and unit not in _LASTING:  # Most differ in unit.
             continue
         relation = relate(quantity, other)
         if relation is _AGREE:
@@ -165,7 +168,7 @@ def _change(points: Quantity, percents: Sequence[Quantity]) -> QuantityFinding:
 
 
 def _derived(quantity: Quantity, text: Sequence[Quantity]) -> Quantity | None:
-    """The last of the text's quantities whose sum, distance in time or change is the claim's quantity."""
+    """Return the last of the quantities in the text whose sum, difference in time or change is the claim's quantity."""
     if quantity.unit == "duration":
         times = [other for other in text if other.kind is _TIME]
         for start, end in pairwise(times):
@@ -187,7 +190,8 @@ def _derived(quantity: Quantity, text: Sequence[Quantity]) -> Quantity | None:
 
 
 def _changed(quantity: Quantity, text: Sequence[Quantity]) -> Quantity | None:
-    """What something has become or was, where the text says by how much it changed: half a point to 4.5 percent."""
+    """Match the value before or after a change, if the text gives the amount of the change: half a point to 4.5
+    percent."""
     alike = [other for other in text if (other.kind, other.unit) == (quantity.kind, quantity.unit) and other.values]
     by = [change for change in alike if change.change]
     if quantity.kind is _PERCENT:
@@ -219,7 +223,7 @@ def _across_kinds(claim: Quantity, text: Quantity) -> Relation:
 
 
 def _dates(claim: Quantity, text: Quantity) -> Relation:
-    """By the readings of the two that fit best."""
+    """Relate two dates by their best matching readings."""
     found = {
         _same_day(mine, theirs)
         for mine in (claim.date, claim.month_first)
@@ -234,7 +238,7 @@ def _dates(claim: Quantity, text: Quantity) -> Relation:
 
 
 def _order(claim: Date | None, text: Date | None) -> int:
-    """Where the text's date lies: -1 before the claim's, 1 after it, 0 where that is not said."""
+    """Return -1 if the text's date is before the claim's, 1 if it is after it, and 0 if that is unclear."""
     for mine, theirs in zip(claim or (), text or (), strict=False):
         if mine == theirs:
             continue
@@ -344,15 +348,15 @@ def _alike(claim: Quantity, text: Quantity) -> bool:
 
 
 def _of_bodies(one: Decimal, other: Decimal) -> bool:
-    """Whether one is the weight of a body and the other that of a dose."""
+    """Whether one is a body weight and the other a dose."""
     small, large = sorted((one, other))
     if not small or large < _THOUSAND or small * _THOUSAND > large:
         return False
-    return small.normalize().as_tuple().digits != large.normalize().as_tuple().digits  # 2 kg for 2 g is a slip
+    return small.normalize().as_tuple().digits != large.normalize().as_tuple().digits  # "2 kg" for "2 g" is a mistake.
 
 
 def _durations(claim: Quantity, text: Quantity) -> Relation:
-    """Days against months, which have no exact length: the same within a twentieth, different beyond a quarter."""
+    """Relate days to months, which have no exact length: same within a twentieth, different beyond a quarter."""
     mine = claim.values[0] * (_MONTH_SECONDS if claim.unit == "months" else 1)
     theirs = text.values[0] * (_MONTH_SECONDS if text.unit == "months" else 1)
     apart = abs(mine - theirs) / (max(mine, theirs) or Decimal(1))
@@ -371,7 +375,7 @@ def _fits(value: Decimal, claim: Quantity, other: Decimal, text: Quantity) -> bo
         return other <= value and text.bound in (_EXACT, _ROUGHLY)
     if claim.bound is _ROUGHLY or text.bound is _ROUGHLY:
         return claim.bound is not text.bound and abs(value - other) <= _ABOUT * max(abs(value), abs(other))
-    if claim.strict or (value.same_quantum(_ONE) and claim.factor == 1):  # a whole number is no rounded one
+    if claim.strict or (value.same_quantum(_ONE) and claim.factor == 1):  # A whole number doesn't count as rounded.
         return False
     return rounds_to(value / claim.factor, other / claim.factor)
 
@@ -381,7 +385,7 @@ def _opposed(one: BoundKind, other: BoundKind) -> bool:
 
 
 def _excluded(mine: Decimal, claim: BoundKind, theirs: Decimal, text: BoundKind) -> bool:
-    """Whether the two cannot both be meant of one thing, unequal as they are."""
+    """Whether two unequal amounts cannot both be true of the same thing."""
     if claim is text or _opposed(claim, text):
         return True
     if text is _AT_LEAST:

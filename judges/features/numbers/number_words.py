@@ -8,9 +8,9 @@ from judges.features.numbers.bounds import Surroundings
 
 _ARTICLES: Final = ("a", "an")
 _WITHIN: Final = ("-", "et", "y")
-"""Between the tens and the units: thirty-five, vingt et un, treinta y cinco."""
+"""Words between tens and units: thirty-five, vingt et un, treinta y cinco."""
 _SCORES: Final = ("quatre", "soixante")
-"""To which French adds up to nineteen."""
+"""Number words to which French adds up to nineteen."""
 _THOUSAND: Final = Decimal(1000)
 _HALF: Final = Decimal("0.5")
 _QUARTER: Final = Decimal("0.25")
@@ -18,12 +18,12 @@ _DENOMINATORS: Final = ("2", "3", "4", "5", "8")
 _MOST_OF_RATIO: Final = 100
 _ROUND: Final = (Decimal(1000), Decimal(10_000), Decimal(100_000))
 _MOST_SCALES: Final = 6
-"""More than any number has."""
+"""More scale words than any real number has."""
 _RATED: Final = frozenset({"star", "stars", "point", "points", "sterne", "sternen", "punkte", "punkten"})
 
 
 class Cardinals(Surroundings):
-    """Reads numbers; ``last`` is exclusive, and methods return None if there is no such number."""
+    """Reads numbers in words. ``last`` is exclusive; methods return None if they find no number."""
 
     def _below_hundred(self, start: int) -> tuple[Decimal, int] | None:
         word, last = self.lower(start), start + 1
@@ -44,7 +44,7 @@ class Cardinals(Surroundings):
         return Decimal(value), last
 
     def _halved(self, last: int) -> int | None:
-        """Behind "and a half"."""
+        """Return the position after "and a half"."""
         for word in ("and", "a", "half"):
             last += self.lower(last) == "-"
             if self.lower(last) != word:
@@ -90,7 +90,7 @@ class Cardinals(Surroundings):
         return factor, last
 
     def _repeated(self, value: Decimal, last: int) -> int:
-        """Behind the same number once more in brackets: thirty (30) days."""
+        """Return the position after the same number repeated in brackets: thirty (30) days."""
         if self.lower(last) != "(":
             return last
         if self.lower(last + 1) == f"{value:f}" and self.lower(last + 2) == ")":
@@ -99,7 +99,7 @@ class Cardinals(Surroundings):
         return spelled[1] + 1 if spelled and spelled[0] == value and self.lower(spelled[1]) == ")" else last
 
     def _part(self, start: int) -> tuple[Decimal, int] | None:
-        """The half or the quarters of what follows: "half an", "a quarter of a", "three quarters of an"."""
+        """Read a fraction of what follows: "half an", "a quarter of a", "three quarters of an"."""
         word, follows = self.lower(start), self.lower(start + 1)
         if word == "half":
             article = follows in _ARTICLES
@@ -126,12 +126,12 @@ class Cardinals(Surroundings):
         return (count, last) if self.lower(last) in vocabulary.SCALES or self._measured(last) else None
 
     def _measured(self, index: int) -> bool:
-        """Whether a unit stands here, or a share."""
+        """Whether the token at ``index`` is a unit or a share."""
         share = self.lower(index) in vocabulary.PERCENT or self.lower(index) == "percentage"
         return share or self._unit(index) is not None
 
     def _slashed(self, start: int) -> tuple[Decimal, int] | None:
-        """A vulgar fraction of one digit each ("1/2 tablet"), where it can be no date."""
+        """Read a fraction with single digits ("1/2 tablet") that cannot be a date."""
         above, below = self.lower(start), self.lower(start + 2)
         if (
             self.lower(start + 1) != "/"
@@ -152,7 +152,7 @@ class Cardinals(Surroundings):
         return Decimal(above) / Decimal(below), start + 3
 
     def _ratio(self, value: Decimal, last: int) -> tuple[Decimal, int] | None:
-        """The percentage that "one in 20" or "nine out of ten" is; ``last`` is behind the first number."""
+        """Convert "one in 20" or "nine out of ten" to a percentage. ``last`` is the position after the first number."""
         if self.lower(last) == "in":
             at = last + 1
         elif (self.lower(last), self.lower(last + 1)) == ("out", "of"):

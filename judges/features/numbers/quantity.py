@@ -35,7 +35,7 @@ class BoundKind(StrEnum):
 
 
 class Quantity(Struct, frozen=True, kw_only=True):
-    """A quantity of a text.
+    """A quantity in a text.
 
     ``values`` are its readings in the base unit of ``unit`` (grams, metres, seconds, months …): one, or two if the
     separators are ambiguous ("1.250"). Dates have ``date`` (year, month, day; None if not stated) instead. ``unit`` is
@@ -52,28 +52,28 @@ class Quantity(Struct, frozen=True, kw_only=True):
     values: tuple[Decimal, ...] = ()
     date: tuple[int | None, int | None, int | None] | None = None
     month_first: tuple[int | None, int | None, int | None] | None = None
-    """What ``date`` may be as well: 5/3/2024 is the third of May to some readers."""
+    """The alternative reading of ``date``: to some readers, 5/3/2024 is the third of May."""
     per: tuple[str, Decimal] | None = None
     bound: BoundKind = BoundKind.EXACT
     denied: bool = False
-    """Its bound is that of a denial ("do not exceed"), which denies nothing else."""
+    """Whether its bound comes from a negation ("do not exceed"), which then negates nothing else."""
     strict: bool = False
-    """Said to be exact ("exactly 3,000"), so that rounding does not excuse a difference."""
+    """Whether it is stated to be exact ("exactly 3,000"), so that rounding does not excuse a difference."""
     change: bool = False
-    """By so much something has changed or differs ("rose by 8 million", "12 more than"); it is not what it has come
-    to."""
+    """Whether it is the amount of a change or difference ("rose by 8 million", "12 more than") rather than the
+    result."""
     leading: Decimal | None = None
-    """The first part of one in two units: the hour of "an hour and 20 minutes"."""
+    """The first part of a quantity in two units: the hour in "an hour and 20 minutes"."""
     opens: bool = False
-    """It begins a range that ends with the next quantity of the text."""
+    """Whether it begins a range that ends with the next quantity in the text."""
     limit: str = ""
     noun: tuple[str, ...] = ()
     factor: Decimal = Decimal(1)
-    """What the number as written was multiplied by: its scale and unit."""
+    """The factor by which the written number was multiplied, for its scale and unit."""
 
     @property
     def key(self) -> str:
-        """Equal for two quantities that say the same in different forms."""
+        """A key that is equal for quantities that express the same in different forms."""
         if self.date is not None:
             value = "-".join("?" if part is None else str(part) for part in self.date)
         elif self.values:

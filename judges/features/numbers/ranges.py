@@ -1,4 +1,4 @@
-"""Completes neighbouring quantities by each other: "from 4 to 6 percent", "$5-10 million", "1 hour 30 minutes"."""
+"""Completes quantities from their neighbours: "from 4 to 6 percent", "$5-10 million", "1 hour 30 minutes"."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -22,15 +22,15 @@ _AMOUNTS: Final = (
 
 
 def joined(tokens: Sequence[Token], found: Sequence[Quantity]) -> list[Quantity]:
-    """The quantities ``found`` among ``tokens``, each with what it takes from its neighbour (a unit, a scale, the end
-    of its range), and one in two units as one."""
+    """Complete the quantities ``found`` among ``tokens`` with what each takes from its neighbour (a unit, a scale, the
+    end of its range), and merge quantities in two units."""
     quantities = list(found)
     _share(tokens, quantities)
     return _add_up(tokens, quantities)
 
 
 def _share(tokens: Sequence[Token], found: list[Quantity]) -> None:
-    """Give "4" in "from 4 to 6 percent" the unit of the 6, and say of the first of a range that it is."""
+    """Give the "4" in "from 4 to 6 percent" the unit of the "6", and mark the first quantity of a range."""
     for index in range(len(found) - 2, -1, -1):
         one, other = found[index], found[index + 1]
         gap = [token.lower for token in tokens[one.last : other.first]]
@@ -59,7 +59,7 @@ def _share(tokens: Sequence[Token], found: list[Quantity]) -> None:
 
 
 def _scaled_as(one: Quantity, other: Quantity) -> Quantity:
-    """In the scale and unit of the other, if it has none itself."""
+    """Give a quantity without a scale and unit those of the other."""
     factor = other.factor if one.factor == 1 else one.factor
     return replace(one, values=tuple(value / one.factor * factor for value in one.values), factor=factor)
 
@@ -70,7 +70,7 @@ def _is_day(quantity: Quantity) -> bool:
 
 
 def _add_up(tokens: Sequence[Token], found: list[Quantity]) -> list[Quantity]:
-    """Make one of "1 hour and 30 minutes"."""
+    """Merge quantities such as "1 hour and 30 minutes"."""
     whole: list[Quantity] = []
     for quantity in found:
         last = whole[-1] if whole else None
@@ -87,7 +87,7 @@ def _add_up(tokens: Sequence[Token], found: list[Quantity]) -> list[Quantity]:
 
 
 def _goes_on(tokens: Sequence[Token], one: Quantity, other: Quantity) -> bool:
-    """Whether the second is what the first has beyond its whole units, as hours have minutes."""
+    """Whether the second quantity continues the first in a smaller unit, as minutes do after hours."""
     if (
         one.kind is not QuantityKind.MEASURE
         or other.kind is not QuantityKind.MEASURE
@@ -100,6 +100,6 @@ def _goes_on(tokens: Sequence[Token], one: Quantity, other: Quantity) -> bool:
     named = one.unit in ("duration", "months", "inch", "ounce") and other.bound is BoundKind.EXACT
     before = tokens[one.first - 1].lower if one.first else ""
     behind = tokens[other.last].lower if other.last < len(tokens) else ""
-    if before in _LIMITS and behind in _LIMITS:  # up to 2 years, two months after five years
+    if before in _LIMITS and behind in _LIMITS:  # As in "up to 2 years, two months after five years".
         return False
     return named and gap in ([], ["and"], ["und"], ["et"], ["y"], [","]) and other.values[0] < one.factor

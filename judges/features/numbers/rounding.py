@@ -1,4 +1,4 @@
-"""Decides whether one number is another one rounded, by the decimal places it is written with."""
+"""Decides whether a number is a rounded form of another, by its number of decimal places."""
 
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Final
@@ -10,18 +10,18 @@ _MOST_PLACES: Final = 10
 
 
 def coarser(one: Quantity, other: Quantity) -> bool:
-    """Whether ``one``, given in thousands or more, gives to a decimal what ``other`` gives to more places."""
+    """Whether ``one``, in thousands or more, gives with one decimal what ``other`` gives with more."""
     value, exact = one.values[0] / one.factor, other.values[0] / one.factor
     return not one.strict and _places(value) > 0 and exact != value and _gives(value, exact)
 
 
 def rounds_to(value: Decimal, other: Decimal) -> bool:
-    """Whether ``value`` is ``other`` rounded to its own last place, and still has three digits that mean something."""
+    """Whether ``value`` is ``other`` rounded to the last place of ``value``, with at least three significant digits."""
     return _places(value) > 0 and len(value.as_tuple().digits) >= 3 and _gives(value, other)
 
 
 def shortened(value: Decimal, other: Decimal) -> bool:
-    """The same of a whole number too, with two digits at least, where ``other`` has more places."""
+    """Like ``rounds_to``, but also for whole numbers with at least two digits, if ``other`` has more places."""
     places = _places(value)
     if places < 0 or _places(other.normalize()) <= places or len(value.as_tuple().digits) < 2:
         return False
@@ -29,7 +29,7 @@ def shortened(value: Decimal, other: Decimal) -> bool:
 
 
 def _places(value: Decimal) -> int:
-    """Decimal places as written; less than none for one in thousands, and for what is no number."""
+    """Return the number of decimal places as written; negative for thousands and for values that are not numbers."""
     exponent = value.as_tuple().exponent
     return -exponent if isinstance(exponent, int) else -1
 

@@ -46,7 +46,7 @@ _SCAN: Final = re.compile(
     re.VERBOSE,
 )
 _SORTED: Final = {"plain": "word", "grouped": "number", "possessive": "mark"}
-"""A word before a space is most of any text, and nothing else can begin so: it is tried first."""
+"""Words followed by a space make up most of any text, and nothing else can begin like them, so they are tried first."""
 _FRACTIONS: Final = {
     "½": ".5", "¼": ".25", "¾": ".75", "⅓": ".33", "⅔": ".67", "⅛": ".125", "⅜": ".375", "⅝": ".625", "⅞": ".875"
 }  # fmt: skip
@@ -56,11 +56,11 @@ _SINGLE: Final = str.maketrans({"−": "-", "–": "-", "‐": "-", "‑": "-", 
 
 
 def normalise(text: str) -> str:
-    """The text with full-width forms, dashes and apostrophes brought to one form (NFKC and a few marks)."""
+    """Normalize full-width forms, dashes and apostrophes in a text (NFKC and a few marks)."""
     if text.isascii():
         return text
     text = _POWER.sub(lambda found: str(10 ** int(unicodedata.normalize("NFKC", found[1]))), text)
-    text = _FRACTION.sub(_decimal, text)  # NFKC makes 21/2 of 2½
+    text = _FRACTION.sub(_decimal, text)  # NFKC turns 2½ into 21/2.
     return unicodedata.normalize("NFKC", text.translate(_SINGLE)).translate(_SINGLE)
 
 
@@ -69,7 +69,7 @@ def _decimal(found: re.Match[str]) -> str:
 
 
 def scan(text: str) -> list[Token]:
-    """The tokens of a normalised text, in order. Characters without meaning here (emphasis, spaces) are passed over."""
+    """Split a normalized text into tokens. Characters without meaning here (emphasis, spaces) are skipped."""
     tokens: list[Token] = []
     for match in _SCAN.finditer(text):
         kind = match.lastgroup or "mark"

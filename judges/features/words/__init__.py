@@ -1,1 +1,1 @@
-"""Words as data: stems, opposites, and the word lists that the features use."""
+"""Word data for the features: stems, opposites and word lists."""

@@ -1,4 +1,4 @@
-"""The words and lines of documents, for lookups."""
+"""Lookups in the text of documents."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ _QUOTE: Final = "’"
 
 
 def words_of(text: str) -> list[str]:
-    """The words of ``text`` in order, in lower case; numbers are words."""
+    """Return the words in ``text`` in order and in lower case; numbers count as words."""
     if text.isascii():
         return _WORD.findall(text.lower())
     return [found.replace(_QUOTE, "'").casefold() for found in _WORD.findall(text)]
@@ -49,7 +49,7 @@ class DocumentText:
         self._names = names
 
     def read(self) -> None:
-        """Read the documents now and not at the first lookup: large ones take long."""
+        """Read the documents now rather than at the first lookup, because large ones take long."""
         _ = self.words, self._lines, self._joined
 
     @cached_property
@@ -84,5 +84,5 @@ class DocumentText:
         return False
 
     def _continues(self, at: int, neighbour: str) -> bool:
-        """Whether the character at ``at`` and its ``neighbour`` are of one word."""
+        """Whether the character at ``at`` and its ``neighbour`` belong to the same word."""
         return 0 <= at < len(self._joined) and self._joined[at].isalnum() and neighbour.isalnum()

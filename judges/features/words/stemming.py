@@ -27,7 +27,8 @@ def _shorter(word: str) -> str:
 
 @lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
-    """A word without its endings: rough, and alike for the languages here, since only equality of stems counts."""
+    """Strip a word's endings, in the same rough way for all supported languages, because only the equality of stems
+    matters."""
     word = lexicon.IRREGULAR.get(word, word).removesuffix("'s").removesuffix("'")
     for elided in ("l'", "d'", "qu'", "s'", "n'"):
         word = word.removeprefix(elided) if len(word) > len(elided) + 2 else word
@@ -53,7 +54,7 @@ _LIGHT_STEMS: Final = frozenset(stem(word) for word in lexicon.LIGHT)
 
 @lru_cache(maxsize=50_000)
 def lexeme(word: str) -> Lexeme:
-    """What a lower-case word counts for; a short form as what it stands for."""
+    """Return the lexeme of a lower-case word; short forms are expanded."""
     word = vocabulary.SHORT_FORMS.get(word, word)
     if word in lexicon.CONCEPTS:
         concept, sign = lexicon.CONCEPTS[word]
