@@ -1,4 +1,4 @@
-"""Cross-encoders: one back end per file, wrappers that batch and cache, and what the back ends share."""
+"""Cross-encoders: one back end per file, wrappers for batching and caching, and code shared by the back ends."""
 
 from judges.cross_encoder.cached_evidence import CachedEvidenceScorer
 from judges.cross_encoder.factory import open_scorer, spec_languages

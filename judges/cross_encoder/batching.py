@@ -10,7 +10,7 @@ from judges.types import Probabilities
 
 
 class _Call:
-    """One call of ``score``: its results so far, and the future that its caller awaits."""
+    """A call to ``score``: its results so far, and the future that the caller awaits."""
 
     __slots__ = ("done", "missing", "results")
 
@@ -39,19 +39,19 @@ class _Item:
 
 
 class BatchingScorer(ScorerWrapper):
-    """Scores the pairs of concurrent calls together, without delaying any: the first call is scored at once, and the
-    pairs that arrive meanwhile form the next batches.
+    """Scores the pairs of concurrent calls together, without delaying any of them: the first call is scored at once,
+    and the pairs that arrive in the meantime form the next batches.
 
-    Each batch holds the pair that has waited longest and those closest to it in length, so that padding is small and no
-    pair starves.
+    Each batch contains the pair that has waited longest and the pairs closest to it in length, so that there is little
+    padding and no pair starves.
 
     Args:
         scorer: scores the batches.
-        max_batch_pairs: pairs in a batch.
+        max_batch_pairs: maximum number of pairs in a batch.
         max_batch_tokens: tokens in a batch with padding (pairs times the longest pair). On a CPU, small batches are as
             fast as large ones and need a fraction of the memory.
-        queue_limit: pairs that may wait. ``score`` raises JudgeOverloadedError at once if there would be more.
-        workers: batches in flight at the same time; default the scorer's ``concurrency``, or else one.
+        queue_limit: maximum number of waiting pairs, above which ``score`` raises JudgeOverloadedError at once.
+        workers: maximum number of batches in flight; defaults to the scorer's ``concurrency``, or else one.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class BatchingScorer(ScorerWrapper):
         self.batches = 0
         """Batches scored so far."""
         self.pairs = 0
-        """Pairs in them."""
+        """Pairs in these batches."""
         self.failed = 0
         """Pairs in batches that failed."""
         self._since: dict[int, float] = {}
@@ -84,12 +84,12 @@ class BatchingScorer(ScorerWrapper):
 
     @property
     def queue_depth(self) -> int:
-        """Pairs that are waiting and not in a batch yet."""
+        """Pairs that are waiting and not yet in a batch."""
         return len(self._waiting)
 
     @property
     def stalled_s(self) -> float:
-        """Seconds since the oldest batch in flight was sent to the scorer; 0 if there is none."""
+        """Seconds since the oldest batch in flight was sent to the scorer, or 0 if no batch is in flight."""
         return asyncio.get_running_loop().time() - min(self._since.values()) if self._since else 0.0
 
     async def start(self) -> None:
@@ -100,7 +100,7 @@ class BatchingScorer(ScorerWrapper):
             self._workers = [loop.create_task(self._work()) for _ in range(self._worker_count)]
 
     async def aclose(self) -> None:
-        """Stop. Calls that still wait raise JudgeUnavailableError."""
+        """Stop. Pending calls raise JudgeUnavailableError."""
         workers, self._workers = self._workers, []
         for worker in workers:
             worker.cancel()
@@ -144,7 +144,7 @@ class BatchingScorer(ScorerWrapper):
                 self._wake.clear()
 
     def _take(self) -> list[_Item]:
-        """The oldest pair with those closest to it in length, within the batch's limits."""
+        """Take the oldest pair and the pairs closest to it in length, within the batch limits."""
         if not self._waiting:
             return []
         anchor = next(iter(self._waiting))

@@ -33,15 +33,15 @@ from judges.types import EvidenceWindows, Probabilities
 log = logging.getLogger(__name__)
 
 EVIDENCE_GRAPH: Final = "evidence.onnx"
-"""The file that identifies a folder of this kind."""
+"""The file that identifies the folder of such a model."""
 _CLAIM_GRAPH: Final = "claim.onnx"
 _WEIGHTS: Final = "weights.bin"
 _SPECIALS_OF_CLAIM: Final = 2
 _READS: Final = "reads"
 
 _STATES_BYTES: Final = 128 * 1024 * 1024
-"""About 160 windows, the documents of 16 replies with five each. Windows that a reply is still judged by must not be
-evicted by those of the next one."""
+"""About 160 windows: the documents for 16 replies with five each. Windows still needed to judge a reply must not be
+evicted by those for the next reply."""
 
 Half = npt.NDArray[np.float16]
 States = tuple[Half, ...]
@@ -67,8 +67,8 @@ class _Model:
 
 
 class CachedEvidenceScorer:
-    """Scores pairs with the model in a folder of ``evidence.onnx``, ``claim.onnx``, their weights, ``tokenizer.json``,
-    ``config.json`` and ``SHA256SUMS``, whose checksums are verified before anything is loaded.
+    """Scores pairs with the model in a folder that contains ``evidence.onnx``, ``claim.onnx``, their weights,
+    ``tokenizer.json``, ``config.json`` and ``SHA256SUMS``. The checksums are verified before anything is loaded.
 
     Evidence longer than a window is read as several windows. A claim longer than the model's limit is truncated, with a
     warning in the log, and counted in ``pairs_cut``.
@@ -77,7 +77,7 @@ class CachedEvidenceScorer:
         folder: of the model.
         threads: inferences at the same time, each on one core; 0 for one per core that the process may use.
         label: the name in reports; default ``onnx:`` and the folder's name.
-        states_bytes: memory for the states of windows; those used last are kept.
+        states_bytes: memory for window states; the most recently used ones are kept.
     """
 
     fuses = True
@@ -90,20 +90,20 @@ class CachedEvidenceScorer:
         self._model: _Model | None = None
         self._loading = asyncio.Lock()
         self.concurrency = threads or cores()
-        """Calls of ``score`` that run in parallel."""
+        """Number of ``score`` calls that run in parallel."""
         self._threads = JudgeThreadPool(self.concurrency)
         self._states_bytes = states_bytes
         self._states: OrderedDict[bytes, States] = OrderedDict()
         self._encoding: dict[bytes, asyncio.Future[States]] = {}
         self.cached_bytes = 0
-        """Bytes of the states in the cache."""
+        """Size of the cached states in bytes."""
         self.windows_encoded = 0
         """Windows encoded so far."""
         self.pairs_cut = 0
 
     @property
     def name(self) -> str:
-        """The label, and once loaded the first digits of the weights' SHA-256."""
+        """The label and, once loaded, the first digits of the weights' SHA-256."""
         return self._label if self._model is None else f"{self._label}@{self._model.digest[:8]}"
 
     @property
@@ -121,7 +121,7 @@ class CachedEvidenceScorer:
         return sum(len(encode(part)) for part in text.parts) if isinstance(text, EvidenceWindows) else len(encode(text))
 
     def tokens(self, text: str) -> Tokens:
-        """The token ids of ``text``, without special tokens. Raises JudgeUnavailableError before ``start``."""
+        """Return the token ids of ``text``, without special tokens. Raises JudgeUnavailableError before ``start``."""
         return self._loaded().encode(text)
 
     async def start(self) -> None:
@@ -130,16 +130,16 @@ class CachedEvidenceScorer:
                 self._model = await self._in_worker(self._load)
 
     async def aclose(self) -> None:
-        """Wait some seconds for running inferences and release the model. It cannot be started again."""
+        """Wait a few seconds for running inferences, and release the model. The scorer cannot be restarted."""
         await self._threads.aclose()
         self._model = None
         self._states.clear()
         self.cached_bytes = 0
 
     async def prefill(self, texts: Sequence[str]) -> None:
-        """Encode evidence before a claim asks for it. Raises JudgeError."""
+        """Encode evidence before a claim needs it. Raises JudgeError."""
         model = self._loaded()
-        # At low priority: clients are waiting for the claims of other requests.
+        # At low priority, because clients are waiting for claims in other requests.
         windows = [window for text in texts for part in _parts(model, text) for window in part]
         await self._states_of(model, windows, self._threads.low_priority)
 
@@ -147,8 +147,8 @@ class CachedEvidenceScorer:
         """Score (evidence, claim) pairs, in order. Evidence that is ``EvidenceWindows`` is also scored part by part, in
         the same pass. Raises JudgeError.
 
-        Each pair is run separately, so that its scores do not depend on the others: a quantised layer scales its inputs
-        by the largest of all rows.
+        Each pair is run separately, so that its scores do not depend on other pairs: a quantised layer scales its
+        inputs by the largest value in all rows.
         """
         model = self._loaded()
         queries = [_Query(_parts(model, evidence), self._claim(model, claim)) for evidence, claim in pairs]
@@ -164,7 +164,8 @@ class CachedEvidenceScorer:
         return claim[: model.claim_tokens]
 
     async def _states_of(self, model: _Model, windows: Sequence[Tokens], threads: Executor) -> dict[Tokens, States]:
-        """The states of ``windows``, from the cache or computed now; none is computed twice at the same time."""
+        """Return the states of ``windows``, from the cache or computed now. Concurrent callers never compute the same
+        state twice."""
         found: dict[Tokens, States] = {}
         awaited: dict[Tokens, asyncio.Future[States]] = {}
         for window in dict.fromkeys(windows):
@@ -224,7 +225,7 @@ class CachedEvidenceScorer:
     def _run(self, session: onnxruntime.InferenceSession, feeds: Mapping[str, npt.NDArray[Any]]) -> list[Any]:
         try:
             return list(session.run(None, feeds))
-        except Exception as error:  # ONNX Runtime's errors have no other common base
+        except Exception as error:  # ONNX Runtime's errors have no other common base class.
             raise JudgeError(f"{self._label}: inference failed: {error}") from error
 
     async def _in_worker(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -270,12 +271,12 @@ class CachedEvidenceScorer:
             )
         except JudgeUnavailableError:
             raise
-        except Exception as error:  # neither tokenizers nor ONNX Runtime has a common base of its errors
+        except Exception as error:  # Neither tokenizers nor ONNX Runtime has a common base class for its errors.
             raise JudgeUnavailableError(f"cannot load {self._label} from {folder}: {error}") from error
 
 
 def _options() -> onnxruntime.SessionOptions:
-    """One core for each inference, since several run in parallel."""
+    """Build session options with one core per inference, because several run in parallel."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
@@ -295,7 +296,7 @@ def _encode(tokenizer: Tokenizer, text: str) -> Tokens:
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """A claim and the parts of its evidence, each of one or more windows."""
+    """A claim and the parts of its evidence, each with one or more windows."""
 
     parts: Sequence[Sequence[Tokens]]
     claim: Tokens
@@ -305,7 +306,8 @@ class _Query:
         return [window for part in self.parts for window in part]
 
     def of_parts(self, rows: Sequence[Probabilities]) -> tuple[Probabilities, ...]:
-        """The scores of each part; for a part of several windows, those of the window that entails the claim most."""
+        """Return the scores of each part. For a part with several windows, the window with the highest entailment
+        counts."""
         if len(self.parts) == 1:
             return ()
         ends = list(accumulate(len(part) for part in self.parts))
@@ -316,7 +318,7 @@ class _Query:
 
 
 def _parts(model: _Model, text: str) -> list[list[Tokens]]:
-    """The parts of ``text``, each split into windows."""
+    """Split each part of ``text`` into windows."""
     return [_cut(model, part) for part in (text.parts if isinstance(text, EvidenceWindows) else (text,))]
 
 
@@ -327,7 +329,7 @@ def _cut(model: _Model, text: str) -> list[Tokens]:
 
 
 def _stack(windows: Sequence[Half], lengths: Sequence[int]) -> Half:
-    """Several windows' keys or values, of shape (layers, heads, windows, tokens, size), padded with zeros."""
+    """Stack several windows' keys or values, padded with zeros, to the shape (layers, heads, windows, tokens, size)."""
     layers, heads, _, _, size = windows[0].shape
     stacked = np.empty((layers, heads, len(windows), max(lengths), size), dtype=np.float16)
     for place, (window, length) in enumerate(zip(windows, lengths, strict=True)):
@@ -337,7 +339,7 @@ def _stack(windows: Sequence[Half], lengths: Sequence[int]) -> Half:
 
 
 def _mask(lengths: Sequence[int]) -> npt.NDArray[np.float32]:
-    """The mask of shape (windows, tokens): 1 for each token, 0 for padding."""
+    """Build the mask of shape (windows, tokens), with 1 for tokens and 0 for padding."""
     return (np.arange(max(lengths)) < np.array(lengths)[:, None]).astype(np.float32)
 
 

@@ -1,4 +1,4 @@
-"""Makes the cross-encoder that a spec such as ``embedded`` or ``onnx:<folder>`` names."""
+"""Creates the cross-encoder for a spec such as ``embedded`` or ``onnx:<folder>``."""
 
 from pathlib import Path
 
@@ -15,13 +15,13 @@ from judges.protocols import PairScorer
 def open_scorer(
     spec: str, *, threads: int = 0, api_key: str | None = None, timeout_s: float = 30.0
 ) -> PairScorer | None:
-    """The cross-encoder that ``spec`` names, not loaded yet; None for ``none``.
+    """Create the cross-encoder for ``spec``, without loading it. Return None for ``none``.
 
     Args:
         spec: as in ``judges.cross_encoder.judge_spec``. Raises ValueError for an invalid one.
-        threads: of one inference, 0 for one per core (ONNX back ends).
+        threads: threads per inference, 0 for one per core (ONNX back ends).
         api_key: the key of a remote judge.
-        timeout_s: seconds for each request to a remote judge.
+        timeout_s: seconds per request to a remote judge.
     """
     parsed = parse_spec(spec)
     match parsed.kind:
@@ -36,9 +36,10 @@ def open_scorer(
 
 
 def spec_languages(spec: str) -> frozenset[str] | None:
-    """The languages that the model of ``spec`` knows (two-letter codes), from the spec's option or the model's config.
+    """Return the languages (two-letter codes) that the model for ``spec`` knows, from the spec's option or the model's
+    config.
 
-    None for all, or if only the loaded model can tell. Raises ValueError for an invalid spec.
+    None means all, or that only the loaded model knows. Raises ValueError for an invalid spec.
     """
     parsed = parse_spec(spec)
     if parsed.languages is None and (folder := _folder_of(parsed)) is not None:

@@ -13,14 +13,14 @@ _OPTIONS: Mapping[str, frozenset[str]] = {
     "st": frozenset({"backend", "languages"}),
     "http": frozenset({"model", "template", "labels", "max_tokens", "tokenizer", "languages", "concurrency"}),
 }
-"""The options of each kind of judge."""
+"""The options for each kind of judge."""
 _BARE = frozenset({"none", "embedded"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeSpec:
-    """``kind`` is a key of ``_OPTIONS``; ``what`` is a folder, a model, or a URL without options, and empty for kinds
-    that need none."""
+    """A parsed spec. ``kind`` is a key in ``_OPTIONS``; ``what`` is a folder, a model, or a URL without options, or ""
+    for kinds that need none of these."""
 
     kind: str
     what: str
@@ -28,7 +28,7 @@ class JudgeSpec:
 
     @property
     def languages(self) -> frozenset[str] | None:
-        """The ``languages`` option; None if it is not given."""
+        """The ``languages`` option, or None if it is not given."""
         given = self.options.get("languages")
         return None if given is None else frozenset(split_list(given))
 
@@ -53,5 +53,5 @@ def parse_spec(text: str) -> JudgeSpec:
 
 
 def split_list(value: str) -> list[str]:
-    """The items of a comma-separated list, in order."""
+    """Split a comma-separated list into its items, in order."""
     return [part.strip() for part in value.split(",") if part.strip()]

@@ -17,8 +17,8 @@ _CONTRADICTED = frozenset({"contradiction", "contradicted", "contradict", "contr
 class LabelMapping:
     """The index of each label among a model's logits.
 
-    ``contradicted`` is None for a model without that label: what is not entailed is then neutral. ``size`` is the
-    number of logits; a single one is the log-odds of entailment.
+    ``contradicted`` is None for a model without that label: claims that are not entailed are then neutral. ``size`` is
+    the number of logits; a single logit is the log-odds of entailment.
     """
 
     size: int
@@ -26,7 +26,7 @@ class LabelMapping:
     contradicted: int | None = None
 
     def probabilities(self, logits: npt.NDArray[np.floating]) -> list[Probabilities]:
-        """The sigmoid of a single logit, or the softmax of several. ``logits`` has shape (pairs, ``size``)."""
+        """Convert ``logits``, of shape (pairs, ``size``): sigmoid for a single logit, softmax for several."""
         rows = np.asarray(logits, dtype=np.float64).reshape(-1, self.size)
         if self.size == 1:
             return [Probabilities(p, 1.0 - p, 0.0) for p in (0.5 * (1.0 + np.tanh(0.5 * rows[:, 0]))).tolist()]
@@ -40,7 +40,7 @@ class LabelMapping:
 
 
 def read_label_mapping(id2label: Mapping[str, str] | Mapping[int, str], *, size: int | None = None) -> LabelMapping:
-    """The label mapping for a config's ``id2label``.
+    """Build the label mapping for a config's ``id2label``.
 
     ``size`` is the number of logits, if known. Raises JudgeUnavailableError if no label means entailment, or the labels
     do not match the model.

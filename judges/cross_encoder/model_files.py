@@ -1,4 +1,4 @@
-"""Verifies the files of a model by their checksums, and counts the cores to run it on."""
+"""Verifies a model's files by their checksums, and counts the available cores."""
 
 import hashlib
 import os
@@ -12,8 +12,8 @@ _CHECKSUMS: Final = "SHA256SUMS"
 
 
 def verify_checksums(folder: Path, *, needed: Collection[str] = ()) -> None:
-    """Verify the files that ``SHA256SUMS`` lists, which must include those ``needed``; if none are, the list is
-    optional.
+    """Verify the files listed in ``SHA256SUMS``, which must include all of ``needed``. If ``needed`` is empty,
+    ``SHA256SUMS`` is optional.
 
     Raises JudgeUnavailableError if a file does not match or the folder does not exist.
     """
@@ -30,11 +30,11 @@ def verify_checksums(folder: Path, *, needed: Collection[str] = ()) -> None:
 
 
 def sha256_of(file: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
+    """Compute the SHA-256 of a file, in hexadecimal."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def cores() -> int:
-    """The number of cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -17,7 +17,8 @@ _JUDGES = re.compile(r"\b[a-z]{0,2}nli\b|entail|hallucinat|factual|consistency|g
 
 
 def known_languages(config: Mapping[str, Any]) -> frozenset[str] | None:
-    """The ``languages`` of a model's config, two-letter codes; None if it has no such list, which means all."""
+    """Return the ``languages`` (two-letter codes) in a model's config, or None, which means all, if it has no such
+    list."""
     listed = config.get("languages")
     if not isinstance(listed, list) or not listed:
         return None
@@ -25,7 +26,7 @@ def known_languages(config: Mapping[str, Any]) -> frozenset[str] | None:
 
 
 def folder_languages(folder: Path) -> frozenset[str] | None:
-    """The same from the ``config.json`` of ``folder``; None if it cannot be read."""
+    """Return the languages in the ``config.json`` in ``folder``, or None if it cannot be read."""
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -35,14 +36,14 @@ def folder_languages(folder: Path) -> frozenset[str] | None:
 
 def is_reranker(name: str, labels: Iterable[str], *, size: int, card: str = "") -> bool:
     """Whether a model with ``size`` outputs seems to rank passages for a query rather than judge a claim: it has a
-    single output, and neither its label, name nor card mentions entailment."""
+    single output, and neither its label nor its name nor its card mentions entailment."""
     if size != 1 or any(map(means_entailment, labels)):
         return False
     return bool(_RANKS.search(name)) or not (_JUDGES.search(name) or _JUDGES.search(card[:_CARD_CHARACTERS]))
 
 
 def warn_if_reranker(name: str, labels: Iterable[str], *, size: int, folder: Path | None = None) -> None:
-    """Log a warning for such a model; ``folder`` holds its card, if there is one."""
+    """Log a warning if the model seems to be a re-ranker. ``folder`` may contain its card."""
     if is_reranker(name, labels, size=size, card=_card(folder)):
         log.warning(
             "%s looks like a re-ranker: it has a single output that is not labelled entailment. Such a model scores "

@@ -41,11 +41,11 @@ class _Model:
 
 
 class OnnxScorer:
-    """Scores pairs with the model in a folder of ``*.onnx``, ``tokenizer.json`` and ``config.json``, as exported by
-    Optimum and others.
+    """Scores pairs with the model in a folder that contains ``*.onnx``, ``tokenizer.json`` and ``config.json``, as
+    exported by Optimum and other tools.
 
-    The order of the logits is that of the config's ``id2label``; a single logit is the log-odds of entailment. If the
-    folder has a ``SHA256SUMS``, its files are verified before they are loaded.
+    The logits are ordered as in the config's ``id2label``; a single logit is the log-odds of entailment. If the folder
+    has a ``SHA256SUMS``, its files are verified before they are loaded.
 
     ``count_tokens`` and ``max_tokens`` raise JudgeUnavailableError before ``start``. A pair longer than ``max_tokens``
     is truncated, the claim first, with a warning in the log, and counted in ``pairs_cut``.
@@ -53,7 +53,7 @@ class OnnxScorer:
     Args:
         folder: of the model.
         threads: of one inference; 0 for one per core that the process may use.
-        workers: inferences at the same time.
+        workers: maximum number of concurrent inferences.
         max_length: the longest input in tokens, including special ones; default the model's own limit.
         label: the name in reports; default ``onnx:`` and the folder's name.
     """
@@ -78,7 +78,7 @@ class OnnxScorer:
 
     @property
     def name(self) -> str:
-        """The label, and once loaded the first digits of the model file's SHA-256."""
+        """The label and, once loaded, the first digits of the model file's SHA-256."""
         return self._label if self._model is None else f"{self._label}@{self._model.digest[:8]}"
 
     @property
@@ -99,7 +99,7 @@ class OnnxScorer:
                 self._model = await self._in_worker(self._load)
 
     async def aclose(self) -> None:
-        """Wait some seconds for running inferences and release the model. It cannot be started again."""
+        """Wait a few seconds for running inferences, and release the model. The scorer cannot be restarted."""
         await self._executor.aclose()
         self._model = None
 
@@ -132,7 +132,7 @@ class OnnxScorer:
         inputs = {name: ids for name, ids in model.encoder.batch(pairs).items() if name in model.inputs}
         try:
             logits = model.session.run(None, inputs)[0]
-        except Exception as error:  # ONNX Runtime's errors have no other common base
+        except Exception as error:  # ONNX Runtime's errors have no other common base class.
             raise JudgeError(f"{self._label}: inference failed: {error}") from error
         return model.labels.probabilities(logits)
 
@@ -146,7 +146,7 @@ class OnnxScorer:
             session = onnxruntime.InferenceSession(str(file), self._options(), providers=["CPUExecutionProvider"])
         except JudgeUnavailableError:
             raise
-        except Exception as error:  # neither tokenizers nor ONNX Runtime has a common base of its errors
+        except Exception as error:  # Neither tokenizers nor ONNX Runtime has a common base class for its errors.
             raise JudgeUnavailableError(f"cannot load {self._label} from {self._folder}: {error}") from error
         width = session.get_outputs()[0].shape[-1]
         names = config.get("id2label", {})

@@ -10,16 +10,16 @@ from judges.protocols import PairScorer
 from judges.types import EvidenceWindows, Probabilities
 
 _ENTRY_BYTES = 400
-"""The most memory of one entry: a 16-byte key, three floats with their object, and a slot in the ordered dictionary."""
+"""Maximum memory per entry: a 16-byte key, three floats in an object, and a slot in the ordered dictionary."""
 _PART_BYTES = 160
-"""The most memory that each part of its evidence adds."""
+"""Maximum memory that each part of the evidence adds."""
 
 
 class CachingScorer(ScorerWrapper):
-    """Caches the scores used last, by a hash of model, evidence and claim. No text is kept.
+    """Caches the most recently used scores, keyed by a hash of model, evidence and claim. No text is kept.
 
-    A pair that is being scored for one caller is not scored again for another: the second waits for the first, and
-    scores it itself if the first is cancelled or fails.
+    A pair that is being scored for one caller is not scored again for another: the second caller waits for the first,
+    and scores the pair itself if the first is cancelled or fails.
 
     Args:
         scorer: scores the pairs that are not cached.
@@ -33,7 +33,7 @@ class CachingScorer(ScorerWrapper):
         self._running: dict[bytes, asyncio.Future[Probabilities]] = {}
         self._asked = 0
         self.nbytes = 0
-        """The most memory that the cached scores can take."""
+        """Upper bound on the memory used by the cached scores."""
         self.misses = 0
         """Pairs that were not cached."""
         self.evictions = 0
@@ -83,7 +83,7 @@ class CachingScorer(ScorerWrapper):
         finally:
             for key, future in futures.items():
                 del self._running[key]
-                future.cancel()  # no effect on one that has its result
+                future.cancel()  # This has no effect on a future that has its result.
         self._store(scores)
         return scores
 
@@ -102,7 +102,7 @@ def _bytes_of(score: Probabilities) -> int:
 
 
 def _key(name: str, evidence: str, claim: str) -> bytes:
-    # Windows judged together score differently from one text of the same words.
+    # Windows judged together score differently from a single text with the same words.
     parts = evidence.parts if isinstance(evidence, EvidenceWindows) else (evidence,)
     texts = [text.encode(errors="surrogatepass") for text in (name, claim, *parts)]
     digest = blake2b(digest_size=16)

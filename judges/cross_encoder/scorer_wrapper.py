@@ -1,4 +1,4 @@
-"""The base of scorers that wrap another scorer."""
+"""The base class for scorers that wrap another scorer."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from judges.types import Probabilities
 
 
 class ScorerWrapper:
-    """Passes every call on to ``scorer``; a subclass overrides what it changes."""
+    """Passes every call on to ``scorer``; subclasses override what they change."""
 
     def __init__(self, scorer: PairScorer) -> None:
         self._scorer = scorer
@@ -22,7 +22,7 @@ class ScorerWrapper:
 
     @property
     def fuses(self) -> bool:
-        """Whether it judges a claim against several windows for little more than the cost of one."""
+        """Whether the scorer judges a claim against several windows for little more than the cost of one."""
         return bool(getattr(self._scorer, "fuses", False))
 
     @property
@@ -33,7 +33,7 @@ class ScorerWrapper:
 
     @property
     def stalled_s(self) -> float:
-        """Seconds since the oldest unanswered request to the scorer; 0 if there is none."""
+        """Seconds since the oldest pending request to the scorer, or 0 if no request is pending."""
         return float(getattr(self._scorer, "stalled_s", 0.0))
 
     def count_tokens(self, text: str) -> int:

@@ -23,14 +23,14 @@ _CACHE_SIZE = 4096
 class SentenceTransformersScorer:
     """Scores pairs with ``sentence_transformers.CrossEncoder`` on its torch, ONNX or OpenVINO back end.
 
-    Three-way NLI models and models with a single logit are read by the labels in their config; one that looks like a
-    re-ranker is loaded with a warning in the log. Needs the extra ``groundlane[sentence-transformers]``, and for ONNX
-    and OpenVINO the packages that sentence-transformers needs for them; ``start`` raises JudgeUnavailableError without
-    them.
+    The labels in the config determine how the outputs of three-way NLI models and single-logit models are interpreted.
+    A model that looks like a re-ranker is loaded, with a warning in the log. Needs the extra
+    ``groundlane[sentence-transformers]``, and for ONNX and OpenVINO the packages that sentence-transformers needs for
+    them; ``start`` raises JudgeUnavailableError without them.
 
     Args:
         model: Hub id or path.
-        backend: of sentence-transformers.
+        backend: the back end of sentence-transformers.
         batch_size: pairs in a batch.
         languages: codes of the languages that the model knows; default those in its config, or else all.
     """
@@ -73,7 +73,7 @@ class SentenceTransformersScorer:
                 await self._in_worker(self._load)
 
     async def aclose(self) -> None:
-        """Wait some seconds for the running prediction and release the model. It cannot be started again."""
+        """Wait a few seconds for the running prediction, and release the model. The scorer cannot be restarted."""
         await self._threads.aclose()
         self._model = None
 
@@ -108,7 +108,7 @@ class SentenceTransformersScorer:
             # Pickled weights can run code when they are loaded; ``use_safetensors`` rejects them.
             options = {"use_safetensors": True} if self._backend == "torch" else {}
             model = CrossEncoder(self._id, backend=self._backend, model_kwargs=options)
-        except Exception as error:  # any error of the Hub, the files or the back end
+        except Exception as error:  # Any error from the Hub, the files or the back end.
             raise JudgeUnavailableError(f"cannot load {self.name}: {error}") from error
         self._labels = read_label_mapping(model.config.id2label, size=model.num_labels)
         warn_if_reranker(self._id, model.config.id2label.values(), size=model.num_labels, folder=Path(self._id))
@@ -126,7 +126,7 @@ class SentenceTransformersScorer:
                 show_progress_bar=False,
                 convert_to_numpy=True,
             )
-        except Exception as error:  # any error of the back end
+        except Exception as error:  # Any error from the back end.
             raise JudgeError(f"{self.name}: prediction failed: {error}") from error
         return self._labels.probabilities(logits)
 
@@ -140,5 +140,5 @@ def _limit(model: Any) -> int:
 
 
 def _identity(logits: Any) -> Any:
-    """Returns the logits unchanged: the label mapping applies the activation."""
+    """Return the logits unchanged, because the label mapping applies the activation."""
     return logits

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 _CLOSE_S = 5.0
 
 _LOW_PRIORITY_DELAY = 64
-"""The number of later jobs that run before one of low priority."""
+"""The number of later jobs that run before a low-priority job."""
 
 _Job = tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
@@ -28,10 +28,10 @@ class JudgeThreadPool(Executor):
     def __init__(self, workers: int, *, name: str = "judge") -> None:
         self._workers, self._name = workers, name
         self._jobs: PriorityQueue[tuple[int, int, _Job | None]] = PriorityQueue()
-        """Jobs by (turn, sequence number): jobs with the same turn run in order."""
+        """Jobs by (turn, sequence number), so that jobs with the same turn run in order."""
         self._numbers = count()
         self._ends: list[Future[None]] = []
-        """One for each thread, done when the thread ends."""
+        """One future per thread, done when the thread ends."""
         self._free = 0
         self._closed = False
         self._lock = Lock()
@@ -42,7 +42,7 @@ class JudgeThreadPool(Executor):
 
     @property
     def low_priority(self) -> Executor:
-        """The same threads for jobs that can wait: most other jobs run before them."""
+        """Return an executor on the same threads for jobs that can wait: most other jobs run before them."""
         return _LowPriority(self._put)
 
     def _put(self, job: _Job, delay: int) -> Future[Any]:
@@ -84,7 +84,7 @@ class JudgeThreadPool(Executor):
     def _work(self, end: Future[None]) -> None:
         while (job := self._jobs.get()[2]) is not None:
             _do(*job)
-            del job  # releases its texts while the thread is idle
+            del job  # This releases the job's texts while the thread is idle.
             with self._lock:
                 self._free += 1
         end.set_result(None)
@@ -103,7 +103,7 @@ def _do(future: Future[Any], function: Callable[..., Any], arguments: tuple[Any,
         return
     try:
         result = function(*arguments, **named)
-    except BaseException as error:  # the caller that awaits the future gets it
+    except BaseException as error:  # The caller that awaits the future gets it.
         future.set_exception(error)
     else:
         future.set_result(result)

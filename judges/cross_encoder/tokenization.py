@@ -1,4 +1,5 @@
-"""Encodes pairs of texts as model inputs; each text is tokenised once, however many pairs it is in."""
+"""Encodes pairs of texts as model inputs. Each text is tokenized once, regardless of the number of pairs that contain
+it."""
 
 import json
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ Tokens = npt.NDArray[np.int32]
 
 _DEFAULT_LIMIT = 512
 _UNLIMITED = 1_000_000
-"""Tokenizer configs without a limit have a number larger than this."""
+"""Tokenizer configs without a real limit contain a number larger than this."""
 
 
 class PairEncoder:
@@ -39,7 +40,7 @@ class PairEncoder:
         self._template = _Template.of(tokenizer)
         self.limit = limit
         self.max_tokens = limit - self._template.specials
-        """The most tokens of the two texts together."""
+        """Maximum number of tokens in the two texts together."""
         self._encode = lru_cache(maxsize=cache_size)(self._encode_now)
 
     def count(self, text: str) -> int:
@@ -49,8 +50,8 @@ class PairEncoder:
         return self.count(evidence) + self.count(claim) <= self.max_tokens
 
     def batch(self, pairs: Sequence[tuple[str, str]]) -> dict[str, Ids]:
-        """Pad ``pairs`` to the longest of them. One that does not fit is truncated: the end of its claim, down to half
-        of ``max_tokens``, then the end of its evidence."""
+        """Encode ``pairs``, padded to the longest one. A pair that does not fit is truncated: first the end of the
+        claim, down to half of ``max_tokens``, then the end of the evidence."""
         rows = [self._template.join(*self._cut(self._encode(one), self._encode(other))) for one, other in pairs]
         shape = (len(rows), max((len(ids) for ids, _ in rows), default=0))
         inputs = {
@@ -107,7 +108,7 @@ class _Template:
         return len(self.before) + len(self.between) + len(self.after)
 
     def join(self, evidence: Tokens, claim: Tokens) -> tuple[Ids, Ids]:
-        """The token ids of a pair, and their types."""
+        """Return the token ids of a pair, and their types."""
         evidence_types = np.full(len(evidence), self.evidence_type)
         claim_types = np.full(len(claim), self.claim_type)
         return (
@@ -117,7 +118,8 @@ class _Template:
 
 
 def read_limit(folder: Path, tokenizer: Tokenizer, config: dict[str, Any]) -> int:
-    """The longest input in tokens: the tokenizer's truncation, or else its config's limit, or else the model's."""
+    """Return the longest input in tokens: the tokenizer's truncation, or else the limit in its config, or else the
+    model's."""
     if tokenizer.truncation is not None:
         return int(tokenizer.truncation["max_length"])
     file = folder / "tokenizer_config.json"

@@ -17,7 +17,7 @@ from judges.types import EvidenceWindows, Probabilities
 PROTOCOL: Final = "groundlane-judge/1"
 
 _MAX_PARTS = 256
-"""Windows that a claim may be judged against together."""
+"""Maximum number of windows that a claim may be judged against together."""
 _NAMES: Final = ("entailed", "neutral", "contradicted")
 
 Pair = tuple[str, str]
@@ -25,7 +25,8 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroundlaneProtocol:
-    """The gateway's side. ``tokenizer`` is the SHA-256 of what ``/tokenizer`` returns; None if the server has none."""
+    """The gateway's side. ``tokenizer`` is the SHA-256 of the file that ``/tokenizer`` returns, or None if the server
+    has none."""
 
     model: str
     max_tokens: int
@@ -52,13 +53,13 @@ class GroundlaneProtocol:
         return _probabilities(row, tuple(map(_probabilities, parts)))
 
     def model_changed(self, answer: Any) -> bool:
-        """Whether ``answer`` is from another model than this."""
+        """Whether ``answer`` comes from a different model."""
         model = answer.get("model") if isinstance(answer, dict) else None
         return model is not None and str(model) != self.model
 
 
 def groundlane_protocol(info: Mapping[str, Any]) -> GroundlaneProtocol:
-    """The protocol by the answer of ``GET /info``. Raises JudgeUnavailableError if a field is missing."""
+    """Build the protocol from the response to ``GET /info``. Raises JudgeUnavailableError if a field is missing."""
     languages, tokenizer = info.get("languages"), info.get("tokenizer")
     return GroundlaneProtocol(
         model=str(info.get("model")),
@@ -71,7 +72,7 @@ def groundlane_protocol(info: Mapping[str, Any]) -> GroundlaneProtocol:
 
 
 def affinity(pairs: Sequence[Pair]) -> str:
-    """A key that routes pairs with the same windows of evidence to the same replica, which has them cached.
+    """Compute a key that routes pairs with the same windows of evidence to the same replica, which has them cached.
 
     It is the smallest hash of all windows, so that claims that share most windows usually have the same key.
     """
@@ -99,13 +100,13 @@ def _probabilities(row: Mapping[str, Any], parts: tuple[Probabilities, ...] = ()
 def info_response(
     scorer: PairScorer, *, batch: int, languages: Collection[str] | None, tokenizer: str | None
 ) -> dict[str, Any]:
-    """The answer of ``GET /info``.
+    """Build the response to ``GET /info``.
 
     Args:
         scorer: the judge, loaded.
-        batch: pairs in one request at most.
-        languages: those that the model knows; None for all.
-        tokenizer: the SHA-256 of the tokenizer that it counts by.
+        batch: maximum number of pairs per request.
+        languages: the languages that the model knows; None for all.
+        tokenizer: the SHA-256 of the tokenizer that it counts tokens with.
     """
     return {
         "protocol": PROTOCOL,
@@ -119,7 +120,7 @@ def info_response(
 
 
 def parse_judge_request(body: Any, *, batch: int) -> list[Pair]:
-    """The pairs in the body of ``POST /judge``. Raises ValueError, which names the field, for an invalid body."""
+    """Parse the pairs in the body of ``POST /judge``. Raises ValueError, which names the field, for an invalid body."""
     rows = body.get("pairs") if isinstance(body, dict) else None
     if not isinstance(rows, list):
         raise ValueError("pairs: expected a list")
@@ -142,7 +143,7 @@ def _pair(row: Any, where: str) -> Pair:
 
 
 def judge_response(scores: Sequence[Probabilities], model: str) -> dict[str, Any]:
-    """The answer of ``POST /judge``."""
+    """Build the response to ``POST /judge``."""
     return {"scores": [_row(score) for score in scores], "model": model}
 
 

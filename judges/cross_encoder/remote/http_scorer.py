@@ -1,4 +1,4 @@
-"""A remote judge: Text Embeddings Inference, vLLM, or a server that speaks Groundlane's own protocol."""
+"""A remote judge: Text Embeddings Inference, vLLM, or a server with Groundlane's own protocol."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ _AFFINITY_HEADER = "X-Session-Id"
 
 
 class HttpScorer:
-    """Scores pairs by the server at ``url``, in requests of as many pairs as it accepts.
+    """Scores pairs with the server at ``url``, in requests with as many pairs as it accepts.
 
     ``url`` may name the kind of server (``tei+https://...``, ``vllm+...``, ``groundlane+...``) or end in a path that
     implies it (``/predict``, ``/classify``, ``/score``, ``/judge``); otherwise ``start`` detects it. The values of

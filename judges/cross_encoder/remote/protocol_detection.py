@@ -35,12 +35,13 @@ _EXAMPLES = (
     ("All trains to the coast are cancelled today.", "Trains to the coast run as usual today."),
     ("All trains to the coast are cancelled today.", "The driver of the bus is called Martin."),
 )
-"""Entailed, contradicted and unrelated claims, in turn: the server's answers to them show how to read its answers."""
+"""Entailed, contradicted and unrelated claims, in turn. The server's responses to them show how to interpret its
+responses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeEndpoint:
-    """The address of a judge server, and what is known about it in advance. An empty ``kind`` or ``path`` is to be
+    """The address of a judge server, and what is known about it in advance. An empty ``kind`` or ``path`` will be
     detected."""
 
     base: str
@@ -56,7 +57,7 @@ class JudgeEndpoint:
 async def connect(client: JsonClient, target: JudgeEndpoint) -> JudgeServerProtocol:
     """Detect the protocol of the server at ``target``.
 
-    Raises JudgeUnreachableError if it does not answer, which may be temporary, and JudgeUnavailableError if it cannot
+    Raises JudgeUnreachableError if it does not respond, which may be temporary, and JudgeUnavailableError if it cannot
     judge.
     """
     kind = target.kind or _BY_PATH.get(target.path, "")
@@ -106,8 +107,8 @@ def _served(models: Any, wanted: str | None) -> tuple[str, int | None]:
 
 
 async def _classifies(client: JsonClient, model: str) -> bool:
-    """Whether the model has several classes. A model with one class is asked for scores instead. A model without
-    classes, for embeddings, would answer that request too, with a similarity that says nothing about entailment."""
+    """Whether the model has several classes. A model with one class is asked for scores instead. An embedding model,
+    which has no classes, would return a score too, but only a similarity that says nothing about entailment."""
     try:
         answer = await client.post("/classify", {"model": model, "input": ["a"]})
     except StatusError as error:
@@ -116,7 +117,8 @@ async def _classifies(client: JsonClient, model: str) -> bool:
 
 
 async def _score(client: JsonClient, model: str, max_tokens: int) -> VllmScoreProtocol:
-    """A model whose config has no activation returns logits; only the range of its answers shows that."""
+    """Build the protocol for ``/score``. A model whose config has no activation returns logits, which only the range of
+    its scores reveals."""
     asked = VllmScoreProtocol(model=model, max_tokens=max_tokens)
     scores = asked.scores(await client.post(asked.path, asked.request_body(_EXAMPLES)), len(_EXAMPLES))
     return VllmScoreProtocol(

@@ -1,4 +1,4 @@
-"""Parses the answers of judge servers. An answer of another form than expected raises JudgeError."""
+"""Parses the responses of judge servers. A response with an unexpected format raises JudgeError."""
 
 from collections.abc import Mapping
 from math import isfinite
@@ -11,7 +11,7 @@ SUM_TOLERANCE = 0.02
 
 
 def positive_integer(info: Mapping[str, Any], name: str) -> int:
-    """The positive integer ``name`` of ``info``. Raises JudgeUnavailableError if there is none."""
+    """Return the positive integer ``name`` in ``info``. Raises JudgeUnavailableError if it is missing or invalid."""
     value = info.get(name)
     if not isinstance(value, int) or value < 1:
         raise JudgeUnavailableError(f"/info has no {name}")
@@ -19,21 +19,21 @@ def positive_integer(info: Mapping[str, Any], name: str) -> int:
 
 
 def list_of(rows: Any, count: int) -> list[Any]:
-    """``rows``, if it is a list of ``count`` items."""
+    """Return ``rows`` if it is a list of ``count`` items. Raises JudgeError."""
     if not isinstance(rows, list) or len(rows) != count:
         raise JudgeError(f"the answer does not have {count} results")
     return rows
 
 
 def objects(rows: Any) -> list[Mapping[str, Any]]:
-    """``rows``, if it is a list of JSON objects."""
+    """Return ``rows`` if it is a list of JSON objects. Raises JudgeError."""
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise JudgeError("the answer is not a list of objects")
     return rows
 
 
 def number(value: Any) -> float:
-    """``value``, if it is a finite number."""
+    """Return ``value`` if it is a finite number. Raises JudgeError."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         raise JudgeError("the answer has a value that is not a number")
     return float(value)

@@ -1,4 +1,4 @@
-"""The protocols of judge servers: builds requests and parses answers. This module does no I/O.
+"""The protocols of judge servers: builds requests and parses responses. This module does no I/O.
 
 Groundlane's own protocol is in ``groundlane_protocol``.
 """
@@ -18,7 +18,7 @@ from judges.types import Probabilities
 Pair = tuple[str, str]
 
 SPECIAL_TOKENS = 4
-"""The most special tokens that a tokenizer adds to a pair."""
+"""Maximum number of special tokens that a tokenizer adds to a pair."""
 _PLACES = re.compile(r"(\{evidence\}|\{claim\})")
 
 
@@ -37,28 +37,29 @@ class JudgeServerProtocol(Protocol):
 
     @property
     def max_tokens(self) -> int:
-        """The most tokens that evidence and claim may have together."""
+        """Maximum number of tokens in evidence and claim together."""
         ...
 
     @property
     def max_batch(self) -> int:
-        """The most pairs in one request."""
+        """Maximum number of pairs per request."""
         ...
 
     @property
     def languages(self) -> frozenset[str] | None: ...
 
     def request_body(self, pairs: Sequence[Pair]) -> dict[str, Any]:
-        """The body of the request for ``pairs``."""
+        """Build the request body for ``pairs``."""
         ...
 
     @property
     def fuses(self) -> bool:
-        """Whether it takes the parts of ``EvidenceWindows`` separately and scores each."""
+        """Whether the server accepts the parts of ``EvidenceWindows`` separately and scores each of them."""
         ...
 
     def parse(self, answer: Any, pairs: Sequence[Pair]) -> list[Probabilities]:
-        """The results in ``answer``, one for each of ``pairs``, in order. Raises JudgeError for an invalid answer."""
+        """Parse the results in ``answer``, one for each of ``pairs``, in order. Raises JudgeError for an invalid
+        response."""
         ...
 
 
@@ -93,7 +94,8 @@ class TextEmbeddingsInferenceProtocol:
 
 
 def text_embeddings_inference(info: Mapping[str, Any]) -> TextEmbeddingsInferenceProtocol:
-    """The protocol by the answer of ``GET /info``. Raises JudgeUnavailableError for a model that does not classify."""
+    """Build the protocol from the response to ``GET /info``. Raises JudgeUnavailableError if the model is not a
+    classifier."""
     kinds = info.get("model_type")
     kind = kinds.get("classifier") or kinds.get("reranker") if isinstance(kinds, dict) else None
     if not isinstance(kind, dict) or not isinstance(kind.get("id2label"), dict):
@@ -144,7 +146,7 @@ class VllmScoreProtocol:
         return [Probabilities(score, 1.0 - score, 0.0) for score in scores]
 
     def scores(self, answer: Any, count: int) -> list[float]:
-        """The numbers in ``answer``, unchanged."""
+        """Return the numbers in ``answer``, unchanged."""
         values = [row.get("score") for row in _data(answer, count)]
         return [number(value[0] if isinstance(value, list) and len(value) == 1 else value) for value in values]
 
@@ -182,7 +184,7 @@ class VllmClassifyProtocol:
 
 @dataclass(frozen=True, slots=True)
 class Classified:
-    """One row of an answer from ``/classify``."""
+    """One row in a response from ``/classify``."""
 
     label: str | None
     probabilities: Sequence[float]
@@ -193,14 +195,14 @@ class Classified:
 
 
 def classify_body(model: str, template: str, pairs: Sequence[Pair]) -> dict[str, Any]:
-    """The request for ``/classify``. Placeholders inside evidence or claim are not replaced."""
+    """Build the request body for ``/classify``. Placeholders inside evidence or claim are not replaced."""
     parts = _PLACES.split(template)
     texts = ["".join({"{evidence}": e, "{claim}": c}.get(part, part) for part in parts) for e, c in pairs]
     return {"model": model, "input": texts, "truncate_prompt_tokens": -1}
 
 
 def check_template(template: str) -> None:
-    """Raises ValueError unless ``template`` has each of ``{evidence}`` and ``{claim}`` once."""
+    """Check that ``template`` contains ``{evidence}`` and ``{claim}`` once each. Raises ValueError."""
     if sorted(part for part in _PLACES.split(template) if part in ("{evidence}", "{claim}")) != [
         "{claim}",
         "{evidence}",
@@ -209,7 +211,7 @@ def check_template(template: str) -> None:
 
 
 def classified(answer: Any, count: int) -> list[Classified]:
-    """The rows of an answer from ``/classify``. Raises JudgeError for an invalid answer."""
+    """Parse the rows in a response from ``/classify``. Raises JudgeError for an invalid response."""
     rows = []
     for row in _data(answer, count):
         probabilities = row.get("probs")
@@ -228,7 +230,7 @@ def classified(answer: Any, count: int) -> list[Classified]:
 
 @dataclass(slots=True)
 class LabelsSeen:
-    """Learns the name of each probability from answers that name only the highest one."""
+    """Learns the name of each probability from responses that name only the highest one."""
 
     names: dict[int, str] = field(default_factory=dict)
     size: int = 0
@@ -240,7 +242,8 @@ class LabelsSeen:
                 self.names[row.highest] = row.label
 
     def order(self) -> tuple[str, ...] | None:
-        """The names in order; None while more than one has not been seen. The last one unseen is called ``other``."""
+        """Return the names in order, or None while more than one is unknown. If only one is unknown, it is called
+        ``other``."""
         missing = set(range(self.size)) - self.names.keys()
         if len(missing) > 1 or self.size < 2:
             return None

@@ -1,4 +1,4 @@
-"""Counts the tokens of a text for a remote model, exactly by its tokenizer or else by an estimate."""
+"""Counts a text's tokens for a remote model, exactly if its tokenizer is available, otherwise by an estimate."""
 
 import hashlib
 import re
@@ -16,18 +16,19 @@ _PIECE = re.compile(
     r"|(?P<letters>[^\W\d_A-Za-z]+)|(?P<mark>\S)"
 )
 _CHARACTERS_PER_TOKEN = {"word": 4, "number": 2, "unspaced": 1, "letters": 2, "mark": 1}
-"""Fewer than common tokenizers have on average, so that a text that is estimated to fit does fit."""
+"""Lower than the average of common tokenizers, so that a text that is estimated to fit does fit."""
 
 
 def estimate_tokens(text: str) -> int:
-    """The tokens of ``text`` for common cross-encoders, rather overestimated."""
+    """Estimate the number of tokens in ``text`` for common cross-encoders, erring on the high side."""
     return sum(
         -(-len(piece.group()) // _CHARACTERS_PER_TOKEN[piece.lastgroup or "mark"]) for piece in _PIECE.finditer(text)
     )
 
 
 def open_counter(path: str | None) -> Callable[[str], int]:
-    """A function that counts by the ``tokenizer.json`` at ``path`` (the file or its folder), or estimates for None.
+    """Return a function that counts tokens with the ``tokenizer.json`` at ``path`` (the file or its folder), or
+    estimates them if ``path`` is None.
 
     Raises JudgeUnavailableError if the file cannot be read.
     """
@@ -36,14 +37,15 @@ def open_counter(path: str | None) -> Callable[[str], int]:
     file = Path(path).expanduser()
     try:
         return _counter(Tokenizer.from_file(str(file / "tokenizer.json" if file.is_dir() else file)))
-    except Exception as error:  # the library has no more specific error
+    except Exception as error:  # The library has no more specific error.
         raise JudgeUnavailableError(f"cannot read the tokenizer {path}: {error}") from error
 
 
 def read_counter(content: bytes, digest: str | None) -> Callable[[str], int]:
-    """A function that counts by the ``tokenizer.json`` with this content, whose SHA-256 must be ``digest``.
+    """Return a function that counts tokens with the ``tokenizer.json`` in ``content``, whose SHA-256 must be
+    ``digest``.
 
-    Raises JudgeUnavailableError if it differs or cannot be read.
+    Raises JudgeUnavailableError if the digest differs or the tokenizer cannot be read.
     """
     if hashlib.sha256(content).hexdigest() != digest:
         raise JudgeUnavailableError("the server's tokenizer does not match the SHA-256 in its /info")
@@ -56,5 +58,5 @@ def read_counter(content: bytes, digest: str | None) -> Callable[[str], int]:
 def _counter(tokenizer: Tokenizer) -> Callable[[str], int]:
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    # Cached, because windows and claims are counted several times.
+    # Cached, because windows and claims are counted more than once.
     return lru_cache(maxsize=4096)(lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids))
