@@ -28,7 +28,7 @@ _SEVERITY = {Action.ALLOW: 0, Action.WARN: 1, Action.DROP: 2, Action.BLOCK: 3}
 
 
 def strictest(actions: Sequence[Action]) -> Action:
-    """The strictest of ``actions``; ``allow`` if there are none."""
+    """Return the strictest of ``actions``, or ``allow`` if it is empty."""
     return max(actions, key=lambda action: action.severity, default=Action.ALLOW)
 
 
@@ -41,7 +41,7 @@ class Phase(StrEnum):
 
 
 Aliases = str | tuple[str, ...] | None
-"""The names of one thing: none, one, or several of which any may match."""
+"""The names of something: none, one, or several, of which any may match."""
 
 
 def _names(value: Aliases) -> tuple[str, ...]:
@@ -57,7 +57,8 @@ class Scope:
     keys: tuple[str, ...] = ()
 
     def covers(self, *, agent: str | None, model: str | None, key: Aliases) -> bool:
-        """``key``: the names of the gateway key that a glob may match, such as its name and its prefix."""
+        """Whether the scope includes a request. ``key`` has the names of the gateway key that a glob may match, such as
+        its name and prefix."""
         return all(
             not globs or any(fnmatchcase(name, glob) for name in _names(value) for glob in globs)
             for globs, value in ((self.agents, agent), (self.models, model), (self.keys, key))
@@ -77,14 +78,15 @@ class Policy:
     priority: int = 0
     mode: str = "enforce"
     canary_percent: int = 100
-    """Percentage of requests on which the policy is enforced; on the others it is in shadow."""
+    """Percentage of requests on which the policy is enforced; on the others, it is in shadow mode."""
     version: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """A violated rule. ``drop``: the indices of the documents that ``Action.DROP`` drops. ``relative``: which ones
-    depends on the other documents. ``without_text``: the reason without the text that it quotes, if it does."""
+    """A violated rule. ``drop`` has the indices of the documents that ``Action.DROP`` drops; ``relative`` means that
+    the selection depends on the other documents. ``without_text`` is the reason without quoted text, if it quotes
+    any."""
 
     action: Action
     reason: str
@@ -110,24 +112,24 @@ class Decision:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     latency_ms: float = 0.0
     quotes: Mapping[str, str] = field(default_factory=dict)
-    """The reasons that quote text, each with the same reason without that text."""
+    """Maps each reason that quotes text to the same reason without that text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Citation:
     """A citation in the reply, or one that the caller reports. ``marker`` is its text (``[1]``).
 
-    ``document_index`` is None if the marker names no document of the request; ``sentence_index`` is None for a reported
-    citation.
+    ``document_index`` is None if the marker matches no document in the request; ``sentence_index`` is None for a
+    reported citation.
     """
 
     marker: str
     document_index: int | None = None
     sentence_index: int | None = None
     span: Span | None = None
-    """Where the marker is in the reply; None if it is not in its text."""
+    """The position of the marker in the reply, or None if it is not in the text."""
     reported: bool = False
-    """True if the caller reports it: it counts, whether or not it names a document of the request."""
+    """True if the caller reports it. It then counts, whether or not it matches a document in the request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,12 +160,11 @@ _EXCERPT_CHARS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyInputs:
-    """What policies read: everything known so far about a request or run.
+    """The inputs for policies: everything known so far about a request or run.
 
-    ``injectable``: the gateway writes the documents into the prompt, so a dropped document can be kept out of it.
-    ``final``: no more documents, scores or sentences will come.
-    ``reported_scores``, ``reported_unsupported`` and ``output_confidence`` come from the caller, ``claims`` from the
-    judge.
+    ``injectable`` means that the gateway writes the documents into the prompt, so that a dropped document can be kept
+    out. ``final`` means that no more documents, scores or sentences will arrive. ``reported_scores``,
+    ``reported_unsupported`` and ``output_confidence`` come from the caller, ``claims`` from the judge.
     """
 
     chunks: Sequence[Chunk] = ()
@@ -178,8 +179,8 @@ class PolicyInputs:
     unjudged: Sequence[UnjudgedText] = ()
     """The text of the reply that is neither judged nor harmless, in order."""
     coverage: float | None = None
-    """Share of the letters and digits in the upstream's reply that are judged or harmless; None if it has none, or if
-    that is not known."""
+    """The share of letters and digits in the upstream's reply that are judged or harmless; None if the reply has no
+    letters or digits, or if the share is unknown."""
     judged: bool = True
     """False if the reply was not judged (no documents, no judge, or only tool calls)."""
     judge_unavailable: bool = False
@@ -191,19 +192,20 @@ class PolicyInputs:
     withheld: frozenset[int] = frozenset()
     """The indices of the sentences that were left out of the reply."""
     dropped: frozenset[int] = frozenset()
-    """The indices of the documents that policies drop."""
+    """The indices of documents dropped by policies."""
     unfit: frozenset[int] = frozenset()
-    """Those of ``dropped`` that are dropped for their own sake, not so that no source dominates."""
+    """The documents in ``dropped`` that are dropped because of their own properties, not to keep a source from
+    dominating."""
     consistency: Consistency | None = None
     """The result of comparing the claims with each other; None if they were not compared."""
     conflicts: Consistency | None = None
     """The result of comparing the documents with each other; None if they were not compared."""
     cited_support: Mapping[tuple[Span, int], float] = field(default_factory=dict)
-    """P(entailed) by claim span and index of a document that the claim's sentence cites. Only for documents that no
-    claim's own evidence was taken from."""
+    """P(entailed) by claim span and index of a document that the claim's sentence cites; only for documents from which
+    no claim's own evidence was taken."""
     llm_scores: Sequence[LlmScore] = ()
     """LLM scores of the whole reply, one for each request made."""
     documents_may_follow: bool = False
-    """True before a reply that may come with documents of its own, such as the results of a file search."""
+    """True before a reply that may bring additional documents, such as file search results."""
     of_run: bool = False
-    """True for a run: its caller reports its citations, so a run without reports has none."""
+    """True for a run. The caller reports a run's citations, so a run without reports has no citations."""

@@ -35,12 +35,12 @@ class BarPart:
     value: float
     tone: str
     start: float | None = None
-    """Where it begins; None: where the previous one ends."""
+    """The start of the segment; None means the end of the previous one."""
 
 
 def tag(name: str, *content: str, **attributes: object) -> Markup:
-    """An element. ``content`` and attribute values are escaped unless they are Markup. ``class_`` becomes ``class``,
-    ``a_b`` becomes ``a-b``; attributes that are None are omitted."""
+    """Build an element. ``content`` and attribute values are escaped unless they are Markup. ``class_`` becomes
+    ``class``, and ``a_b`` becomes ``a-b``; attributes that are None are omitted."""
     shown = Markup("").join(
         Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), _attribute(value))
         for key, value in attributes.items()
@@ -106,8 +106,8 @@ def spark(values: Sequence[float | None], *, label: str, tone: str = "accent") -
 
 
 def nice_top(value: float, *, whole: bool = False) -> float:
-    """The end of an axis that fits ``value``: a round number whose half is round too. ``whole``: values are integers,
-    so the half must be one as well."""
+    """Return the end of an axis that fits ``value``: a round number whose half is also round. With ``whole``, values
+    are integers, so the half must be an integer too."""
     least = 2.0 if whole else 0.0
     if value <= least:
         return least or 1.0
@@ -117,8 +117,8 @@ def nice_top(value: float, *, whole: bool = False) -> float:
 
 
 def time_axis(times: Sequence[datetime], step_s: float) -> list[str]:
-    """Axis labels for ``times``: the time of day, with the date if they span more than a day. They are in UTC; app.js
-    converts them to the reader's time zone, except daily steps, which begin at midnight UTC."""
+    """Build axis labels for ``times``: the time of day, with the date if they span more than a day. They are in UTC;
+    app.js converts them to the reader's time zone, except for daily steps, which begin at midnight UTC."""
     if step_s >= 86_400:
         return [f"{at.day} {at:%b}" for at in times]
     far = bool(times) and (times[-1] - times[0]).total_seconds() >= 86_400
@@ -134,7 +134,7 @@ def time_axis(times: Sequence[datetime], step_s: float) -> list[str]:
 
 
 def _columns(size: int, series: Sequence[Series]) -> tuple[list[Markup], float]:
-    """Stacked columns, and the end of their y axis."""
+    """Draw stacked columns. Also return the end of their y axis."""
     whole = all(isinstance(value, int) for each in series for value in each.values)
     top = nice_top(max((sum(each.values[at] or 0 for each in series) for at in range(size)), default=0), whole=whole)
     step = _WIDTH / max(1, size)
@@ -241,7 +241,7 @@ def _said(label: str, series: Sequence[Series], at: int, show: Show) -> str:
 
 
 def _marks(axis: Sequence[str]) -> list[str]:
-    """The labels to show: the first, the last and up to three in between."""
+    """Return the labels to show: the first, the last and up to three in between."""
     shown = min(len(axis), 5)
     return list(axis) if shown < 2 else [axis[round(at * (len(axis) - 1) / (shown - 1))] for at in range(shown)]
 

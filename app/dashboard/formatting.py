@@ -15,7 +15,8 @@ def count(value: float | None) -> str:
 
 
 def many(value: float | None, one: str, more: str | None = None) -> str:
-    """A number with its noun: ``1 request``, ``2,000 requests``. ``more``: the plural, unless it is ``one`` plus s."""
+    """A number with its noun: ``1 request``, ``2,000 requests``. ``more`` is the plural; the default is ``one`` plus
+    s."""
     return f"{count(value)} {one if value == 1 else more or one + 's'}"
 
 

@@ -12,9 +12,9 @@ _COLUMNS = {"agent": requests.c.agent, "model": requests.c.model, "reason_code":
 
 
 async def distinct_values(database: Database, column: Literal["agent", "model", "reason_code"]) -> list[str]:
-    """The distinct values of ``column``, sorted; at most 200. Raises DatabaseUnavailableError.
+    """Return the distinct values in ``column``, sorted, at most 200. Raises DatabaseUnavailableError.
 
-    Reads one index entry per value, however many requests there are.
+    Reads one index entry per value, regardless of the number of requests.
     """
     named = _COLUMNS[column]
     first = select(func.min(named).label("name")).cte("seen", recursive=True)

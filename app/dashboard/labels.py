@@ -1,4 +1,4 @@
-"""The names of actions and verdicts as pages show them."""
+"""The names under which pages show actions and verdicts."""
 
 ACTIONS = {"allow": "allowed", "warn": "warned", "drop": "dropped", "block": "blocked"}
 

@@ -13,14 +13,14 @@ from app.events.queries import EventFilter, EventQueries
 
 LOOK_S = 1.0
 _LATE = timedelta(minutes=10)
-"""How late a decision may appear: it has the time of its request but is written after the reply ends."""
+"""How late a decision may appear: its time is that of the request, but it is written after the reply ends."""
 _AT_ONCE = 200
 _LOOKS_PER_SESSION_CHECK = 15
 
 
 class DecisionFeed:
-    """Polls the event log once a second. Reports decisions made after ``after``, the ``event_id`` of the last one
-    shown, or from now on if there is none."""
+    """Polls the event log once a second. Reports decisions made after ``after``, the ``event_id`` of the last decision
+    shown; without it, decisions made from now on."""
 
     def __init__(self, database: Database, filter: EventFilter, *, after: str | None = None) -> None:
         self._queries = EventQueries(database)
@@ -30,7 +30,7 @@ class DecisionFeed:
         self._begun = False
 
     async def run(self, signed_in: Callable[[], Awaitable[object | None]]) -> AsyncIterator[ServerSentEvent]:
-        """One event per decision until the session ends. ``signed_in`` returns None once it has ended."""
+        """Yield one event per decision until the session ends. ``signed_in`` returns None once it has ended."""
         looks = 0
         while True:
             try:
@@ -46,7 +46,7 @@ class DecisionFeed:
             await asyncio.sleep(LOOK_S)
 
     async def look(self) -> list[dict[str, object]]:
-        """Decisions since the last call, oldest first. Raises DatabaseUnavailableError."""
+        """Return the decisions since the last call, oldest first. Raises DatabaseUnavailableError."""
         since = datetime.now(UTC) - _LATE
         wanted = EventFilter(
             since=since, agent=self._filter.agent, model=self._filter.model, policy=self._filter.policy

@@ -40,7 +40,7 @@ _HEADERS = {
 
 
 class _RefusedError(Exception):
-    """The request is refused; ``message`` is shown to the operator."""
+    """The request is rejected; ``message`` is shown to the operator."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -114,7 +114,7 @@ async def _check_csrf(request: Request, expected: str | None) -> None:
 
 
 def _sign_in(request: Request) -> Response:
-    """Redirect to the sign-in page; answer 401 if a script made the request."""
+    """Redirect to the sign-in page, or return 401 if a script made the request."""
     if request.headers.get("sec-fetch-mode", "navigate") != "navigate":
         return JSONResponse({"error": "signed out"}, status_code=401)
     query = f"?{request.url.query}" if request.url.query else ""

@@ -13,7 +13,7 @@ def _none_if_empty(value: Any) -> Any:
 
 
 def _parse_time(value: Any) -> Any:
-    """A time without a time zone, as ``datetime-local`` inputs send it, is in UTC."""
+    """Parse a time. Without a time zone, as sent by ``datetime-local`` inputs, it is in UTC."""
     value = _none_if_empty(value)
     if not isinstance(value, str):
         return value

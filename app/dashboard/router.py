@@ -1,4 +1,4 @@
-"""The router of the whole dashboard."""
+"""The router for the whole dashboard."""
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
@@ -49,13 +49,13 @@ PARTS = (
     overview.router,
     requests.router,
     trace.router,
-    policy_form.router,  # before policies, whose /policies/{policy_id} would match /policies/new
+    policy_form.router,  # Before policies, whose /policies/{policy_id} would match /policies/new.
     policies.router,
     calibration.router,
     playground.router,
     keys.router,
     system.router,
-    _rest,  # last: it matches every path
+    _rest,  # Last, because it matches every path.
 )
 for part in PARTS:
     router.include_router(part)

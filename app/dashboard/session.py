@@ -60,7 +60,7 @@ class Sessions:
         return f"{id}.{ends}.{self._sign('session', f'{id}.{ends}')}"
 
     async def find(self, cookie: str) -> Operator | None:
-        """The session of a cookie; None if the cookie is forged, expired or signed out."""
+        """Return a cookie's session, or None if the cookie is forged or expired or its session has ended."""
         id, _, rest = cookie.partition(".")
         ends, _, signature = rest.partition(".")
         if not hmac.compare_digest(signature.encode(), self._sign("session", f"{id}.{ends}").encode()):
@@ -78,7 +78,7 @@ class Sessions:
             await connection.execute(delete(meta).where(meta.c.key == _kept_as(operator.id)))
 
     def guest(self, nonce: str) -> str:
-        """The CSRF token of the sign-in form, for a browser whose guest cookie holds ``nonce``."""
+        """Return the CSRF token for the sign-in form, for a browser whose guest cookie contains ``nonce``."""
         return self._sign("guest", nonce)
 
     def _sign(self, use: str, text: str) -> str:
@@ -107,7 +107,7 @@ async def may_attempt_sign_in(request: Request) -> bool:
 
 
 def _network(host: str) -> str:
-    """The address itself, or the /64 network of an IPv6 address, because one client controls all of it."""
+    """Return the address itself or, for IPv6, its /64 network, because one client controls all of it."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -116,7 +116,7 @@ def _network(host: str) -> str:
 
 
 def set_cookie(request: Request, response: Response, name: str, value: str, *, lasts: timedelta | None) -> None:
-    """Set a cookie that is HttpOnly and SameSite=Strict. ``lasts`` None: until the browser closes."""
+    """Set a cookie that is HttpOnly and SameSite=Strict. If ``lasts`` is None, it lasts until the browser closes."""
     response.set_cookie(
         name,
         value,
@@ -135,7 +135,7 @@ def is_https(scheme: str, headers: Mapping[str, str]) -> bool:
 
 
 def safe_next(path: str | None) -> str:
-    """Where to go after signing in: ``path`` if it is a page of the dashboard, else the overview."""
+    """Return the page to show after signing in: ``path`` if it is a dashboard page, otherwise the overview."""
     start = f"{PATH}/"
     if path and path.startswith(start) and path.isprintable() and "\\" not in path and len(path) <= 2_000:
         return path

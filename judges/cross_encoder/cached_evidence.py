@@ -1,9 +1,9 @@
-"""A cross-encoder that caches evidence: its evidence tokens do not attend to the claim, so the states of a window are
+"""A cross-encoder that caches evidence: its evidence tokens do not attend to the claim, so a window's states are
 computed once and kept.
 
-There are two graphs, which ``judges.training.shipping.onnx_export`` writes. One computes a window's keys and values in
-every layer; the other reads a claim against those of several windows, each by itself and all together, in one pass. A
-claim then costs only its own tokens, so that a sentence takes a fraction of the time that a plain cross-encoder needs.
+``judges.training.shipping.onnx_export`` writes the two graphs. One computes a window's keys and values in every layer.
+The other reads a claim against the keys and values of several windows, singly and together, in one pass. A claim then
+costs only its own tokens, so that judging a sentence takes a fraction of the time that a plain cross-encoder needs.
 """
 
 import asyncio

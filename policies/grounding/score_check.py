@@ -1,6 +1,6 @@
-"""Are the grounding scores, or the confidence in the reply, too low?
+"""Checks whether the grounding scores, or the confidence in the reply, are too low.
 
-Scores: first the relevance floor, then ``all``, ``average`` or ``top_n``.
+For scores, the relevance floor is applied first, then ``all``, ``average`` or ``top_n``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ NONE_ABOVE_FLOOR = "No grounding scores above relevance floor — all retrieved 
 
 
 def scores_of(rules: GroundingRules, inputs: PolicyInputs) -> list[float]:
-    """The scores to check, from the source that ``score_source`` names."""
+    """Return the scores to check, from the source named in ``score_source``."""
     if rules.score_source == "retrieval":
         return [chunk.relevance_score for chunk in inputs.chunks if chunk.relevance_score is not None]
     if rules.score_source == "reported" or not inputs.judged:
@@ -28,7 +28,7 @@ def scores_of(rules: GroundingRules, inputs: PolicyInputs) -> list[float]:
 
 
 def _counts(rules: GroundingRules, inputs: PolicyInputs, claim: ClaimVerdict) -> bool:
-    """False if there is no verdict on the claim, or if the claim is left out of the reply or replaced."""
+    """Whether the claim's score counts: it has a verdict, and is not left out of the reply or replaced."""
     if claim.label is Label.NOT_A_CLAIM or claim.reason is not None:
         return False
     replaceable = inputs.strippable
@@ -38,8 +38,8 @@ def _counts(rules: GroundingRules, inputs: PolicyInputs, claim: ClaimVerdict) ->
 
 
 def check_scores(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
-    """The scores do not reach ``min_grounding_score``, as ``score_eval_mode`` says. The floor never applies to the
-    judge's scores: it would let the claims pass that the documents support least."""
+    """Check that the scores reach ``min_grounding_score`` according to ``score_eval_mode``. The floor never applies to
+    the judge's scores, because it would let the least supported claims pass."""
     from_judge = rules.score_source == "judge" and inputs.judged
     check = ScoreCheck(
         threshold=rules.min_grounding_score,
@@ -58,7 +58,7 @@ def check_scores(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowScore:
-    """Why scores do not pass."""
+    """The reason why scores do not pass."""
 
     reason: str
     reason_code: str
@@ -67,7 +67,8 @@ class LowScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreCheck:
-    """``threshold`` and ``floor`` are in 0–1; an equal score passes. ``top_n`` applies to that mode."""
+    """A check on scores. ``threshold`` and ``floor`` are 0 to 1; an equal score passes. ``top_n`` applies only to that
+    mode."""
 
     threshold: float
     floor: float | None = None
@@ -75,8 +76,8 @@ class ScoreCheck:
     top_n: int = 3
 
     def check(self, scores: Sequence[float], *, complete: bool) -> LowScore | None:
-        """The first reason why ``scores``, in order, do not pass. ``average``, ``top_n`` and "none above the floor" are
-        only checked once the scores are ``complete``."""
+        """Return the first reason why ``scores``, in order, do not pass, or None. ``average``, ``top_n`` and "none
+        above the floor" are checked only once the scores are ``complete``."""
         relevant = [score for score in scores if self.floor is None or score >= self.floor]
         if complete and scores and not relevant:
             return LowScore(
@@ -105,7 +106,7 @@ class ScoreCheck:
         return None
 
     def _average(self, scores: Sequence[float]) -> LowScore | None:
-        # In decimal, because in binary the mean of three times 0.7 is below 0.7.
+        # In decimal, because in binary the mean of three values of 0.7 is below 0.7.
         mean = sum((_decimal(score) for score in scores), Decimal()) / len(scores)
         if mean >= _decimal(self.threshold):
             return None
@@ -122,7 +123,7 @@ def _decimal(value: float) -> Decimal:
 
 
 def check_confidence(rules: GroundingRules, inputs: PolicyInputs) -> Iterator[Violation]:
-    """The reported confidence, or else the trust score, is below ``abstention_threshold``."""
+    """Check that the reported confidence, or else the trust score, is at least ``abstention_threshold``."""
     confidence = inputs.trust_score if inputs.output_confidence is None else inputs.output_confidence
     threshold = rules.abstention_threshold
     if confidence is not None and threshold is not None and confidence < threshold:

@@ -29,7 +29,7 @@ _COUNTED = ("runs", "good", "bad", "marked_good", "marked_bad")
 
 
 class CalibrationQuery(BaseModel):
-    """The page's query parameters. ``policy``: the id of the policy to choose a threshold for."""
+    """The page's query parameters. ``policy`` is the id of the policy to choose a threshold for."""
 
     policy: str = ""
     agent: str = ""
@@ -41,7 +41,7 @@ class CalibrationQuery(BaseModel):
 
 
 class ThresholdDraft(BaseModel):
-    """The threshold to fill into a policy's form; without a policy id, into the form of a new one."""
+    """The threshold to fill into a policy's form or, without a policy id, into the form for a new policy."""
 
     policy: str = ""
     threshold: Annotated[float, Field(ge=0, le=1)]
@@ -136,7 +136,7 @@ def _bars(found: Mapping[str, Any]) -> Sequence[Mapping[str, float]]:
     under, totals = found["thresholds"], found["totals"]
     counts = []
     for bar in range(_BARS):
-        end = under[(bar + 1) * width] if bar < _BARS - 1 else totals  # the last bar includes a score of 1
+        end = under[(bar + 1) * width] if bar < _BARS - 1 else totals  # The last bar includes a score of 1.
         counts.append({name: end[name] - under[bar * width][name] for name in ("good", "bad")})
     most = {name: max(1, *(count[name] for count in counts)) for name in ("good", "bad")}
     return [

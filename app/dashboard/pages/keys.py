@@ -124,7 +124,7 @@ def _filled_by(key: StoredKey) -> Filled:
 
 
 def _document(filled: Filled) -> KeyDocument:
-    """Raises pydantic's ValidationError."""
+    """Build the document from the form. Raises pydantic's ValidationError."""
     per_minute: Any = filled["requests_per_minute"] or None
     if per_minute is not None and per_minute.isascii() and per_minute.isdecimal():
         per_minute = int(per_minute)

@@ -1,4 +1,4 @@
-"""``/dashboard/``: statistics of a time range and the live feed of decisions."""
+"""``/dashboard/``: statistics for a time range, and the live feed of decisions."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ router = APIRouter(route_class=DashboardRoute)
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 _NEWEST = 30
 _NAMED = 12
-"""Rows of the breakdown table; filters reach the rest."""
+"""Maximum number of rows in the breakdown table; the others are accessible with filters."""
 
 _ACTIONS = [(action, name.capitalize()) for action, name in ACTIONS.items()]
 _VERDICTS = (
@@ -70,7 +70,7 @@ SPANS = {
 
 
 class OverviewQuery(BaseModel):
-    """The page's query parameters. ``by``: what the breakdown table groups by."""
+    """The page's query parameters. ``by`` says what the breakdown table groups by."""
 
     span: Literal["hour", "day", "week", "month", "quarter"] = "day"
     by: Literal["agent", "model", "policy"] = "agent"
@@ -92,7 +92,7 @@ class OverviewQuery(BaseModel):
 async def show(
     request: Request, resources: ResourcesDep, queries: QueriesDep, query: Annotated[OverviewQuery, Query()]
 ) -> Response:
-    """Statistics of a time range, and the newest decisions."""
+    """Show statistics for a time range, and the newest decisions."""
     now, span = datetime.now(UTC), SPANS[query.span]
     since = span.start(now)
     filter, statistics = query.filter(since), Statistics(resources.database)

@@ -49,7 +49,7 @@ _DONE = {
 
 @dataclass(slots=True)
 class RecentDecisions:
-    """A policy's decisions of the last day by action, enforced and in shadow."""
+    """A policy's decisions in the last day by action, enforced and in shadow mode."""
 
     enforced: Counter[str] = field(default_factory=Counter)
     shadow: Counter[str] = field(default_factory=Counter)
@@ -281,7 +281,7 @@ async def _version(store: PolicyStore, policy_id: str, number: int | None) -> Po
 
 
 async def _recent(resources: Resources, policy_id: str | None = None) -> Mapping[str, RecentDecisions]:
-    """Decisions of the last day, by policy id."""
+    """Count the decisions in the last day, by policy id."""
     found: dict[str, RecentDecisions] = {}
     since = EventFilter(since=datetime.now(UTC) - _RECENT, policy=policy_id)
     for decided in await Statistics(resources.database).policies(since):
@@ -292,7 +292,8 @@ async def _recent(resources: Resources, policy_id: str | None = None) -> Mapping
 
 
 async def _flagged(queries: EventQueries, policy_id: str, recent: RecentDecisions) -> Sequence[Mapping[str, Any]]:
-    """The latest decisions of a policy other than allow. Skips the queries that ``recent`` says would find nothing."""
+    """Return a policy's latest decisions other than allow. Skips queries that would find nothing according to
+    ``recent``."""
     since = datetime.now(UTC) - _RECENT
     found: list[dict[str, Any]] = []
     for action in _STRICT:
@@ -304,6 +305,6 @@ async def _flagged(queries: EventQueries, policy_id: str, recent: RecentDecision
 
 
 def _only_agent(policy: StoredPolicy) -> str:
-    """The agent in the policy's scope, or an empty string if the scope may match several."""
+    """Return the only agent in the policy's scope, or "" if the scope may match several."""
     agents = policy.scope.get("agents", [])
     return agents[0] if len(agents) == 1 and not _GLOB & set(agents[0]) else ""

@@ -144,7 +144,7 @@ async def _submitted(request: Request) -> PolicyEditor:
 
 
 def _fill_in_from_link(editor: PolicyEditor, request: Request) -> None:
-    """Fill in the values of the link (``?rules.min_grounding_score=0.6``). Nothing is saved."""
+    """Fill in the values from the link (``?rules.min_grounding_score=0.6``). Nothing is saved."""
     query = request.query_params
     editor.fill_in({key: query.getlist(key) for key in query})
     if query.get("from") == "calibration":
@@ -182,7 +182,7 @@ def _categories() -> Sequence[tuple[str, str]]:
 
 async def _form(request: Request, resources: Resources, editor: PolicyEditor, *, status: int = 200) -> Response:
     if request.headers.get("sec-fetch-dest") == "empty":
-        status = 200  # a script swaps it into the page; browsers log any other status to the console
+        status = 200  # A script swaps this into the page; browsers log any other status to the console.
     keys = await resources.keys.list(limit=_KEYS)
     known = {
         "scope.agents": await distinct_values(resources.database, "agent"),

@@ -75,5 +75,6 @@ def _changed(before: dict[str, Any] | None, after: dict[str, Any] | None) -> lis
 
 
 def _worker(worker: LiveWorker, newest: dict[str, int]) -> dict[str, Any]:
-    """``current``: the worker has loaded the newest version of every policy, and no deleted policy."""
+    """Describe a worker. ``current`` means that it has loaded the newest version of every policy, and no deleted
+    policy."""
     return {"of": worker, "current": dict(worker.versions) == newest}

@@ -1,4 +1,4 @@
-"""The playground's examples: documents, and an answer that contradicts them in part. All of it is invented."""
+"""The playground's examples: documents, and an answer that partly contradicts them. All of them are fictional."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -103,4 +103,4 @@ EXAMPLES: Mapping[str, Example] = {
         ),
     ),
 }
-"""By the name used in the page's URL."""
+"""The examples, keyed by the name used in the page's URL."""

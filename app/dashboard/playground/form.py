@@ -23,7 +23,8 @@ _LONGEST_WORD = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaygroundForm:
-    """``policy`` is a policy id, IN_FORCE or empty. ``ask``: ask the upstream instead of judging a pasted answer."""
+    """The form's content. ``policy`` is a policy id, IN_FORCE or empty. ``ask`` means to ask the upstream instead of
+    judging a pasted answer."""
 
     ask: bool = False
     question: str = ""
@@ -40,7 +41,7 @@ class PlaygroundForm:
 
 
 def read_form(form: FormData) -> PlaygroundForm:
-    """The form as it was sent."""
+    """Read the form as it was submitted."""
     columns = [[_text(value) for value in form.getlist(name)] for name in ("doc_name", "doc_text", "doc_relevance")]
     ages = [_text(value) for value in form.getlist("doc_age")]
     size = min(_MOST_DOCUMENTS, max(map(len, (*columns, ages))))
@@ -65,13 +66,13 @@ def read_form(form: FormData) -> PlaygroundForm:
 
 
 def example_form(name: str) -> PlaygroundForm:
-    """The form filled with an example."""
+    """Build the form filled with an example."""
     example = EXAMPLES.get(name) or next(iter(EXAMPLES.values()))
     return PlaygroundForm(question=example.question, answer=example.answer, documents=example.documents)
 
 
 def form_from_trace(trace: Mapping[str, Any]) -> PlaygroundForm | None:
-    """The form filled with the documents and the reply of a logged request. None: their text wasn't stored."""
+    """Build the form filled with a logged request's documents and reply, or return None if their text wasn't stored."""
     if storage_of(trace, Storage.NONE) is not Storage.FULL:
         return None
     said = "".join(sentence["claims"][0]["text"] or "" for sentence in trace["sentences"] if sentence["choice"] == 0)
@@ -113,8 +114,8 @@ def form_errors(form: PlaygroundForm) -> dict[str, str]:
 
 
 def playground_run(form: PlaygroundForm, policy: StoredPolicy | None) -> PlaygroundRun:
-    """The run that the form describes. ``policy`` is the one selected in the form, and is enforced regardless of its
-    scope and mode. Raises RulesError if its rules are invalid."""
+    """Build the run that the form describes. ``policy`` is the policy selected in the form, which is enforced
+    regardless of its scope and mode. Raises RulesError if its rules are invalid."""
     engine: PolicyEngine | None = PolicyEngine(())
     if policy is not None:
         alone = replace(as_policy(policy), scope=Scope(), enabled=True, mode="enforce", canary_percent=100)

@@ -1,4 +1,4 @@
-"""Turns the events of a playground run into JSON lines that carry fragments of the page."""
+"""Converts the events of a playground run to JSON lines that contain page fragments."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ from judges.types import LABELS_WORST_FIRST, Chunk
 
 
 class StepRenderer:
-    """Renders one run, event after event. ``chunks`` are its documents."""
+    """Renders one run, event by event. ``chunks`` are its documents."""
 
     def __init__(self, chunks: Sequence[Chunk]) -> None:
         documents = [
@@ -32,7 +32,8 @@ class StepRenderer:
         self._sentences = 0
 
     def render(self, event: PlaygroundEvent) -> dict[str, Any]:
-        """``kind`` is ``text`` (not judged yet), ``sent`` (to the client) or ``finished``."""
+        """Render an event as a JSON object, whose ``kind`` is ``text`` (not judged yet), ``sent`` (to the client) or
+        ``finished``."""
         match event:
             case ModelText(text=text):
                 return {"kind": "text", "text": text}
@@ -57,7 +58,7 @@ class StepRenderer:
         return render("playground/step.html", sentence=sentence, view=view, **context)
 
     def _row(self, event: SentenceReleased) -> dict[str, Any]:
-        """The sentence as a row of a trace."""
+        """Convert the sentence to a row of a trace."""
         labels = {claim["verdict"] for claim in event.claims}
         return {
             "choice": 0,

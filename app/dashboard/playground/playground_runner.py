@@ -1,6 +1,6 @@
 """Runs a pasted or upstream answer through the gateway's own pipeline without writing to the event log.
 
-Reports what the gateway would send to a client as it happens.
+It reports, as it happens, what the gateway would send to a client.
 """
 
 import asyncio
@@ -52,8 +52,8 @@ _CODE = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaygroundRun:
-    """``answer`` None: ask ``model`` the ``question``. ``documents`` have the format of a request. ``engine`` None: use
-    the policies in force for ``agent``."""
+    """A run to perform. If ``answer`` is None, ``model`` is asked the ``question``. ``documents`` are in the request
+    format. If ``engine`` is None, the policies in force for ``agent`` apply."""
 
     documents: Sequence[Mapping[str, Any]]
     answer: str | None
@@ -119,7 +119,7 @@ async def run_playground(resources: Resources, run: PlaygroundRun) -> AsyncGener
 
 
 def read_chunks(resources: Resources, run: PlaygroundRun) -> Sequence[Chunk]:
-    """The documents as the gateway chunks them. Raises InvalidRequestError."""
+    """Parse the documents to chunks like the gateway. Raises InvalidRequestError."""
     return _request_factory(resources, run)(ChatAdapter()).parsed.chunks
 
 
@@ -173,7 +173,7 @@ async def _run(
 
 
 def _gateway(resources: Resources, run: PlaygroundRun, log: "_MemoryLog", pasted: UpstreamClient | None) -> Gateway:
-    """The gateway of this process, with judging always on and no event log."""
+    """Build a gateway like this process's, with judging always on and no event log."""
     settings = resources.settings.model_copy(update={"store_text": StoreText.FULL, "annotate_by_default": True})
     return replace(
         resources.gateway,
@@ -250,8 +250,8 @@ def _frame(delta: Mapping[str, Any], finish: str | None = None) -> bytes:
 
 
 class _ReportingAdapter(ChatAdapter):
-    """Reports the model's text and the gateway's output instead of encoding them. ``live``: text is sent before it is
-    judged."""
+    """Reports the model's text and the gateway's output instead of encoding them. ``live`` means that text is sent
+    before it is judged."""
 
     def __init__(
         self, report: Callable[[PlaygroundEvent], None], *, live: bool, fields: KnownFields | None = None

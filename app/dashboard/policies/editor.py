@@ -20,8 +20,8 @@ DEFAULT_LIMIT = SIMULATION_LIMITS[1]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationResult:
-    """``changed`` counts requests by action before and after; ``other_reasons`` counts those that keep their action but
-    for other reasons."""
+    """The result of a simulation. ``changed`` counts requests by action before and after; ``other_reasons`` counts
+    requests with the same action but different reasons."""
 
     tally: SimulationSummary
     summary: Mapping[str, Any]
@@ -47,8 +47,9 @@ class SimulationResult:
 
 @dataclass(slots=True, kw_only=True)
 class PolicyEditor:
-    """``saved``: the entries of the stored policy; ``version``: the version being edited; ``stale``: somebody else
-    saved a newer version meanwhile; ``limit``: how many requests a simulation replays."""
+    """The form's state. ``saved`` has the stored policy's entries, and ``version`` is the version being edited.
+    ``stale`` means that somebody else has saved a newer version. ``limit`` is the number of requests that a simulation
+    replays."""
 
     category: str
     entries: Entries
@@ -72,11 +73,11 @@ class PolicyEditor:
         return cls(category=category, entries=entries_of(document, category), note=note)
 
     def draft(self) -> PolicyDraft:
-        """Raises InvalidAdminRequestError."""
+        """Validate the entries. Raises InvalidAdminRequestError."""
         return parse_document(document_of(self.entries, self.category))
 
     def warnings(self, facts: GatewayFacts) -> Mapping[str, Sequence[str]]:
-        """What the rules and the scope cannot do as they are entered, by field key: what is invalid, else the warnings.
+        """Return the warnings about the entered rules and scope, by field key; if they are invalid, the errors instead.
         The other fields may still be empty."""
         document = document_of(self.entries, self.category)
         try:
@@ -111,7 +112,7 @@ class PolicyEditor:
 
 
 def submitted_editor(entries: Entries, category: str) -> PolicyEditor:
-    """The editor of a form as it was sent."""
+    """Build the editor for a submitted form."""
     version, limit = "".join(entries.get("version", ())), "".join(entries.get("limit", ()))
     return PolicyEditor(
         category=category,

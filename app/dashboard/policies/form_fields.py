@@ -91,7 +91,7 @@ _GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormField:
-    """An input of the form. ``path`` locates its value in the document; ``optional``: empty means null."""
+    """An input of the form. ``path`` locates its value in the document; if ``optional``, an empty input means null."""
 
     path: tuple[str, ...]
     kind: Kind
@@ -112,7 +112,7 @@ class FormField:
         return self.path[-1]
 
     def read(self, texts: Sequence[str]) -> Any:
-        """The entered value as JSON; the text itself if it doesn't parse as this kind."""
+        """Convert the entered text to a JSON value; return the text itself if it doesn't parse as this kind."""
         if self.kind == "flag":
             return bool(texts)
         if self.kind == "names":
@@ -127,7 +127,7 @@ class FormField:
         return text
 
     def write(self, value: Any) -> list[str]:
-        """The texts of the inputs that ``read`` turns into ``value``."""
+        """Convert ``value`` to the input texts from which ``read`` returns it."""
         match value:
             case None:
                 return []
@@ -255,5 +255,5 @@ def _kind(schema: Mapping[str, Any]) -> Kind:
 
 
 def _with_plain_breaks(text: str) -> str:
-    """Browsers send line breaks as CRLF."""
+    """Convert the CRLF line breaks that browsers send to LF."""
     return text.replace("\r\n", "\n")

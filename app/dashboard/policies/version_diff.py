@@ -37,7 +37,7 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditConflict:
-    """A field that differs between a concurrently saved version and the form. ``by``: who changed it."""
+    """A field that differs between a concurrently saved version and the form. ``by`` says who changed it."""
 
     key: str
     theirs: str

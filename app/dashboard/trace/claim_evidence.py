@@ -12,7 +12,7 @@ from judges.features.numbers import Relation, compare
 
 _LONGEST_CLAIM = 2_000
 _MOST_COMPARED = 60
-"""How many claims of a page have their numbers compared with the evidence; a long reply has more."""
+"""Maximum number of claims per page whose numbers are compared with the evidence; a long reply may have more."""
 _COMPARED_CHARS = 1_000
 _REASONS = {
     "timeout": "The judge timed out.",
@@ -26,7 +26,7 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberDifference:
-    """A number in a claim that its evidence doesn't confirm. ``other``: the number in the evidence, if it has one."""
+    """A number in a claim that its evidence doesn't confirm. ``other`` is the number in the evidence, if any."""
 
     said: str
     other: str | None
@@ -57,7 +57,7 @@ class DocumentSupport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimView:
-    """``text`` is None if it is the text of the sentence."""
+    """A claim with its evidence. ``text`` is None if it is the same as the sentence's."""
 
     label: str
     text: Markup | None
