@@ -280,15 +280,15 @@ WEEKDAYS: Final[dict[str, int]] = {
 }
 
 CENTS: Final = "cents"
-"""Of whichever currency."""
+"""Cents in any currency."""
 THROUGH: Final = _words("to - until till through thru bis à hasta")
 """Between the two ends of a range."""
 BEFORE_DECADE: Final = _words("the his her their its early mid late over under")
-"""Before "90s", where those are years and no seconds."""
+"""Words before "90s" that show that it means years, not seconds."""
 BEFORE_SPAN: Final = _words(
     "for in within over after than least most about nearly almost around lasted lasts took takes under"
 )
-"""Before "a decade", where that is a length of time and not how often."""
+"""Words before "a decade" that show that it is a length of time, not a frequency."""
 FRACTIONS: Final[dict[str, int]] = {
     word: int(value)
     for word, value in _table(("thirds", 3), ("fifths", 5), ("sixths", 6), ("eighths", 8), ("tenths", 10)).items()
@@ -325,7 +325,7 @@ CHANGED: Final = _words(
 )
 """Before "by" and a quantity: by so much something has changed."""
 MOVED: Final = CHANGED | _words("went moved revised changed cut extended postponed")
-"""Before "from … to …": no range but a change."""
+"""Words before "from … to …" that make it a change, not a range."""
 CHANGES: Final = _words("increase rise growth decrease fall drop decline reduction difference anstieg rückgang")
 """Before "of" and a quantity."""
 NO_NOUNS: Final = _words(
@@ -340,7 +340,7 @@ BEFORE: Final = _words("before avant antes vor")
 AFTER: Final = _words("after nach après después")
 """Before a date or time: something was then or may be, at any time on that side of it."""
 ERAS: Final = _words("AD BC CE BCE")
-"""In capitals."""
+"""Must be in capitals."""
 NAMING_PREFIXES: Final = _words("mid pre post sub top non under over early late ex all anti semi")
 """Before a hyphen and a number that is one: mid-1990s, under-18."""
 FROM: Final = _words("from since after starting ab seit von nach dès depuis desde")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 SEPARATOR: Final = "\x1f"
-"""Between the words of a run, at its beginning and its end."""
+"""Separates the words of a run, and marks its beginning and end."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -43,7 +43,7 @@ STOP: Final = _words(
     "sus este esta "
     "esto como más muy"
 )
-"""Left out of every comparison of content; they stand in the verbatim run all the same."""
+"""Stop words: ignored in comparisons of content, but kept in the verbatim run."""
 
 LIGHT: Final = _words(
     "amount total cost price reach stand lie last equal come make get take give keep hold set go run put show "
@@ -57,7 +57,8 @@ LIGHT: Final = _words(
     "asciende jahr tag monat année mois jour año mes día now new year month day always generally usually "
     "simply flat"
 )
-"""Words that weigh less: two sentences may share them and be about different things, or differ in them and not."""
+"""Words with less weight: sentences may share them and be about different things, or differ in them and mean the
+same."""
 
 NEGATIONS: Final = _words(
     "not no never without cannot neither nor none nobody nothing nowhere "
@@ -72,7 +73,7 @@ NOT_NEGATED: Final = _words(
 
 LONGER: Final = _words("longer mehr länger")
 THAN: Final = _words("than als")
-"""Without these behind them they deny that something is still so ("no longer")."""
+"""If none of these follows, "no longer" denies that something is still so."""
 
 _COLOURS: Final = _words("red blue green yellow black white brown orange purple pink grey gray")
 _PAIRS: Final = (
@@ -97,7 +98,7 @@ OPPOSITES: Final[dict[str, frozenset[str]]] = {
     )
     for word in {word for pair in _OPPOSED for word in pair} | _COLOURS
 }
-"""Words that make two sentences of the same other words say opposite things."""
+"""Words that make two otherwise equal sentences say opposite things."""
 
 EXCLUSIVES: Final = (
     (
@@ -112,9 +113,9 @@ EXCLUSIVES: Final = (
 """Words that say more than their absence does, each with those that say the same."""
 
 TOTALS: Final = ("total", "altogether", "combined", "together", "all", "sum", "overall", "both", "totals", "totalling")
-"""Where a claim adds up what the evidence has apart."""
+"""Words that show that a claim adds up values that the evidence gives separately."""
 OFTEN: Final = ("each", "every", "per", "times", "twice", "je", "pro", "jede", "alle", "chaque", "par", "cada", "por")
-"""Where the evidence has a part of what a claim has as a whole."""
+"""Words that show that the evidence gives a part of what the claim gives as a whole."""
 WAIVING: Final = ("waived", "waive", "waives", "exempt", "erlassen", "entfällt")
 EXCEPTING: Final = _words("except excepting excluding but außer sauf excepto salvo")
 EXCEPTIVES: Final = (
@@ -153,7 +154,7 @@ JOINING: Final = _words("and or but while yet then und oder aber et ou mais y o 
 OPEN_ENDED: Final = _words("earlier later newer older onwards onward upwards lower higher")
 """Behind a version or a number they have those before or after it in it."""
 OF_THE_REST: Final = _words("smaller larger others other thereafter remaining rest excluded below under")
-"""Where a sentence goes on to speak of what lies beyond a border."""
+"""Words that show that a sentence continues with what is beyond a border."""
 STANDING_FOR: Final = _words("is are was were does do did can has have will may")
 """At its end they stand for a verb of the sentence: "the others do"."""
 ROLES: Final = _words(
@@ -173,7 +174,7 @@ DOUBTING: Final = _words(
 )
 """Before "that": who says it or denies it, and not whether it is so."""
 REFUTED: Final = _words("false untrue myth incorrect debunked")
-"""Behind a statement."""
+"""Words after a statement that refute it."""
 ATTRIBUTIVE: Final = _COLOURS | _words(
     "man woman men women boy girl boys girls male female males females upper lower left right north "
     "south east west northern southern eastern western first last larger smaller largest smallest longer shorter older "
@@ -217,7 +218,7 @@ PRESENT: Final = _words(
 )
 """In a sentence that tells of what is so: a form in -ed is no word of what has happened there."""
 QUALIFYING: Final = _words("who whose with without on under over aged holding living")
-"""Behind what they tell a part of."""
+"""Words after a noun that narrow it to a part."""
 NARROWING: Final = _words(
     "premium basic plus pro standard enterprise business team starter trial free paid gold silver platinum "
     "bronze vip family student senior junior adult minor new existing returning current former regular "
@@ -229,7 +230,7 @@ NARROWING: Final = _words(
     "late advanced intermediate administrative technical medical legal financial clinical industrial electric "
     "electronic internal external direct indirect unused damaged defective used"
 )
-"""Before what they tell a part of: what is so of premium users is not so of users."""
+"""Words before a noun that narrow it to a part: what applies to premium users need not apply to all users."""
 BEFORE_A_BORDER: Final = _words(
     "before until till below under first during within vor bis unter avant jusqu antes hasta"
 )
@@ -409,7 +410,7 @@ SYNONYMS: Final[dict[str, str]] = {
     )
     for word in group.split()
 }
-"""Words that count as one; those that mean it only at times are left out."""
+"""Words treated as synonyms; words that are synonymous only in some contexts are left out."""
 
 RELATORS: Final[dict[str, tuple[str, int]]] = {
     word: (relation, sign)
@@ -420,7 +421,7 @@ RELATORS: Final[dict[str, tuple[str, int]]] = {
     )
     for word in words.split()
 }
-"""Words whose two sides cannot change places."""
+"""Words whose two sides cannot be swapped."""
 DEGREES: Final[dict[str, int]] = {
     word: sign
     for sign, words in (
@@ -463,4 +464,4 @@ LEAD_IN: Final = re.compile(
     r"|dokument\w?|quellen?|kontext|documentos?|fuentes?|contexto|contexte)\b,?\s",
     re.IGNORECASE,
 )
-"""Words before a claim that say only where it is from."""
+"""Words before a claim that only name its source."""
