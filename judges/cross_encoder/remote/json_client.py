@@ -169,4 +169,4 @@ def _refusal(status: int, path: str) -> JudgeError:
         return JudgeOverloadedError(f"{path}: the server is overloaded (429)")
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.REQUEST_TIMEOUT:
         return JudgeUnreachableError(f"{path}: the server is not ready ({status})")
-    return StatusError(f"{path}: the server answered {status}", status)
+    return StatusError(f"{path}: the server returned {status}", status)

@@ -21,19 +21,19 @@ def positive_integer(info: Mapping[str, Any], name: str) -> int:
 def list_of(rows: Any, count: int) -> list[Any]:
     """Return ``rows`` if it is a list of ``count`` items. Raises JudgeError."""
     if not isinstance(rows, list) or len(rows) != count:
-        raise JudgeError(f"the answer does not have {count} results")
+        raise JudgeError(f"the response does not have {count} results")
     return rows
 
 
 def objects(rows: Any) -> list[Mapping[str, Any]]:
     """Return ``rows`` if it is a list of JSON objects. Raises JudgeError."""
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise JudgeError("the answer is not a list of objects")
+        raise JudgeError("the response is not a list of objects")
     return rows
 
 
 def number(value: Any) -> float:
     """Return ``value`` if it is a finite number. Raises JudgeError."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-        raise JudgeError("the answer has a value that is not a number")
+        raise JudgeError("the response has a value that is not a number")
     return float(value)

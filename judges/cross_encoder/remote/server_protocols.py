@@ -89,7 +89,9 @@ class TextEmbeddingsInferenceProtocol:
     def _logits(self, row: Any) -> list[float]:
         by_name = {one.get("label"): one.get("score") for one in objects(row)}
         if by_name.keys() != set(self.names):
-            raise JudgeError(f"unexpected labels in the answer: {sorted(map(str, by_name))}, not {sorted(self.names)}")
+            raise JudgeError(
+                f"unexpected labels in the response: {sorted(map(str, by_name))}, not {sorted(self.names)}"
+            )
         return [number(by_name[name]) for name in self.names]
 
 
@@ -216,7 +218,7 @@ def classified(answer: Any, count: int) -> list[Classified]:
     for row in _data(answer, count):
         probabilities = row.get("probs")
         if not isinstance(probabilities, list) or not probabilities:
-            raise JudgeError("a row of the answer has no probabilities")
+            raise JudgeError("a row in the response has no probabilities")
         numbers = [number(one) for one in probabilities]
         if len(numbers) > 1 and abs(sum(numbers) - 1.0) > SUM_TOLERANCE:
             raise JudgeError("the probabilities of a row do not sum to 1")

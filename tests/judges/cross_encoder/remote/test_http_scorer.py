@@ -226,8 +226,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         (httpx.Response(503), JudgeUnreachableError, "not ready"),
         (httpx.Response(408), JudgeUnreachableError, "not ready"),
         (httpx.Response(403), JudgeUnavailableError, "API key rejected"),
-        (httpx.Response(424, json={"error": "the secret text"}), JudgeError, "answered 424"),
-        (httpx.Response(307, headers={"location": "http://elsewhere"}), JudgeError, "answered 307"),
+        (httpx.Response(424, json={"error": "the secret text"}), JudgeError, "returned 424"),
+        (httpx.Response(307, headers={"location": "http://elsewhere"}), JudgeError, "returned 307"),
         (httpx.Response(200, content=b"<html>"), JudgeError, "response is not JSON"),
         (httpx.Response(200, json={"error": "x"}), JudgeError, "does not have 3 results"),
         (httpx.Response(200, json=[[], []]), JudgeError, "does not have 3 results"),
@@ -235,7 +235,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         (
             httpx.Response(200, json=[[{"label": "joy", "score": 1.0}]] * 3),
             JudgeError,
-            "unexpected labels in the answer",
+            "unexpected labels in the response",
         ),
         (httpx.Response(200, content=b"[" + b" " * (9 << 20)), JudgeError, "longer than"),
         (httpx.ReadTimeout("slow"), JudgeUnreachableError, "no response in time"),
@@ -365,7 +365,7 @@ async def test_a_server_of_no_use_is_refused_at_the_start(info: Any, message: st
 
 
 async def test_a_kind_that_is_said_is_not_guessed_at() -> None:
-    with pytest.raises(JudgeUnavailableError, match="/info: the server answered 404"):
+    with pytest.raises(JudgeUnavailableError, match="/info: the server returned 404"):
         async with opened(Vllm(), "tei+http://judge"):
             pass
 
