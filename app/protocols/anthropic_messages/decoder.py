@@ -8,6 +8,7 @@ from app.errors import UpstreamConnectError
 from app.protocols.anthropic_messages import allowlist as cleaning
 from app.protocols.anthropic_messages.allowlist import name_of, word_of
 from app.protocols.anthropic_messages.document_numbers import DocumentNumbers
+from app.protocols.anthropic_messages.dropped_blocks import DroppedBlocks
 from app.protocols.anthropic_messages.event_types import (
     EMPTY_TEXT,
     TextBlock,
@@ -62,6 +63,7 @@ class MessageDecoder:
         fields: KnownFields | None = None,
     ) -> None:
         self.fields = fields
+        self._dropped = DroppedBlocks(fields) if fields is not None and fields.drops else None
         self._model = model
         self._prompt_tokens: int | None = None
         self._references = references
@@ -77,6 +79,11 @@ class MessageDecoder:
 
     def read(self, raw: bytes, event: _Json) -> Iterator[UpstreamEvent]:
         """The pipeline's events for an upstream event that came as ``raw``."""
+        if self._dropped is not None:
+            kept = self._dropped.kept(event)
+            if kept is None:
+                return
+            event = kept
         if self.fields is not None:
             event = self._references.with_known_citation(event)
             raw = rebuilt_bytes(event, self.fields)
@@ -160,7 +167,8 @@ class MessageDecoder:
             self._texts[index] = TextBlock(start=EMPTY_TEXT)
             return (_withheld(kind),)
         self._others.add(index)
-        return (Passthrough(raw=event_bytes(clean), choice=0, unchecked=kind), *_more(event, clean))
+        call = kind.endswith("tool_use")
+        return (Passthrough(raw=event_bytes(clean), choice=0, unchecked=kind, call=call), *_more(event, clean))
 
     def _block_delta(self, raw: bytes, event: _Json) -> Iterator[UpstreamEvent]:
         delta, index = delta_of(event), index_of(event)

@@ -25,6 +25,7 @@ from app.protocols.common.stream_events import (
 from app.protocols.documents import Limits
 from app.protocols.documents.collection import Documents
 from app.protocols.openai_responses.allowlist import clean, passes
+from app.protocols.openai_responses.dropped_items import DroppedItems
 from app.protocols.openai_responses.event_types import (
     ANNOTATION,
     COMPLETED,
@@ -79,6 +80,7 @@ class ResponseDecoder:
 
     def __init__(self, fields: KnownFields | None = None) -> None:
         self.fields = fields
+        self._dropped = DroppedItems(fields) if fields is not None and fields.drops else None
         self.texts = TextParts()
         self.response: dict[str, Any] | None = None
         """The final response, once it has arrived."""
@@ -112,6 +114,17 @@ class ResponseDecoder:
 
         The events that end a text wait for the next one, which shows whether the text was cut off.
         """
+        if self._dropped is not None:
+            kept = self._dropped.kept(event)
+            if kept is None:
+                # Documents that a dropped search found are evidence all the same.
+                found = self._search(object_of(event.get("item"))) if event.get("type") == ITEM_DONE else ()
+                yield UpstreamEvent(raw=b"", parts=tuple(found))
+                return
+            event = kept
+        yield from self._read(raw, event)
+
+    def _read(self, raw: bytes, event: dict[str, Any]) -> Iterator[UpstreamEvent]:
         if event.get("type") == ERROR or (event.get("type") is None and event.get("error")):
             yield from self._settle("stop")
             if self.fields is not None:

@@ -107,7 +107,7 @@ _OF_A_CALL: Mapping[str, Entry] = {
     "size": identifier,
 }
 """What a tool is called with and what comes of it is free: whether calls leave at all is decided elsewhere."""
-_CALLS = (
+CALLS = (
     "apply_patch_call", "apply_patch_call_output", "code_interpreter_call", "computer_call", "computer_call_output",
     "custom_tool_call", "custom_tool_call_output", "file_search_call", "function_call", "function_call_output",
     "image_generation_call", "local_shell_call", "local_shell_call_output", "mcp_approval_request",
@@ -130,7 +130,7 @@ _ITEM_TYPES: Mapping[str, Mapping[str, Entry]] = {
         "encrypted_content": base64,
     },
     "compaction": {"id": identifier, "encrypted_content": base64},
-    **dict.fromkeys(_CALLS, _OF_A_CALL),
+    **dict.fromkeys(CALLS, _OF_A_CALL),
 }
 _ITEM: Entry = ByType(_ITEM_TYPES)
 
