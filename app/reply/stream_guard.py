@@ -23,6 +23,7 @@ from app.protocols.common.stream_events import (
     Passthrough,
     ReleasedText,
     ReplacementText,
+    ReplyError,
     UpstreamEvent,
     Usage,
 )
@@ -85,6 +86,8 @@ class StreamGuard:
         self._reader: ReplyReader | None = None
         self._passing: AsyncGenerator[Output, None] | None = None
         self._earlier_usage: list[Usage] = []
+        self._waiting: list[Output] | None = None
+        """Content of no choice that waits for the end of the reply, and what follows it."""
 
     def run(self, events: AsyncGenerator[UpstreamEvent, None]) -> AsyncGenerator[Output, None]:
         """Yield what the client may see. Closing the iterator ends the reading and every check at once."""
@@ -135,7 +138,7 @@ class StreamGuard:
         self._reader = self._read(events)
         try:
             while (item := await self._reader.next()) is not None:
-                for output in await self._decide(item):
+                for output in self._in_order(item, await self._decide(item)):
                     if isinstance(output, ReleasedText | ReplacementText):
                         self._recorder.timings.mark("first_out")
                     yield output
@@ -159,6 +162,23 @@ class StreamGuard:
         )
         reader.start()
         return reader
+
+    def _in_order(self, item: Item, outputs: Sequence[Output]) -> Sequence[Output]:
+        """``outputs`` as far as they may leave now: where the whole reply is decided on first, content that belongs to
+        no choice waits for its end, unless it is blocked, and what follows that content stays behind it."""
+        if self._waiting is None:
+            if self.mode is not Mode.FINAL or not _is_content(item):
+                return outputs
+            self._waiting = []
+        waiting = self._waiting
+        if any(choice.blocked for choice in self._choices):
+            self._waiting = None
+            return outputs
+        waiting.extend(outputs)
+        if not isinstance(item, EndOfReply | ReplyError):
+            return ()
+        self._waiting = None
+        return waiting
 
     async def _decide(self, item: Item) -> Sequence[Output]:
         match item:
@@ -314,8 +334,7 @@ class StreamGuard:
             return ()
         # What comes after text that is held stays after it. Content waits even before any text, since it must not have
         # left if the reply is blocked at its end.
-        content = isinstance(item, Passthrough) and (item.call or item.unchecked is not None)
-        return self._release_output(choice, item) if choice.held or content else (item,)
+        return self._release_output(choice, item) if choice.held or _is_content(item) else (item,)
 
     def _is_blocked(self) -> bool:
         """Every choice has ended, and at least one of them was blocked."""
@@ -342,3 +361,8 @@ class StreamGuard:
     def _with_earlier(self, usage: Usage) -> Usage:
         """The token counts of the last call, with those of the calls before it."""
         return replace(usage, raw=b"", before=tuple(self._earlier_usage)) if self._earlier_usage else usage
+
+
+def _is_content(item: Item) -> bool:
+    """Whether it is content of the reply that no judge looks at."""
+    return isinstance(item, Passthrough) and (item.call or item.unchecked is not None)

@@ -49,7 +49,7 @@ from app.protocols.openai_responses.event_types import (
     objects_in,
     text_of,
 )
-from app.protocols.openai_responses.fields import rebuild, rebuild_error
+from app.protocols.openai_responses.fields import CALLS, rebuild, rebuild_error
 from app.protocols.openai_responses.request import take_search
 from app.protocols.openai_responses.text_parts import TextParts
 
@@ -226,7 +226,8 @@ class ResponseDecoder:
         item = object_of(event.get("item"))
         self.texts.name(item)
         if item.get("type") != "message":
-            yield Passthrough(raw=raw)
+            kind = item.get("type")
+            yield Passthrough(raw=raw, unchecked=str(kind), call=kind in CALLS)
             return
         content = [(i, part) for i, part in objects_in(item.get("content")) if is_text(part) and text_of(part)]
         if content:

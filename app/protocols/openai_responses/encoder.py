@@ -91,6 +91,9 @@ class ResponseEncoder:
             case ReplacementText(choice=choice, text=text):
                 self._ledger.sent(choice).texts.append(text)
                 part = self._part(choice)
+                if not self._ledger.announced(part)[0]:
+                    # Items before it may have been left out, with the rest of the reply.
+                    part.place = (min(part.place[0], len(self._ledger.items)), part.place[1])
                 return self._announce(part) + self._delta(part, text)
             case ChoiceEnd():
                 return self._ended(output)

@@ -389,7 +389,7 @@ class TestUnary:
             found = await stream(await bench(answer, strict))
             consistent(found)
             assert shown(found) == "Please ask."
-            assert [item["type"] for item in last(found)["output"]] == ["file_search_call", "message"]
+            assert [item["type"] for item in last(found)["output"]] == ["message"]
             assert last(found)["incomplete_details"] == {"reason": "content_filter"}
         assert output_text(await unary(await bench(body, strict))) == "Please ask."
         live = await bench(

@@ -81,3 +81,18 @@ async def test_a_policy_decides_which_items_leave(
 async def test_no_call_leaves_after_a_block(mode: str, action: str) -> None:
     final, made, _ = await made_of(message(FALSE), CALL, mode=mode, tool_call_action=action)
     assert "look_up" not in json.dumps([final, made])
+
+
+@pytest.mark.parametrize("action", ["pass", "hold"])
+@pytest.mark.parametrize("mode", ["final", "whole"])
+async def test_nothing_of_a_reply_that_is_blocked_at_its_end_has_left(mode: str, action: str) -> None:
+    final, made, _ = await made_of(REASONING, CALL, message(FALSE), mode=mode, tool_call_action=action)
+    assert "look_up" not in json.dumps([final, made])
+    assert "Zebras" not in json.dumps([final, made])
+    assert [item["type"] for item in final["output"]] == ["message"]
+    state = ResponseStreamState(text_format=omit, input_tools=[])
+    for event in made:
+        state.handle_event(EVENT.validate_python(event))
+    assert [event["output_index"] for event in made if event["type"] == "response.output_item.added"] == [0] * bool(
+        made
+    )
