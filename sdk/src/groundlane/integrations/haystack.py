@@ -14,7 +14,7 @@ from haystack import Document, component, default_from_dict, default_to_dict, lo
 from haystack.dataclasses import ChatMessage, TextContent
 from haystack.utils import Secret, deserialize_secrets_inplace
 
-from groundlane._errors import GroundlaneError
+from groundlane._errors import GatewayStatusError, GroundlaneError
 from groundlane._transport import DEFAULT_TIMEOUT_S
 from groundlane.integrations._documents import document
 from groundlane.integrations._guard import REPLACEMENT, Guard, Verdict, repaired
@@ -37,8 +37,8 @@ class GroundednessChecker:
     """Checks each claim of each reply against the full text of all documents.
 
     ``max_claims`` limits the number of claims judged per reply (None: all of them). With ``block_contradicted``,
-    contradicted claims are replaced by the correction from the gateway's LLM judge, or removed if it made none; the
-    reply becomes ``replacement`` if no text is left, or if ``policy`` or ``options`` block it. ``trust_threshold`` is
+    contradicted claims are replaced by the correction from the gateway's LLM judge, or removed if it made none or the
+    gateway doesn't let this caller use an LLM; the reply becomes ``replacement`` if no text is left, or if ``policy`` or ``options`` block it. ``trust_threshold`` is
     the minimum trust score of a trusted reply.
 
     If no verdict is available, GroundlaneError is raised with ``raise_on_failure``; without it, replies pass unchanged,
@@ -73,6 +73,7 @@ class GroundednessChecker:
         self.base_url, self.api_key, self.policy, self.options = base_url, api_key, policy, options
         self.timeout, self.in_process = timeout, in_process
         self._guard: Guard | None = None
+        self._asks_for_corrections = block_contradicted
 
     def to_dict(self) -> dict[str, Any]:
         """Serialize the component for a pipeline's YAML, without the API key."""
@@ -148,24 +149,33 @@ class GroundednessChecker:
         """Return the options of the check, including those derived from the arguments."""
         if self.policy is not None:
             return None
-        rules = {"contradiction_action": "correct"} if self.block_contradicted else {}
+        rules = {"contradiction_action": "correct"} if self._asks_for_corrections else {}
         if self.max_claims is not None:
             return {**rules, "max_claims": self.max_claims, **(self.options or {})}
         return {**rules, **(self.options or {})} or None
 
     def _check(self, text: str, documents: Sequence[Mapping[str, Any]]) -> Verdict:
-        guard = self._warm()
         try:
-            return self._judged(guard.check(text, documents))
+            return self._judged(self._warm().check(text, documents))
         except GroundlaneError as error:
-            return self._failed(error)
+            return self._check(text, documents) if self._stop_corrections(error) else self._failed(error)
 
     async def _acheck(self, text: str, documents: Sequence[Mapping[str, Any]]) -> Verdict:
         guard = self._warm()
         try:
             return self._judged(await guard.acheck(text, documents))
         except GroundlaneError as error:
-            return self._failed(error)
+            refused = self._guard is not guard or self._stop_corrections(error)
+            return await self._acheck(text, documents) if refused else self._failed(error)
+
+    def _stop_corrections(self, error: GroundlaneError) -> bool:
+        """Stop asking for corrections if ``error`` says that this caller may not use an LLM; return whether it does."""
+        if not self._asks_for_corrections or "contradiction_action" in (self.options or {}):
+            return False
+        if not isinstance(error, GatewayStatusError) or error.code != "llm_check_not_allowed":
+            return False
+        self._asks_for_corrections, self._guard = False, None
+        return True
 
     def _failed(self, error: GroundlaneError) -> Verdict:
         if self.raise_on_failure:
