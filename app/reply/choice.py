@@ -412,7 +412,7 @@ class Choice:
 
     def record(self) -> ChoiceRecord:
         """What the event log keeps of the choice. Ask once, at the end of the request, however it ended."""
-        if not self._decided and not self.blocked:
+        if not self._decided and not self.blocked and (self.index == 0 or self.findings.sentences):
             self._evaluation.abort()
         return self.findings.record(
             text=self.delivered,
