@@ -33,7 +33,7 @@ from app.observability import EventTotals, Metrics, log_often
 from app.observability.tracing import Tracing
 from app.policy_admin.bootstrap import bootstrap_policies
 from app.policy_admin.policy_store import PolicyStore
-from app.reply.statement_checks import cited_support, consistency
+from app.reply.checks.statement_checks import cited_support, consistency
 from app.runs.run_service import RunService
 from app.settings import EventDurability, Settings
 from app.text_checks.service import TextChecks

@@ -6,9 +6,9 @@ from functools import partial
 from msgspec.structs import replace
 
 from app.events.recorder import Timings
+from app.reply.checks.shadow_check import ShadowCheck
 from app.reply.choice import Choice
 from app.reply.context import ReplyContext
-from app.reply.shadow_check import ShadowCheck
 from judges.checker import GroundingChecker, ReplyCheck
 from judges.evidence.index import EvidenceIndex
 from judges.types import Chunk

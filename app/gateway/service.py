@@ -31,8 +31,8 @@ from app.protocols.common.stream_events import Continuation, Output, ReplyError,
 from app.protocols.documents import ParsedRequest
 from app.protocols.documents.question import asked_in, question_of, written_by_user
 from app.protocols.empty_replies import empty_reply
+from app.reply.checks.final_checks import FinalCheck
 from app.reply.context import ReplyContext
-from app.reply.final_checks import FinalCheck
 from app.reply.grounding_object import retrieval_summary
 from app.reply.reader import Mode
 from app.reply.regeneration import FurtherReply, Regeneration

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from app.config import UpstreamSpec
-from app.reply.final_checks import FinalCheck, WholeReply
+from app.reply.checks.final_checks import FinalCheck, WholeReply
 from app.settings import Settings, SettingsError, UpstreamApi
 from judges.llm import PROVIDERS, Endpoint, LlmJudge, LlmKeySource, LlmScoringMode, PriceTable
 from judges.llm.llm_client import Observe

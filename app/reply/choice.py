@@ -15,11 +15,11 @@ from app.protocols.common.stream_events import (
     TextDelta,
     TextSlice,
 )
+from app.reply.checks.final_checks import WholeReply, run_final_checks
 from app.reply.choice_findings import ChoiceFindings
 from app.reply.citations import cite_sentence
 from app.reply.context import ReplyContext
 from app.reply.edits import DeliveredText, OutgoingText, corrected, correction
-from app.reply.final_checks import WholeReply, run_final_checks
 from app.reply.grounding_object import Repairs, reasons_of, summary_of, without_withheld
 from app.reply.inline_reasoning import InlineReasoning
 from app.reply.judged_sentence import JudgedSentence, policy_claims

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from app.protocols.documents import Options
-from app.reply.final_checks import FinalCheck
+from app.reply.checks.final_checks import FinalCheck
 from judges.types import Chunk, Claim, ReplyVerdict
 from judges.verdicts.citation_support import CitationChecker
 from policies.citations.document_names import DocumentNames

@@ -36,9 +36,9 @@ from app.protocols.common.stream_events import (
     UpstreamEvent,
     Usage,
 )
+from app.reply.checks.shadow_check import ShadowCheck
 from app.reply.choice import Choice
 from app.reply.inline_reasoning import Part, Piece
-from app.reply.shadow_check import ShadowCheck
 from judges.concurrency import Turns
 from judges.types import Chunk, Sentence, SentenceVerdict
 

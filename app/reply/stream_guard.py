@@ -27,6 +27,7 @@ from app.protocols.common.stream_events import (
     UpstreamEvent,
     Usage,
 )
+from app.reply.checks.shadow_check import ShadowCheck
 from app.reply.choice import Choice
 from app.reply.edits import OutgoingText, outgoing_text, without_spans
 from app.reply.grounding_object import worst
@@ -42,7 +43,6 @@ from app.reply.reader import (
     TextPause,
 )
 from app.reply.regeneration import Regeneration
-from app.reply.shadow_check import ShadowCheck
 from judges.concurrency import run
 from judges.types import SentenceVerdict
 from policies.engine import SentenceDecision

@@ -12,8 +12,8 @@ from app.events.records import EventLog, RecordedRequest
 from app.events.request_record import ChoiceRecord, ReplyOutcome, RetrievalOutcome
 from app.gateway.request_scope import RequestScope
 from app.protocols.documents.collection import Limits
+from app.reply.checks.final_checks import FinalCheck, WholeReply, run_final_checks
 from app.reply.citations import cite_reply
-from app.reply.final_checks import FinalCheck, WholeReply, run_final_checks
 from app.reply.judged_sentence import JudgedSentence, llm_calls, policy_claims, sentence_records
 from app.settings import Settings
 from app.text_checks.request import CheckRequest, read_check

@@ -15,7 +15,7 @@ from app.judge_runtime.offline import open_cross_encoder, open_llm
 from app.judge_runtime.stack import JudgeStack, open_checker
 from app.policy_admin.policy_document import PolicyDraft, StoredPolicy
 from app.policy_admin.policy_rows import as_policy
-from app.reply.statement_checks import cited_support, consistency
+from app.reply.checks.statement_checks import cited_support, consistency
 from app.settings import Settings
 from app.text_checks.presentation import check_to_dict
 from app.text_checks.service import TextChecks

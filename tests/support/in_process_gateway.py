@@ -13,7 +13,7 @@ from app.gateway.service import Gateway
 from app.gateway.types import GatewayRequest, GatewayResponse
 from app.protocols.documents import Limits, read_chat
 from app.protocols.openai_chat.adapter import ChatAdapter
-from app.reply.final_checks import FinalCheck
+from app.reply.checks.final_checks import FinalCheck
 from app.settings import Settings
 from app.upstream import UpstreamClient
 from judges.checker import GroundingChecker

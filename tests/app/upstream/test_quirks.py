@@ -1,5 +1,5 @@
-"""What well-known servers send beside OpenAI's own, as they send it: without a policy all of it reaches the client, under
-a policy what the operator keeps, and the usage is recorded wherever it stands."""
+"""What well-known servers send beside OpenAI's own, as they send it: without a policy all of it reaches the client,
+under a policy what the operator keeps, and the usage is recorded wherever it stands."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -213,7 +213,9 @@ async def run(provider: Provider, mode: str, keep_fields: str | None = KEPT) -> 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
-async def test_what_a_provider_sends_and_the_operator_keeps_reaches_the_client_in_order(provider: Provider, mode: str) -> None:
+async def test_what_a_provider_sends_and_the_operator_keeps_reaches_the_client_in_order(
+    provider: Provider, mode: str
+) -> None:
     got, _ = await run(provider, mode)
     if mode == "pass":
         assert got == provider.body()

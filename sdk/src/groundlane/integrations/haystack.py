@@ -38,8 +38,8 @@ class GroundednessChecker:
 
     ``max_claims`` limits the number of claims judged per reply (None: all of them). With ``block_contradicted``,
     contradicted claims are replaced by the correction from the gateway's LLM judge, or removed if it made none or the
-    gateway doesn't let this caller use an LLM; the reply becomes ``replacement`` if no text is left, or if ``policy`` or ``options`` block it. ``trust_threshold`` is
-    the minimum trust score of a trusted reply.
+    gateway doesn't let this caller use an LLM; the reply becomes ``replacement`` if no text is left, or if ``policy``
+    or ``options`` block it. ``trust_threshold`` is the minimum trust score of a trusted reply.
 
     If no verdict is available, GroundlaneError is raised with ``raise_on_failure``; without it, replies pass unchanged,
     with the verdict ``not_checked`` and ``is_trusted`` False. ``base_url`` and ``api_key`` default to

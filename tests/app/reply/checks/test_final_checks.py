@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from app.reply.final_checks import WholeReply, run_final_checks
+from app.reply.checks.final_checks import WholeReply, run_final_checks
 from policies.engine import PolicySet
 
 REPLY = WholeReply(text="Rain.", claims=(), chunks=(), settings=PolicySet().grounding_settings)

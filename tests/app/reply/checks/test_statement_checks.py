@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.reply.statement_checks import cited_support, consistency
+from app.reply.checks.statement_checks import cited_support, consistency
 from judges.protocols import JudgeUnavailableError
 from judges.testing import NEUTRAL, ScriptedJudge, contradicts, entails
 from judges.types import Probabilities

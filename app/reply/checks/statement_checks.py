@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from app.reply.final_checks import FinalCheck, WholeReply
+from app.reply.checks.final_checks import FinalCheck, WholeReply
 from judges.checker import GroundingChecker
 from judges.protocols import JudgeError
 from judges.types import ClaimVerdict, Consistency, Label

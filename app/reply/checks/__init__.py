@@ -1,0 +1,1 @@
+"""Checks of a whole reply at its end, and checks that run beside it."""
