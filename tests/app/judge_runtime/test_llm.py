@@ -307,7 +307,7 @@ async def test_both_missing_is_refused_where_a_policy_says_so() -> None:
 
 
 async def test_no_cross_encoder_and_no_model_for_claims_still_scores_the_reply() -> None:
-    rules = policy(llm_grounding_check=True, llm_grounding_phase="after_workflow")
+    rules = policy(llm_grounding_check=True, llm_grounding_phase="after_workflow", unjudged_action="allow")
     made = await bench(said(TRUE), rules, scorer=False, final_checks=[llm_scores(llm(scores(0.2)))])
     assert summary_of(await made.stream())["verdict"] == "not_checked"
     assert decision(made, "GROUNDING_LLM_SCORE").metadata["score"] == 0.2
