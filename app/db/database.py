@@ -4,6 +4,7 @@ import asyncio
 import os
 import sqlite3
 import stat
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -184,10 +185,15 @@ def _threaded(url: URL, busy_timeout_s: float) -> Engine:
     return create_engine(url.set(drivername="sqlite"), creator=lambda: _connect(path, **arguments))
 
 
+_creating = threading.Lock()
+
+
 def _connect(path: str, **arguments: Any) -> sqlite3.Connection:
     """Open an SQLite file that only its owner can read. SQLite creates ``-wal`` and ``-shm`` with the same mode."""
-    with suppress(OSError):  # SQLite reports what is wrong with the path
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    # An existing file is never opened here: closing it would release the locks of this process's other connections
+    # (https://www.sqlite.org/howtocorrupt.html, section 2.2). The lock keeps others from opening a file that is new.
+    with _creating, suppress(OSError):  # there already, or SQLite reports what is wrong with the path
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     for name in (path, f"{path}-wal", f"{path}-shm"):
         with suppress(OSError):  # not there, or not ours
             make_private(name)

@@ -208,7 +208,7 @@ async def test_a_month_in_use_is_waited_for_and_then_deleted_row_by_row(
     open_database: Open, event: Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(partitions, "_ATTEMPTS", 2)
-    monkeypatch.setattr(partitions, "_PATIENCE_MS", 20)
+    monkeypatch.setattr(partitions, "_LOCK_TIMEOUT_MS", 20)
     async with open_database() as database, open_database() as another:
         await create_months(database, DECEMBER)
         await put(database, event(1, ts=DECEMBER), event(2, ts=MARCH))

@@ -1,7 +1,10 @@
 """Nobody but the owner reads the database and the journal, whatever the umask and whoever made the files."""
 
+import asyncio
 import os
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,3 +59,25 @@ def test_the_journal_is_private(tmp_path: Path, existing: bool) -> None:
     journal = JournalFile.open(path, create=True)
     assert journal is not None
     assert modes(tmp_path) == {path.name: 0o600}
+
+
+_READ_AND_CLOSE = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+connection.execute("SELECT count(*) FROM t").fetchone()
+connection.close()
+"""
+
+
+async def test_another_connection_leaves_the_locks_of_the_process(tmp_path: Path) -> None:
+    """They are gone as soon as it closes the file anywhere. The next process to close the database would then take
+    itself for the last one and delete the log of changes that others still write."""
+    path = tmp_path / "groundlane.db"
+    database, other = (Database(f"sqlite+aiosqlite:///{path}") for _ in range(2))
+    await write(database)
+    await write(other)
+    await asyncio.to_thread(subprocess.run, [sys.executable, "-c", _READ_AND_CLOSE, str(path)], check=True)
+    left = modes(tmp_path)
+    await database.aclose()
+    await other.aclose()
+    assert "groundlane.db-wal" in left
