@@ -20,7 +20,7 @@ _LONGEST = len("</thinking>")
 _CLOSE_BEGUN = re.compile(r"<[a-z/]{0,10}\Z", re.IGNORECASE)
 
 
-class Part(Enum):
+class PieceKind(Enum):
     """What a piece of text is: the tags around reasoning with the white space after them, reasoning, or the answer."""
 
     TAG = auto()
@@ -29,7 +29,7 @@ class Part(Enum):
 
 
 class Piece(Struct, frozen=True):
-    part: Part
+    kind: PieceKind
     deltas: Sequence[TextDelta]
 
     @property
@@ -74,40 +74,40 @@ class InlineReasoning:
         if not self._text:
             return []
         self.over = not self._inside
-        piece = self._cut(Part.REASONING if self._inside else Part.ANSWER, len(self._text))
+        piece = self._cut(PieceKind.REASONING if self._inside else PieceKind.ANSWER, len(self._text))
         self._text, self._at = "", 0
         return [piece]
 
-    def _outer(self) -> tuple[Part, int] | None:
+    def _outer(self) -> tuple[PieceKind, int] | None:
         """The next piece outside of reasoning, and where it ends; None if more text must come first."""
         space = _SPACE.match(self._text, self._at)
         if space is not None and self._found:
-            return Part.TAG, space.end()
+            return PieceKind.TAG, space.end()
         start = space.end() if space is not None else self._at
         if opened := _OPEN.match(self._text, start):
             self._inside = self._found = True
-            return Part.TAG, opened.end()
+            return PieceKind.TAG, opened.end()
         begun = self._text[start : start + _LONGEST].lower()
         if start - self._at < _MOST_SPACE and any(tag.startswith(begun) for tag in _TAGS):
             return None
         self.over = True
-        return Part.ANSWER, len(self._text)
+        return PieceKind.ANSWER, len(self._text)
 
-    def _inner(self) -> tuple[Part, int] | None:
+    def _inner(self) -> tuple[PieceKind, int] | None:
         """The next piece of reasoning or its end, and where it ends."""
         closed = _CLOSE.search(self._text, self._at)
         if closed is not None and closed.start() == self._at:
             self._inside = False
-            return Part.TAG, closed.end()
+            return PieceKind.TAG, closed.end()
         end = closed or _CLOSE_BEGUN.search(self._text, max(self._at, len(self._text) - _LONGEST))
         at = end.start() if end is not None else len(self._text)
-        return (Part.REASONING, at) if at > self._at else None
+        return (PieceKind.REASONING, at) if at > self._at else None
 
-    def _cut(self, part: Part, end: int) -> Piece:
+    def _cut(self, kind: PieceKind, end: int) -> Piece:
         slices = self._held.cut(self._held.taken + end - self._at if end < len(self._text) else None)
         self._at = end
         deltas = [
             TextDelta(choice=self._choice, text=piece.text, frame=replace(piece.frame, tokens=piece.tokens or None))
             for piece in slices
         ]
-        return Piece(part, deltas)
+        return Piece(kind, deltas)

@@ -38,7 +38,7 @@ from app.protocols.common.stream_events import (
 )
 from app.reply.checks.shadow_check import ShadowCheck
 from app.reply.choice import Choice
-from app.reply.inline_reasoning import Part, Piece
+from app.reply.inline_reasoning import Piece, PieceKind
 from judges.concurrency import Turns
 from judges.types import Chunk, Sentence, SentenceVerdict
 
@@ -403,7 +403,7 @@ class ReplyReader:
         if choice.inline is not None and choice.inline.over:
             choice.inline = None
         for piece in pieces:
-            if piece.part is Part.ANSWER or (piece.part is Part.REASONING and judged):
+            if piece.kind is PieceKind.ANSWER or (piece.kind is PieceKind.REASONING and judged):
                 for part in piece.deltas:
                     await self._hear_answer(choice, part, show=show)
                 continue

@@ -34,7 +34,7 @@ _POSITIONS: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class AttentionBlock:
     """Tokens of a batch that attend, and those that they attend to, as [start, end) of each; what is added to their
     scores is (heads, queries, keys), or nothing."""
 
@@ -57,7 +57,7 @@ class Layer(nn.Module):
         self.down = nn.Linear(inner, width)
         self.end_norm = nn.LayerNorm(width, epsilon)
 
-    def forward(self, states: Tensor, parts: Sequence[Part], rows: Tensor | None = None) -> Tensor:
+    def forward(self, states: Tensor, parts: Sequence[AttentionBlock], rows: Tensor | None = None) -> Tensor:
         """States (tokens, width) after attention by ``parts``; of ``rows`` alone if they are given."""
         attended = cast(Tensor, _Attention.apply(self.qkv(states), parts, self.heads))  # type: ignore[no-untyped-call]
         if rows is not None:
@@ -157,16 +157,16 @@ class Judge(nn.Module):
             return self.norm.weight.new_zeros(self.heads)
         return self.relative.weight.detach()[bucket(torch.tensor(_FARTHEST))]
 
-    def _parts(self, batch: Batch) -> list[Part]:
+    def _parts(self, batch: Batch) -> list[AttentionBlock]:
         longest = max(length for group in batch.groups for length in (*group.windows, *group.claims))
         near, far = self.distances(longest, longest), self.far()
-        parts: list[Part] = []
+        parts: list[AttentionBlock] = []
         start = 0
         for group in batch.groups:
             begun = start
             for length in group.windows:
                 bias = near[:, :length, :length] if self.relative is not None else None
-                parts.append(Part((start, start + length), (start, start + length), bias))
+                parts.append(AttentionBlock((start, start + length), (start, start + length), bias))
                 start += length
             evidence, own = start - begun, sum(group.claims)
             bias = near.new_full((self.heads, own, evidence + own), _MASKED)
@@ -176,12 +176,12 @@ class Judge(nn.Module):
                 end = place + length
                 bias[:, place:end, evidence + place : evidence + end] = near[:, :length, :length]
                 place = end
-            parts.append(Part((start, start + own), (begun, start + own), bias))
+            parts.append(AttentionBlock((start, start + own), (begun, start + own), bias))
             start += own
         return parts
 
-    def _plain_parts(self, batch: Batch) -> list[Part]:
-        parts: list[Part] = []
+    def _plain_parts(self, batch: Batch) -> list[AttentionBlock]:
+        parts: list[AttentionBlock] = []
         start = 0
         for group in batch.groups:
             length = sum(group.windows) + sum(group.claims)
@@ -190,7 +190,7 @@ class Judge(nn.Module):
                 places = torch.from_numpy(batch.positions[start : start + length])
                 apart = places[None] - places[:, None]
                 bias = self.relative.weight.detach()[bucket(apart)].permute(2, 0, 1).contiguous()
-            parts.append(Part((start, start + length), (start, start + length), bias))
+            parts.append(AttentionBlock((start, start + length), (start, start + length), bias))
             start += length
         return parts
 
@@ -206,7 +206,7 @@ class _Attention(torch.autograd.Function):
     """Attention part by part, over (tokens, 3 x width) queries, keys and values."""
 
     @staticmethod
-    def forward(ctx: Any, qkv: Tensor, parts: Sequence[Part], heads: int) -> Tensor:
+    def forward(ctx: Any, qkv: Tensor, parts: Sequence[AttentionBlock], heads: int) -> Tensor:
         tokens, width = qkv.shape[0], qkv.shape[1] // 3
         split = qkv.view(tokens, 3, heads, width // heads)
         scale = (width // heads) ** -0.5
@@ -245,7 +245,7 @@ class _Attention(torch.autograd.Function):
         return found.view(tokens, 3 * width), None, None
 
 
-def _of(split: Tensor, part: Part) -> tuple[Tensor, Tensor, Tensor]:
+def _of(split: Tensor, part: AttentionBlock) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values of a part as (heads, tokens, size)."""
     queries, keys = slice(*part.queries), slice(*part.keys)
     return split[queries, 0].transpose(0, 1), split[keys, 1].transpose(0, 1), split[keys, 2].transpose(0, 1)

@@ -113,9 +113,9 @@ def test_attention_has_the_gradients_that_it_should_have() -> None:
     torch.manual_seed(1)
     kinds = {"dtype": torch.double}
     parts = [
-        model.Part((0, 3), (0, 3), None),
-        model.Part((3, 5), (3, 5), torch.randn(2, 2, 2, **kinds)),
-        model.Part((5, 8), (0, 8), torch.randn(2, 3, 8, **kinds)),
+        model.AttentionBlock((0, 3), (0, 3), None),
+        model.AttentionBlock((3, 5), (3, 5), torch.randn(2, 2, 2, **kinds)),
+        model.AttentionBlock((5, 8), (0, 8), torch.randn(2, 3, 8, **kinds)),
     ]
     given = torch.randn(8, 3 * 2 * 2, requires_grad=True, **kinds)
     assert torch.autograd.gradcheck(lambda qkv: model._Attention.apply(qkv, parts, 2), given)
